@@ -88,19 +88,6 @@ func New(o Options) (*Activities, error) {
 	}, nil
 }
 
-// results converts the workflow's record of a step's calls into what the journal appends. The journal reads the
-// arguments of calls that never ran from the completion that asked for them.
-func (a *Activities) results(outcomes []turn.CallOutcome) []journal.Result {
-	out := make([]journal.Result, len(outcomes))
-	for i, s := range outcomes {
-		out[i] = journal.Result{
-			Call:    turn.ToolCall{ID: s.Call.ID, WireID: s.Call.WireID, Tool: s.Call.Tool, Arguments: s.Call.Arguments},
-			Outcome: s.Outcome, Code: s.Code, Text: s.Text,
-		}
-	}
-	return out
-}
-
 func decodePins(raw json.RawMessage) (turn.Config, error) {
 	var p turn.Config
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -110,17 +97,19 @@ func decodePins(raw json.RawMessage) (turn.Config, error) {
 }
 
 // failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is
-// for the user; its cause goes only to the log.
-func failure(ctx context.Context, err error) error {
-	if err == nil {
+// for the user; its cause goes only to the log. An application error stays as it is.
+func failure(ctx context.Context, err error, details ...any) error {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if temporal.IsCanceledError(context.Cause(ctx)) {
+	case temporal.IsCanceledError(context.Cause(ctx)):
 		return temporal.NewCanceledError()
+	case temporal.IsApplicationError(err):
+		return err
 	}
 	e := asTurnError(err)
 	logFailure(ctx, e)
 	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
+		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter, Details: details,
 	})
 }

@@ -86,11 +86,11 @@ type locked struct {
 	failures int
 }
 
-func (l *locked) Taint(ctx context.Context, session string) (*journal.TaintSource, error) {
+func (l *locked) Taint(ctx context.Context, turnID string) (*journal.TaintSource, error) {
 	if l.failures--; l.failures >= 0 {
 		return nil, errors.New("database is locked")
 	}
-	return l.catalogued.Taint(ctx, session)
+	return l.catalogued.Taint(ctx, turnID)
 }
 
 // TestAnAllowedCallOutlastsALockedJournal: a session whose taint cannot be read is asked about again, not denied.

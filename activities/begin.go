@@ -36,7 +36,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	res := workflows.BeginResult{Head: begun.Head, Resumed: begun.Resumed, ClosedTurn: begun.Closed}
+	res := workflows.BeginResult{Head: begun.Head}
 	if d := begun.DuplicateOf; d != nil {
 		first := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {

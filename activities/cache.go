@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -114,8 +112,8 @@ func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, er
 	if err != nil {
 		return "", fmt.Errorf("encoding the profile: %w", err)
 	}
-	if sum := sha256.Sum256(b); c.lru.Contains(hex.EncodeToString(sum[:])) {
-		return hex.EncodeToString(sum[:]), nil
+	if hash := journal.HashOf(b); c.lru.Contains(hash) {
+		return hash, nil
 	}
 	hash, err := c.journal.PutBlob(ctx, "application/json", b)
 	if err != nil {

@@ -16,9 +16,7 @@ import (
 // arrives, the workflow dispatches the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
-		return struct{}{}, a.journal.SuspendCall(keep, journal.SuspendInput{
-			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Continuation: result.Continuation, At: time.Now(),
-		})
+		return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -41,7 +39,7 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
+		CallID: in.Call.ID, Tool: in.Tool.ID,
 		Elicitations: result.Elicitations, ElicitationAttempt: asked, StickyQueue: a.homeOf(in),
 	}
 }
@@ -53,9 +51,7 @@ const lateWithin = time.Minute
 func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = a.presentable(result)
 	_, err := patiently(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
-		return a.journal.SettleCall(ctx, journal.SettleInput{
-			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
-		})
+		return a.journal.SettleCall(ctx, settlement(in, result))
 	})
 	if err != nil {
 		logFailure(ctx, asTurnError(err))

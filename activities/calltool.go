@@ -24,7 +24,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
 		leave, err := a.flights.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
-			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the dispatch before is still under way"))
+			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the previous dispatch is still running"))
 		}
 		defer leave()
 	}
@@ -45,7 +45,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	}
 	switch claim.State {
 	case journal.ClaimSettled:
-		return a.receipt(in, claim.Record, true), nil
+		return a.receipt(in, claim.Record), nil
 	case journal.ClaimStale:
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
 	case journal.ClaimTaken:
@@ -63,17 +63,32 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
 		return a.askAgain(ctx, in, claim.Record.Suspended, result)
 	case len(result.Elicitations) > 0:
-		return a.suspend(ctx, in, result)
+		res, err := a.suspend(ctx, in, result)
+		return res, reached(err)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: a later dispatch of a repeatable call is granted anyway, and the journal counts both. It
 		// runs on another worker if this one stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
-	return a.settleCall(ctx, in, result)
+	res, err := a.settleCall(ctx, in, result)
+	return res, reached(err)
+}
+
+// reachedError is an error of a call that may have reached its tool, such as a failed write of its result.
+type reachedError struct{ error }
+
+func (e reachedError) Unwrap() error { return e.error }
+
+func reached(err error) error {
+	if err == nil {
+		return nil
+	}
+	return reachedError{err}
 }
 
 // claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
 func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+	at := time.Now() // once: a repetition must name the same claim, in case the first one was committed
 	claim, err = patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
 			return c, err
@@ -84,7 +99,7 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call tu
 		}
 		return a.journal.ClaimCall(ctx, journal.ClaimInput{
 			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-			Approved: in.CheckApproval || ask, Worker: a.worker, At: time.Now(),
+			Approved: in.CheckApproval || ask, Worker: a.worker, At: at,
 		})
 	})
 	return call, tool, claim, err
@@ -179,12 +194,17 @@ func settleWithin(ctx context.Context) time.Duration {
 	return max(workflows.SettleWithin, time.Until(activity.GetInfo(ctx).Deadline)-workflows.CallRoom)
 }
 
+// settlement returns the input with which the journal settles or suspends a dispatch.
+func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleInput {
+	return journal.SettleInput{
+		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
+	}
+}
+
 // settleCall records the result of a call. The call's own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
 	record, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
-		return a.journal.SettleCall(keep, journal.SettleInput{
-			Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
-		})
+		return a.journal.SettleCall(keep, settlement(in, result))
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -192,13 +212,13 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return workflows.CallResult{}, temporal.NewCanceledError()
 	}
-	return a.receipt(in, record, record.Late), nil
+	return a.receipt(in, record), nil
 }
 
-func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord, reused bool) workflows.CallResult {
+func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
-		CallID: in.Call.ID, Tool: in.Tool.ID, Arguments: in.Call.Arguments,
-		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), SizeBytes: r.SizeBytes, Reused: reused, StickyQueue: a.homeOf(in),
+		CallID: in.Call.ID, Tool: in.Tool.ID,
+		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.homeOf(in),
 	}
 }
 

@@ -30,8 +30,6 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodePolicyDenied, err, "nobody has approved this call with these arguments; it was not run")
 	case errors.As(err, &large):
 		return turn.Errorf(turn.CodeLLMRejected, err, tooLarge(large))
-	case errors.Is(err, journal.ErrTaken):
-		return turn.Errorf(turn.CodeSessionTaken, err, "the name of this session is taken; nothing was done: choose another name")
 	case errors.Is(err, journal.ErrReplaced):
 		return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal was deleted or replaced while the worker ran: restore it and start the worker again")
 	case errors.Is(err, journal.ErrNewer):

@@ -30,14 +30,14 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		res.Answer = a.redact(record.Answer)
 	}
 	if err == nil {
-		res.Undelivered, err = a.untaken(ctx, in.Session, in.Messages)
+		res.Undelivered, err = a.untaken(ctx, a.journal.Tenant(in.Tenant), in.Session, in.Messages)
 	}
 	return res, failure(ctx, err)
 }
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {
 	return a.journal.Finish(ctx, journal.FinishInput{
-		Session: in.Session, Turn: in.Turn, Results: a.results(in.Outcomes), Messages: said(in.Messages), State: in.Result.State, Reason: in.Result.Reason,
+		Session: in.Session, Turn: in.Turn, Results: in.Outcomes, Messages: in.Messages, State: in.Result.State, Reason: in.Result.Reason,
 		Code: in.Result.Code, Message: in.Result.Message, Answer: turn.Truncate(in.Result.Answer, answerKept), Usage: in.Counters.Usage,
 		Steps: in.Counters.Step, Calls: in.Counters.ToolCalls, At: time.Now(),
 	})
@@ -67,12 +67,12 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 }
 
 // untaken returns the IDs of the messages that no turn of the session has.
-func (a *Activities) untaken(ctx context.Context, session string, messages []workflows.Message) (ids []string, err error) {
+func (a *Activities) untaken(ctx context.Context, sessions Deliverer, session string, messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {
 			continue
 		}
-		_, err := a.journal.Delivered(ctx, session, journal.CleanText(m.ID))
+		_, err := sessions.Delivered(ctx, session, journal.CleanText(m.ID))
 		if errors.Is(err, journal.ErrNotFound) {
 			ids = append(ids, m.ID)
 		} else if err != nil {

@@ -122,7 +122,7 @@ func TestACallDoesNotWorkWhileItIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := New(Options{Journal: &asked{}, Tools: working{}})
 		require.NoError(t, err)
-		in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: 3 * time.Second, Budget: time.Minute, ElicitationTimeout: 10 * time.Minute}
+		in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1, Timeout: 3 * time.Second, Budget: time.Minute, ElicitationTimeout: 10 * time.Minute}
 		allowed(a, in)
 		res, err := a.CallTool(t.Context(), in)
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
@@ -19,48 +20,52 @@ import (
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
+	resume := clock.rest()
 	leave, err := a.flights.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
+	resume()
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the attempt before is still under way"))
+		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
 	ctx, release := a.steadfast(ctx, in.Turn)
 	defer release()
 	res, err := a.infer(ctx, in, clock)
 	res.Busy = clock.busy()
-	return res, err
+	return res, failure(ctx, err, clock.busy())
 }
 
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Results: a.results(in.Outcomes), Messages: said(in.Messages), Model: in.Plan.Model, At: time.Now(),
+		Results: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err)
+		return workflows.InferResult{}, err
 	}
 	promptConfig, err := a.profiles.get(ctx, in.Plan.PromptConfig)
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err)
+		return workflows.InferResult{}, err
 	}
 	if inf.Settled {
-		return a.inferResult(ctx, in, promptConfig, inf, true), nil
+		return a.inferResult(ctx, in, promptConfig, inf), nil
 	}
-	messages, leave, err := a.prompting(ctx, in, inf.Base)
+	messages, leave, err := a.prompting(ctx, in, inf.Base, clock)
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err)
+		return workflows.InferResult{}, err
 	}
 	defer leave()
 	anchor, err := a.anchor(ctx, in)
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err)
+		return workflows.InferResult{}, err
 	}
 	answer, rest, err := a.ask(ctx, in, inf, turn.Render(in.Plan, promptConfig, anchor, messages), clock)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
+	resume := clock.rest()
 	defer a.large.enter(ctx, answer)()
+	resume()
 	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
 }
 
@@ -71,11 +76,14 @@ const largeAnswer = 64 << 10
 // meanwhile.
 type largeAnswers chan struct{}
 
-// enter waits for a free place; the returned function frees it. A small completion needs none.
+// enter waits up to workflows.LargeWithin for a free place; the returned function frees it. A small completion needs
+// none. A completion that gets no place is written without one, because it is paid for.
 func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func()) {
 	if len(a.Raw) < largeAnswer {
 		return func() {}
 	}
+	ctx, cancel := context.WithTimeout(ctx, workflows.LargeWithin)
+	defer cancel()
 	select {
 	case l <- struct{}{}:
 		return func() { <-l }
@@ -84,9 +92,23 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func(
 	}
 }
 
+// budget returns the working time that is left for the model. It is an error if the attempt could time out before the
+// completion is settled: the server would repeat the inference, and pay for it again. The next attempt has a timeout of
+// its own. The worker's clock measures the time, because the server's may differ.
+func budget(ctx context.Context, in workflows.InferInput, clock *clock) (time.Duration, error) {
+	left := max(in.Budget-clock.busy(), time.Second)
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).StartToCloseTimeout-time.Since(clock.began) < left+workflows.AfterModel {
+		return 0, turn.Errorf(turn.CodeLLMTransport, nil, "the inference waited too long to begin")
+	}
+	return left, nil
+}
+
 // ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Completion, []turn.Chunk, error) {
-	budget := max(in.Budget-clock.before, time.Second)
+	budget, err := budget(ctx, in, clock)
+	if err != nil {
+		return turn.Completion{}, nil, err
+	}
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
 	defer cancel()
@@ -98,29 +120,29 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	if err == nil {
 		return answer, rest, nil
 	}
-	return answer, nil, a.asked(ctx, asking, in, inf, s.partial(), err)
+	return answer, nil, a.asked(ctx, asking, in, inf, clock, s.partial(), err)
 }
 
 // asked decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt do not
 // count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
-func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, partial string, err error) error {
+func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, clock *clock, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
 	if ctx.Err() != nil {
-		return failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference"))
+		return turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference")
 	}
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause // the budget, or the journal's refusal of a chunk
 	}
 	e := asTurnError(err)
 	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeStoreUnavailable {
-		return failure(ctx, err)
+		return err
 	}
-	e = turn.Errorf(e.Code, e.Cause, a.redact(e.Message))
+	e = &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
 	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
 	if ferr != nil {
-		return failure(ctx, ferr)
+		return ferr
 	}
 	logFailure(ctx, e)
 	final := !e.Code.Retryable() || failures > in.RetryMax
@@ -129,19 +151,12 @@ func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput,
 	if final && e.Code.Retryable() && failures > 1 {
 		message = fmt.Sprintf("%s (tried %d times)", message, failures)
 	}
-	options := temporal.ApplicationErrorOptions{NonRetryable: final, NextRetryDelay: retryAfter(err)}
-	if e.Code == turn.CodeGuardExceeded { // the turn's time is up: the text so far is its partial result
-		options.Details = []any{turn.Truncate(partial, turn.AnswerInline)}
+	if e.Code != turn.CodeGuardExceeded { // otherwise the turn's time is up, and the text so far is its partial result
+		partial = ""
 	}
-	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
-}
-
-func retryAfter(err error) time.Duration {
-	var e *turn.Error
-	if errors.As(err, &e) {
-		return e.RetryAfter
-	}
-	return 0
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
+		NonRetryable: final, NextRetryDelay: e.RetryAfter, Details: []any{clock.busy(), turn.Truncate(partial, turn.AnswerInline)},
+	})
 }
 
 // settle appends the completion in its final form to the transcript.
@@ -157,14 +172,14 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 		})
 	})
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err)
+		return workflows.InferResult{}, err
 	}
 	settled.Failures = inf.Failures
 	a.windows.put(settled.Head, in.Plan.From, append(messages, settled.Message), in.Expect.Hash)
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
-	return a.inferResult(ctx, in, promptConfig, settled, false), nil
+	return a.inferResult(ctx, in, promptConfig, settled), nil
 }
 
 // transcribe converts a completion into the assistant's message: tool calls if it asks for them, otherwise the text
@@ -205,10 +220,10 @@ func pinned(p turn.PromptConfig) []turn.Tool {
 }
 
 // inferResult returns the same result for a completion that was just settled and for one found in the journal.
-func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference, reused bool) workflows.InferResult {
+func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference) workflows.InferResult {
 	return workflows.InferResult{
 		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head, Usage: inf.Completion.Usage,
-		Failures: inf.Failures, Attempt: inf.Attempt, Reused: reused, Undelivered: inf.Undelivered,
+		Failures: inf.Failures, Undelivered: inf.Undelivered,
 	}
 }
 
@@ -249,7 +264,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
-		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, act.Calls)
+		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
 		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
 			logFailure(ctx, asTurnError(err))
 		}

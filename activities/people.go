@@ -29,7 +29,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	res := workflows.DecideResult{}
-	heard, err := a.heard(ctx, in.Session, in.MessageIDs)
+	heard, err := a.heard(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !heard {
 		err = a.journal.Decide(ctx, journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: in.Decisions, At: time.Now()})
 	}
@@ -37,28 +37,24 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	return res, failure(ctx, err)
 }
 
-// heard reports whether there are messages and the session has had each of them.
-func (a *Activities) heard(ctx context.Context, session string, ids []string) (bool, error) {
+// heard reports whether there are messages and the turn's session has had each of them.
+func (a *Activities) heard(ctx context.Context, turnID string, ids []string) (bool, error) {
+	if len(ids) == 0 || slices.Contains(ids, "") {
+		return false, nil
+	}
+	t, err := a.begunTurn(ctx, turnID)
+	if err != nil {
+		return false, err
+	}
+	sessions := a.journal.Tenant(t.Tenant)
 	for _, id := range ids {
-		if id == "" {
-			return false, nil
-		}
-		if _, err := a.journal.Delivered(ctx, session, journal.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
+		if _, err := sessions.Delivered(ctx, t.Session, journal.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
 	}
-	return len(ids) > 0, nil
-}
-
-// said converts the messages that were merged into a turn for the journal.
-func said(messages []workflows.Message) []journal.UserMessage {
-	out := make([]journal.UserMessage, len(messages))
-	for i, m := range messages {
-		out[i] = journal.UserMessage{ID: m.ID, Text: m.Text, Blob: m.Blob}
-	}
-	return out
+	return true, nil
 }
 
 // authorize checks a call against the policy and the tools that the journal has of its turn. It returns the tool and
@@ -86,7 +82,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 			promptConfig.Descriptors = append(promptConfig.Descriptors, offeredOf(c, promptConfig.Policy)...)
 		}
 	}
-	proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, in.Session, promptConfig, []turn.ToolCall{call})
+	proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, []turn.ToolCall{call})
 	if err != nil { // the call may need no approval: ask the journal again
 		return tool, false, err
 	}
@@ -103,7 +99,7 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if t, ok := a.turns.Get(id); ok {
 		return t, nil
 	}
-	rec, err := a.journal.TurnPins(ctx, id)
+	rec, err := a.journal.TurnConfig(ctx, id)
 	if err != nil {
 		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
 	}
@@ -120,18 +116,18 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 // calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the error
 // with proposals that assume a tainted session without grants.
 func (a *Activities) weigh(
-	ctx context.Context, key journal.StepKey, session string, promptConfig turn.PromptConfig, calls []turn.ToolCall,
+	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (proposals []turn.CallProposal, err error) {
 	proposals = a.callProposals(calls)
 	var rules []turn.Grant
 	read := false
-	guard, tools := a.guard(ctx, key, session, promptConfig.Policy.Taint, &err), a.standing(ctx)
+	guard, tools := a.guard(ctx, key, promptConfig.Policy.Taint, &err), a.standing(ctx)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
 		if permission == turn.Ask && !read {
 			var rerr error
-			rules, rerr = a.journal.Grants(ctx, session)
+			rules, rerr = a.journal.Grants(ctx, key.Turn)
 			read, err = true, errors.Join(err, rerr)
 		}
 		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
@@ -174,7 +170,9 @@ func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
 // needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
 // mode, not even then. If the journal cannot be read, the function sets failed and takes the session for tainted.
-func (a *Activities) guard(ctx context.Context, key journal.StepKey, session string, mode turn.TaintMode, failed *error) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
+func (a *Activities) guard(
+	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
+) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.TaintSource
 	asked := false
 	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
@@ -184,7 +182,7 @@ func (a *Activities) guard(ctx context.Context, key journal.StepKey, session str
 		}
 		if !asked {
 			var err error
-			if mark, err = a.journal.Taint(ctx, session); err != nil {
+			if mark, err = a.journal.Taint(ctx, key.Turn); err != nil {
 				mark, *failed = &journal.TaintSource{Tool: "a server"}, err
 			}
 			if asked = true; mark != nil && mark.Turn == key.Turn && stepOf(mark.CallID) >= key.Step {

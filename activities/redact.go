@@ -69,9 +69,9 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 	a.FinishReason = turn.Truncate(a.FinishReason, maxFinishReason)
 	a.ToolCalls = slices.Clone(a.ToolCalls)
 	for i, c := range a.ToolCalls {
-		clean := turn.WireCall{ID: blank(c.ID, r.String), Name: blank(c.Name, r.String), Arguments: blank(c.Arguments, r.JSON)}
-		if clean.ID != c.ID {
-			clean.ID = "" // the turn assigns an ID: providers refuse IDs with brackets
+		clean := turn.ToolCall{WireID: blank(c.WireID, r.String), Tool: blank(c.Tool, r.String), Arguments: blank(c.Arguments, r.JSON)}
+		if clean.WireID != c.WireID {
+			clean.WireID = "" // the turn assigns an ID: providers refuse IDs with brackets
 		}
 		a.ToolCalls[i] = clean
 	}

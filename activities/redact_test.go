@@ -67,7 +67,7 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	r.Add(providerKey)
 	answer := turn.Completion{
 		Text: "It is " + providerKey + ".", Reasoning: providerKey, FinishReason: "stop " + providerKey, Model: providerKey,
-		ToolCalls: []turn.WireCall{{ID: "id-" + providerKey, Name: providerKey, Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
+		ToolCalls: []turn.ToolCall{{WireID: "id-" + providerKey, Tool: providerKey, Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
 		Raw:       json.RawMessage(`[{"delta":"canary-"},{"delta":"5e1f09c2"}]`),
 	}
 	for piece := 1; piece <= len(answer.Text); piece++ {
@@ -77,12 +77,12 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 		assert.Equal(t, clean.Text, h.text.String())
 		assert.Equal(t, "It is [redacted].", clean.Text)
 		assert.Equal(t, "[redacted]", h.reasoning.String())
-		assert.Equal(t, []turn.WireCall{{Name: "[redacted]", Arguments: `{"a":"[redacted]"}`}}, clean.ToolCalls)
+		assert.Equal(t, []turn.ToolCall{{Tool: "[redacted]", Arguments: `{"a":"[redacted]"}`}}, clean.ToolCalls)
 		b, err := json.Marshal(clean)
 		require.NoError(t, err)
 		assert.NotContains(t, string(b), "5e1f09c2", "not in the pieces of the raw answer either")
 	}
-	assert.Equal(t, "id-"+providerKey, answer.ToolCalls[0].ID, "the model's own answer does not change")
+	assert.Equal(t, "id-"+providerKey, answer.ToolCalls[0].WireID, "the model's own answer does not change")
 
 	action := redactAnswer(r, turn.Completion{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
 	assert.JSONEq(t, `{"type":"tool_call","name":"x","arguments":{"a":"[redacted]"}}`, action.Text)

@@ -35,7 +35,7 @@ func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Cont
 // stopped reports whether the turn was stopped. It retries while the journal cannot be read.
 func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	for {
-		t, err := a.journal.Turn(ctx, turnID)
+		t, err := a.journal.TurnConfig(ctx, turnID)
 		if err == nil || errors.Is(err, journal.ErrNotFound) {
 			return t.State == turn.StateCancelled
 		}

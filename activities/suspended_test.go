@@ -53,7 +53,7 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	_, err = s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(t, err)
 	return s, workflows.CallInput{
-		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ID: "1.0", Tool: "mcp/x/y"}, Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
+		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}}, Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
 	}
 }
 
@@ -93,7 +93,7 @@ func noBusy(r, like workflows.CallResult) workflows.CallResult {
 // operation. Only an unavailable journal is tried again.
 func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 	for _, err := range []error{
-		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrTaken, journal.ErrNewer,
+		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrNewer,
 	} {
 		assert.NotEqual(t, turn.CodeStoreUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
 	}

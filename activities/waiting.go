@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -39,8 +40,8 @@ func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.RepeatIfUnknown && (in.Attempt < workflows.Repeats || clock.busy() < in.ServerWait)
 }
 
-// callFailure maps the error of a call to the one that leaves the worker, with the working time so far as its detail.
-// Only a call that was not sent and has time left may be retried.
+// callFailure maps the error of a call to the one that leaves the worker. Its details are the working time so far, and
+// whether the call may have reached its tool. Only a call that was not sent and has time left may be retried.
 func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
 	if err == nil {
 		return nil
@@ -50,7 +51,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	}
 	clock.stop() // no heartbeat may follow the one recorded here
 	e, busy := asTurnError(err), clock.busy()
-	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy}}
+	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, errors.As(err, new(reachedError))}}
 	if e.Code != turn.CodeToolNotSent || local(ctx) {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)

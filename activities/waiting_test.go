@@ -69,7 +69,7 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, err := New(Options{Journal: &readyJournal{}, Tools: unsent{c.err}})
 			require.NoError(t, err)
-			in := workflows.CallInput{Call: turn.CallProposal{ID: "1.0"}, Attempt: 1, Timeout: time.Second, ServerWait: c.wait}
+			in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1, Timeout: time.Second, ServerWait: c.wait}
 			allowed(a, in)
 			_, err = a.CallTool(t.Context(), in)
 			var app *temporal.ApplicationError

@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
@@ -19,9 +17,11 @@ const (
 	largePrompts = 4 * maxPrompt
 )
 
-// prompting loads the messages of a prompt. A large prompt first waits until there is room for it beside the others;
-// the returned function frees its room.
-func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, func(), error) {
+// prompting loads the messages of a prompt. A large prompt first waits up to workflows.PromptWithin until there is room
+// for it beside the others; this is not working time. The returned function frees its room.
+func (a *Activities) prompting(
+	ctx context.Context, in workflows.InferInput, base turn.Head, clock *clock,
+) ([]turn.Message, func(), error) {
 	messages, err := a.window(ctx, in, base)
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +34,7 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 		return messages, func() {}, nil
 	}
 	messages = nil // the cache is bounded, but the number of waiting prompts is not
-	if err := a.prompts.Acquire(ctx, size); err != nil {
+	if err := a.waitForRoom(ctx, size, clock); err != nil {
 		return nil, nil, err
 	}
 	leave := func() { a.prompts.Release(size) }
@@ -42,6 +42,16 @@ func (a *Activities) prompting(ctx context.Context, in workflows.InferInput, bas
 		leave()
 	}
 	return messages, leave, err
+}
+
+func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
+	defer clock.rest()()
+	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
+	defer cancel()
+	if err := a.prompts.Acquire(ctx, size); err != nil {
+		return turn.Errorf(turn.CodeLLMTransport, err, "this worker has no memory left for another large prompt")
+	}
+	return nil
 }
 
 // promptBytes returns the size of the messages including the media sent with them, and the index of the first message
@@ -75,7 +85,7 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 	if from > base.Seq {
 		return before, nil
 	}
-	more, err := a.journal.Window(ctx, in.Session, from, base.Seq, maxPrompt)
+	more, err := a.journal.Window(ctx, in.Turn, from, base.Seq, maxPrompt)
 	if err != nil {
 		return nil, fmt.Errorf("reading the transcript: %w", err)
 	}
@@ -93,7 +103,7 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	messages, ok := a.windows.get(key, in.Plan.Anchor)
 	if !ok {
 		var err error
-		if messages, err = a.journal.Window(ctx, in.Session, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
+		if messages, err = a.journal.Window(ctx, in.Turn, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
 			return nil, fmt.Errorf("reading the turn's request: %w", err)
 		}
 		if len(messages) != 1 {
@@ -122,11 +132,9 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {
-		sum := sha256.Sum256([]byte(c.Arguments))
-		out = append(out, turn.CallProposal{
-			ID: c.ID, Tool: turn.Truncate(c.Tool, 120), WireID: c.WireID,
-			Arguments: turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview), ArgumentsHash: hex.EncodeToString(sum[:]),
-		})
+		hash := journal.HashOf([]byte(c.Arguments))
+		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
+		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash})
 	}
 	return out
 }

@@ -16,14 +16,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.Store implements it; the client sees only its
-// tenant's sessions there.
+// Journal is the part of the journal that a client uses. A journal.Store implements it, whichever tenant it is for: the
+// client uses that of its own tenant.
 type Journal interface {
 	Sessions
 	Stream
 }
 
 var _ Journal = journal.Store(nil)
+
+// tenants is a Journal of several tenants. A client uses that of its own.
+type tenants interface {
+	Tenant(tenant string) journal.Store
+}
 
 // Sessions reads sessions, turns and requests, forks sessions, and stores texts that are too long for a message. Its
 // methods are documented at journal.Store.
@@ -73,8 +78,8 @@ func New(temporal client.Client, o Options) *Client {
 	if o.TaskQueue == "" {
 		o.TaskQueue = workflows.TaskQueue
 	}
-	if store, ok := o.Journal.(journal.Store); ok {
-		o.Journal = journal.ForTenant(store, o.Tenant)
+	if j, ok := o.Journal.(tenants); ok {
+		o.Journal = j.Tenant(o.Tenant)
 	}
 	return &Client{temporal: temporal, journal: o.Journal, options: o}
 }

@@ -141,12 +141,12 @@ func (in ScheduleInput) check() error {
 	if in.Session == "" {
 		return nil
 	}
-	return workflows.CheckSession(in.Session)
+	return turn.CheckSession(in.Session)
 }
 
 // CheckScheduleName reports what is wrong with a schedule's name, nil if nothing is.
 func CheckScheduleName(name string) error {
-	if err := workflows.CheckSession(name); err != nil {
+	if err := turn.CheckSession(name); err != nil {
 		return err
 	}
 	if len(name) > MaxScheduleName {

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // Config is the content of agent.toml. Its zero value is not usable: start from Default or Load.
 type Config struct {
@@ -26,7 +30,7 @@ type Runtime struct {
 	// SystemPrompt is sent to the model before the transcript.
 	SystemPrompt string `toml:"system_prompt"`
 	// Mode is how the model requests tool calls.
-	Mode Mode `toml:"mode" enum:"auto,native,json"`
+	Mode turn.Mode `toml:"mode" enum:"auto,native,json"`
 	// MaxSteps is the maximum number of inferences of a turn; reprompts and retried steps count.
 	MaxSteps int `toml:"max_steps" min:"1"`
 	// MaxToolCalls is the maximum number of tool calls of a turn.
@@ -69,15 +73,8 @@ type LocalFiles struct {
 	HardLinks bool `toml:"hard_links"`
 }
 
-// Mode is how a model requests tool calls.
-type Mode string
-
-// The modes.
-const (
-	ModeAuto   Mode = "auto"   // chosen by the known capabilities of the model
-	ModeNative Mode = "native" // the provider's tool calls
-	ModeJSON   Mode = "json"   // one JSON action per completion
-)
+// ModeAuto leaves the mode to the known capabilities of the model.
+const ModeAuto turn.Mode = "auto"
 
 // LLM selects the model and bounds its inferences.
 type LLM struct {
@@ -141,18 +138,18 @@ type Policy struct {
 	Deny  []string `toml:"deny"`
 	Ask   []string `toml:"ask"`
 	// AskRisk is the lowest risk at which an allowed call needs an approval.
-	AskRisk AskRisk `toml:"ask_risk" enum:"low,medium,high,never"`
+	AskRisk turn.Risk `toml:"ask_risk" enum:"low,medium,high,never"`
 	// Taint guards a session whose transcript holds text of an untrusted server: later calls that could change or send
 	// something need an approval. Strict guards a session after text of any server, and covers every call.
-	Taint Taint `toml:"taint" enum:"on,off,strict"`
+	Taint turn.TaintMode `toml:"taint" enum:"on,off,strict"`
 	// OnModelError is what follows an inference that failed permanently.
-	OnModelError ErrorAction `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
+	OnModelError turn.ErrorAction `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
 	// OnToolError is what follows a tool's error; reprompt means that the model gets the error as the call's result.
 	// There is no retry: a settled call never runs again, and a call that was not sent is dispatched again in any case.
-	OnToolError ErrorAction `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
+	OnToolError turn.ErrorAction `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
 	// OnInvalidAction is what follows a completion that is not a valid action. There is no retry, because it would send
 	// the same prompt again.
-	OnInvalidAction ErrorAction `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
+	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
 	// Rules apply to calls that Deny does not match. The first rule that matches a call decides, before Ask, Allow and
 	// AskRisk.
 	Rules []PolicyRule `toml:"rules"`
@@ -166,62 +163,23 @@ type PolicyRule struct {
 	// turn.Rule and turn.CheckPattern.
 	Arguments map[string]string `toml:"arguments"`
 	// Permit is the rule's decision.
-	Permit Permit `toml:"permit" enum:"allow,ask,deny"`
+	Permit turn.Permission `toml:"permit" enum:"allow,ask,deny"`
 	// Why is shown with the request, or to the model with the denial.
 	Why string `toml:"why"`
 }
 
-// Permit is what policy decides about a call.
-type Permit string
-
-// The values of Permit.
-const (
-	PermitAllow Permit = "allow"
-	PermitAsk   Permit = "ask" // the call needs an approval
-	PermitDeny  Permit = "deny"
-)
+// AskNever as Policy.AskRisk means that risk alone never makes a call need an approval.
+const AskNever turn.Risk = "never"
 
 // Approvals bounds how long a turn waits for decisions. Waiting uses no process, no turn_timeout and no step.
 type Approvals struct {
 	// ApprovalExpiry is how long an approval request stays open; 0 means without limit.
 	ApprovalExpiry time.Duration `toml:"approval_expiry" min:"0s"`
 	// OnExpiry is the decision on an approval request that expires.
-	OnExpiry Permit `toml:"on_expiry" enum:"deny,allow"`
+	OnExpiry turn.Permission `toml:"on_expiry" enum:"deny,allow"`
 	// QuestionExpiry is how long a question of the model stays open; 0 means without limit.
 	QuestionExpiry time.Duration `toml:"question_expiry" min:"0s"`
 }
-
-// AskRisk is the lowest risk that needs an approval.
-type AskRisk string
-
-// The thresholds, in rising order.
-const (
-	AskLow    AskRisk = "low" // every call needs an approval
-	AskMedium AskRisk = "medium"
-	AskHigh   AskRisk = "high"
-	AskNever  AskRisk = "never"
-)
-
-// Taint is how a session is guarded after its transcript got text of an untrusted server.
-type Taint string
-
-// The modes.
-const (
-	TaintOff    Taint = "off"
-	TaintOn     Taint = "on"
-	TaintStrict Taint = "strict"
-)
-
-// ErrorAction is what follows an error.
-type ErrorAction string
-
-// The values of ErrorAction.
-const (
-	ErrorFail      ErrorAction = "fail"      // the turn ends as failed
-	ErrorRetry     ErrorAction = "retry"     // the same inference again; costs a step
-	ErrorReprompt  ErrorAction = "reprompt"  // the model gets the error; costs a step
-	ErrorInterrupt ErrorAction = "interrupt" // the turn ends with its partial result, for the operator to inspect
-)
 
 // Journal configures where the journal is kept.
 type Journal struct {

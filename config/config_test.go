@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // write writes a configuration to a new file and returns its path.
@@ -30,7 +32,7 @@ func TestExampleMeansTheDefault(t *testing.T) {
 }
 
 func TestExampleHoldsEverySettingOfEverySection(t *testing.T) {
-	for _, key := range Keys() {
+	for _, key := range settingKeys() {
 		name := regexp.MustCompile(`^[^.]*\.`).ReplaceAllString(key, "")
 		assert.Regexp(t, `(?m)^#?`+name+` = `, Example(), key)
 	}
@@ -48,7 +50,7 @@ func TestExampleUncommentedIsValid(t *testing.T) {
 	assert.Equal(t, map[string]string{"path": "docs/**"}, loaded.Config.Policy.Rules[0].Arguments)
 	require.Len(t, loaded.Config.MCP.Servers, 1)
 	s := loaded.Config.MCP.Servers[0]
-	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, LocalActivity: true, Risk: RiskLow, Timeout: 5 * time.Second}}, s.Tools)
+	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, LocalActivity: true, Risk: turn.RiskLow, Timeout: 5 * time.Second}}, s.Tools)
 	assert.Equal(t, "warn", s.Env["LOG_LEVEL"].Reveal())
 	assert.Equal(t, "sk-test", loaded.Config.LLM.APIKey.Reveal())
 	assert.Equal(t, 0.2, *loaded.Config.LLM.Temperature)

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // DefaultModel is the model of provider openai if the configuration names none.
 const DefaultModel = "gpt-4.1-mini"
@@ -19,10 +23,12 @@ func Default() Config {
 			TotalTimeout: 5 * time.Minute, MaxRetryAfter: time.Minute,
 		},
 		Policy: Policy{
-			Allow: []string{"local/*", "mcp/*"}, AskRisk: AskHigh, Taint: TaintOn,
-			OnModelError: ErrorFail, OnToolError: ErrorReprompt, OnInvalidAction: ErrorReprompt,
+			Allow: []string{"local/*", "mcp/*"}, AskRisk: turn.RiskHigh, Taint: turn.TaintOn,
+			OnModelError: turn.ErrorFail, OnToolError: turn.ErrorReprompt, OnInvalidAction: turn.ErrorReprompt,
 		},
-		Approvals: Approvals{ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: PermitDeny, QuestionExpiry: 7 * 24 * time.Hour},
+		Approvals: Approvals{
+			ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: turn.Deny, QuestionExpiry: 7 * 24 * time.Hour,
+		},
 		Journal: Journal{
 			Driver: DriverSQLite, Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
 			ChunkRetention: 30 * 24 * time.Hour,

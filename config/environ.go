@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,7 +14,7 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// borrowed are other programs' variables, by the key that they set if the file does not.
+// borrowed are other programs' variables, by the key that they set if nothing else sets it.
 var borrowed = map[string]string{"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL"}
 
 // environment converts the result of os.Environ to a map. The last value of a name wins.
@@ -27,53 +28,42 @@ func environment(environ []string) map[string]string {
 	return out
 }
 
-// borrowed sets keys from other programs' variables if the file does not set them.
-func (l *loader) borrowed() {
-	for _, f := range fields(&l.loaded.Config) {
-		name := borrowed[f.key]
-		if value := l.env[name]; name != "" && value != "" && !l.written(f.key) {
-			l.set(f, value, Origin{Layer: LayerEnvironment, Name: name})
-		}
-	}
+// variable returns the name of a key's environment variable: EVERTURN_RUNTIME_MAX_STEPS.
+func variable(key string) string {
+	return "EVERTURN_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// written reports whether the file, or Everturn's own variable for it, sets a key.
-func (l *loader) written(key string) bool {
-	_, file := l.loaded.origins[key]
-	return file || l.env[variable(key)] != ""
-}
-
-// environ applies the EVERTURN_ variables. An empty variable counts as unset.
+// environ applies the environment's variables. An empty variable counts as unset.
 func (l *loader) environ() {
-	all := fields(&l.loaded.Config)
+	all := settings(&l.loaded.Config)
 	names := make([]string, len(all))
 	for i, f := range all {
 		names[i] = variable(f.key)
-		if value := l.env[names[i]]; value != "" {
-			l.set(f, value, Origin{Layer: LayerEnvironment, Name: names[i]})
+		name := names[i]
+		if _, inFile := l.loaded.places.key[f.key]; !inFile && l.env[name] == "" {
+			name = borrowed[f.key]
+		}
+		if value := l.env[name]; name != "" && value != "" {
+			l.set(f, value, "environment "+name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
-		if section(name) && !slices.Contains(names, name) {
-			l.add(Problem{Source: "environment " + name, Message: unknownVariable(name, names)})
+		if namesSection(name) && !slices.Contains(names, name) {
+			l.add(Problem{Source: "environment " + name, Message: suggest("no key of agent.toml has this variable", name, names)})
 		}
 	}
 }
 
-// section reports whether a variable names a section of Config. Other EVERTURN_ variables are ignored.
-func section(name string) bool {
-	t := reflect.TypeFor[Config]()
-	for i := range t.NumField() {
-		if strings.HasPrefix(name, variable(tomlName(t.Field(i)))+"_") {
-			return true
-		}
-	}
-	return false
+// namesSection reports whether a variable names a section of Config. Other EVERTURN_ variables are ignored.
+func namesSection(name string) bool {
+	return slices.ContainsFunc(field{value: reflect.ValueOf(Config{})}.members(), func(section field) bool {
+		return strings.HasPrefix(name, variable(section.key)+"_")
+	})
 }
 
-func unknownVariable(name string, names []string) string {
-	const message = "no key of agent.toml has this variable"
-	if best := nearest.Name(name, names); best != "" {
+// suggest adds the most similar name to a message.
+func suggest(message, name string, known []string) string {
+	if best := nearest.Name(name, known); best != "" {
 		return message + "; did you mean " + best + "?"
 	}
 	return message
@@ -81,33 +71,25 @@ func unknownVariable(name string, names []string) string {
 
 // flags applies the overrides of the command line.
 func (l *loader) flags(overrides map[string]string) {
-	all := fields(&l.loaded.Config)
+	all := settings(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {
-		o := Origin{Layer: LayerFlag, Name: key}
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })
 		if i < 0 {
-			message := fmt.Sprintf("unknown key %s", quote(key))
-			if best := nearest.Name(key, Keys()); best != "" {
-				message += "; did you mean " + best + "?"
-			}
+			message := suggest("unknown key "+quote(key), key, settingKeys())
 			l.add(Problem{Key: key, Source: "command line", Message: message})
 			continue
 		}
-		l.set(all[i], overrides[key], o)
+		l.set(all[i], overrides[key], "command line ("+key+")")
 	}
 }
 
-// set parses a value of the environment or the command line into a field.
-func (l *loader) set(f field, value string, o Origin) {
+// set parses a value of the environment or the command line into a setting.
+func (l *loader) set(f field, value, source string) {
 	if err := parseInto(f.value, value); err != nil {
-		shown := quote(value)
-		if f.value.Type() == secretType {
-			shown = "a secret"
-		}
-		l.add(Problem{Key: f.key, Source: o.String(),
-			Message: fmt.Sprintf("%s is %s; it must be %s", f.key, shown, wants(f.value.Type()))})
+		message := fmt.Sprintf("%s is %s; it must be %s", f.key, quote(value), f.wants()) // secrets always parse
+		l.add(Problem{Key: f.key, Source: source, Message: message})
 	}
-	l.loaded.origins[f.key] = o
+	l.loaded.overridden[f.key] = source
 	delete(l.loaded.written, f.key)
 }
 
@@ -148,4 +130,34 @@ func parsed(t reflect.Type, text string) (any, error) {
 		return items.Interface(), nil
 	}
 	return text, nil
+}
+
+// CheckEnviron reports the variables that the configured servers may inherit (env_allow) and that the environment
+// lacks. The process that starts the servers calls it: a client that starts none does not need their secrets. The error
+// is an *Error, and ErrCredentials as for a secret that a ${VAR} refers to.
+func (c Config) CheckEnviron(environ []string) error {
+	have := environment(environ)
+	var problems []Problem
+	for i, s := range c.MCP.Servers {
+		for j, name := range s.EnvAllow {
+			if _, set := have[name]; !set && len(problems) < maxProblems {
+				key := fmt.Sprintf("mcp.servers[%d].env_allow[%d]", i, j)
+				problems = append(problems, Problem{Key: key, Credentials: true, Message: fmt.Sprintf(
+					"%s names %s, which is not set; set it, or remove it from the list of server %q", key, name, s.ID)})
+			}
+		}
+	}
+	return asError(problems)
+}
+
+// CheckEnviron is like Config.CheckEnviron, and adds each problem's position in the file.
+func (l *Loaded) CheckEnviron(environ []string) error {
+	err := l.Config.CheckEnviron(environ)
+	var found *Error
+	if errors.As(err, &found) {
+		for i := range found.Problems {
+			l.locate(&found.Problems[i])
+		}
+	}
+	return err
 }

@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 		lines[i] = p.String()
 	}
 	if len(lines) >= maxProblems {
-		lines = append(lines, "there may be more; mend these first")
+		lines = append(lines, "there may be more problems; correct these first")
 	}
 	return strings.Join(lines, "\n")
 }

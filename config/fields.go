@@ -1,51 +1,86 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/internal/nearest"
 )
 
-// field is one scalar or list that the environment and the command line can set, in a section or at the top level.
+// field is a setting, a table or a list of a configuration, with its dotted key: runtime.max_steps, mcp.servers[0].id.
 type field struct {
-	key   string // "runtime.max_steps"
+	key   string
+	name  string // the last name of key, unquoted
 	tag   reflect.StructTag
 	value reflect.Value
 }
 
-// fields returns the fields of c in order. Tables below a section ([[mcp.servers]]) are left out.
-func fields(c *Config) []field {
-	var out []field
-	sections := reflect.ValueOf(c).Elem()
-	for i := range sections.NumField() {
-		section := sections.Field(i)
-		name := tomlName(sections.Type().Field(i))
-		if sf := sections.Type().Field(i); !table(sf.Type) {
-			out = append(out, field{key: name, tag: sf.Tag, value: section})
+// members returns the fields of a struct in their order, the elements of a list, or the entries of a map by name. A
+// setting has none.
+func (f field) members() (out []field) {
+	switch f.value.Kind() {
+	case reflect.Struct:
+		for i := range f.value.NumField() {
+			tag := f.value.Type().Field(i).Tag
+			name := tag.Get("toml")
+			out = append(out, field{join(f.key, name), name, tag, f.value.Field(i)})
+		}
+	case reflect.Slice:
+		for i := range f.value.Len() {
+			out = append(out, f.element(i))
+		}
+	case reflect.Map:
+		for _, k := range slices.SortedFunc(slices.Values(f.value.MapKeys()), byName) {
+			out = append(out, field{join(f.key, k.String()), k.String(), f.tag, f.value.MapIndex(k)})
+		}
+	}
+	return out
+}
+
+func byName(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
+
+// element returns an element of a list.
+func (f field) element(i int) field {
+	return field{fmt.Sprintf("%s[%d]", f.key, i), f.name, f.tag, f.value.Index(i)}
+}
+
+// member returns the field of a struct with this name in TOML.
+func (f field) member(name string) (field, bool) {
+	all := f.members()
+	i := slices.IndexFunc(all, func(m field) bool { return m.name == name })
+	if i < 0 {
+		return field{}, false
+	}
+	return all[i], true
+}
+
+// settings returns the fields that the environment and the command line can set: those in a section or at the top
+// level, without tables below a section ([[mcp.servers]]).
+func settings(c *Config) (out []field) {
+	for _, section := range (field{value: reflect.ValueOf(c).Elem()}).members() {
+		if !table(section.value.Type()) {
+			out = append(out, section)
 			continue
 		}
-		for j := range section.NumField() {
-			sf := section.Type().Field(j)
-			if !table(sf.Type) {
-				out = append(out, field{key: name + "." + tomlName(sf), tag: sf.Tag, value: section.Field(j)})
+		for _, f := range section.members() {
+			if !table(f.value.Type()) {
+				out = append(out, f)
 			}
 		}
 	}
 	return out
 }
 
-// Keys lists the dotted keys that the environment and the command line can set.
-func Keys() []string {
-	c := Default()
-	all := fields(&c)
-	keys := make([]string, len(all))
-	for i, f := range all {
-		keys[i] = f.key
+// settingKeys returns the dotted keys that the environment and the command line can set.
+func settingKeys() (keys []string) {
+	for _, f := range settings(new(Config)) {
+		keys = append(keys, f.key)
 	}
 	return keys
 }
-
-func tomlName(f reflect.StructField) string { return f.Tag.Get("toml") }
 
 // table reports whether TOML writes a type as one table or several.
 func table(t reflect.Type) bool {
@@ -58,36 +93,108 @@ func table(t reflect.Type) bool {
 	return false
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
-
-// wants describes the values that a type accepts.
-func wants(t reflect.Type) string {
-	if t == durationType {
-		return `a duration such as "15s" or "2m30s"`
+// defaultElement returns a new element of a list with its defaults.
+func defaultElement(list reflect.Type) reflect.Value {
+	if list.Elem() == reflect.TypeFor[MCPServer]() {
+		return reflect.ValueOf(defaultServer())
 	}
-	switch t.Kind() {
-	case reflect.String:
+	return reflect.Zero(list.Elem())
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	secretType   = reflect.TypeFor[Secret]()
+)
+
+// wants describes the values that a field accepts.
+func (f field) wants() string {
+	if list, ok := f.tag.Lookup("enum"); ok {
+		return "a string, " + oneOf(strings.Split(list, ","))
+	}
+	return wants(f.value.Type())
+}
+
+func wants(t reflect.Type) string {
+	switch {
+	case t == durationType:
+		return `a duration such as "15s" or "2m30s"`
+	case t.Kind() == reflect.String:
 		return "a string"
-	case reflect.Bool:
+	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Int64:
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return "an integer"
-	case reflect.Float64:
+	case t.Kind() == reflect.Float64:
 		return "a number"
-	case reflect.Pointer:
+	case t.Kind() == reflect.Pointer:
 		return wants(t.Elem())
-	case reflect.Slice:
-		if table(t) {
-			return "a list of tables, written [[...]]"
-		}
+	case t.Kind() == reflect.Slice && table(t):
+		return "a list of tables, written [[...]]"
+	case t.Kind() == reflect.Slice:
 		return "a list of strings"
 	}
 	return "a table"
 }
 
-// variable returns the name of a key's environment variable: EVERTURN_RUNTIME_MAX_STEPS.
-func variable(key string) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+// join appends a name to a dotted key, quoted if TOML requires quotes.
+func join(path, name string) string {
+	if !bare(name) {
+		name = fmt.Sprintf("%q", name)
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
 }
 
-const variablePrefix = "EVERTURN_"
+// bare reports whether TOML accepts a key without quotes.
+func bare(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	return name != "" && strings.Trim(name, letters) == ""
+}
+
+// foreign are keys of other agents' configurations, and what to write instead.
+var foreign = map[string]string{
+	"tool_timeout_ms": `runtime.tool_timeout = "15s"`,
+	"timeout_ms":      `a duration such as timeout = "15s"`,
+	"allow_tools":     "policy.allow",
+	"allowed_tools":   "policy.allow",
+	"deny_tools":      "policy.deny",
+	"denied_tools":    "policy.deny",
+	"default_model":   "llm.model",
+	"skills":          "runtime.system_prompt; there are no skills",
+	"mcpServers":      "[[mcp.servers]]",
+	"mcp_servers":     "[[mcp.servers]]",
+}
+
+// unknownKey returns the message for a key that a table does not have. It suggests the most similar key, of the same
+// table or of another section.
+func unknownKey(in field, name string) string {
+	key := join(in.key, name)
+	if instead := foreign[name]; instead != "" {
+		return fmt.Sprintf("unknown key %s; Everturn's is %s", key, instead)
+	}
+	var known []string
+	for _, m := range in.members() {
+		known = append(known, m.name)
+	}
+	slices.Sort(known)
+	if best := nearest.Name(name, known); best != "" {
+		return fmt.Sprintf("unknown key %s; did you mean %s?", key, join(in.key, best))
+	}
+	for _, k := range settingKeys() {
+		if strings.HasSuffix(k, "."+name) {
+			return fmt.Sprintf("unknown key %s; did you mean %s?", key, k)
+		}
+	}
+	return fmt.Sprintf("unknown key %s; known here: %s", key, strings.Join(known, ", "))
+}
+
+// quote formats a value of the operator for an error: escaped, and truncated if it is long.
+func quote(s string) string {
+	const most = 40 // characters
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to reject it, any other ${.
@@ -16,37 +19,46 @@ var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([
 // maxSecretBytes bounds the size of a file that holds a secret.
 const maxSecretBytes = 64 << 10
 
-// interpolate replaces the references in a string of the file. It reports false if one of them cannot be resolved.
-func (l *loader) interpolate(key, s string, secret bool) (string, bool) {
+// interpolate replaces the references in a string of the file; raw is its range. It reports false if one of them cannot
+// be resolved.
+func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
 	}
-	l.loaded.written[key] = s
-	ok := true
+	l.loaded.written[f.key] = s
+	ok, secret := true, f.value.Type() == secretType
+	// refuse adds a problem at the first occurrence of text in the string as it is written.
+	refuse := func(text string, credentials bool, format string, args ...any) {
+		if ok = false; len(l.problems) >= maxProblems {
+			return
+		}
+		source := l.loaded.places.data[raw.Offset : raw.Offset+raw.Length]
+		p := Problem{Key: f.key, Source: l.loaded.Path, Credentials: credentials, Message: f.key + " " + fmt.Sprintf(format, args...)}
+		p.Line, p.Column = l.loaded.places.position(int(raw.Offset) + max(bytes.Index(source, []byte(text)), 0))
+		l.add(p)
+	}
 	out := reference.ReplaceAllStringFunc(s, func(match string) string {
 		m := reference.FindStringSubmatch(match)
+		name := m[1]
 		switch {
 		case match == "$${":
 			return "${"
 		case strings.HasPrefix(match, "${file:"):
 			value, err := secretFile(m[4], secret)
 			if err != nil {
-				ok = false
-				l.refer(key, "${file:", secret, fmt.Sprintf("%s refers to a file: %v", key, err))
+				refuse("${file:", secret, "refers to a file: %v", err)
 			}
 			return value
-		case m[1] == "":
-			ok = false
-			l.refer(key, "${", false, fmt.Sprintf("%s has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ for a literal ${", key))
+		case name == "":
+			refuse("${", false, "has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ for a literal ${")
 			return ""
 		}
-		value, set := l.env[m[1]]
+		value, set := l.env[name]
 		if m[2] != "" && value == "" {
 			return m[3]
 		}
 		if !set {
-			ok = false
-			l.refer(key, "${"+m[1], secret, fmt.Sprintf("%s needs the environment variable %s, which is not set; set it, or write ${%s:-default}", key, m[1], m[1]))
+			refuse("${"+name, secret, "needs the environment variable %s, which is not set; set it, or write ${%s:-default}", name, name)
 		}
 		return value
 	})
@@ -79,12 +91,4 @@ func secretFile(path string, secret bool) (string, error) {
 		return "", fmt.Errorf("%s is empty", path)
 	}
 	return value, nil
-}
-
-// refer adds a problem at a reference inside a value.
-func (l *loader) refer(key, text string, credentials bool, message string) {
-	p := l.at(key, true, message)
-	where := l.places.inside(key, text)
-	p.Line, p.Column, p.Credentials = where.line, where.column, credentials
-	l.add(p)
 }

@@ -3,18 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 )
-
-// DefaultPath is the file that Load reads if no path is given.
-const DefaultPath = "agent.toml"
-
-// MaxFileBytes bounds agent.toml.
-const MaxFileBytes = 1 << 20
 
 // LoadOptions are the sources of a configuration.
 type LoadOptions struct {
@@ -30,10 +21,10 @@ type LoadOptions struct {
 type Loaded struct {
 	Config Config
 	// Path is the path of the file that was read; empty if there is none.
-	Path    string
-	origins map[string]Origin
-	written map[string]string // file values that hold ${}, as they are written
-	places  places
+	Path       string
+	places     places
+	overridden map[string]string // the variable or flag that sets a key
+	written    map[string]string // file values that hold ${}, as they are written
 }
 
 // Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
@@ -41,19 +32,16 @@ type Loaded struct {
 func Load(o LoadOptions) (*Loaded, error) {
 	l := &loader{
 		env:    environment(o.Environ),
-		loaded: &Loaded{Config: Default(), origins: map[string]Origin{}, written: map[string]string{}},
+		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, written: map[string]string{}},
 	}
 	if err := l.file(o.Path); err != nil {
 		return nil, err
 	}
-	l.borrowed()
 	l.environ()
 	l.flags(o.Overrides)
-	if err := l.loaded.Config.Validate(); err != nil {
-		l.validated(err)
-	}
-	if len(l.problems) > 0 {
-		return nil, &Error{Problems: l.problems}
+	l.validate()
+	if err := asError(l.problems); err != nil {
+		return nil, err
 	}
 	return l.loaded, nil
 }
@@ -62,62 +50,7 @@ func Load(o LoadOptions) (*Loaded, error) {
 type loader struct {
 	env      map[string]string
 	loaded   *Loaded
-	places   places
 	problems []Problem
-}
-
-// file reads the file's layer. Its error means that loading cannot continue.
-func (l *loader) file(path string) error {
-	data, err := readFile(path)
-	if err != nil || data == nil {
-		return err
-	}
-	if path == "" {
-		path = DefaultPath
-	}
-	l.loaded.Path = path
-	tree, problem := parse(path, data)
-	if problem != nil {
-		return &Error{Problems: []Problem{*problem}}
-	}
-	l.places = locate(data)
-	l.loaded.places = l.places
-	l.decode(tree)
-	return nil
-}
-
-// readFile returns nil if the file is optional and missing.
-func readFile(path string) ([]byte, error) {
-	optional := path == ""
-	if optional {
-		path = DefaultPath
-	}
-	f, err := os.Open(path)
-	if optional && errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, unreadable(path, err.Error())
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
-	if err != nil {
-		return nil, unreadable(path, err.Error())
-	}
-	if len(data) > MaxFileBytes {
-		return nil, unreadable(path, fmt.Sprintf("the file is larger than %d bytes; is it an agent.toml?", MaxFileBytes))
-	}
-	return append([]byte{}, data...), nil
-}
-
-func unreadable(path, why string) error {
-	return &Error{Problems: []Problem{{Source: path, Message: "reading the configuration: " + why}}}
-}
-
-// at returns a problem at a key of the file, or at its value if value is set.
-func (l *loader) at(key string, value bool, message string) Problem {
-	where := l.places.of(key, value)
-	return Problem{Key: key, Source: l.loaded.Path, Line: where.line, Column: where.column, Message: message}
 }
 
 // add records a problem. It truncates the message, which may quote names of the file of any length.
@@ -132,36 +65,50 @@ func (l *loader) add(p Problem) {
 	l.problems = append(l.problems, p)
 }
 
-// validated adds the problems of Validate with their positions. It skips keys that already have a problem, because
-// their values were never set.
-func (l *loader) validated(err error) {
+// validate adds the problems of Validate with their origins. It skips keys that already have a problem, because their
+// values were never set.
+func (l *loader) validate() {
 	var e *Error
-	if !errors.As(err, &e) {
+	if !errors.As(l.loaded.Config.Validate(), &e) {
 		return
 	}
 	known := slices.Clone(l.problems)
 	for _, p := range e.Problems {
-		if slices.ContainsFunc(known, func(k Problem) bool { return overlaps(k.Key, p.Key) }) {
+		if slices.ContainsFunc(known, func(k Problem) bool { return within(k.Key, p.Key) || within(p.Key, k.Key) }) {
 			continue
 		}
-		if o := l.loaded.nearestOrigin(p.Key); o.Layer == LayerEnvironment || o.Layer == LayerFlag {
-			p.Source = o.String()
-		} else if where := l.places.nearest(p.Key); where != (place{}) {
-			p.Source, p.Line, p.Column = l.loaded.Path, where.line, where.column
+		if p.Source = l.loaded.override(p.Key); p.Source == "" {
+			l.loaded.locate(&p)
 		}
 		l.add(p)
 	}
 }
 
-// overlaps reports whether one key equals or contains the other.
-func overlaps(a, b string) bool {
-	if a == "" || b == "" {
-		return false
-	}
-	return a == b || within(a, b) || within(b, a)
-}
-
+// within reports whether the key inner is outer, or in it.
 func within(outer, inner string) bool {
 	rest, ok := strings.CutPrefix(inner, outer)
-	return ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
+	return outer != "" && ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// override returns the variable or flag that sets a key or the list that it is in, "" if there is none.
+func (l *Loaded) override(key string) string {
+	for ; key != ""; key = enclosing(key) {
+		if source := l.overridden[key]; source != "" {
+			return source
+		}
+	}
+	return ""
+}
+
+// Origin returns where the value of a setting comes from: "default", "agent.toml:12", "environment OPENAI_API_KEY" or
+// "command line (runtime.max_steps)".
+func (l *Loaded) Origin(key string) string {
+	if source := l.override(key); source != "" {
+		return source
+	}
+	if _, ok := l.places.key[key]; ok {
+		line, _ := l.places.position(l.places.key[key])
+		return fmt.Sprintf("%s:%d", l.Path, line)
+	}
+	return "default"
 }

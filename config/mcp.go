@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // MCP holds the MCP servers.
 type MCP struct {
@@ -107,7 +111,7 @@ type MCPTool struct {
 	// Risk is how much harm the tool can do. If empty, it follows the annotations of a trusted server; else it is high
 	// if the server marks the tool as destructive or the tool's name or description suggests it (delete, shell, …), and
 	// medium otherwise.
-	Risk Risk `toml:"risk" enum:",low,medium,high"`
+	Risk turn.Risk `toml:"risk" enum:",low,medium,high"`
 	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is like the server's.
 	Timeout      time.Duration `toml:"timeout" min:"0s"`
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
@@ -118,14 +122,3 @@ type MCPTool struct {
 	// policy.taint.
 	ReadOnly bool `toml:"read_only"`
 }
-
-// Risk is how much harm a tool can do.
-type Risk string
-
-// The risks, in rising order; the empty one is unset.
-const (
-	RiskUnsaid Risk = ""
-	RiskLow    Risk = "low"
-	RiskMedium Risk = "medium"
-	RiskHigh   Risk = "high"
-)

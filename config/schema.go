@@ -10,8 +10,7 @@ import (
 // Schema returns the JSON schema (draft 2020-12) of agent.toml, for editors. Its descriptions are the comments of
 // Example, so that each is written once.
 func Schema() []byte {
-	d := Default()
-	root := describer{notes: notes(example)}.object("", reflect.ValueOf(d))
+	root := describe(example).object(field{value: reflect.ValueOf(Default())})
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "agent.toml"
 	out, err := json.MarshalIndent(root, "", "  ")
@@ -21,81 +20,61 @@ func Schema() []byte {
 	return out
 }
 
-// describer generates schemas from Go values, which hold the defaults.
-type describer struct{ notes map[string]string }
+// descriptions are those of tables and settings by dotted key, with * for a name that the operator chooses.
+type descriptions map[string]string
 
-func (d describer) object(path string, v reflect.Value) map[string]any {
+func (d descriptions) object(f field) map[string]any {
 	properties := map[string]any{}
-	for i := range v.NumField() {
-		sf := v.Type().Field(i)
-		properties[tomlName(sf)] = d.property(join(path, tomlName(sf)), sf.Tag, v.Field(i))
+	for _, m := range f.members() {
+		s := d.schema(m)
+		if text := d[m.key]; text != "" {
+			s["description"] = text
+		}
+		if def, ok := plain(m.value); ok {
+			s["default"] = def
+		}
+		properties[m.name] = s
 	}
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
-func (d describer) property(path string, tag reflect.StructTag, v reflect.Value) map[string]any {
-	s := d.shape(path, tag, v)
-	if note := d.notes[path]; note != "" {
-		s["description"] = note
-	}
-	if def, ok := plain(v); ok {
-		s["default"] = def
-	}
-	return s
-}
-
-// shape returns the schema of a type, without description and default.
-func (d describer) shape(path string, tag reflect.StructTag, v reflect.Value) map[string]any {
-	t := v.Type()
+// schema returns the schema of a field whose value is the default, without description and default.
+func (d descriptions) schema(f field) map[string]any {
+	t := f.value.Type()
 	switch {
 	case t == durationType:
 		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`}
 	case t.Kind() == reflect.Pointer:
-		return d.shape(path, tag, reflect.Zero(t.Elem()))
+		f.value = reflect.Zero(t.Elem())
+		return d.schema(f)
 	case t.Kind() == reflect.Struct:
-		return d.object(path, v)
+		return d.object(f)
 	case t.Kind() == reflect.Slice:
-		return map[string]any{"type": "array", "items": d.shape(path, tag, element(t))}
+		f.value = defaultElement(t)
+		return map[string]any{"type": "array", "items": d.schema(f)}
 	case t.Kind() == reflect.Map:
-		return map[string]any{"type": "object", "additionalProperties": d.shape(path+".*", tag, element(t))}
-	case t.Kind() == reflect.String:
-		return text(tag)
+		f.key, f.value = f.key+".*", reflect.Zero(t.Elem())
+		return map[string]any{"type": "object", "additionalProperties": d.schema(f)}
 	case t.Kind() == reflect.Bool:
 		return map[string]any{"type": "boolean"}
-	case t.Kind() == reflect.Float64:
-		return bounded("number", tag)
 	}
-	return bounded("integer", tag)
-}
-
-// element returns the defaults of an element of a list or a table.
-func element(t reflect.Type) reflect.Value {
-	if t.Elem() == serverType {
-		return reflect.ValueOf(defaultServer())
+	s := map[string]any{"type": map[reflect.Kind]string{reflect.String: "string", reflect.Float64: "number"}[t.Kind()]}
+	if s["type"] == "" {
+		s["type"] = "integer"
 	}
-	return reflect.Zero(t.Elem())
-}
-
-func text(tag reflect.StructTag) map[string]any {
-	s := map[string]any{"type": "string"}
-	if list, ok := tag.Lookup("enum"); ok {
+	if list, ok := f.tag.Lookup("enum"); ok {
 		s["enum"] = strings.Split(list, ",") // the empty value, if allowed, means that the key is left out
 	}
-	return s
-}
-
-func bounded(kind string, tag reflect.StructTag) map[string]any {
-	s := map[string]any{"type": kind}
-	if least, err := strconv.ParseFloat(tag.Get("min"), 64); err == nil {
+	if least, err := strconv.ParseFloat(f.tag.Get("min"), 64); err == nil {
 		s["minimum"] = least
 	}
 	return s
 }
 
-// notes reads the descriptions from the example: the comment above a setting, by dotted key, with * for a name that the
-// operator chooses. A setting that is commented out has no space after its #.
-func notes(text string) map[string]string {
-	out := map[string]string{}
+// describe reads the descriptions from the example: the comment above a table or a setting. A setting that is commented
+// out has no space after its #.
+func describe(text string) descriptions {
+	out := descriptions{}
 	section, pending := "", []string{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")

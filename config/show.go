@@ -17,16 +17,8 @@ import (
 // is shown as written, because the environment may hold secrets. With origin, a comment gives the source of each value.
 func (l *Loaded) Show(w io.Writer, origin bool) error {
 	s := &shower{loaded: l, origin: origin}
-	config := reflect.ValueOf(l.Config)
-	for i := range config.NumField() {
-		sf := config.Type().Field(i)
-		if !table(sf.Type) {
-			s.setting(tomlName(sf), tomlName(sf), config.Field(i))
-			continue
-		}
-		s.table(tomlName(sf), config.Field(i))
-	}
-	if _, err := io.WriteString(w, strings.TrimPrefix(s.out.String(), "\n")); err != nil {
+	s.table("", "", field{value: reflect.ValueOf(l.Config)})
+	if _, err := io.WriteString(w, s.out.String()); err != nil {
 		return fmt.Errorf("showing the configuration: %w", err)
 	}
 	return nil
@@ -38,102 +30,70 @@ type shower struct {
 	out    strings.Builder
 }
 
-// table writes a section: its values first, then its tables, as TOML requires.
-func (s *shower) table(key string, v reflect.Value) {
-	if key != "mcp" {
-		fmt.Fprintf(&s.out, "\n[%s]\n", key)
-	}
-	s.members(key, key, v)
-}
-
-// members writes a struct's fields. header is the table's name in TOML, key the dotted key with indexes.
-func (s *shower) members(header, key string, v reflect.Value) {
-	for i := range v.NumField() {
-		if sf := v.Type().Field(i); !table(sf.Type) {
-			s.setting(join(key, tomlName(sf)), tomlName(sf), v.Field(i))
-		}
-	}
-	for i := range v.NumField() {
-		sf := v.Type().Field(i)
-		if !table(sf.Type) {
+// table writes a table: its settings first, then the tables in it, as TOML requires. name is its dotted name without
+// indexes, header its header.
+func (s *shower) table(name, header string, f field) {
+	members := f.members()
+	for _, m := range members {
+		if table(m.value.Type()) {
 			continue
 		}
-		inner, innerKey := join(header, tomlName(sf)), join(key, tomlName(sf))
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Slice:
-			for j := range f.Len() {
-				fmt.Fprintf(&s.out, "\n[[%s]]\n", inner)
-				s.members(inner, fmt.Sprintf("%s[%d]", innerKey, j), f.Index(j))
+		if header != "" {
+			fmt.Fprintf(&s.out, "\n%s\n", header)
+			header = ""
+		}
+		s.setting(m)
+	}
+	for _, m := range members {
+		inner := join(name, m.name)
+		switch {
+		case !table(m.value.Type()), name != "" && f.value.Kind() == reflect.Struct && m.value.IsZero():
+		case m.value.Kind() == reflect.Slice:
+			for _, element := range m.members() {
+				s.table(inner, "[["+inner+"]]", element)
 			}
-		case reflect.Map:
-			s.mapping(inner, innerKey, f)
+		default:
+			s.table(inner, "["+inner+"]", m)
 		}
 	}
 }
 
-// mapping writes a table whose keys the operator chose: of secrets, or of tables.
-func (s *shower) mapping(header, key string, m reflect.Value) {
-	if m.Len() == 0 {
-		return
-	}
-	structs := m.Type().Elem().Kind() == reflect.Struct
-	if !structs {
-		fmt.Fprintf(&s.out, "\n[%s]\n", header)
-	}
-	for _, name := range sortedKeys(m) {
-		element := m.MapIndex(reflect.ValueOf(name))
-		if structs {
-			fmt.Fprintf(&s.out, "\n[%s]\n", join(header, name))
-			s.members(join(header, name), join(key, name), element)
-			continue
-		}
-		s.setting(join(key, name), join("", name), element)
-	}
-}
-
-func (s *shower) setting(key, name string, v reflect.Value) {
-	value, ok := s.value(key, v)
+func (s *shower) setting(f field) {
+	value, ok := s.value(f)
+	name := join("", f.name)
 	if !ok {
 		value, name = "(the provider's own)", "# "+name
 	}
 	fmt.Fprintf(&s.out, "%s = %s", name, value)
 	if s.origin {
-		fmt.Fprintf(&s.out, "  # from %s", s.loaded.nearestOrigin(key))
+		fmt.Fprintf(&s.out, "  # from %s", s.loaded.Origin(f.key))
 	}
 	s.out.WriteByte('\n')
 }
 
 // value renders one value as TOML. It reports false for a value that is unset and has no default.
-func (s *shower) value(key string, v reflect.Value) (string, bool) {
-	if v.Type() == secretType {
-		return literal(v.Interface().(Secret).String()), true
+func (s *shower) value(f field) (string, bool) {
+	if f.value.Type() == secretType {
+		return literal(f.value.Interface().(Secret).String()), true
 	}
-	if written, ok := s.loaded.written[key]; ok {
-		if strings.HasSuffix(key, "url") && plainly.Address(written) != "" {
-			written = plainly.Address(written)
+	if written, ok := s.loaded.written[f.key]; ok {
+		if strings.HasSuffix(f.key, "url") {
+			written = cmp.Or(plainly.Address(written), written)
 		}
 		return literal(written), true
 	}
-	if v.Kind() == reflect.Slice {
-		items := make([]string, v.Len())
+	if f.value.Kind() == reflect.Slice {
+		items := make([]string, f.value.Len())
 		for i := range items {
-			items[i], _ = s.value(fmt.Sprintf("%s[%d]", key, i), v.Index(i))
+			items[i], _ = s.value(f.element(i))
 		}
 		return "[" + strings.Join(items, ", ") + "]", true
 	}
-	p, ok := plain(v)
-	if text, isText := p.(string); isText && strings.HasSuffix(key, "url") {
-		p = shownAddress(text)
+	p, ok := plain(f.value)
+	if text, _ := p.(string); text != "" && strings.HasSuffix(f.key, "url") {
+		p = cmp.Or(plainly.Address(text), "hidden") // without the parts that may hold a key
 	}
 	return literal(p), ok
-}
-
-// shownAddress returns a URL without the parts that may hold a key: see plain.Address.
-func shownAddress(raw string) string {
-	if raw == "" {
-		return ""
-	}
-	return cmp.Or(plainly.Address(raw), "hidden")
 }
 
 // plain converts a scalar or a list of scalars to a type that TOML and JSON can encode.

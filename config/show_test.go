@@ -87,7 +87,7 @@ func TestWhatServersAreToInheritIsLookedForWhereTheyAreStarted(t *testing.T) {
 	require.NoError(t, loaded.CheckEnviron([]string{"SET=", "UNSET=1"}))
 	err := loaded.CheckEnviron([]string{"SET="})
 	require.ErrorIs(t, err, ErrCredentials)
-	assert.Equal(t, loaded.Path+`:5:3: mcp.servers[0].env_allow[1] names UNSET, which is not set: set it, or take it from the list of server "files"`, err.Error())
+	assert.Equal(t, loaded.Path+`:5:3: mcp.servers[0].env_allow[1] names UNSET, which is not set; set it, or remove it from the list of server "files"`, err.Error())
 	err = loaded.Config.CheckEnviron(nil)
 	require.ErrorIs(t, err, ErrCredentials)
 	assert.Contains(t, err.Error(), "mcp.servers[0].env_allow[0] names SET")

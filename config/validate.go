@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,16 +20,15 @@ import (
 // It does not check for the provider's key: see LLM.CheckCredentials.
 func (c Config) Validate() error {
 	v := &validator{}
-	v.structure("", reflect.ValueOf(c))
+	v.check(field{value: reflect.ValueOf(c)})
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
 	v.localFiles(c.LocalFiles)
 	v.llm(c.LLM)
 	v.policy(c.Policy, c.Runtime)
-	v.rules(c.Policy)
-	v.people(c.Approvals)
+	v.approvals(c.Approvals)
 	v.servers(c.MCP.Servers)
-	v.storage(c.Journal)
+	v.journal(c.Journal)
 	v.temporal(c.Temporal)
 	return asError(v.problems)
 }
@@ -44,8 +42,8 @@ func (l LLM) CheckCredentials() error {
 	}
 	return &Error{Problems: []Problem{{
 		Key: "llm.api_key", Credentials: true,
-		Message: `llm.api_key is unset, and provider "openai" needs one: set OPENAI_API_KEY, or llm.base_url for a server that ` +
-			`wants no key, or provider = "demo"`,
+		Message: `llm.api_key is unset, and provider "openai" needs one; set OPENAI_API_KEY, or llm.base_url for a server ` +
+			`that needs no key, or provider = "demo"`,
 	}}}
 }
 
@@ -59,62 +57,28 @@ func (v *validator) add(key, format string, args ...any) {
 	}
 }
 
-// structure checks the enum, min and max tags of a struct and of its members.
-func (v *validator) structure(key string, s reflect.Value) {
-	for i := range s.NumField() {
-		sf := s.Type().Field(i)
-		v.value(join(key, tomlName(sf)), sf.Tag, s.Field(i))
+// check checks the enum, min and max tags of a field and of its members.
+func (v *validator) check(f field) {
+	if f.value.Kind() == reflect.Pointer && !f.value.IsNil() {
+		f.value = f.value.Elem()
 	}
-}
-
-func (v *validator) value(key string, tag reflect.StructTag, f reflect.Value) {
-	switch f.Kind() {
-	case reflect.Struct:
-		v.structure(key, f)
-	case reflect.Slice:
-		for i := range f.Len() {
-			v.value(fmt.Sprintf("%s[%d]", key, i), tag, f.Index(i))
-		}
-	case reflect.Map:
-		for _, name := range sortedKeys(f) {
-			v.value(join(key, name), tag, f.MapIndex(reflect.ValueOf(name)))
-		}
-	case reflect.Pointer:
-		if !f.IsNil() {
-			v.value(key, tag, f.Elem())
-		}
+	switch f.value.Kind() {
 	case reflect.String:
-		v.enum(key, tag, f.String())
+		v.enum(f.key, f.tag, f.value.String())
 	case reflect.Int, reflect.Int64, reflect.Float64:
-		v.minimum(key, tag.Get("min"), f)
-		v.maximum(key, tag.Get("max"), f)
+		v.bounds(f)
 	}
-}
-
-func sortedKeys(m reflect.Value) []string {
-	names := make([]string, 0, m.Len())
-	for _, k := range m.MapKeys() {
-		names = append(names, k.String())
+	for _, m := range f.members() {
+		v.check(m)
 	}
-	slices.Sort(names)
-	return names
 }
 
 func (v *validator) enum(key string, tag reflect.StructTag, value string) {
 	list, ok := tag.Lookup("enum")
-	if !ok {
-		return
-	}
 	allowed := strings.Split(list, ",")
-	if slices.Contains(allowed, value) {
-		return
+	if ok && !slices.Contains(allowed, value) {
+		v.add(key, "%s", suggest(fmt.Sprintf("is %s; it must be %s", quote(value), oneOf(allowed)), value, allowed))
 	}
-	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
-	message := fmt.Sprintf("is %s; it must be %s", quote(value), oneOf(allowed))
-	if best := nearest.Name(value, named); best != "" {
-		message += fmt.Sprintf("; did you mean %q?", best)
-	}
-	v.add(key, "%s", message)
 }
 
 // oneOf lists the values of an enum. The empty value means that the key is left out.
@@ -129,39 +93,24 @@ func oneOf(allowed []string) string {
 	return fmt.Sprintf("%q", named[0])
 }
 
-func (v *validator) minimum(key, least string, f reflect.Value) {
-	switch {
-	case least == "":
-	case f.Type() == durationType:
-		if d, err := time.ParseDuration(least); err == nil && time.Duration(f.Int()) < d {
-			v.add(key, "is %s; it must be at least %s", time.Duration(f.Int()), least)
+// bounds checks a number or a duration against the tags min and max. Without max, turn.MaxCount and turn.MaxDuration
+// apply.
+func (v *validator) bounds(f field) {
+	if f.value.Type() == durationType {
+		d := time.Duration(f.value.Int())
+		if least, err := time.ParseDuration(f.tag.Get("min")); err == nil && d < least {
+			v.add(f.key, "is %s; it must be at least %s", d, f.tag.Get("min"))
 		}
-	default:
-		bound, err := strconv.ParseFloat(least, 64)
-		if value := number(f); err == nil && (value < bound || value != value) {
-			v.add(key, "is %v; it must be at least %s", f.Interface(), least)
-		}
-	}
-}
-
-func (v *validator) maximum(key, most string, f reflect.Value) {
-	if f.Type() == durationType {
-		if d := time.Duration(f.Int()); d > turn.MaxDuration {
-			v.add(key, "is %s; it must be at most %s", d, shortDuration(turn.MaxDuration))
-		}
+		v.atMost(f.key, d, turn.MaxDuration)
 		return
 	}
-	bound, err := strconv.ParseFloat(cmp.Or(most, strconv.Itoa(turn.MaxCount)), 64)
-	if value := number(f); err == nil && !(value <= bound) {
-		v.add(key, "is %v; it must be at most %.0f", f.Interface(), bound)
+	value := f.value.Convert(reflect.TypeFor[float64]()).Float()
+	if least, err := strconv.ParseFloat(f.tag.Get("min"), 64); err == nil && !(value >= least) {
+		v.add(f.key, "is %v; it must be at least %s", f.value.Interface(), f.tag.Get("min"))
 	}
-}
-
-func number(f reflect.Value) float64 {
-	if f.CanFloat() {
-		return f.Float()
+	if most, err := strconv.ParseFloat(cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount)), 64); err == nil && !(value <= most) {
+		v.add(f.key, "is %v; it must be at most %.0f", f.value.Interface(), most)
 	}
-	return float64(f.Int())
 }
 
 // tenantName matches valid tenant names, which become part of workflow IDs and of processes' environments.
@@ -170,9 +119,10 @@ var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 func (v *validator) tenant(name string) {
 	switch {
 	case strings.EqualFold(name, "default"):
-		v.add("tenant", "is %s, which would be another one than the default tenant; leave tenant out to mean that one, or choose another name", quote(name))
+		v.add("tenant", "is %s, which is reserved; leave tenant out for the default tenant, or choose another name", quote(name))
 	case name != "" && !tenantName.MatchString(name):
-		v.add("tenant", "is %s; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", quote(name))
+		v.add("tenant", "is %s; it must be at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit",
+			quote(name))
 	}
 }
 
@@ -185,14 +135,15 @@ func (v *validator) runtime(r Runtime) {
 			r.KeepHistoryMessages, r.MaxHistoryMessages)
 	}
 	if r.MaxCostUSD > 0 {
-		v.add("runtime.max_cost_usd", "is %g, but no model's price is known, so cost is not counted; use max_tokens", r.MaxCostUSD)
+		v.add("runtime.max_cost_usd", "is %g, but no model's price is known, so cost is not counted; use max_tokens",
+			r.MaxCostUSD)
 	}
 	for i, p := range r.Redact {
 		key := fmt.Sprintf("runtime.redact[%d]", i)
 		if re, err := regexp.Compile(p); err != nil {
-			v.add(key, "is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			v.add(key, "is not a valid regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		} else if re.MatchString("") {
-			v.add(key, "matches the empty text, and so everything; name at least one character")
+			v.add(key, "matches the empty string, and so everything; require at least one character")
 		}
 	}
 }
@@ -201,7 +152,8 @@ func (v *validator) localFiles(l LocalFiles) {
 	for i, p := range l.Deny {
 		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
 		if _, err := path.Match(name, ""); err != nil || name == "" {
-			v.add(fmt.Sprintf("local_files.deny[%d]", i), "is %s, which is not a valid file pattern; use names with * and ?, as in %s", quote(p), quote("*.pem"))
+			v.add(fmt.Sprintf("local_files.deny[%d]", i), `is %s, which is not a valid file pattern; use names with * and ?, as in "*.pem"`,
+				quote(p))
 		}
 	}
 }
@@ -216,23 +168,36 @@ func (v *validator) llm(l LLM) {
 		key   string
 		value time.Duration
 	}{
-		{"llm.connect_timeout", l.ConnectTimeout}, {"llm.first_token_timeout", l.FirstTokenTimeout}, {"llm.idle_timeout", l.IdleTimeout},
+		{"llm.connect_timeout", l.ConnectTimeout},
+		{"llm.first_token_timeout", l.FirstTokenTimeout},
+		{"llm.idle_timeout", l.IdleTimeout},
 	} {
 		if inner.value > l.TotalTimeout {
-			v.add(inner.key, "is %s, longer than total_timeout, which is %s; shorten it or raise total_timeout", inner.value, l.TotalTimeout)
+			v.add(inner.key, "is %s, longer than total_timeout, which is %s; shorten it or raise total_timeout",
+				inner.value, l.TotalTimeout)
 		}
 	}
 }
 
-func (v *validator) storage(j Journal) {
+func (v *validator) approvals(a Approvals) {
+	v.zeroOrMore("approvals.approval_expiry", a.ApprovalExpiry, time.Second, "to wait without limit")
+	v.zeroOrMore("approvals.question_expiry", a.QuestionExpiry, time.Second, "to wait without limit")
+	if a.ApprovalExpiry == 0 && a.OnExpiry == turn.Allow {
+		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, so approvals never expire; set an approval_expiry, `+
+			`or leave on_expiry out`)
+	}
+}
+
+func (v *validator) journal(j Journal) {
 	v.required("journal.path", j.Path)
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
-		v.add("journal.path", "is %s; it must be a plain path of a file", quote(j.Path))
+		v.add("journal.path", "is %s; it must be the path of a file", quote(j.Path))
 	}
-	if url := j.URL.Reveal(); j.Driver == DriverPostgres && !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+	scheme, _, _ := strings.Cut(j.URL.Reveal(), "://")
+	if j.Driver == DriverPostgres && scheme != "postgres" && scheme != "postgresql" {
 		v.add("journal.url", "must be the connection string of a Postgres database: postgres://user@host/database")
 	}
-	v.zeroOrMore("journal.chunk_retention", j.ChunkRetention, time.Minute, "keeps all")
+	v.zeroOrMore("journal.chunk_retention", j.ChunkRetention, time.Minute, "to keep all chunks")
 }
 
 func (v *validator) temporal(t Temporal) {
@@ -250,8 +215,8 @@ func (v *validator) temporal(t Temporal) {
 		return
 	}
 	if !loopback(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
-		v.add("temporal.address", "is %s, which is not this machine, and would be spoken to in plain text; "+
-			"set tls = true, an api_key or a profile, or allow_plaintext = true if that is what you want", quote(t.Address))
+		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
+			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
 	}
 }
 
@@ -267,8 +232,8 @@ func (v *validator) required(key, value string) {
 	}
 }
 
-// maxIndexed bounds the search attributes of a turn, in bytes. Temporal fails a workflow task whose value is over 2
-// KiB.
+// maxIndexed bounds the search attributes of a turn, in bytes. Temporal fails a workflow task whose value is over
+// 2 KiB.
 const maxIndexed = 200
 
 func (v *validator) indexed(key, value string) {
@@ -285,10 +250,10 @@ func (v *validator) address(key, raw string) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		v.add(key, "is no URL that begins with http:// or https://")
+		v.add(key, "is not a URL that begins with http:// or https://")
 	case u.User != nil:
 		v.add(key, "holds a user name or password; use api_key or headers for those")
 	case u.Fragment != "":
-		v.add(key, "has a fragment, which is never sent; remove # and what follows it")
+		v.add(key, "has a fragment, which is never sent; remove it from # on")
 	}
 }

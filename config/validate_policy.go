@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -23,14 +22,15 @@ func (v *validator) policy(p Policy, r Runtime) {
 			v.add(fmt.Sprintf("policy.deny[%d]", i), "denies %q, which policy also allows or asks for; remove one", pattern)
 		}
 	}
+	v.rules(p)
 	if r.MaxReprompts > 0 {
 		return
 	}
 	const contradiction = `is "reprompt", but runtime.max_reprompts is 0; raise it, or choose "fail" or "interrupt"`
-	if p.OnModelError == ErrorReprompt {
+	if p.OnModelError == turn.ErrorReprompt {
 		v.add("policy.on_model_error", contradiction)
 	}
-	if p.OnInvalidAction == ErrorReprompt {
+	if p.OnInvalidAction == turn.ErrorReprompt {
 		v.add("policy.on_invalid_action", contradiction)
 	}
 }
@@ -66,10 +66,10 @@ func (v *validator) rules(p Policy) {
 			v.add(key+".arguments", "names %d arguments; the maximum is %d", len(r.Arguments), maxRuleArguments)
 			continue
 		}
-		for _, name := range sortedNames(r.Arguments) {
+		for _, name := range slices.Sorted(maps.Keys(r.Arguments)) {
 			v.argument(join(key+".arguments", name), name, r.Arguments[name])
 		}
-		v.reached(key, i, p)
+		v.reachable(key, i, p)
 	}
 }
 
@@ -93,19 +93,19 @@ func (v *validator) argument(key, name, pattern string) {
 	}
 }
 
-// reached rejects a rule that can never decide because the deny list or an earlier rule decides all of its calls.
-func (v *validator) reached(key string, i int, p Policy) {
+// reachable rejects a rule that can never decide because the deny list or an earlier rule decides all of its calls.
+func (v *validator) reachable(key string, i int, p Policy) {
 	r := p.Rules[i]
 	for j, d := range p.Deny {
 		if includes(d, r.Tool) {
-			v.add(key, "can never decide: policy.deny[%d] denies all of its tools; remove one of the two", j)
+			v.add(key, "can never decide: policy.deny[%d] denies all of its tools; remove one of them", j)
 			return
 		}
 	}
 	for j, earlier := range p.Rules[:i] {
 		all := len(earlier.Arguments) == 0 || maps.Equal(earlier.Arguments, r.Arguments)
 		if all && includes(earlier.Tool, r.Tool) {
-			v.add(key, "can never decide: policy.rules[%d] decides all of its calls before; move it up, or remove one of the two", j)
+			v.add(key, "can never decide: policy.rules[%d] matches all of its calls first; move it up, or remove one of them", j)
 			return
 		}
 	}
@@ -119,19 +119,4 @@ func includes(outer, inner string) bool {
 	}
 	folder, ok := strings.CutSuffix(outer, "/*")
 	return ok && !strings.ContainsAny(folder, `*?[\`) && strings.HasPrefix(inner, folder+"/")
-}
-
-func (v *validator) people(p Approvals) {
-	v.zeroOrMore("approvals.approval_expiry", p.ApprovalExpiry, time.Second, "waits for ever")
-	v.zeroOrMore("approvals.question_expiry", p.QuestionExpiry, time.Second, "waits for ever")
-	if p.ApprovalExpiry == 0 && p.OnExpiry == PermitAllow {
-		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`)
-	}
-}
-
-// zeroOrMore rejects a duration that is neither 0 nor long enough to be intended.
-func (v *validator) zeroOrMore(key string, d, least time.Duration, off string) {
-	if d > 0 && d < least {
-		v.add(key, "is %s; it must be 0s, which %s, or at least %s", d, off, shortDuration(least))
-	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 const rule = "[[policy.rules]]\ntool = \"mcp/files/write\"\npermit = \"allow\"\n"
@@ -41,11 +43,11 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"bad expression": {
 			"[runtime]\nredact = ['ok', '(']\n",
-			"agent.toml:2:17: runtime.redact[1] is no regular expression: missing closing ): `(`",
+			"agent.toml:2:17: runtime.redact[1] is not a valid regular expression: missing closing ): `(`",
 		},
 		"expression of nothing": {
 			"[runtime]\nredact = ['a*']\n",
-			`agent.toml:2:11: runtime.redact[0] matches the empty text, and so everything; name at least one character`,
+			`agent.toml:2:11: runtime.redact[0] matches the empty string, and so everything; require at least one character`,
 		},
 		"deadline within a shorter one": {
 			"[llm]\ntotal_timeout = \"20s\"\nidle_timeout = \"20s\"\n",
@@ -57,8 +59,8 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"address of another machine": {
 			"[temporal]\naddress = \"temporal.example:7233\"\n",
-			`agent.toml:2:11: temporal.address is "temporal.example:7233", which is not this machine, and would be spoken to in plain text; ` +
-				`set tls = true, an api_key or a profile, or allow_plaintext = true if that is what you want`,
+			`agent.toml:2:11: temporal.address is "temporal.example:7233", which is another machine, and the connection is not encrypted; ` +
+				`set tls = true, an api_key or a profile, or permit it with allow_plaintext = true`,
 		},
 		"address without a port": {
 			"[temporal]\naddress = \"localhost\"\n",
@@ -66,15 +68,15 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"journal in memory": {
 			"[journal]\npath = \":memory:\"\n",
-			`agent.toml:2:8: journal.path is ":memory:"; it must be a plain path of a file`,
+			`agent.toml:2:8: journal.path is ":memory:"; it must be the path of a file`,
 		},
 		"the same server twice": {
 			server + server,
-			`agent.toml:5:6: mcp.servers[1].id is "a", as that of mcp.servers[0]; every server needs an ID of its own`,
+			`agent.toml:5:6: mcp.servers[1].id is "a", like that of mcp.servers[0]; give every server its own ID`,
 		},
 		"server called local": {
 			"[[mcp.servers]]\nid = \"local\"\ncommand = \"x\"\n",
-			`agent.toml:2:6: mcp.servers[0].id is "local", which names the built-in tools; choose another`,
+			`agent.toml:2:6: mcp.servers[0].id is "local", which names the built-in tools; choose another ID`,
 		},
 		"server with an odd ID": {
 			"[[mcp.servers]]\nid = \"My Files\"\ncommand = \"x\"\n",
@@ -83,15 +85,15 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		"server without anything": {
 			"[[mcp.servers]]\n",
 			"agent.toml:1:7: mcp.servers[0].id is missing; name the server, for instance id = \"files\"\n" +
-				`agent.toml:1:7: mcp.servers[0].command is missing; name the program that serves, or set transport = "http" and url`,
+				`agent.toml:1:7: mcp.servers[0].command is missing; name the server's program, or set transport = "http" and url`,
 		},
 		"address for a program": {
 			server + "url = \"http://x\"\n",
-			`agent.toml:4:7: mcp.servers[0].url is for transport = "http", but the transport is "stdio"; set the one that is meant`,
+			`agent.toml:4:7: mcp.servers[0].url is for transport = "http", but the transport is "stdio"; change transport, or remove url`,
 		},
 		"program for an address": {
 			server + "transport = \"http\"\nurl = \"https://x\"\n",
-			`agent.toml:1:7: mcp.servers[0] has transport = "http", to which command, args, env, env_allow, dir and user mean nothing; remove them`,
+			`agent.toml:1:7: mcp.servers[0] has transport = "http"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
 		},
 		"quick but not repeatable": {
 			server + "on_all_workers = true\n[mcp.servers.tools.t]\nlocal_activity = true\n",
@@ -99,11 +101,11 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"quick but not everywhere": {
 			server + "tools.\"a.b\" = { local_activity = true, repeatable = true }\n",
-			`agent.toml:4:34: mcp.servers[0].tools."a.b".local_activity needs on_all_workers = true on the server: a local activity runs in whichever worker has the turn`,
+			`agent.toml:4:34: mcp.servers[0].tools."a.b".local_activity needs on_all_workers = true on the server: a local activity runs on whichever worker runs the turn`,
 		},
 		"variable by pattern": {
 			server + "env_allow = [\"AWS_*\"]\n",
-			`agent.toml:4:14: mcp.servers[0].env_allow[0] is "AWS_*"; it must be a variable's name`,
+			`agent.toml:4:14: mcp.servers[0].env_allow[0] is "AWS_*"; it must be the name of a variable`,
 		},
 		"rule without anything": {
 			"[[policy.rules]]\n",
@@ -116,7 +118,7 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule that permits maybe": {
 			"[[policy.rules]]\ntool = \"local/*\"\npermit = \"alow\"\n",
-			`agent.toml:3:10: policy.rules[0].permit is "alow"; it must be one of allow, ask, deny; did you mean "allow"?`,
+			`agent.toml:3:10: policy.rules[0].permit is "alow"; it must be one of allow, ask, deny; did you mean allow?`,
 		},
 		"rule of no tool": {
 			"[[policy.rules]]\npermit = \"deny\"\ntool = \"write_file\"\n",
@@ -140,15 +142,15 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"rule of what is denied": {
 			"[policy]\nallow = []\ndeny = [\"mcp/*\"]\n" + rule,
-			`agent.toml:4:10: policy.rules[0] can never decide: policy.deny[0] denies all of its tools; remove one of the two`,
+			`agent.toml:4:10: policy.rules[0] can never decide: policy.deny[0] denies all of its tools; remove one of them`,
 		},
 		"rule behind one that takes all": {
 			"[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"deny\"\n" + rule + "arguments = { path = \"docs/**\" }\n",
-			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0] decides all of its calls before; move it up, or remove one of the two`,
+			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0] matches all of its calls first; move it up, or remove one of them`,
 		},
 		"the same rule twice": {
 			rule + "arguments = { path = \"docs/**\" }\n" + strings.Replace(rule, "allow", "deny", 1) + "arguments = { path = \"docs/**\" }\n",
-			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] decides all of its calls before; move it up, or remove one of the two`,
+			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] matches all of its calls first; move it up, or remove one of them`,
 		},
 		"rule that moves a terminal": {
 			rule + "why = \"\\u001b]0;x\"\n",
@@ -160,12 +162,12 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"approvals that expire never, with an outcome": {
 			"[approvals]\non_expiry = \"allow\"\napproval_expiry = \"0s\"\n",
-			`agent.toml:2:13: approvals.on_expiry is "allow", but approval_expiry is 0s, which waits for ever; set an approval_expiry, or leave on_expiry out`,
+			`agent.toml:2:13: approvals.on_expiry is "allow", but approval_expiry is 0s, so approvals never expire; set an approval_expiry, or leave on_expiry out`,
 		},
 		"approvals that expire at once": {
 			"[approvals]\napproval_expiry = \"7ms\"\nquestion_expiry = \"-1s\"\n",
 			`agent.toml:3:19: approvals.question_expiry is -1s; it must be at least 0s` + "\n" +
-				`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be 0s, which waits for ever, or at least 1s`,
+				`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be at least 1s, or 0s to wait without limit`,
 		},
 		"numbers that overflow": {
 			"[approvals]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = 9223372036854775807\nmax_cost_usd = 1e308\n",
@@ -193,10 +195,10 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"streams that nobody can follow": {
 			"[journal]\nchunk_retention = \"1s\"\n",
-			`agent.toml:2:19: journal.chunk_retention is 1s; it must be 0s, which keeps all, or at least 1m`,
+			`agent.toml:2:19: journal.chunk_retention is 1s; it must be at least 1m, or 0s to keep all chunks`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, refused(t, LoadOptions{}, c.text)) })
+		t.Run(name, func(t *testing.T) { assert.Equal(t, telling(c.want), telling(refused(t, LoadOptions{}, c.text))) })
 	}
 }
 
@@ -220,9 +222,9 @@ permit = "deny"
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []PolicyRule{
-		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"}, Permit: PermitAllow},
-		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "/**"}, Permit: PermitAsk, Why: "that is outside"},
-		{Tool: "*", Permit: PermitDeny},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"}, Permit: turn.Allow},
+		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "/**"}, Permit: turn.Ask, Why: "that is outside"},
+		{Tool: "*", Permit: turn.Deny},
 	}, loaded.Config.Policy.Rules)
 	shown := shown(t, loaded, true)
 	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '7'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
@@ -275,8 +277,8 @@ func TestTheTenantIsOnesOwnToName(t *testing.T) {
 		assert.Equal(t, c.want, loaded.Config.Tenant, name)
 	}
 	for text, want := range map[string]string{
-		"\ntenant = \"a b\"\n":     `agent.toml:2:10: tenant is "a b"; use at most 64 letters`,
-		"tenant = \"Default\"\n":   `agent.toml:1:10: tenant is "Default", which would be another one than the default tenant; leave tenant out`,
+		"\ntenant = \"a b\"\n":     `agent.toml:2:10: tenant is "a b"; it must be at most 64 letters`,
+		"tenant = \"Default\"\n":   `agent.toml:1:10: tenant is "Default", which is reserved`,
 		"[policy]\ntaint = true\n": "agent.toml:2:9: policy.taint is true or false; it must be a string, one of on, off, strict",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})

@@ -15,7 +15,7 @@ import (
 
 // artifacts reads the artifacts of tool results from a journal: see journal.Journal.
 type artifacts interface {
-	Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error)
+	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 }
 
 // The bounds of one read, in bytes. The text and the note around it must fit into one result.
@@ -54,7 +54,7 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 		if !artifactName.MatchString(in.Artifact) {
 			return "", errors.New("an artifact's name is 64 hexadecimal digits: give it as the result says it")
 		}
-		mediaType, b, err := store.Artifact(ctx, req.Session, in.Artifact)
+		mediaType, b, err := store.Artifact(ctx, req.Turn, in.Artifact)
 		if errors.Is(err, journal.ErrNotFound) {
 			return "", errors.New("this session has no such artifact: give its name as the result says it")
 		}

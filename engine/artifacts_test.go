@@ -16,19 +16,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// shelf holds artifacts by session and hash.
+// shelf holds artifacts by turn and hash.
 type shelf map[string]string
 
-func (s shelf) Artifact(_ context.Context, session, hash string) (string, []byte, error) {
-	b, ok := s[session+"/"+hash]
+func (s shelf) Artifact(_ context.Context, turnID, hash string) (string, []byte, error) {
+	b, ok := s[turnID+"/"+hash]
 	if !ok {
 		return "", nil, fmt.Errorf("artifact %s: %w", hash, journal.ErrNotFound)
 	}
 	return "text/plain", []byte(b), nil
 }
 
-// reader returns a function that calls local/read_artifact as a turn of the given session.
-func reader(t *testing.T, s artifacts, maxResult int) func(session string, in readArtifact) turn.ToolResult {
+// reader returns a function that calls local/read_artifact as the given turn.
+func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in readArtifact) turn.ToolResult {
 	t.Helper()
 	local := toolbox.NewLocal()
 	require.NoError(t, registerArtifacts(local, func() artifacts { return s }, maxResult))
@@ -38,10 +38,10 @@ func reader(t *testing.T, s artifacts, maxResult int) func(session string, in re
 	d := h.Catalogues(t.Context())[0].Tools[0]
 	assert.Equal(t, turn.ActivityLocal, d.Activity)
 	assert.True(t, d.ReadOnly)
-	return func(session string, in readArtifact) turn.ToolResult {
+	return func(turnID string, in readArtifact) turn.ToolResult {
 		arguments, err := json.Marshal(in)
 		require.NoError(t, err)
-		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: arguments, Session: session, Turn: "t", CallID: "1.0", Attempt: 1})
+		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: arguments, Session: "s", Turn: turnID, CallID: "1.0", Attempt: 1})
 		require.NoError(t, err)
 		return r
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -17,7 +16,7 @@ func (e *Engine) deliveries() *activities.Deliveries {
 		})
 	}
 	return activities.NewDeliveries(activities.DeliveryOptions{
-		Journal: func(tenant string) activities.Deliverer { return journal.ForTenant(e.journal, tenant) },
+		Journal: func(tenant string) activities.Deliverer { return e.journal.Tenant(tenant) },
 		Running: func(ctx context.Context, in workflows.HandOverInput) (bool, error) {
 			return sessions(in.Tenant).Running(ctx, in.Session)
 		},

@@ -25,6 +25,7 @@ import (
 
 // Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
+	id        string // of this process, in the journal's reports on workers
 	cfg       config.Config
 	options   options
 	journal   journal.Store

@@ -36,14 +36,14 @@ func (e *Engine) openModel(ctx context.Context) error {
 		Name: m.provider, BaseURL: baseURL, APIKey: key, Redact: e.secrets,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
-		MaxRetryAfter: c.MaxRetryAfter, Senses: senses(c.Media),
+		MaxRetryAfter: c.MaxRetryAfter, Modalities: modalities(c.Media),
 	})
 	m.Chat = chat
 	return err
 }
 
-// senses returns the modalities that the operator configures for models; nil leaves them to what is known of the model.
-func senses(m config.Media) *inference.Modalities {
+// modalities returns the modalities that the operator configures for models; nil leaves them to what is known of the model.
+func modalities(m config.Media) *inference.Modalities {
 	switch m {
 	case config.MediaNone:
 		return &inference.Modalities{}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"log/slog"
 
 	"github.com/everturn/everturn/config"
@@ -10,7 +11,7 @@ import (
 // newEngine returns an engine without its parts. Its redactor knows the keys of the model and of Temporal; the tool
 // host adds the secrets of the MCP servers' configuration and the access tokens that it gets for them.
 func newEngine(cfg config.Config, opts []Option) *Engine {
-	e := &Engine{cfg: cfg, options: newOptions(opts), secrets: redact.New(cfg.Runtime.Redact...)}
+	e := &Engine{id: rand.Text(), cfg: cfg, options: newOptions(opts), secrets: redact.New(cfg.Runtime.Redact...)}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())
 	if key, ok := lookup(e.options.environ)("TEMPORAL_API_KEY"); ok {
 		e.secrets.Add(key)

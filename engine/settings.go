@@ -18,18 +18,17 @@ func agent(cfg config.Config, m *model) activities.Agent {
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
-		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy), People: people(cfg.Approvals),
+		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy), People: turn.Approvals(cfg.Approvals),
 		RetryMax: cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
 	}
 }
 
 // mode resolves "auto" by the model's known capabilities.
 func mode(cfg config.Config, model string) turn.Mode {
-	switch cfg.Runtime.Mode {
-	case config.ModeNative, config.ModeJSON:
-		return turn.Mode(cfg.Runtime.Mode)
-	}
-	if native, _, _ := inference.Capabilities(model); native {
+	switch {
+	case cfg.Runtime.Mode != config.ModeAuto:
+		return cfg.Runtime.Mode
+	case inference.CapabilitiesOf(model).NativeTools:
 		return turn.ModeNative
 	}
 	return turn.ModeJSON
@@ -45,22 +44,17 @@ func limits(r config.Runtime) turn.Limits {
 }
 
 func policy(p config.Policy) turn.Policy {
-	askRisk := turn.Risk(p.AskRisk)
 	if p.AskRisk == config.AskNever {
-		askRisk = ""
+		p.AskRisk = ""
 	}
 	rules := make([]turn.Rule, len(p.Rules))
 	for i, r := range p.Rules {
-		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: turn.Permission(r.Permit), Why: r.Why}
+		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: r.Permit, Why: r.Why}
 	}
 	return turn.Policy{
-		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: askRisk, Taint: turn.TaintMode(p.Taint), OnModelError: turn.ErrorAction(p.OnModelError),
-		OnToolError: turn.ErrorAction(p.OnToolError), OnInvalidAction: turn.ErrorAction(p.OnInvalidAction),
+		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: p.AskRisk, Taint: p.Taint,
+		OnModelError: p.OnModelError, OnToolError: p.OnToolError, OnInvalidAction: p.OnInvalidAction,
 	}
-}
-
-func people(p config.Approvals) turn.Approvals {
-	return turn.Approvals{ApprovalExpiry: p.ApprovalExpiry, OnExpiry: turn.Permission(p.OnExpiry), QuestionExpiry: p.QuestionExpiry}
 }
 
 // servers converts the configured MCP servers to the tool host's type.
@@ -70,20 +64,22 @@ func servers(cfg config.Config) []toolbox.Server {
 		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
 		for name, t := range s.Tools {
 			tools[name] = toolbox.ToolSettings{
-				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: turn.Risk(t.Risk), Timeout: t.Timeout, TotalTimeout: t.TotalTimeout,
-				Detach: t.BackgroundTimeout, ReadOnly: t.ReadOnly,
+				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: t.Risk, ReadOnly: t.ReadOnly,
+				Timeout: t.Timeout, TotalTimeout: t.TotalTimeout, Detach: t.BackgroundTimeout,
 			}
 		}
 		out = append(out, toolbox.Server{
-			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, Env: reveal(s.Env), User: s.User,
-			EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Required: s.Required, Allow: s.Allow, Deny: s.Deny,
-			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout, IdleTimeout: s.IdleTimeout,
-			CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls, Networks: s.Networks, Tools: tools, Trust: s.Trust, TrustChanges: s.AllowToolChanges,
+			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
+			Env: reveal(s.Env), EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Networks: s.Networks,
 			OAuth: toolbox.OAuth{
-				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(), Scopes: s.OAuth.Scopes,
+				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(),
+				Scopes: s.OAuth.Scopes,
 			},
-			Stateful: s.SessionAffinity == config.AffinityTurn, HoldQuestions: s.ElicitationTimeout, Resources: s.Resources, Prompts: s.Prompts,
-			TaintsAll: cfg.Policy.Taint == config.TaintStrict,
+			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
+			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout,
+			IdleTimeout: s.IdleTimeout, CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls,
+			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
+			Stateful: s.SessionAffinity == config.AffinityTurn, HoldQuestions: s.ElicitationTimeout,
 		})
 	}
 	return out

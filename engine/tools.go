@@ -67,7 +67,7 @@ func (e *Engine) watch(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	known := &offers{last: map[string]turn.Catalogue{}}
-	beside.Go(func() { e.tellHealth(ctx) })
+	beside.Go(func() { e.reportHealth(ctx) })
 	beside.Go(func() {
 		for tick := time.Tick(reconcileEvery); ; {
 			select {
@@ -105,7 +105,7 @@ func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogu
 // publishUnlessWell publishes a catalogue. It does not publish that this worker cannot reach a server while another
 // worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error {
-	if c.Problem != "" && e.wellElsewhere(c.Server) {
+	if c.Problem != "" && e.wellElsewhere(ctx, c.Server) {
 		e.log.Warn("MCP server is not available to this worker, and is to another one", "server", c.Server, "problem", c.Problem)
 		return nil
 	}
@@ -124,7 +124,7 @@ func (e *Engine) reconcile(ctx context.Context, known *offers) {
 	}
 	for _, c := range catalogues {
 		ours, ok := known.last[c.Server]
-		if !ok || (ours.Problem == "") == (c.Problem == "") || ours.Problem != "" && e.wellElsewhere(c.Server) {
+		if !ok || (ours.Problem == "") == (c.Problem == "") || ours.Problem != "" && e.wellElsewhere(ctx, c.Server) {
 			continue
 		}
 		if err := e.publishOne(ctx, ours); err != nil && ctx.Err() == nil {
@@ -133,15 +133,15 @@ func (e *Engine) reconcile(ctx context.Context, known *offers) {
 	}
 }
 
-// wellElsewhere reports whether another live worker with this journal can reach the server.
-func (e *Engine) wellElsewhere(server string) bool {
-	workers, err := Health(e.cfg)
+// wellElsewhere reports whether another running worker with this journal can reach the server.
+func (e *Engine) wellElsewhere(ctx context.Context, server string) bool {
+	workers, err := Health(ctx, e.journal)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
 		for _, s := range w.Servers {
-			if s.Server == server && w.Worker != e.identity() && isWell(s) {
+			if s.Server == server && w.ID != e.id && isWell(s) {
 				return true
 			}
 		}

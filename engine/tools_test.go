@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -26,12 +27,11 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })
 	require.NoError(t, e.openTools(t.Context()))
 	require.NoError(t, e.openJournal(t.Context()))
-	n := 0
 	return e, func(s ServerHealth) func() {
-		n++
-		kept, err := writeHealth(filepath.Join(healthDir(cfg), fmt.Sprintf("other%d.json", n)), WorkerHealth{Worker: "other", At: time.Now(), Servers: []ServerHealth{s}})
+		servers, err := json.Marshal([]ServerHealth{s})
 		require.NoError(t, err)
-		return func() { _ = kept.Close() }
+		require.NoError(t, e.journal.ReportWorker(t.Context(), journal.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
+		return func() { require.NoError(t, e.journal.RemoveWorker(context.WithoutCancel(t.Context()), "other")) }
 	}
 }
 

@@ -54,13 +54,13 @@ func readMedia(column sql.NullString) (media []turn.Media, err error) {
 }
 
 // Artifact implements Journal.
-func (s *DB) Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s of %q", CleanText(hash), session), func(q querier) error {
-		n, err := q.sessionRow(session)
+func (s *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", CleanText(hash), turnID), func(q querier) error {
+		sc, err := q.scope(turnID)
 		if err != nil {
 			return err
 		}
-		if mediaType, err = q.artifact(n, hash); err != nil {
+		if mediaType, err = q.artifact(sc.session, hash); err != nil {
 			return err
 		}
 		b, err = q.getBlob(hash)
@@ -98,13 +98,12 @@ func (t *tx) insertMark(session int64, m TaintSource) error {
 }
 
 // Taint implements Journal.
-func (s *DB) Taint(ctx context.Context, session string) (out *TaintSource, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the taint of %q", session), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return ignoreNoRows(err)
+func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err error) {
+	err = s.read(ctx, "reading the taint source of the session of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err == nil {
+			out, err = q.marked(sc.session)
 		}
-		out, err = q.marked(n)
 		return err
 	})
 	return out, err

@@ -20,7 +20,7 @@ func (s *DB) Begin(ctx context.Context, in BeginInput) (out BeginResult, err err
 	if err != nil {
 		return out, fmt.Errorf("beginning a turn: %w", err)
 	}
-	err = s.write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
+	err = s.ofTenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
 		if err = t.lockSession(in.Session); err == nil {
 			out, err = t.begin(in)
 		}
@@ -95,6 +95,11 @@ func (t *tx) begin(in BeginInput) (BeginResult, error) {
 
 // resume returns the result of Begin for a chain that has begun the turn before.
 func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) {
+	if _, err := t.namedScope(in.Turn); errors.Is(err, ErrNotFound) {
+		return out, fmt.Errorf("another turn has the ID: %w", ErrConflict)
+	} else if err != nil {
+		return out, err
+	}
 	if own.Session != in.Session || own.MessageID != in.Message.ID {
 		return out, fmt.Errorf("the turn began in session %q with message %q, not in %q with %q",
 			own.Session, own.MessageID, in.Session, in.Message.ID)
@@ -119,16 +124,9 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) 
 // sessionScope finds the session, or prepares a new one, which open inserts.
 func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
-	var tenant string
-	err = t.row(`SELECT id, tenant, head_seq, head_hash FROM sessions WHERE session_id = ?`, in.Session).
-		Scan(&sc.session, &tenant, &sc.head.Seq, &sc.head.Hash)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return sc, nil
-	case err == nil && tenant != in.Tenant:
-		return sc, fmt.Errorf("session %q: %w", in.Session, ErrTaken)
-	}
-	return sc, err
+	err = t.row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, in.Session).
+		Scan(&sc.session, &sc.head.Seq, &sc.head.Hash)
+	return sc, ignoreNoRows(err)
 }
 
 // open appends the message and opens the turn.
@@ -153,7 +151,7 @@ func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
 	if err := t.saveHead(*sc); err != nil {
 		return out, err
 	}
-	t.changed[Topic{Session: sc.sessionID}] = true
+	t.changed[Topic{Session: sc.sessionID, Tenant: t.tenant}] = true
 	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
 		return out, err
 	}
@@ -168,7 +166,7 @@ func (t *tx) touchSession(sc *scope, in BeginInput) error {
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
 	}
 	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, in.Tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+		in.Session, t.tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
 }
 
 func (t *tx) insertTurn(sc *scope, in BeginInput) error {

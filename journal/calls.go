@@ -189,7 +189,6 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 
 // SettleCall implements Journal.
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
-	taints := Taints(in)
 	in.Result = cleanResult(in.Result)
 	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.call(in.Turn, in.CallID)
@@ -212,7 +211,7 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 				err = t.closeHeld(&c, in.At)
 			}
 		}
-		if err == nil && taints {
+		if err == nil && in.Taints && in.Result.FromServer {
 			err = t.mark(c, in.At)
 		}
 		if err == nil {

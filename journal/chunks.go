@@ -124,7 +124,8 @@ func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) 
 			out = append(out, c)
 			return err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
-			WHERE turn = (SELECT id FROM turns WHERE turn_id = ?) AND idx > ? ORDER BY idx LIMIT ?`, turnID, after, limit)
+			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?) AND idx > ?
+			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
 	})
 	return out, err
 }

@@ -59,19 +59,34 @@ type Row interface {
 }
 
 // Topic is something that followers wait for: a turn's chunks, or a session's next turn.
-type Topic struct{ Turn, Session string }
+type Topic struct {
+	Turn    string
+	Session string
+	// Tenant is the tenant of Session. Store.Changed sets it.
+	Tenant string
+}
 
 // DB is the journal: the rules about sessions, turns and calls on top of a Database. Its methods may be called
 // concurrently.
 type DB struct {
 	db         Database
-	catalogues catalogues
+	catalogues *catalogues
+	tenant     string // see Store.Tenant
 }
 
 var _ Store = (*DB)(nil)
 
-// New returns the journal in db.
-func New(db Database) *DB { return &DB{db: db} }
+// New returns the journal in db, for the default tenant.
+func New(db Database) *DB { return &DB{db: db, catalogues: &catalogues{}} }
+
+// Tenant implements Store.
+func (s *DB) Tenant(tenant string) Store { return s.ofTenant(tenant) }
+
+func (s *DB) ofTenant(tenant string) *DB {
+	of := *s
+	of.tenant = tenant
+	return &of
+}
 
 // Close ends all operations that wait on the journal and closes its database.
 func (s *DB) Close() error { return s.db.Close() }
@@ -86,7 +101,13 @@ func (s *DB) ID(ctx context.Context) (id string, err error) {
 
 // Changed implements Store.
 func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
-	return s.db.Changed(ctx, topics...)
+	own := slices.Clone(topics)
+	for i, t := range own {
+		if t.Session != "" {
+			own[i].Tenant = s.tenant
+		}
+	}
+	return s.db.Changed(ctx, own...)
 }
 
 // tx is a transaction that writes.
@@ -99,8 +120,11 @@ type tx struct {
 // than once.
 func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
 	var t *tx
+	if err := checkTenant(s.tenant); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
 	err := s.db.Write(ctx, func(c Conn) error {
-		t = &tx{querier{c}, map[Topic]bool{}}
+		t = &tx{querier{c, s.tenant}, map[Topic]bool{}}
 		return fn(t)
 	})
 	if err != nil {
@@ -126,7 +150,7 @@ func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) e
 
 // lockSession locks a session, if it exists.
 func (t *tx) lockSession(session string) error {
-	return t.lock(`SELECT 1 FROM sessions WHERE session_id = ?`, session)
+	return t.lock(`SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, session)
 }
 
 // lock locks the row that a query finds until the transaction ends.
@@ -139,15 +163,21 @@ func (t *tx) lock(query string, args ...any) error {
 
 // read runs fn on one snapshot. fn may run more than once.
 func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) error {
-	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c}) })
+	if err := checkTenant(s.tenant); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c, s.tenant}) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
 }
 
-// querier is a connection in a transaction that reads and may also write.
-type querier struct{ Conn }
+// querier is a connection in a transaction that reads and may also write, for one tenant.
+type querier struct {
+	Conn
+	tenant string
+}
 
 func (q querier) row(query string, args ...any) Row { return q.QueryRow(query, args...) }
 

@@ -9,6 +9,15 @@
 // that it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice. A late result is
 // kept beside the transcript and never replaces anything in it.
 //
+// # Tenants
+//
+// A session is named by its tenant and its ID, so two tenants may use the same ID for two sessions. A Store is a handle
+// for one tenant; Tenant returns the handle of another one, on the same database. All look-ups by a session's ID go
+// through querier.sessionRow, querier.session or a statement with the handle's tenant; look-ups by a turn's ID for
+// readers go through querier.namedTurn or querier.namedScope, which compare the tenant of the turn's session. A turn ID
+// is unique in the database. The methods with which a worker records a turn name no session but the turn that Begin has
+// returned; Begin takes its tenant from its input.
+//
 // # Rules
 //
 //   - The turn ID is the first run ID of its workflow chain: the same after continue-as-new and Reset, a different

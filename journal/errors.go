@@ -22,9 +22,8 @@ var (
 	ErrForkPoint = errors.New("the session cannot be forked there")
 	// ErrExists: a session of this name exists.
 	ErrExists = errors.New("the session exists")
-	// ErrTaken: a session of this name belongs to another tenant. The error tells nothing else about that session, and
-	// nothing is written to it.
-	ErrTaken = errors.New("it belongs to another tenant")
+	// ErrOtherTenant: an export belongs to another tenant than the importer.
+	ErrOtherTenant = errors.New("the export belongs to another tenant")
 	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
 	ErrUnavailable = errors.New("the journal is unavailable")
 	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is

@@ -17,8 +17,11 @@ import (
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(untilDone{ctx: ctx, Writer: w})
+	if err := checkTenant(s.tenant); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
-		e := exporter{querier: querier{c}, out: out, blobsSeen: map[string]bool{}}
+		e := exporter{querier: querier{c, s.tenant}, out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
 		}
@@ -57,9 +60,8 @@ type part struct {
 
 // open writes the header and finds the parts.
 func (e *exporter) open(session string) error {
-	h := ExportHeader{Format: ExportFormat, Version: ExportVersion}
-	var n int64
-	err := e.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, session).Scan(&n, &h.Tenant)
+	h := ExportHeader{Format: ExportFormat, Version: ExportVersion, Tenant: e.tenant}
+	n, err := e.sessionRow(session)
 	if err != nil {
 		return err
 	}

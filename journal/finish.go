@@ -99,10 +99,10 @@ const (
 
 // appendResults appends the results that the turn's last assistant message waits for, one for each call, in request
 // order. A call that has a result in the transcript gets no second one.
-func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode strictness) error {
-	given := make(map[string]Result, len(results))
+func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, mode strictness) error {
+	given := make(map[string]turn.CallOutcome, len(results))
 	for _, r := range results {
-		given[r.Call.ID] = r
+		given[r.CallID] = r
 	}
 	asked, step, err := t.openCalls(sc)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *tx) appendResults(sc *scope, results []Result, at time.Time, mode stric
 		}
 	}
 	for _, r := range results {
-		given[r.Call.ID] = r
+		given[r.CallID] = r
 	}
 	for _, c := range asked {
 		if c.done {
@@ -174,8 +174,8 @@ func ignoreNoRows(err error) error {
 }
 
 // appendResult writes one call's result. The ledger's settled outcome takes precedence over the caller's: a call that
-// the workflow abandoned may have ended after all.
-func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at time.Time) error {
+// the workflow abandoned may have ended after all. If the ledger has none, the caller's outcome settles the call.
+func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	c, err := t.call(sc.turnID, tc.ID)
 	if err != nil {
 		return err
@@ -197,12 +197,9 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r Result, at ti
 
 // settleUnreported settles a call that is still open: as unknown if the call may have run, whatever the caller says;
 // otherwise with the caller's outcome, and as cancelled if there is none.
-func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r Result, at time.Time) error {
-	if r.Outcome == "" && r.Text != "" {
-		return errors.New("the result has a text and no outcome")
-	}
+func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {
-		r = Result{Outcome: turn.OutcomeUnknown}
+		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
 	outcome, text := r.Outcome, CleanText(r.Text)
 	switch {
@@ -242,7 +239,7 @@ func (t *tx) settleOpen(sc *scope, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, Result{}, at); err != nil {
+		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, turn.CallOutcome{}, at); err != nil {
 			return err
 		}
 	}

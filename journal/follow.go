@@ -71,8 +71,11 @@ func (r *TurnReader) Next(ctx context.Context) ([]turn.Chunk, error) {
 		return chunks, err
 	}
 	t, err := r.Store.Turn(ctx, r.Turn)
-	if r.Begun = err == nil; err != nil || !t.State.Terminal() {
-		return nil, ignoreNotFound(err)
+	if r.Begun = err == nil; isNotFound(err) || err == nil && !t.State.Terminal() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	chunks, err = r.read(ctx)
 	r.Done = r.Done || err == nil && len(chunks) == 0

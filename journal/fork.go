@@ -16,7 +16,8 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 			return err
 		}
 		var parent, head int64
-		if err := t.row(`SELECT id, head_seq FROM sessions WHERE session_id = ?`, in.Session).Scan(&parent, &head); err != nil {
+		err := t.row(`SELECT id, head_seq FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, in.Session).Scan(&parent, &head)
+		if err != nil {
 			return err
 		}
 		out, err = t.session(in.ID)
@@ -43,15 +44,16 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 }
 
 func (t *tx) insertFork(parent int64, at turn.Head, in ForkInput) error {
-	t.changed[Topic{Session: in.ID}] = true
-	err := t.exec(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
-		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, id, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE id = ?6`,
-		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent)
+	t.changed[Topic{Session: in.ID, Tenant: t.tenant}] = true
+	var fork int64
+	err := t.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text, created_at, updated_at)
+		SELECT ?1, tenant, CASE ?2 WHEN '' THEN agent ELSE ?2 END, id, ?3, ?3, ?4, first_text, ?5, ?5 FROM sessions WHERE id = ?6 RETURNING id`,
+		in.ID, in.Agent, at.Seq, at.Hash, nanos(in.Time), parent).Scan(&fork)
 	if err != nil {
 		return err
 	}
 	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at)
-		SELECT s.id, m.turn, m.call_id, m.tool, m.at FROM taint_sources m, sessions s WHERE m.session = ? AND s.session_id = ?`, parent, in.ID)
+		SELECT CAST(? AS BIGINT), turn, call_id, tool, at FROM taint_sources WHERE session = ?`, fork, parent)
 }
 
 // forkPoint returns the head at a point, or an error that names the nearest points at which the session can be forked.

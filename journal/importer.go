@@ -72,6 +72,9 @@ func (im *importer) run(ctx context.Context, f *spooled) error {
 		return err
 	}
 	im.header = *first.Header
+	if of := im.header.Tenant; of != im.db.tenant {
+		return fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(of), tenantName(im.db.tenant), ErrOtherTenant)
+	}
 	if err := im.write(ctx, im.open); err != nil || im.there {
 		return err
 	}
@@ -170,14 +173,11 @@ func (im *importer) line(l Line) error {
 // open inserts the staged session, unless the journal has the session.
 func (im *importer) open() error {
 	h := im.header
-	if err := checkTenant(h.Tenant); err != nil {
-		return err
-	}
 	n, err := im.find()
 	if im.there = n != 0; err != nil || im.there {
 		return err
 	}
-	err = im.row(`SELECT id FROM sessions WHERE session_id = ?`, im.staged).Scan(&im.session)
+	err = im.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, stagedTenant, im.staged).Scan(&im.session)
 	if !errors.Is(err, sql.ErrNoRows) { // an earlier run of this transaction, which seemed lost, was committed
 		return err
 	}
@@ -209,13 +209,8 @@ func (im *importer) find() (session int64, err error) {
 	if err := im.lockSession(s.ID); err != nil {
 		return 0, err
 	}
-	var tenant string
-	err = im.row(`SELECT id, tenant FROM sessions WHERE session_id = ?`, s.ID).Scan(&session, &tenant)
-	if err != nil {
+	if session, err = im.sessionRow(s.ID); err != nil {
 		return 0, ignoreNoRows(err)
-	}
-	if tenant != im.header.Tenant {
-		return 0, fmt.Errorf("session %q: %w", s.ID, ErrTaken)
 	}
 	p, err := im.point(session, s.Head.Seq)
 	if ignoreNoRows(err) != nil {
@@ -245,7 +240,7 @@ func (im *importer) publish() error {
 		return err
 	}
 	err = im.exec(`UPDATE sessions SET session_id = ?1, tenant = ?2, turns = (SELECT count(*) FROM turns WHERE session = ?3), created_at = ?4,
-		updated_at = ?5 WHERE id = ?3`, s.ID, im.header.Tenant, im.session, nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at)))
+		updated_at = ?5 WHERE id = ?3`, s.ID, im.tenant, im.session, nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at)))
 	if err != nil {
 		return err
 	}
@@ -253,7 +248,7 @@ func (im *importer) publish() error {
 	if _, err := im.closeUnfinished(&sc, ImportedMessage, im.at); err != nil {
 		return err
 	}
-	im.changed[Topic{Session: s.ID}] = true
+	im.changed[Topic{Session: s.ID, Tenant: im.tenant}] = true
 	for id := range im.turns {
 		im.changed[Topic{Turn: id}] = true
 	}
@@ -289,6 +284,13 @@ func notAfter(t, now time.Time) time.Time {
 	return t
 }
 
+func tenantName(tenant string) string {
+	if tenant == "" {
+		return "the default tenant"
+	}
+	return fmt.Sprintf("tenant %q", tenant)
+}
+
 func null(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
 func numberOrNull(n int64) sql.NullInt64 { return sql.NullInt64{Int64: n, Valid: n != 0} }
@@ -303,8 +305,8 @@ func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 func (im *importer) turn(t ExportTurn) error {
 	var other, tenant string
 	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, t.ID).Scan(&other, &tenant)
-	if err == nil && tenant != im.header.Tenant {
-		return fmt.Errorf("turn %s: %w", t.ID, ErrTaken)
+	if err == nil && tenant != im.tenant {
+		return fmt.Errorf("turn %s is in the journal already: %w", t.ID, ErrConflict)
 	}
 	if err == nil {
 		return fmt.Errorf("turn %s is in the journal already, in session %q: %w", t.ID, other, ErrConflict)

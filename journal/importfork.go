@@ -4,7 +4,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// past returns the session of this journal, in the export's tenant, that has the shared past of an exported fork: the
+// past returns the session of this journal, that has the shared past of an exported fork: the
 // session that was forked, or any session that has the turn of the fork point. It returns 0 if no session has that past
 // or the export is not of a fork.
 func (im *importer) past(h ExportHeader) (int64, error) {
@@ -16,7 +16,7 @@ func (im *importer) past(h ExportHeader) (int64, error) {
 		{`SELECT session FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?`, h.ForkTurn},
 	} {
 		var n int64
-		err := im.row(where[0], where[1], h.Tenant).Scan(&n)
+		err := im.row(where[0], where[1], im.tenant).Scan(&n)
 		if ignoreNoRows(err) != nil {
 			return 0, err
 		}

@@ -14,9 +14,6 @@ const (
 	stagedPrefix = " import:"
 )
 
-// published is the condition with which lists of sessions s leave out staged sessions.
-const published = `s.tenant <> '` + stagedTenant + `'`
-
 // stagedFor is the longest an import may take. The next import removes older staged sessions, because their processes
 // have died.
 const stagedFor = 24 * time.Hour

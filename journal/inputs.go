@@ -10,8 +10,7 @@ import (
 // BeginInput opens a turn.
 type BeginInput struct {
 	Session string
-	// Tenant is the session's tenant; empty is the default tenant. A new session is created in it. Begin refuses a
-	// session of another tenant with ErrTaken.
+	// Tenant is the session's tenant; empty is the default tenant.
 	Tenant     string
 	Turn       string // the first run ID of the workflow chain
 	WorkflowID string
@@ -40,16 +39,6 @@ type BeginResult struct {
 	Closed string
 }
 
-// Result is the result of one call, as the next append writes it into the transcript. If Text is empty and Outcome is
-// zero, the ledger's settled outcome is written. Otherwise the call never ran: the append settles it with this outcome
-// (denied, cancelled, error) and emits its chunks.
-type Result struct {
-	Call    turn.ToolCall
-	Outcome turn.Outcome
-	Code    turn.Code // see turn.ToolResult
-	Text    string
-}
-
 // StartInference is the input of Journal.StartInference.
 type StartInference struct {
 	Session string
@@ -57,20 +46,13 @@ type StartInference struct {
 	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
 	// the head is ahead of Expect by exactly those, and that is no conflict.
 	Expect  turn.Head
-	Results []Result
+	Results []turn.CallOutcome // see appendResult
 	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
-	Messages []UserMessage
+	Messages []turn.UserMessage
 	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
 	Chunks []turn.Chunk
 	Model  string
 	At     time.Time
-}
-
-// UserMessage is a message of a user: its ID, and its Text or the blob that holds the text.
-type UserMessage struct {
-	ID   string
-	Text string
-	Blob string
 }
 
 // AskInput opens requests.
@@ -119,9 +101,9 @@ type SettleInference struct {
 type FinishInput struct {
 	Session string
 	Turn    string
-	Results []Result
+	Results []turn.CallOutcome
 	// Messages were accepted too late for the turn to answer them.
-	Messages []UserMessage
+	Messages []turn.UserMessage
 	State    turn.State
 	Reason   turn.FinishReason
 	Code     turn.Code // of a failed turn
@@ -168,28 +150,17 @@ type Claim struct {
 	Record CallRecord
 }
 
-// SettleInput settles a call.
+// SettleInput settles or suspends a call.
 type SettleInput struct {
 	Turn    string
 	CallID  string
 	Attempt int
 	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
-	// cleanResult for the bounds.
+	// cleanResult for the bounds. SuspendCall uses only its Continuation, of at most MaxContinuationBytes: the journal
+	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
 	Result turn.ToolResult
-	// Taints: the text of this result comes from an untrusted server. The settlement, even a late one, taints the
-	// session if it brings such content: text or media of a call that ended, or media of a call whose outcome is
-	// unknown.
+	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
+	// Result.FromServer is set.
 	Taints bool
 	At     time.Time
-}
-
-// SuspendInput suspends the claim of (turn, call, attempt) in the middle of the call.
-type SuspendInput struct {
-	Turn    string
-	CallID  string
-	Attempt int
-	// Continuation is what the tool's server needs to continue the call: at most MaxContinuationBytes. The journal
-	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
-	Continuation []byte
-	At           time.Time
 }

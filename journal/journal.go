@@ -9,9 +9,15 @@ import (
 
 // Journal is the interface that the activities need. Every method is one transaction and, except for AppendChunks and
 // NoteCall, idempotent: a second call with the same arguments returns the same result and changes nothing.
+//
+// Begin names a tenant and a session. The other methods name a turn that Begin has returned, of any tenant: they act on
+// that turn and its session.
 type Journal interface {
+	// Tenant returns the journal of one tenant: see Store.
+	Tenant(tenant string) Store
+
 	// Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends
-	// the message, records the turn config and emits turn_started. See BeginInput and BeginResult. ErrTaken.
+	// the message, records the turn config and emits turn_started. See BeginInput and BeginResult.
 	Begin(ctx context.Context, in BeginInput) (BeginResult, error)
 
 	// StartInference appends the results of the step before (see Result), late results of the session's calls whose
@@ -35,8 +41,8 @@ type Journal interface {
 	// running when it has no open request left. The first decision of a request stands; another one changes nothing.
 	// ErrNotFound if a request does not exist, ErrClosed if the turn is settled and a request has no decision.
 	Decide(ctx context.Context, in DecideInput) error
-	// Grants returns the session's grants in the order in which they were given.
-	Grants(ctx context.Context, session string) ([]turn.Grant, error)
+	// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound.
+	Grants(ctx context.Context, turnID string) ([]turn.Grant, error)
 
 	// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
 	// results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
@@ -44,7 +50,7 @@ type Journal interface {
 	ClaimCall(ctx context.Context, in ClaimInput) (Claim, error)
 	// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
 	// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
-	// SettleInput.Taints, both kinds taint the session if they bring the server's content.
+	// SettleInput.Taints, both kinds taint the session if the result is from the server.
 	SettleCall(ctx context.Context, in SettleInput) (CallRecord, error)
 	// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is
 	// granted as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its
@@ -54,18 +60,18 @@ type Journal interface {
 	// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
 	// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale
 	// if the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
-	SuspendCall(ctx context.Context, in SuspendInput) error
+	SuspendCall(ctx context.Context, in SettleInput) error
 	// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
 	// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is
 	// called again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed,
 	// ErrNotFound.
 	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
-	// Taint returns the first taint source of a session (see SettleInput.Taints), nil if it has none or has not begun.
-	// A fork inherits it.
-	Taint(ctx context.Context, session string) (*TaintSource, error)
-	// Artifact returns a blob that a call of this session, or of its shared past, has left: the whole of a truncated
-	// result, or one of its media. ErrNotFound for every other blob.
-	Artifact(ctx context.Context, session, hash string) (mediaType string, b []byte, err error)
+	// Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
+	// inherits it. ErrNotFound.
+	Taint(ctx context.Context, turnID string) (*TaintSource, error)
+	// Artifact returns a blob that a call of the turn's session, or of its shared past, has left: the whole of a
+	// truncated result, or one of its media. ErrNotFound for every other blob.
+	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 
 	// Finish appends results that are still open (see Result) and FinishInput.Messages, settles the turn and emits
 	// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome,
@@ -81,20 +87,13 @@ type Journal interface {
 	// started.
 	AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error
 
-	// Messages returns the transcript's messages with from <= seq <= to, in order, with their whole content.
-	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
-	// Window is Messages with a bound on the bytes of texts and calls. It loads no more than maxBytes: *TooLargeError.
-	Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error)
-	Turn(ctx context.Context, turnID string) (TurnRecord, error)
+	// Window returns the messages of the turn's session with from <= seq <= to, in order. It loads no more than maxBytes
+	// of texts and calls: *TooLargeError. ErrNotFound.
+	Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error)
 	// TurnConfig returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
-	TurnPins(ctx context.Context, turnID string) (TurnConfig, error)
-	// Delivered returns the turn that took this message of the session, even if the message was merged into it.
-	// ErrNotFound.
-	Delivered(ctx context.Context, session, messageID string) (TurnRecord, error)
+	TurnConfig(ctx context.Context, turnID string) (TurnConfig, error)
 	// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
 	StepMessage(ctx context.Context, key StepKey) (turn.Message, error)
-	// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
-	Call(ctx context.Context, turnID, callID string) (CallRecord, error)
 
 	// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
 	// server that is published for the first time are approved. Later, a new tool is approved if the server's

@@ -65,9 +65,9 @@ func (q querier) point(session, seq int64) (p point, err error) {
 	return p, err
 }
 
-// sessionRow returns the session's row, or sql.ErrNoRows.
+// sessionRow returns the row of the tenant's session with this name, or sql.ErrNoRows.
 func (q querier) sessionRow(session string) (n int64, err error) {
-	err = q.row(`SELECT id FROM sessions WHERE session_id = ?`, session).Scan(&n)
+	err = q.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, q.tenant, session).Scan(&n)
 	return n, err
 }
 

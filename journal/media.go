@@ -2,7 +2,6 @@ package journal
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -50,33 +49,3 @@ func keptMedia(media []turn.Media) (kept []turn.Media) {
 	}
 	return kept
 }
-
-// bringsWords reports whether a result contains anything that the tool's server produced.
-func bringsWords(r turn.ToolResult) bool {
-	said := r.Text != ""
-	switch r.Outcome {
-	case turn.OutcomeOK:
-	case turn.OutcomeError:
-		said = said && r.Code == "" // with a code, the call did not reach the tool, or its result did not come back
-	case turn.OutcomeUnknown:
-		said = said && !ours(r.Text)
-	default:
-		return false
-	}
-	return said || len(r.Media) > 0 || len(r.Full) > 0
-}
-
-// Everturn itself writes the text of an unknown outcome, because the server has not answered. A text that does not look
-// like that, or that contains quotes, may come from a server and is treated as if it did.
-const (
-	unknownBegins = "Outcome unknown: "
-	unknownBytes  = 1 << 10
-	quotes        = "\"“”`{}<>\n"
-)
-
-func ours(unknown string) bool {
-	return strings.HasPrefix(unknown, unknownBegins) && len(unknown) <= unknownBytes && !strings.ContainsAny(unknown, quotes)
-}
-
-// Taints reports whether a settlement, before cleanResult, taints its session.
-func Taints(in SettleInput) bool { return in.Taints && bringsWords(in.Result) }

@@ -39,25 +39,30 @@ func (q querier) turnRecord(where string, args ...any) (TurnRecord, error) {
 	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where, args...).Scan)
 }
 
-// Turn implements Journal.
+// namedTurn returns the tenant's turn with this ID, or sql.ErrNoRows.
+func (q querier) namedTurn(turnID string) (TurnRecord, error) {
+	return q.turnRecord(`t.turn_id = ? AND s.tenant = ?`, turnID, q.tenant)
+}
+
+// Turn implements Store.
 func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error) {
 	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
-		out, err = q.turnRecord(`t.turn_id = ?`, turnID)
+		out, err = q.namedTurn(turnID)
 		return err
 	})
 	return out, err
 }
 
 // TurnConfig implements Journal.
-func (s *DB) TurnPins(ctx context.Context, turnID string) (out TurnConfig, err error) {
+func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
-		var pins stored
-		err := q.row(`SELECT s.session_id, s.tenant, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
-			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &pins.inline, &pins.blob)
+		var config stored
+		err := q.row(`SELECT s.session_id, s.tenant, t.state, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
+			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &out.State, &config.inline, &config.blob)
 		if err != nil {
 			return err
 		}
-		out.Config, err = q.getJSON(pins)
+		out.Config, err = q.getJSON(config)
 		return err
 	})
 	return out, err
@@ -82,9 +87,12 @@ func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, er
 	return out, err
 }
 
-// Call implements Journal.
+// Call implements Store.
 func (s *DB) Call(ctx context.Context, turnID, callID string) (out CallRecord, err error) {
 	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
+		if _, err := q.namedScope(turnID); err != nil {
+			return err
+		}
 		c, err := q.call(turnID, callID)
 		if err != nil {
 			return err
@@ -124,29 +132,18 @@ func (s *DB) Session(ctx context.Context, id string) (out SessionRecord, err err
 }
 
 func (q querier) session(id string) (SessionRecord, error) {
-	return scanSession(q.row(sessionQuery+`WHERE s.session_id = ?`, id).Scan)
+	return scanSession(q.row(sessionQuery+`WHERE s.tenant = ? AND s.session_id = ?`, q.tenant, id).Scan)
 }
 
 // Sessions implements Store.
-func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
-	return s.sessions(ctx, ``, limit)
-}
-
-// SessionsOf implements Store.
-func (s *DB) SessionsOf(ctx context.Context, tenant string, limit int) ([]SessionRecord, error) {
-	return s.sessions(ctx, `AND s.tenant = ? `, tenant, limit)
-}
-
-// sessions lists the sessions that meet the condition in and, the latest first. The last argument is their maximum
-// number.
-func (s *DB) sessions(ctx context.Context, and string, args ...any) (out []SessionRecord, err error) {
+func (s *DB) Sessions(ctx context.Context, limit int) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
 		return q.each(func(rows Rows) error {
 			r, err := scanSession(rows.Scan)
 			out = append(out, r)
 			return err
-		}, sessionQuery+`WHERE `+published+` `+and+`ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, args...)
+		}, sessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, q.tenant, limit)
 	})
 	return out, err
 }
@@ -197,7 +194,7 @@ func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, 
 // Inferences implements Store.
 func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, err error) {
 	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
+		sc, err := q.namedScope(turnID)
 		if err != nil {
 			return err
 		}
@@ -234,7 +231,7 @@ func (q querier) inferences(sc scope) ([]Inference, error) {
 // Calls implements Store.
 func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err error) {
 	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
+		sc, err := q.namedScope(turnID)
 		if err != nil {
 			return err
 		}

@@ -47,10 +47,12 @@ type Inference struct {
 	Undelivered []string `json:"-"`
 }
 
-// TurnConfig is the turn config that a worker recorded when the turn began, with the turn's session and tenant.
+// TurnConfig is the turn config that a worker recorded when the turn began, with the turn's session, tenant and current
+// state.
 type TurnConfig struct {
 	Session string
 	Tenant  string
+	State   turn.State
 	Config  json.RawMessage // a turn.Config
 }
 

@@ -147,8 +147,8 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 
 // Requests implements Store.
 func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing the requests of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
+	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
+		sc, err := q.namedScope(turnID)
 		if err != nil {
 			return err
 		}
@@ -166,19 +166,15 @@ func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, 
 // not ended.
 func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
-		return s.pending(ctx, `w.status = '' ORDER BY w.id LIMIT ?`, limit)
+		return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, s.tenant, limit)
 	}
-	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`, session, limit)
-}
-
-// PendingRequestsOf implements Store.
-func (s *DB) PendingRequestsOf(ctx context.Context, tenant string, limit int) ([]RequestRecord, error) {
-	return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, tenant, limit)
+	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE tenant = ? AND session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`,
+		s.tenant, session, limit)
 }
 
 func (s *DB) pending(ctx context.Context, where string, args ...any) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing the pending requests", func(q querier) error {
-		list, err := q.requests(published+` AND `+where, args...)
+	err = s.read(ctx, "listing what is waited for", func(q querier) error {
+		list, err := q.requests(where, args...)
 		if err != nil {
 			return err
 		}

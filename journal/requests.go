@@ -260,14 +260,13 @@ func (t *tx) approved(c *call, in ClaimInput) error {
 	return nil
 }
 
-// Grants implements Journal. A session that has not begun has none.
-func (s *DB) Grants(ctx context.Context, session string) (out []turn.Grant, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the grants of %q", session), func(q querier) (err error) {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return ignoreNoRows(err)
+// Grants implements Journal.
+func (s *DB) Grants(ctx context.Context, turnID string) (out []turn.Grant, err error) {
+	err = s.read(ctx, "reading the grants of the session of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err == nil {
+			out, err = q.rules(sc.session)
 		}
-		out, err = q.rules(n)
 		return err
 	})
 	return out, err

@@ -10,7 +10,7 @@ import (
 
 // appendSaid appends the messages that were merged into a turn, except those that the session has had. step is the step
 // before which they came in. A message without an ID gets one from its position, so that a repeated call finds it.
-func (t *tx) appendSaid(sc *scope, step int, messages []UserMessage, at time.Time, mode strictness) error {
+func (t *tx) appendSaid(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
 		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
@@ -45,7 +45,7 @@ func unnamed(turnID string, step, i int, mode strictness) string {
 }
 
 // untaken returns the IDs of the messages that the session has not had.
-func (q querier) untaken(session int64, messages []UserMessage) (ids []string, err error) {
+func (q querier) untaken(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
 		had, err := q.had(session, CleanText(m.ID))
 		if err != nil {
@@ -60,7 +60,7 @@ func (q querier) untaken(session int64, messages []UserMessage) (ids []string, e
 
 // saidText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
 // continues.
-func (t *tx) saidText(said UserMessage) (string, error) {
+func (t *tx) saidText(said turn.UserMessage) (string, error) {
 	if said.Blob == "" {
 		return CleanText(said.Text), nil
 	}

@@ -66,7 +66,7 @@ func cleanAnswer(a turn.Completion) turn.Completion {
 	calls := a.ToolCalls
 	a.ToolCalls = nil
 	for _, c := range calls {
-		a.ToolCalls = append(a.ToolCalls, turn.WireCall{ID: CleanText(c.ID), Name: CleanText(c.Name), Arguments: CleanText(c.Arguments)})
+		a.ToolCalls = append(a.ToolCalls, cleanCall(c))
 	}
 	return a
 }

@@ -10,23 +10,23 @@ import (
 )
 
 // SuspendCall implements Journal.
-func (s *DB) SuspendCall(ctx context.Context, in SuspendInput) error {
+func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
-		if n := len(in.Continuation); n > MaxContinuationBytes {
-			return fmt.Errorf("the continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
+		if n := len(in.Result.Continuation); n > MaxContinuationBytes {
+			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
 		}
 		c, err := t.call(in.Turn, in.CallID)
 		if err != nil {
 			return err
 		}
-		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == HashOf(in.Continuation)
+		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == HashOf(in.Result.Continuation)
 		if err := c.holds(in.Attempt); err != nil && (!again || c.closed || c.rec.Outcome != "") {
 			return err
 		}
 		if again {
 			return nil
 		}
-		hash, err := t.putBlob("application/octet-stream", in.Continuation)
+		hash, err := t.putBlob("application/octet-stream", in.Result.Continuation)
 		if err != nil {
 			return err
 		}

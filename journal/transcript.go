@@ -18,15 +18,16 @@ type scope struct {
 	turn       int64
 	session    int64
 	sessionID  string
+	tenant     string
 	messageSeq int64
 	closed     bool
 	head       turn.Head
 }
 
-const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
+const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, s.tenant, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
 
 func (sc *scope) fields() []any {
-	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
+	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.tenant, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
 }
 
 // check refuses a turn that does not belong to the session that the caller names.
@@ -37,10 +38,21 @@ func (sc *scope) check(session string) error {
 	return nil
 }
 
+// scope returns a turn of any tenant: it is for the methods of Journal, which name a turn that Begin has returned. The
+// other methods use namedScope.
 func (q querier) scope(turnID string) (sc scope, err error) {
 	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).Scan(sc.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sc, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
+	}
+	return sc, err
+}
+
+// namedScope is scope for a turn of the tenant.
+func (q querier) namedScope(turnID string) (sc scope, err error) {
+	sc, err = q.scope(turnID)
+	if err == nil && sc.tenant != q.tenant {
+		return scope{}, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
 	}
 	return sc, err
 }
@@ -108,35 +120,47 @@ func (t *tx) saveHead(sc scope) error {
 	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.head.Seq, sc.head.Hash, sc.session)
 }
 
-// Messages implements Journal.
-func (s *DB) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
-	return s.Window(ctx, session, from, to, unbounded)
-}
-
-// Window implements Journal.
-func (s *DB) Window(ctx context.Context, session string, from, to, maxBytes int64) (out []turn.Message, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) (err error) {
+// Messages implements Store.
+func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
+	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		parts, err := q.segments(n, from, to)
-		room := maxBytes
-		out = nil
-		for _, p := range parts {
-			if err != nil {
-				break
-			}
-			var list []turn.Message
-			list, err = q.messagesWithin(p.session, p.low+1, p.high, &room)
-			out = append(out, list...)
-		}
-		var large *TooLargeError
-		if errors.As(err, &large) {
-			large.Max = maxBytes
+		if err == nil {
+			out, err = q.transcript(n, from, to, unbounded)
 		}
 		return err
 	})
+	return out, err
+}
+
+// Window implements Journal.
+func (s *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) (out []turn.Message, err error) {
+	err = s.read(ctx, "reading the transcript of turn "+turnID, func(q querier) error {
+		sc, err := q.scope(turnID)
+		if err == nil {
+			out, err = q.transcript(sc.session, from, to, maxBytes)
+		}
+		return err
+	})
+	return out, err
+}
+
+// transcript reads a session's messages from..to, of which the first ones may belong to the sessions that it was forked
+// from.
+func (q querier) transcript(session, from, to, maxBytes int64) (out []turn.Message, err error) {
+	parts, err := q.segments(session, from, to)
+	room := maxBytes
+	for _, p := range parts {
+		if err != nil {
+			break
+		}
+		var list []turn.Message
+		list, err = q.messagesWithin(p.session, p.low+1, p.high, &room)
+		out = append(out, list...)
+	}
+	var large *TooLargeError
+	if errors.As(err, &large) {
+		large.Max = maxBytes
+	}
 	return out, err
 }
 

@@ -116,7 +116,7 @@ func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 	if err != nil {
 		return nil, journalError(ctx, err)
 	}
-	return journal.ForTenant(store, cfg.Tenant), nil
+	return store.Tenant(cfg.Tenant), nil
 }
 
 // journalError turns an error of opening the journal into a configuration error, unless trying again may help.

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/chat"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // chatHistory is the file that keeps the lines typed into chats.
@@ -35,8 +35,8 @@ turn running. /help shows what else can be done.`,
 				return usage("--continue and --session name two sessions: use one of them")
 			case slow && !dev:
 				return usage("--slow is for the worker of --dev; a worker elsewhere takes it itself: `go run ./worker -slow`")
-			case session != "" && workflows.CheckSession(session) != nil:
-				return usage("--session: %w", workflows.CheckSession(session))
+			case session != "" && turn.CheckSession(session) != nil:
+				return usage("--session: %w", turn.CheckSession(session))
 			}
 			if slow {
 				a.override("llm.demo_slow", "true")
@@ -84,9 +84,6 @@ func (t *turnClient) chat(ctx context.Context, session string, last bool, out *o
 		if session, err = lastSession(ctx, t.store); err != nil {
 			return err
 		}
-	}
-	if err := t.checkName(ctx, session); err != nil {
-		return err
 	}
 	if session == "" {
 		session = client.NewSessionID()

@@ -124,7 +124,7 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 		}
 	}
 	found := fmt.Sprintf("%s of %s", plural(tools, "tool"), plural(len(catalogues), "server"))
-	published, err := publishedCatalogues(ctx, cfg)
+	published, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
@@ -135,16 +135,11 @@ func (a *app) checkTools(ctx context.Context, cfg config.Config) (string, error)
 	if held > 0 {
 		found += fmt.Sprintf(", %s held back (see `starter tools diff`)", plural(held, "tool"))
 	}
-	return found, errors.Join(append(problems, workersProblems(cfg)...)...)
+	return found, errors.Join(append(problems, workersProblems(workers)...)...)
 }
 
 // workersProblems returns an error for each server that a running worker cannot use.
-func workersProblems(cfg config.Config) []error {
-	workers, err := engine.Health(cfg)
-	if err != nil {
-		return []error{err}
-	}
-	var problems []error
+func workersProblems(workers []engine.WorkerHealth) (problems []error) {
 	for _, w := range workers {
 		for _, s := range w.Servers {
 			if s.State == engine.ServerFailing {

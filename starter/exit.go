@@ -64,7 +64,7 @@ func exitCode(err error) int {
 		return exit.code
 	case errors.Is(err, config.ErrCredentials):
 		return exitCredentials
-	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint), errors.Is(err, journal.ErrTaken):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint), errors.Is(err, journal.ErrOtherTenant):
 		return exitConfig
 	case errors.Is(err, client.ErrUnreachable):
 		return exitUnreachable
@@ -83,7 +83,7 @@ func turnExit(r workflows.Result) int {
 		return exitCancelled
 	case r.State == turn.StateWaiting:
 		return exitWaiting
-	case r.State == turn.StateFailed && (r.Code == turn.CodeConfigInvalid || r.Code == turn.CodeSessionTaken):
+	case r.State == turn.StateFailed && r.Code == turn.CodeConfigInvalid:
 		return exitConfig
 	case r.State == turn.StateFailed && r.Code == turn.CodeLLMUnauthorized:
 		return exitCredentials

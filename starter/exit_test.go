@@ -37,7 +37,6 @@ func TestExitCodesOfTurns(t *testing.T) {
 		{turn.StateCompleted, turn.FinishMaxToolCalls, "", 7},
 		{turn.StateCompleted, turn.FinishMaxErrors, "", 7},
 		{turn.StateCompleted, turn.FinishMaxTokens, "", 7},
-		{turn.StateCompleted, turn.FinishMaxCost, "", 7},
 		{turn.StateCompleted, turn.FinishLength, "", 7},
 		{turn.StateCompleted, turn.FinishContentFilter, "", 7},
 		{turn.StateCompleted, turn.FinishRefusal, "", 7},

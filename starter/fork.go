@@ -9,7 +9,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) forkCommand() *cobra.Command {
@@ -64,7 +64,7 @@ one stays as it is, and diff shows both.`,
 
 // branch creates a fork of a session and prints how to continue it.
 func (a *app) branch(ctx context.Context, args []string, at int64, as string, asJSON bool) error {
-	if err := workflows.CheckSession(as); as != "" && err != nil {
+	if err := turn.CheckSession(as); as != "" && err != nil {
 		return usage("--as: %w", err)
 	}
 	loaded, err := a.load()

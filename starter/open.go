@@ -16,6 +16,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (a *app) openCommand() *cobra.Command {
@@ -40,8 +41,8 @@ func (a *app) open(ctx context.Context, args []string, browsed bool) error {
 	}
 	session := ""
 	if len(args) > 0 {
-		if session = args[0]; workflows.CheckSession(session) != nil {
-			return usage("%w", workflows.CheckSession(session))
+		if session = args[0]; turn.CheckSession(session) != nil {
+			return usage("%w", turn.CheckSession(session))
 		}
 		if err := a.known(ctx, cfg, session); err != nil {
 			return err

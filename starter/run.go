@@ -152,7 +152,7 @@ func (f runFlags) check() error {
 	if f.session == "" {
 		return nil
 	}
-	if err := workflows.CheckSession(f.session); err != nil {
+	if err := turn.CheckSession(f.session); err != nil {
 		return usage("--session: %w", err)
 	}
 	return nil

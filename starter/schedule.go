@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -86,7 +85,7 @@ func (f scheduleFlags) check(name string) error {
 		return usage("--after is for a session that is shared: name it with --session")
 	}
 	if f.session != "" {
-		if err := workflows.CheckSession(f.session); err != nil {
+		if err := turn.CheckSession(f.session); err != nil {
 			return usage("--session: %w", err)
 		}
 	}
@@ -107,9 +106,6 @@ func checkScheduleName(name string) error {
 func (t *turnClient) schedule(ctx context.Context, name, prompt string, f scheduleFlags) error {
 	if f.agent != "" && f.agent != t.cfg.Runtime.Agent {
 		return usage("--agent is %q, and this configuration's agent is %q: use the agent.toml of the one that is meant", f.agent, t.cfg.Runtime.Agent)
-	}
-	if err := t.checkName(ctx, f.session); err != nil {
-		return err
 	}
 	made, err := t.client.Schedules().Create(ctx, client.ScheduleInput{
 		Name: name, Text: prompt, Session: f.session, After: f.after, Agent: f.agent, Limits: f.limits.request,

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -25,7 +24,7 @@ begins a turn of its own. The text is taken from the arguments, or from standard
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			if err := workflows.CheckSession(args[0]); err != nil {
+			if err := turn.CheckSession(args[0]); err != nil {
 				return usage("%w", err)
 			}
 			text, err := a.prompt(cmd.Context(), args[1:])

@@ -35,7 +35,7 @@ The exit code is 0 where every server answered, and 1 where one did not.`,
 			if err != nil {
 				return err
 			}
-			published, err := publishedCatalogues(cmd.Context(), loaded.Config)
+			published, _, err := reported(cmd.Context(), loaded.Config)
 			if err != nil {
 				return err
 			}

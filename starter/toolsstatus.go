@@ -20,11 +20,12 @@ func (a *app) toolsStatusCommand() *cobra.Command {
 	var connect, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the configured tool servers do",
-		Long: `Show how the configured tool servers do: as the workers on this machine see them, else as the journal has them. Where
-neither knows of any, and with --connect, the servers are started or called and asked.
+		Short: "Show the state of the configured tool servers",
+		Long: `Show the state of the configured tool servers: as the running workers report it to the journal, or else as the journal's
+catalogues have it. If the journal has neither, or with --connect, this command connects to the servers itself. A worker that was
+killed is shown for up to 15 seconds.
 
-The exit code is 0 where all do well, and 1 where one fails or is away.`,
+The exit code is 0 if all servers are available, and 1 if one is not.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := a.load()
@@ -46,7 +47,7 @@ The exit code is 0 where all do well, and 1 where one fails or is away.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&connect, "connect", false, "start or call the servers and ask them, whatever workers say")
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the servers, whatever workers report")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -77,11 +78,7 @@ func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.S
 // does.
 func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
-	published, err := publishedCatalogues(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := engine.Health(cfg)
+	published, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -104,17 +101,23 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 	return joinStatus(cfg, published, workers), nil
 }
 
-// publishedCatalogues returns the catalogues that workers have published, by server, or nil if there is no journal yet.
-func publishedCatalogues(ctx context.Context, cfg config.Config) (map[string]turn.Catalogue, error) {
+// reported returns the catalogues that workers have published, by server, and the health of the workers that run now. It
+// returns nothing if there is no journal yet.
+func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue, workers []engine.WorkerHealth, err error) {
 	if !engine.HasJournal(cfg) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	store, err := openJournal(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	list, err := store.Catalogues(ctx)
-	return byServer(list), errors.Join(err, store.Close())
+	if err != nil {
+		return nil, nil, err
+	}
+	workers, err = engine.Health(ctx, store)
+	return byServer(list), workers, err
 }
 
 func byServer(list []turn.Catalogue) map[string]turn.Catalogue {

@@ -53,9 +53,6 @@ func (t *turnClient) connect(c cluster.Conn) {
 
 // send sends a message to its session. If it returns no error, the message will be answered exactly once.
 func (t *turnClient) send(ctx context.Context, in client.SendInput) (started, error) {
-	if err := t.checkName(ctx, in.Session); err != nil {
-		return started{}, err
-	}
 	sent, err := t.client.Send(ctx, in)
 	if err != nil {
 		return started{}, sendError(sent, in.Alone, err)
@@ -68,16 +65,6 @@ func (t *turnClient) linked(named client.Turn) started {
 	s := started{Version: workflows.WireVersion, Turn: named}
 	s.Link = t.link(s)
 	return s
-}
-
-// checkName refuses a session ID that belongs to another tenant, because the turn would belong to that tenant too. A
-// new session has no ID to check.
-func (t *turnClient) checkName(ctx context.Context, session string) error {
-	taken, err := journal.Taken(ctx, t.store, session)
-	if taken {
-		return usage("the name of this session is taken; nothing was sent: choose another name than %q", session)
-	}
-	return err
 }
 
 // sendError says what to do about a message that was not accepted.

@@ -44,13 +44,13 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{
 		".everturn", ".everturn/.gitignore", ".everturn/start.lock", ".everturn/stack.lock", ".everturn/temporal.log", ".everturn/temporal.db",
-		".everturn/temporal.version", ".everturn/worker.log", ".everturn/journal.db", ".everturn/journal.db-wal", ".everturn/journal.db.workers",
+		".everturn/temporal.version", ".everturn/worker.log", ".everturn/journal.db", ".everturn/journal.db-wal",
 	} {
 		h := newDevHome(t)
 		require.NoError(t, os.MkdirAll(filepath.Dir(h.path(planted)), 0o700))
 		target := filepath.Join(t.TempDir(), "target")
 		require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
-		if planted == ".everturn" || filepath.Ext(planted) == ".workers" {
+		if planted == ".everturn" {
 			require.NoError(t, os.Symlink(filepath.Dir(target), h.path(planted)))
 		} else {
 			require.NoError(t, os.Symlink(target, h.path(planted)))

@@ -81,7 +81,7 @@ func TestSamplingIsRefused(t *testing.T) {
 			l := newLedger(t)
 			steps := script.Steps(script.Call("mcp_ledger_summarise", `{"text":"x"}`), script.Text("No summary."))
 			r := newRig(t, steps, l.host(config.MCPTool{}), protocol, func(c *config.Config) {
-				c.MCP.Servers[0].Tools["summarise"] = config.MCPTool{Risk: config.RiskLow}
+				c.MCP.Servers[0].Tools["summarise"] = config.MCPTool{Risk: turn.RiskLow}
 			})
 			r.work()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})

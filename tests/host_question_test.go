@@ -22,7 +22,7 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Appended.")),
-		l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Tools["confirm"] = config.MCPTool{Risk: config.RiskLow} })
+		l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Tools["confirm"] = config.MCPTool{Risk: turn.RiskLow} })
 	first := r.process()
 	a := r.say(t.Name(), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	for round := 1; round <= 2; round++ {

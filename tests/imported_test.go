@@ -40,7 +40,7 @@ func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Bu
 func TestAnImportBringsNoPermission(t *testing.T) {
 	t.Parallel()
 	ask := func(c *config.Config) { c.Policy.Ask = []string{"mcp/ledger/append"} }
-	taint := func(c *config.Config) { c.Policy.Taint = config.TaintOn }
+	taint := func(c *config.Config) { c.Policy.Taint = turn.TaintOn }
 	l := newLedger(t)
 	r := newRig(t, script.Steps(appendText("before"), script.Text("Done.")), l.host(config.MCPTool{}), ask)
 	r.work()

@@ -182,7 +182,7 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	always.Call, always.ArgumentsHash = w[1].ID, w[1].ArgumentsHash
 	require.NoError(t, r.update(session(t), workflows.ApproveUpdate, always))
 	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
-	rules, err := r.store.Grants(t.Context(), session(t))
+	rules, err := r.store.Grants(t.Context(), first.ID)
 	require.NoError(t, err)
 	assert.Len(t, rules, 1)
 	r.sound(session(t))

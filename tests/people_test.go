@@ -173,7 +173,7 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			r := newRig(t, script.Cases(
 				script.When("main.go", script.JSONFinal("It is read.")),
 				script.When("", script.JSONAsk("Which file?")),
-			), func(c *config.Config) { c.Runtime.Mode = config.ModeJSON })
+			), func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
 			if name == "answer" {
 				r = newRig(t, script.Cases(
 					script.When("main.go", script.Text("It is read.")),

@@ -233,13 +233,13 @@ func newLedger(t *testing.T) *ledger {
 
 // host configures the server, with the operator's settings for its tool append.
 func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
-	tool.Risk = config.RiskLow
+	tool.Risk = turn.RiskLow
 	return func(c *config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
 			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, OnAllWorkers: tool.LocalActivity,
-			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: config.RiskLow}},
+			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
 		}}
 	}
 }
@@ -385,7 +385,9 @@ func (r *rig) sound(session string) {
 	require.NoError(r.t, r.store.Export(r.t.Context(), session, &export))
 	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
-	_, err = other.Import(r.t.Context(), &export)
+	rec, err := r.store.Session(r.t.Context(), session)
+	require.NoError(r.t, err)
+	_, err = other.Tenant(rec.Tenant).Import(r.t.Context(), &export)
 	require.NoError(r.t, err, "the hash chain is broken")
 	require.NoError(r.t, other.Close())
 }

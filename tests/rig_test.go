@@ -28,6 +28,7 @@ import (
 	kept "github.com/everturn/everturn/tests/replay"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
@@ -50,14 +51,14 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 	r := &rig{t: t, dir: t.TempDir(), cfg: config.Default()}
 	r.model = script.Start(t, s)
 	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
-	r.cfg.Runtime.Mode = config.ModeNative
+	r.cfg.Runtime.Mode = turn.ModeNative
 	r.cfg.Runtime.Workspace = filepath.Join(r.dir, "workspace")
 	r.cfg.Journal.Path = filepath.Join(r.dir, "journal.db")
 	r.cfg.Journal.Synchronous = config.SynchronousNormal
 	r.cfg.Temporal.Address = stack.Address
 	r.cfg.Temporal.TaskQueue = "q-" + strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(time.Now().UnixNano())
 	r.cfg.Worker.DrainTimeout = 5 * time.Second
-	r.cfg.Policy.Taint = config.TaintOff // most tests trust their servers; those about taint turn it on
+	r.cfg.Policy.Taint = turn.TaintOff // most tests trust their servers; those about taint turn it on
 	for _, c := range change {
 		c(&r.cfg)
 	}

@@ -139,8 +139,8 @@ func (m *meter) Messages(ctx context.Context, session string, from, to int64) ([
 	return out, err
 }
 
-func (m *meter) Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error) {
-	out, err := m.Store.Window(ctx, session, from, to, maxBytes)
+func (m *meter) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
+	out, err := m.Store.Window(ctx, turnID, from, to, maxBytes)
 	m.rows.Add(int64(len(out)))
 	m.read.Add(jsonBytes(out))
 	return out, err

@@ -87,7 +87,7 @@ func (touchOnce) Takes(string, string) bool { return false }
 func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	last := p.Messages[len(p.Messages)-1]
 	if last.Role != turn.RoleTool {
-		return turn.Completion{ToolCalls: []turn.WireCall{{ID: "c", Name: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
+		return turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "c", Tool: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
 	}
 	sink.Text("It said: " + last.Text)
 	return turn.Completion{Text: "It said: " + last.Text, FinishReason: "stop"}, nil

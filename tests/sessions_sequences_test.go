@@ -82,7 +82,7 @@ func newGround(t *testing.T) *ground {
 	g := &ground{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
 	g.rig = newRig(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
-		c.LLM.RetryMax, c.Policy.OnModelError = 0, config.ErrorRetry // so that the turn itself repeats the inference
+		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})
 	s.serves(g.rig)
 	g.work(

@@ -91,16 +91,16 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	t.Parallel()
 	down := script.Status(http.StatusInternalServerError, "server_error", "oops")
 	for name, c := range map[string]struct {
-		policy config.ErrorAction
+		policy turn.ErrorAction
 		script script.Script
 		limits workflows.LimitsRequest
 		reason turn.FinishReason
 		answer string
 	}{
-		"model-retry":             {config.ErrorRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
-		"model-reprompt":          {config.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
-		"model-interrupt":         {config.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
-		"guard-max_steps-retried": {config.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
+		"model-retry":             {turn.ErrorRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
+		"model-reprompt":          {turn.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
+		"model-interrupt":         {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
+		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,13 +127,13 @@ func noted(first, second script.Reply) script.Script {
 
 func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	t.Parallel()
-	for _, decision := range []config.ErrorAction{config.ErrorFail, config.ErrorInterrupt} {
+	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."), func(c *config.Config) { c.Policy.OnToolError = decision })
 			r.work(withFailing())
 			run := r.begin(session(t), "Use it.", nil)
-			if decision == config.ErrorFail {
+			if decision == turn.ErrorFail {
 				app, res := r.failure(run)
 				assert.Equal(t, string(turn.CodeToolFailed), app.Type())
 				assert.Equal(t, "Let me see.", res.Answer)
@@ -151,13 +151,13 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 
 func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
 	t.Parallel()
-	for _, decision := range []config.ErrorAction{config.ErrorFail, config.ErrorInterrupt} {
+	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
 			r.work(withEcho()...)
 			run := r.begin(session(t), "Use it.", nil)
-			if decision == config.ErrorFail {
+			if decision == turn.ErrorFail {
 				app, _ := r.failure(run)
 				assert.Equal(t, string(turn.CodeInvalidAction), app.Type())
 			} else {
@@ -173,7 +173,7 @@ func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
 func TestACallInJSONMode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Steps(script.JSONCall("local_echo", `{"text":"hello"}`), script.JSONFinal("It echoed.")),
-		func(c *config.Config) { c.Runtime.Mode = config.ModeJSON })
+		func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Echo hello.", nil)
 	assert.Equal(t, "It echoed.", r.result(run).Answer)
@@ -229,7 +229,7 @@ func TestAToolThatChangedIsNotCalled(t *testing.T) {
 		l.host(config.MCPTool{}))
 	server := &r.cfg.MCP.Servers[0]
 	server.Args = append(server.Args, "-mode", "moody")
-	server.Tools = map[string]config.MCPTool{"good": {Risk: config.RiskLow}}
+	server.Tools = map[string]config.MCPTool{"good": {Risk: turn.RiskLow}}
 	r.work()
 	run := r.begin(session(t), "Use it.", nil)
 	r.reach(gate)

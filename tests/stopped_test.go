@@ -26,8 +26,8 @@ func refuses(text string) script.Reply {
 // it in smaller steps, as often as after an invalid action.
 func TestAnAnswerThatEndsEarlyEndsTheTurnWithItsReason(t *testing.T) {
 	t.Parallel()
-	inJSON := func(c *config.Config) { c.Runtime.Mode = config.ModeJSON }
-	failing := func(c *config.Config) { c.Policy.OnInvalidAction = config.ErrorFail }
+	inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
+	failing := func(c *config.Config) { c.Policy.OnInvalidAction = turn.ErrorFail }
 	call := func(arguments string) script.Reply { return script.Call("local_mark", arguments).WithText("Looking.") }
 	for name, c := range map[string]struct {
 		script   script.Script

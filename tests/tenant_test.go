@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bytes"
 	"os"
 	"slices"
 	"strings"
@@ -27,12 +26,11 @@ func (r *rig) of(tenant, session, text string) (id string, res workflows.Result)
 	return run.GetRunID(), r.result(run)
 }
 
-// exported returns everything that the journal has of a session.
-func (r *rig) exported(session string) string {
-	r.t.Helper()
-	var b bytes.Buffer
-	require.NoError(r.t, r.store.Export(r.t.Context(), session, &b))
-	return b.String()
+// as returns the rig as a tenant reads its journal.
+func (r *rig) as(tenant string) *rig {
+	own := *r
+	own.store = r.store.Tenant(tenant)
+	return &own
 }
 
 func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
@@ -47,10 +45,11 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 		id, res := r.of(tenant, session, "Whose is it?")
 		require.Equal(t, turn.StateCompleted, res.State)
 		assert.Equal(t, session, res.Session, "the session's name is without its tenant")
-		rec, err := r.store.Session(t.Context(), session)
+		own := r.as(tenant)
+		rec, err := own.store.Session(t.Context(), session)
 		require.NoError(t, err)
 		assert.Equal(t, tenant, rec.Tenant)
-		for _, c := range r.calls(id, 2) {
+		for _, c := range own.calls(id, 2) {
 			process, said, _ := strings.Cut(c.Text, ", ")
 			if tenant == "" {
 				assert.Equal(t, `variable "" (false), metadata <nil>`, said)
@@ -61,7 +60,7 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
 			owner[process] = tenant
 		}
-		r.sound(session)
+		own.sound(session)
 		if tenant == "acme" {
 			r.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
 		}
@@ -69,45 +68,38 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 	assert.Len(t, owner, 3, "a tenant's turns share its process")
 }
 
-// TestASessionIsRefusedToAnotherTenant checks that the session's tenant is verified before anything is written,
-// whichever way a turn begins.
-func TestASessionIsRefusedToAnotherTenant(t *testing.T) {
+// TestTenantsUseOneSessionName checks that two tenants may use the same session ID, even at the same time: each has a
+// session of its own, with its own messages, requests and turns.
+func TestTenantsUseOneSessionName(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("the secret of acme"))
+	r := newRig(t, script.Cases(
+		script.When("Blue", script.Text("Blue it is.")), script.When("Red", script.Text("Red it is.")),
+		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
+	))
 	r.work()
-	session := t.Name()
-	_, res := r.of("acme", session, "Tell me.")
-	require.Equal(t, "the secret of acme", res.Answer)
-	before, asked := r.exported(session), len(r.model.Requests())
-
-	for _, tenant := range []string{"", "beta"} {
-		id := workflows.WorkflowID(tenant, session)
-		run := r.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{ID: "mine", Text: "Tell me, too."}})
-		app, res := r.failure(run)
-		assert.Equal(t, turn.CodeSessionTaken, res.Code)
-		assert.Contains(t, app.Message(), "the name of this session is taken; nothing was done: choose another name")
-		assert.NotContains(t, app.Error()+res.Answer+res.Message, "secret")
-		if tenant == "beta" {
-			r.keep("v1-session-taken", id, run.GetRunID())
-		}
-
-		run = r.handedOn(id, workflows.Input{Tenant: tenant, Queue: []workflows.Message{{ID: "one", Text: "1"}, {ID: "two", Text: "2"}}})
-		first := run.GetRunID() // the first run of the chain that failure follows
-		app, res = r.failure(run)
-		assert.Equal(t, turn.CodeSessionTaken, res.Code, "%v", app)
-		if tenant == "beta" {
-			r.keep("v1-session-taken-queued", id, first)
-		}
-
-		people := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant})
-		_, err := people.Approve(t.Context(), client.DecideInput{Session: session, Call: "1.0", ArgumentsHash: "x"})
-		assert.ErrorIs(t, err, client.ErrNotRunning)
+	colours := map[string]string{"": "Blue", "acme": "Red", "beta": "Blue"}
+	people, sent := map[string]*client.Client{}, map[string]client.Turn{}
+	for tenant := range colours {
+		people[tenant] = client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant, Journal: r.store})
+		var err error
+		sent[tenant], err = people[tenant].Send(t.Context(), client.SendInput{
+			Session: t.Name(), Message: workflows.Message{ID: "one", Text: "Paint it for " + tenant},
+		})
+		require.NoError(t, err)
 	}
-	assert.Equal(t, before, r.exported(session), "somebody else has written to it")
-	assert.Len(t, r.model.Requests(), asked, "the model was asked")
-	_, res = r.of("acme", session, "And now?")
-	assert.Equal(t, turn.StateCompleted, res.State, "its own tenant goes on")
-	r.sound(session)
+	for tenant, colour := range colours {
+		own, c := r.as(tenant), people[tenant]
+		request := own.waits(sent[tenant].ID, 1)[0]
+		require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: colour}))
+		assert.Equal(t, colour+" it is.", own.ended(sent[tenant].ID).Answer)
+		messages, _ := own.transcript(t.Name())
+		assert.Equal(t, "Paint it for "+tenant, messages[0].Text)
+		sessions, err := c.Sessions(t.Context(), 10)
+		require.NoError(t, err)
+		assert.Len(t, sessions, 1)
+		own.sound(t.Name())
+		r.ran = own.ran
+	}
 }
 
 // TestNobodyReachesAnotherTenantsTurn checks that other tenants cannot reach a waiting turn by any name.
@@ -121,7 +113,8 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	own := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Journal: r.store})
 	sent, err := own.Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{Text: "Paint it."}})
 	require.NoError(t, err)
-	request := r.waits(sent.ID, 1)[0]
+	acme := r.as("acme")
+	request := acme.waits(sent.ID, 1)[0]
 	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)}, {"", "/acme/" + session}, {"beta", "../acme/" + session}} {
 		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
 		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: request.ID, Text: "Red."})
@@ -133,7 +126,7 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	}
 	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: request.ID, Text: "Blue."})
 	require.NoError(t, err)
-	assert.Equal(t, "Blue it is.", r.ended(sent.ID).Answer)
+	assert.Equal(t, "Blue it is.", acme.ended(sent.ID).Answer)
 }
 
 // tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
@@ -245,31 +238,32 @@ func TestTheTableOfCommandsIsWhole(t *testing.T) {
 	}
 }
 
-func TestANameThatIsTakenIsRefusedToOtherTenants(t *testing.T) {
+// TestTenantsUseTheSameNames runs commands of two tenants with the same session IDs and schedule names.
+func TestTenantsUseTheSameNames(t *testing.T) {
 	t.Parallel()
 	h, told, waiting, _ := tenantHome(t)
-	for _, args := range [][]string{{"--tenant", "beta", "run", "-s", told, "Hello"}, {"run", "-s", told, "Hello"}, {"run", "-s", waiting, "Hello"}} {
-		c := h.starter(args...).exits(3)
-		assert.Contains(t, c.err.String(), "the name of this session is taken; nothing was sent")
-		assert.NotContains(t, c.out.String()+c.err.String(), "secret")
+	for _, tenant := range []string{"", "beta"} {
+		h.starter("--tenant", tenant, "run", "-s", told, "Hello").exits(0).says("Hello.")
+		h.starter("--tenant", tenant, "run", "-s", waiting, "Read it").exits(6)
+		for _, args := range [][]string{{"show", told}, {"export", told}, {"list"}} {
+			c := h.starter(append([]string{"--tenant", tenant}, args...)...).exits(0)
+			assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
+		}
+		h.starter("--tenant", tenant, "fork", told, "--as", "copy").exits(0)
 	}
-	h.starter("--tenant", "beta", "send", "-q", waiting, "Hello").exits(3)
-	h.environ = append(h.environ, "TERM=xterm")
-	chat, _ := h.onTerminal("--tenant", "beta", "chat", "-s", told)
-	chat.exits(3).says("the name of this session is taken")
-	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(3)
-	h.starter("--tenant", "beta", "run", "-s", "beta-"+told, "Hello").exits(0)
-	c := h.starter("--tenant", "beta", "fork", "beta-"+told, "--as", told).exits(3)
-	assert.Contains(t, c.err.String(), "it belongs to another tenant: choose another")
-	h.starter("--tenant", "acme", "fork", told, "--as", t.Name()+"-fork").exits(0)
-	h.starter("--tenant", "acme", "show", t.Name()+"-fork").exits(0).says("Tell me")
-	h.starter("--tenant", "beta", "show", t.Name()+"-fork").exits(3)
+	h.starter("--tenant", "beta", "approve", waiting, "1.0", "--yes").exits(0)
+	h.starter("--tenant", "beta", "attach", "-q", waiting).exits(0).says("It is read.")
+	h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
+	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(0)
+	h.starter("--tenant", "beta", "schedule", "delete", t.Name()).exits(0)
+	h.starter("--tenant", "acme", "fork", told, "--as", "copy").exits(0)
+	assert.Contains(t, h.starter("--tenant", "acme", "show", "copy").exits(0).out.String(), "Tell me")
 
 	file := h.path("export.jsonl")
 	h.starter("--tenant", "acme", "export", told, "-f", file).exits(0)
 	for _, tenant := range []string{"", "beta"} {
 		c := h.starter("--tenant", tenant, "import", file).exits(3)
-		assert.Contains(t, c.err.String(), `of tenant "acme"`)
+		assert.Contains(t, c.err.String(), `tenant "acme"`)
 	}
 	other := newHome(t, "")
 	b, err := os.ReadFile(file)

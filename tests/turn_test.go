@@ -103,7 +103,7 @@ func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 		"nothing": script.Empty(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inJSON := func(c *config.Config) { c.Runtime.Mode = config.ModeJSON }
+			inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
 			t.Run("mended", func(t *testing.T) {
 				r := newRig(t, script.Steps(bad, script.JSONFinal("mended")), inJSON)
 				r.work(withEcho()...)

@@ -44,8 +44,8 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
 	handedOn := in.Continued != nil || in.Turn != "" || len(in.Queue) > 0
 	switch {
-	case in.problem != "":
-		return nil
+	case in.refusal != nil:
+		return in.refusal
 	case in.Continued != nil && continued:
 		l := in.Continued.Config.Limits
 		if err := cmp.Or(l.Validate(), l.CheckMaxima()); err != nil {
@@ -106,8 +106,8 @@ func (a Answer) checkSizes() *turn.Error {
 
 // checkUpdate rejects updates of newer clients, and updates that are too large.
 func checkUpdate(version int, update any) *turn.Error {
-	if version > WireVersion {
-		return invalid("the update is of version %d and this worker knows up to %d; update the worker", version, WireVersion)
+	if err := checkVersion(version); err != nil {
+		return err
 	}
 	return checkSize("update, without its text,", update, maxApproval)
 }

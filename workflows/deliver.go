@@ -52,13 +52,12 @@ type DeliverResult struct {
 
 // HandOverInput asks to send a message, or for the state of its delivery.
 type HandOverInput struct {
-	Version int            `json:"v"`
 	Session string         `json:"session"`
 	Tenant  string         `json:"tenant,omitempty"`
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
-	// Patience is how long the activity waits for a running turn to end.
+	// MaxWait is how long the activity waits for a running turn to end.
 	MaxWait time.Duration `json:"max_wait"`
 }
 
@@ -166,10 +165,10 @@ func (in DeliverInput) check() *turn.Error {
 	if in.refusal != nil {
 		return in.refusal
 	}
-	if in.Version > WireVersion {
-		return invalid("the delivery is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
+	if err := checkVersion(in.Version); err != nil {
+		return err
 	}
-	if err := errors.Join(CheckSession(in.Session), CheckTenant(in.Tenant)); err != nil {
+	if err := errors.Join(turn.CheckSession(in.Session), CheckTenant(in.Tenant)); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {

@@ -34,10 +34,15 @@ const (
 	takeSummary = "take the message"
 )
 
-// inferRoom is the time of an inference besides its budget. An inference may wait for a locked journal before it starts
-// (10 s, like any write), and settles as a call does. If the server timed it out while it was being settled, it would
-// be repeated, and paid for again.
-const inferRoom = 10*time.Second + SettleWithin + CallRoom
+// inferRoom is the time of an inference besides its budget. Before it starts, an inference may wait for a locked journal
+// (10 s, like any write) and for memory. Afterwards it may wait for memory again, and settles as a call does. If the
+// server timed it out meanwhile, it would be repeated, and paid for again.
+const (
+	inferRoom    = 10*time.Second + PromptWithin + AfterModel
+	PromptWithin = 10 * time.Second // a later attempt waits again
+	LargeWithin  = 10 * time.Second
+	AfterModel   = LargeWithin + SettleWithin + CallRoom
+)
 
 // A dispatch of a call has three parts, each with its own bound: the journal finds and claims the call, the tool runs,
 // and the journal settles the call, or releases its claim if it was not sent. CallTool keeps to these bounds, and the
@@ -193,9 +198,6 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 
 // regularCall runs a call as an activity on the task queue home, or on any worker if home is empty.
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
-	if in.Resume {
-		in.OwningCall = r.progress.OwningCalls[server(in.Tool)]
-	}
 	patience := time.Duration(0)
 	if home != "" {
 		patience = homePatience

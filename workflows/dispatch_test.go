@@ -64,15 +64,18 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second error
 		outcome       turn.Outcome
+		once          bool // the tool is not repeatable
 	}{
-		"asked, then changed":       {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown},
-		"unknown, then not sent":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
-		"unknown, then changed":     {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown},
-		"unknown, then state lost":  {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown},
-		"lost, then not sent":       {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown},
-		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown},
-		"not sent in its time":      {ended(turn.CodeToolNotSent), nil, turn.OutcomeError},
-		"not taken, then denied":    {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied},
+		"asked, then changed":       {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown, false},
+		"unknown, then not sent":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown, false},
+		"unknown, then changed":     {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown, false},
+		"unknown, then state lost":  {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown, false},
+		"lost, then not sent":       {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown, false},
+		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, false},
+		"not sent in its time":      {ended(turn.CodeToolNotSent), nil, turn.OutcomeError, false},
+		"not taken, then denied":    {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied, false},
+		"lost, then denied":         {errors.New("context canceled"), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, true},
+		"not settled, then denied":  {ended(turn.CodeStoreUnavailable, time.Second, true), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite
@@ -84,10 +87,10 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 				return CallResult{}, c.second
 			}, activity.RegisterOptions{Name: "CallTool"})
 			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.CallOutcome, error) {
-				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: true}
+				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: !c.once}
 				r := &run{settling: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				f := &flight{call: turn.CallProposal{ID: "c", Tool: tool.ID, Permission: turn.Allow}}
+				f := &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c", Tool: tool.ID}, Permission: turn.Allow}}
 				if c.first == nil { // the previous dispatch returned an elicitation, which has a response
 					f.attempt, f.asked = 1, 1
 				}
@@ -106,8 +109,8 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 	}
 }
 
-func ended(c turn.Code) error {
-	return temporal.NewNonRetryableApplicationError("mcp/x/pay ended in "+string(c), string(c), nil)
+func ended(c turn.Code, details ...any) error {
+	return temporal.NewNonRetryableApplicationError("mcp/x/pay ended in "+string(c), string(c), nil, details...)
 }
 
 // TestACallWhoseEndWasNotReportedIsAskedOfTheLedger covers a stopping worker, for which the SDK may report an error of
@@ -125,7 +128,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ID: "c"}}, turn.Tool{Timeout: time.Second})
+		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})
 	require.NoError(t, env.GetWorkflowError())

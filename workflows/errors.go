@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -41,8 +42,9 @@ func message(err error) string {
 // partial returns what the model had said when the turn's time was over. It is empty if the error does not contain it.
 func partial(err error) string {
 	var app *temporal.ApplicationError
+	var busy time.Duration
 	var said string
-	if !errors.As(err, &app) || app.Details(&said) != nil { // no details, or details of another type
+	if !errors.As(err, &app) || app.Details(&busy, &said) != nil { // no details, or details of another type
 		return ""
 	}
 	return said

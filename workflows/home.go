@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -76,26 +75,30 @@ func (r *run) homeOf(tool turn.Tool) string {
 	return r.progress.StickyQueues[server(tool)]
 }
 
-// lostHome updates the tool's home after a call that ended with err. A call that its home did not start in time was not
-// sent.
-func (r *run) lostHome(tool turn.Tool, err error) error {
-	home, known := r.progress.StickyQueues[server(tool)]
-	if err == nil || !tool.SessionAffinity || !known {
+// rely records whether the call depends on the state that its server keeps for the turn. All dispatches of a call depend
+// on the same state: if it is lost, none of them may run without it.
+func (r *run) rely(f *flight, tool turn.Tool) {
+	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.resumes {
+		f.resumes, f.owner = true, r.progress.OwningCalls[server(tool)]
+	}
+}
+
+// lostHome forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
+// another call has created new state since. A call that its sticky queue did not start in time was not sent.
+func (r *run) lostHome(f *flight, tool turn.Tool, err error) error {
+	name := server(tool)
+	current := r.progress.OwningCalls[name] == f.owner
+	switch {
+	case !f.resumes || err == nil:
 		return err
+	case neverStarted(err):
+		err = temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
+	case lost(err) && current && r.progress.StickyQueues[name] != "":
+		r.moveHome(name, "") // the journal knows the call's fate; the state that it relied on is gone
 	}
-	if code(err) == turn.CodeToolStateLost {
-		r.loseHome(server(tool))
-		return err
+	if code(err) == turn.CodeToolStateLost && current {
+		r.loseHome(name)
 	}
-	if home == "" || !lost(err) {
-		return err
-	}
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) && timeout.TimeoutType().String() == "ScheduleToStart" {
-		r.loseHome(server(tool))
-		return temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
-	}
-	r.moveHome(server(tool), "") // the journal knows the call's fate; the state that it relied on is gone
 	return err
 }
 

@@ -122,8 +122,7 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	}
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
-	c.Spent += res.Failures
-	c.CostUnknown = true // until there is a catalogue of prices
+	c.Spent += max(res.Failures-r.progress.Retries, 0) // each repetition of the step is counted already, and follows a failure
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
@@ -145,6 +144,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	if e.State == turn.StateCancelled {
 		return p.Done(e)
 	}
+	c.Busy += spent(err)
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
 		if said := partial(err); said != "" {
@@ -200,7 +200,7 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	reason := proposal.Invalid.Error()
 	results := refused(proposal.Calls, "not run: "+reason)
 	for i := range results {
-		if results[i].Call.Tool == proposal.Invalid.Name {
+		if proposal.Calls[i].Tool == proposal.Invalid.Name {
 			results[i].Code = proposal.Invalid.Code
 		}
 	}
@@ -260,7 +260,7 @@ func (r *run) toolReminder(p turn.Proposal) string {
 func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {
-		out[i] = turn.CallOutcome{Call: c, Outcome: turn.OutcomeDenied, Text: text}
+		out[i] = turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeDenied, Text: text}
 	}
 	return out
 }

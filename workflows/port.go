@@ -77,9 +77,6 @@ type BeginResult struct {
 	// Duplicate is set if another turn has already received this message. It is that turn's result, as far as it is
 	// known.
 	Duplicate *Result `json:"duplicate,omitempty"`
-	Resumed   bool    `json:"resumed,omitempty"`
-	// Closed is the ID of the session's unfinished turn that Begin closed, if there was one.
-	ClosedTurn string `json:"closed_turn,omitempty"`
 }
 
 // RefreshInput names the servers whose tools a turn lacks.
@@ -119,11 +116,8 @@ type InferResult struct {
 	Proposal turn.Proposal `json:"proposal"`
 	Head     turn.Head     `json:"head"` // after the completion
 	Usage    turn.Usage    `json:"usage"`
-	Failures int           `json:"failures,omitempty"` // attempts that failed at the provider
-	Attempt  int           `json:"attempt"`            // attempts in total, including crashes
+	Failures int           `json:"failures,omitempty"` // attempts of the step that failed at the provider
 	Busy     time.Duration `json:"busy"`
-	// Reused means that the inference was already settled and was not sent again.
-	Reused bool `json:"reused,omitempty"`
 	// Undelivered are the IDs of messages that came too late: the inference was settled without them before a reset.
 	Undelivered []string `json:"undelivered,omitempty"`
 }
@@ -166,14 +160,11 @@ type CallInput struct {
 
 // CallResult is the receipt of a call.
 type CallResult struct {
-	CallID    string        `json:"call_id"`
-	Tool      string        `json:"tool"`
-	Arguments string        `json:"arguments"` // preview
-	Outcome   turn.Outcome  `json:"outcome"`
-	Preview   string        `json:"preview,omitempty"`
-	SizeBytes int64         `json:"size_bytes,omitempty"`
-	Busy      time.Duration `json:"busy"`             // without the time that the server held the call
-	Reused    bool          `json:"reused,omitempty"` // the outcome was already in the journal
+	CallID  string        `json:"call_id"`
+	Tool    string        `json:"tool"`
+	Outcome turn.Outcome  `json:"outcome"`
+	Preview string        `json:"preview,omitempty"` // of the result's text
+	Busy    time.Duration `json:"busy"`              // without the time that the server held the call
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
 	// Asked is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.

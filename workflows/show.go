@@ -20,12 +20,11 @@ var (
 	AttrFinishReason = temporal.NewSearchAttributeKeyKeyword("EverturnFinishReason")
 	AttrTools        = temporal.NewSearchAttributeKeyKeywordList("EverturnTools")
 	AttrTokens       = temporal.NewSearchAttributeKeyInt64("EverturnTokens")
-	AttrCost         = temporal.NewSearchAttributeKeyFloat64("EverturnCostUSD")
 )
 
 // SearchAttributes returns all search attributes of a turn.
 func SearchAttributes() []temporal.SearchAttributeKey {
-	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools, AttrTokens, AttrCost}
+	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools, AttrTokens}
 }
 
 // maxToolsShown bounds the tools in the search attributes and details.
@@ -49,9 +48,6 @@ func (r *run) upsert(ctx workflow.Context, e turn.Result) error {
 	if len(r.progress.Tools) > 0 {
 		updates = append(updates, AttrTools.ValueSet(r.progress.Tools))
 	}
-	if !p.Counters.CostUnknown {
-		updates = append(updates, AttrCost.ValueSet(p.Counters.CostUSD))
-	}
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }
 
@@ -71,10 +67,6 @@ func (r *run) showEnding(ctx workflow.Context, e turn.Result) {
 
 func (r *run) details(state string) string {
 	c, cfg := r.progress.Counters, r.progress.Config
-	cost := "unknown"
-	if !c.CostUnknown {
-		cost = fmt.Sprintf("%.4f USD", c.CostUSD)
-	}
 	var b strings.Builder
 	b.WriteString("| | |\n|---|---|\n")
 	for _, row := range [][2]string{
@@ -82,7 +74,7 @@ func (r *run) details(state string) string {
 		{"steps", fmt.Sprintf("%d of %d", c.Spent, cfg.Limits.MaxSteps)},
 		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
-		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)}, {"cost", cost},
+		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)},
 		{"said", turn.Truncate(r.progress.LastText, 400)}, {"waits for", r.desk.summary()},
 	} {
 		if row[0] == "waits for" && row[1] == "" {

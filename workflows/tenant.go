@@ -10,8 +10,7 @@ import (
 
 // A session belongs to a tenant, or to the default tenant if none is named. Updates, queries and cancellation of a
 // running turn address its workflow ID. The workflow ID contains the tenant, so a caller who acts for another tenant
-// cannot address the session under any session ID. In the journal, session IDs are one name space: if two tenants
-// choose the same ID, the second is refused with turn.CodeSessionTaken.
+// cannot address the session under any session ID. The journal names a session by its tenant and its ID.
 
 const tenantPrefix = turn.TenantPrefix
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 func TestEachSessionOfEachTenantHasAWorkflowIDOfItsOwn(t *testing.T) {
@@ -22,7 +24,7 @@ func TestEachSessionOfEachTenantHasAWorkflowIDOfItsOwn(t *testing.T) {
 			}
 			for _, other := range []string{"", "a", "b", "a.b", "tenant"} {
 				if _, ok := SessionOf(other, id); other != tenant {
-					assert.False(t, ok && CheckSession(session) == nil && tenant != "", "%q takes %q of %q for its own", other, id, tenant)
+					assert.False(t, ok && turn.CheckSession(session) == nil && tenant != "", "%q takes %q of %q for its own", other, id, tenant)
 				}
 			}
 		}

@@ -20,7 +20,7 @@ func told(outcome turn.Outcome, err error) string {
 // toldOpen returns the model's text for a call whose last dispatch did nothing, although an earlier one may have.
 func toldOpen(f *flight, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
-	if !f.open {
+	if !f.reached {
 		return "Outcome unknown: the tool's server had asked for something, and did not get the answer: " + why +
 			". What it had done until then is not known. Check before you try again."
 	}

@@ -3,8 +3,11 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -24,7 +27,9 @@ type flight struct {
 	asked   int                        // the number of elicitations of its server so far
 	replies []turn.ElicitationResponse // responses to the latest elicitations
 	answers int                        // the dispatch that returned them
-	open    bool                       // a dispatch may have reached the tool, and its end is unknown
+	reached bool                       // a dispatch may have reached the tool, and its end is unknown
+	resumes bool                       // the call depends on the state that its stateful server keeps for the turn
+	owner   string                     // the call that created this state
 	settled turn.CallOutcome
 	receipt CallResult
 	err     error
@@ -46,9 +51,9 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	}
 	flights := make([]*flight, len(p.Calls))
 	for i, c := range p.Calls {
-		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{Call: c}}
+		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{CallID: c.ID}}
 	}
-	for open := flights; len(open) > 0 && err == nil; {
+	for open := flights; len(open) > 0 && err == nil && ctx.Err() == nil; {
 		r.fly(ctx, open)
 		if open = asking(flights); len(open) > 0 && ctx.Err() == nil {
 			err = r.inquire(ctx, open)
@@ -145,7 +150,7 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 // oneCall takes one call from proposal to receipt. Policy or a decision may settle it without a dispatch.
 func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallResult, error) {
 	c := f.call
-	settled := turn.CallOutcome{Call: c}
+	settled := turn.CallOutcome{CallID: c.ID}
 	tool, ok := r.progress.Config.Find(c.Tool)
 	if !ok { // the activity has checked that the tool exists
 		settled.Outcome, settled.Text = turn.OutcomeDenied, "there is no tool "+c.Tool
@@ -166,7 +171,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
 		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if (f.open || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
+		if (f.reached || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
@@ -196,6 +201,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 	}
 	defer func() { settle(receipt, err); delete(r.holding, f.call.ID) }()
 	defer func() { receipt.Busy += f.busy }()
+	r.rely(f, tool)
 	for n := 1; ; n++ {
 		f.attempt++
 		if tool.ElicitationTimeout > 0 {
@@ -207,9 +213,9 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 		} else {
 			receipt, err = r.regularCall(ctx, in, r.homeOf(tool))
 		}
-		err = r.lostHome(tool, err)
+		f.reached = f.reached || mayHaveRun(err)
+		err = r.lostHome(f, tool, err)
 		f.busy += spent(err)
-		f.open = f.open || tool.Repeatable && (code(err) == turn.CodeToolOutcomeUnknown || lost(err))
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
@@ -239,6 +245,23 @@ func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 // again reports whether a call with an unknown outcome is dispatched once more. When the call's time is over, the
 // activity settles the call instead of failing.
 func (f *flight) again(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
+
+// mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
+func mayHaveRun(err error) bool {
+	var app *temporal.ApplicationError
+	var busy time.Duration
+	var reached bool
+	if errors.As(err, &app) && app.Details(&busy, &reached) == nil && reached {
+		return true
+	}
+	return code(err) == turn.CodeToolOutcomeUnknown || lost(err) && !neverStarted(err)
+}
+
+// neverStarted reports whether no worker took the activity from its task queue in time.
+func neverStarted(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
 
 // spent returns the working time of a dispatch that ended with err, as reported by its activity.
 func spent(err error) (busy time.Duration) {
@@ -294,11 +317,10 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
-	_, resume := r.progress.StickyQueues[server(tool)]
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left), ElicitationTimeout: tool.ElicitationTimeout,
-		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: resume && tool.SessionAffinity,
+		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: f.resumes, OwningCall: f.owner,
 		RepeatIfUnknown: f.again(tool), Budget: left,
 	}
 	in.ServerWait = max(in.Timeout-f.busy, time.Second)
@@ -307,14 +329,8 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 
 // noteTool records a tool for the search attributes, once.
 func (r *run) noteTool(id string) {
-	size := len(id)
-	for _, t := range r.progress.Tools {
-		if t == id {
-			return
-		}
-		size += len(t)
-	}
-	if size <= maxToolsBytes && len(r.progress.Tools) < maxToolsShown {
-		r.progress.Tools = append(r.progress.Tools, id)
+	tools := r.progress.Tools
+	if !slices.Contains(tools, id) && len(tools) < maxToolsShown && len(id)+len(strings.Join(tools, "")) <= maxToolsBytes {
+		r.progress.Tools = append(tools, id)
 	}
 }

@@ -158,8 +158,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 // messages that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left
 // to begin the session's next turn, which would close this one, the turn has failed.
 func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
-	// Nothing is recorded in another tenant's session.
-	if !r.begun && (r.refused == nil || !r.chained() || e.Code == turn.CodeSessionTaken) {
+	if !r.begun && (r.refused == nil || !r.chained()) {
 		return e, nil, nil
 	}
 	late := r.late()

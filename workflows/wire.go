@@ -46,8 +46,7 @@ type Input struct {
 	Turn      string         `json:"turn,omitempty"`
 	Queue     []Message      `json:"queue,omitempty"`
 
-	problem string
-	refusal *turn.Error // see bound
+	refusal *turn.Error // why the input cannot be read, or exceeds a bound
 }
 
 // Message is a user's message to a session.
@@ -94,7 +93,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	if err := strict.Decode(&p); err != nil {
 		p = plain{}
 		if lenient := json.Unmarshal(b, &p); lenient != nil || p.Continued == nil {
-			p = plain{problem: strings.TrimPrefix(err.Error(), "json: ")}
+			p = plain{refusal: invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits",
+				turn.Truncate(strings.TrimPrefix(err.Error(), "json: "), 200))}
 		}
 	}
 	*in = Input(p)
@@ -103,13 +103,11 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 
 // check rejects an input that cannot run.
 func (in Input) check(workflowID string) *turn.Error {
-	switch {
-	case in.refusal != nil:
+	if in.refusal != nil {
 		return in.refusal
-	case in.problem != "":
-		return invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits", turn.Truncate(in.problem, 200))
-	case in.Version > WireVersion:
-		return invalid("the input is of version %d and this worker knows up to %d; update the worker", in.Version, WireVersion)
+	}
+	if err := checkVersion(in.Version); err != nil {
+		return err
 	}
 	if err := in.checkTenant(workflowID); err != nil {
 		return err
@@ -118,7 +116,7 @@ func (in Input) check(workflowID string) *turn.Error {
 	if in.Session != "" && in.Session != session {
 		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Truncate(in.Session, 80), turn.Truncate(workflowID, 80))
 	}
-	if err := CheckSession(session); err != nil {
+	if err := turn.CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
 	}
 	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
@@ -131,8 +129,13 @@ func invalid(format string, args ...any) *turn.Error {
 	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
 }
 
-// CheckSession returns an error if a session ID is invalid. See turn.CheckSession.
-func CheckSession(id string) error { return turn.CheckSession(id) }
+// checkVersion rejects what a newer client sends.
+func checkVersion(version int) *turn.Error {
+	if version > WireVersion {
+		return invalid("the client's messages are of version %d; this worker knows version %d and older: update the worker", version, WireVersion)
+	}
+	return nil
+}
 
 // maxMessageID bounds a message's ID, in bytes.
 const maxMessageID = 200

@@ -18,7 +18,7 @@ func TestInputRefusesWhatItDoesNotKnow(t *testing.T) {
 		`{"message":{"txt":"hi"}}`:                                 `unknown field "txt"`,
 		`{"message":{"text":"hi"},"limits":{"max_stps":1}}`:        `unknown field "max_stps"`,
 		`{"message":"hi"}`:                                         "cannot be read",
-		`{"v":99,"message":{"text":"hi"}}`:                         "version 99",
+		`{"v":99,"message":{"text":"hi"}}`:                         "of version 99",
 		`{"session":"other","message":{"text":"hi"}}`:              "must agree",
 		`{"message":{"text":"hi"},"limits":{"turn_timeout":"60"}}`: "turn_timeout",
 		`{"message":{"text":"hi"},"limits":{"max_steps":0}}`:       "max_steps is 0",
@@ -49,9 +49,9 @@ func TestAContinuedRunOfANewerWorkerIsRead(t *testing.T) {
 
 func TestSessionIDs(t *testing.T) {
 	for _, id := range []string{"a", "ünï cödé/with: signs", strings.Repeat("x", 200)} {
-		assert.NoError(t, CheckSession(id))
+		assert.NoError(t, turn.CheckSession(id))
 	}
 	for _, id := range []string{"", " a", "a\n", "a\x00b", "a\u202eb", "\xff", strings.Repeat("x", 201)} {
-		assert.Error(t, CheckSession(id), "%q", id)
+		assert.Error(t, turn.CheckSession(id), "%q", id)
 	}
 }

@@ -51,9 +51,9 @@ func TestParallelToolCallsAreAssembled(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "Let me look.", a.Text)
 	assert.Equal(t, "tool_calls", a.FinishReason)
-	assert.Equal(t, []turn.WireCall{
-		{ID: "call_s0_0", Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
-		{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
+	assert.Equal(t, []turn.ToolCall{
+		{WireID: "call_s0_0", Tool: "local_read_file", Arguments: `{"path":"ä.txt"}`},
+		{WireID: "own", Tool: "local_list_files", Arguments: `{"path":"."}`},
 	}, a.ToolCalls)
 }
 
@@ -68,13 +68,13 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 		}
 		return script.Raw(append(pieces, finish)...)
 	}
-	two := []turn.WireCall{{ID: "x", Name: "a", Arguments: `{}`}, {ID: "y", Name: "b", Arguments: `{"n":1}`}}
+	two := []turn.ToolCall{{WireID: "x", Tool: "a", Arguments: `{}`}, {WireID: "y", Tool: "b", Arguments: `{"n":1}`}}
 	for name, c := range map[string]struct {
 		reply script.Reply
-		want  []turn.WireCall
+		want  []turn.ToolCall
 	}{
 		"no index":          {calls(`{"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"id":"y","function":{"arguments":"1}"}}`), two},
-		"no index, no id":   {calls(`{"function":{"name":"a","arguments":"{"}}`, `{"function":{"arguments":"}"}}`), []turn.WireCall{{Name: "a", Arguments: "{}"}}},
+		"no index, no id":   {calls(`{"function":{"name":"a","arguments":"{"}}`, `{"function":{"arguments":"}"}}`), []turn.ToolCall{{Tool: "a", Arguments: "{}"}}},
 		"always index 0":    {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"index":0,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
 		"several at once":   {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
 		"interleaved":       {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`, `{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"}"}}`, `{"index":1,"function":{"arguments":"1}"}}`), two},
@@ -99,7 +99,7 @@ func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "all at once", a.Text)
 	assert.Equal(t, "all at once", sink.all())
-	assert.Equal(t, []turn.WireCall{{ID: "c", Name: "a", Arguments: "{}"}}, a.ToolCalls)
+	assert.Equal(t, []turn.ToolCall{{WireID: "c", Tool: "a", Arguments: "{}"}}, a.ToolCalls)
 	assert.Equal(t, turn.Usage{InputTokens: 5, OutputTokens: 6}, a.Usage)
 	assert.True(t, json.Valid(a.Raw))
 }
@@ -147,7 +147,7 @@ func TestBadBytesAreReplaced(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a\uFFFDb\uFFFDc", a.Text)
 	assert.Equal(t, a.Text, sink.all())
-	assert.Equal(t, []turn.WireCall{{ID: "i\uFFFD", Name: "n", Arguments: "\uFFFD"}}, a.ToolCalls)
+	assert.Equal(t, []turn.ToolCall{{WireID: "i\uFFFD", Tool: "n", Arguments: "\uFFFD"}}, a.ToolCalls)
 	assert.True(t, json.Valid(a.Raw))
 }
 

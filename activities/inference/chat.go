@@ -40,9 +40,9 @@ type Options struct {
 	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
 
-	// Senses are the media that every model of this endpoint accepts besides text; nil means what is known of each by
-	// its name (see ModalitiesOf).
-	Senses *Modalities
+	// Modalities are the media that every model of this endpoint accepts besides text; nil means what is known of each
+	// by its name (see CapabilitiesOf).
+	Modalities *Modalities
 }
 
 func (o Options) withDefaults() Options {
@@ -147,42 +147,55 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 	for {
 		q := c.quirksOf(p.Model)
 		r := c.request(p, q)
-		answer, err := c.ask(ctx, total, r, sink)
-		if r.media && refusesMedia(err) { // the transcript describes media in text; the turn matters more
+		completion, began, err := c.ask(ctx, total, r, sink)
+		if r.media && !began && refusesMedia(err) { // the transcript describes media in text; the turn matters more
 			c.learn(p.Model, q, err)
 			q.noMedia = true
 			r = c.request(p, q)
-			answer, err = c.ask(ctx, total, r, sink)
+			completion, began, err = c.ask(ctx, total, r, sink)
 		}
-		if err == nil || !c.learn(p.Model, q, err) {
-			return answer, err
+		if err == nil || began || !c.learn(p.Model, q, err) {
+			return completion, err
 		}
 	}
 }
 
 // ask makes one request. caller is the context of Infer's caller; total is derived from it and adds the total deadline.
-func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (turn.Completion, error) {
-	ctx, w := startWatch(total)
-	defer w.stop()
-	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
-	x := &exchange{client: c.client, watch: w, audio: r.audio, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
-	stream, err := c.library(x).CreateChatCompletionStream(x.trace(ctx), r.ChatCompletionRequest)
+// began reports whether the response had begun: the provider bills what it has generated and the sink has received it,
+// so the request must not be sent again.
+func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (_ turn.Completion, began bool, _ error) {
+	ctx, x := c.begin(total)
+	defer x.watch.stop()
+	var err error
+	if x.request, err = r.withAudio(); err != nil {
+		return turn.Completion{}, false, c.failure(caller, ctx, x, false, err)
+	}
+	stream, err := c.library(x).CreateChatCompletionStream(ctx, r.ChatCompletionRequest)
 	if err != nil {
-		return turn.Completion{}, c.failure(caller, ctx, x, false, err)
+		return turn.Completion{}, false, c.failure(caller, ctx, x, false, err)
 	}
 	defer func() { _ = stream.Close() }()
 	col := newCollector(sink, c.opts.MaxRawBytes)
-	if err := c.collect(ctx, x, w, col); err != nil {
-		return turn.Completion{}, c.failure(caller, ctx, x, col.began, err)
+	if err := c.collect(ctx, x, col); err != nil {
+		return turn.Completion{}, col.began, c.failure(caller, ctx, x, col.began, err)
 	}
-	return col.answer(x.sent), nil
+	return col.answer(x.sent), true, nil
+}
+
+// begin returns an exchange for one request and the context of the request. The phase of connecting has begun; the caller
+// stops the exchange's watch.
+func (c *Chat) begin(total context.Context) (context.Context, *exchange) {
+	ctx, w := startWatch(total)
+	w.expectWithin(c.opts.ConnectTimeout, c.connectDeadline())
+	x := &exchange{client: c.client, watch: w, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
+	return x.trace(ctx), x
 }
 
 // tailTimeout is how long a stream may take after its finish reason to report its usage and end.
 const tailTimeout = 2 * time.Second
 
 // collect reads events until the response is complete. Errors after the finish reason are ignored.
-func (c *Chat) collect(ctx context.Context, x *exchange, w *watch, col *collector) error {
+func (c *Chat) collect(ctx context.Context, x *exchange, col *collector) error {
 	events := newEvents(x.body)
 	for {
 		began, finished := col.began, col.finish != ""
@@ -200,9 +213,9 @@ func (c *Chat) collect(ctx context.Context, x *exchange, w *watch, col *collecto
 		case err != nil:
 			return err
 		case !finished && col.finish != "":
-			w.expect(tailTimeout, errTail)
+			x.watch.expect(tailTimeout, errTail)
 		case !began:
-			w.expect(c.opts.IdleTimeout, c.deadline(
+			x.watch.expect(c.opts.IdleTimeout, c.deadline(
 				"%s stopped in the middle of its answer and sent nothing for %s (idle timeout)", c.opts.IdleTimeout))
 		}
 	}
@@ -214,6 +227,10 @@ var errTail = errors.New("the stream did not end after its finish reason")
 func (c *Chat) expectToken(w *watch) {
 	w.expectWithin(c.opts.FirstTokenTimeout, c.deadline(
 		"%s took the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model", c.opts.FirstTokenTimeout))
+}
+
+func (c *Chat) connectDeadline() *turn.Error {
+	return c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout)
 }
 
 // deadline returns the error of a deadline. The format's verbs are the provider's name and the duration.

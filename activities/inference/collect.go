@@ -202,8 +202,8 @@ func (c *collector) answer(sent int) turn.Completion {
 	}
 	size := len(a.Text) + len(a.Reasoning)
 	for _, call := range c.calls {
-		w := turn.WireCall{ID: call.id, Name: call.name, Arguments: call.arguments.String()}
-		size += len(w.Name) + len(w.Arguments)
+		w := turn.ToolCall{WireID: call.id, Tool: call.name, Arguments: call.arguments.String()}
+		size += len(w.Tool) + len(w.Arguments)
 		a.ToolCalls = append(a.ToolCalls, w)
 	}
 	if c.usage == nil {

@@ -3,7 +3,6 @@ package inference
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -13,11 +12,11 @@ import (
 
 // exchange is one request and its response. As the library's HTTPDoer it sits between the library and the network.
 type exchange struct {
-	client *http.Client
-	watch  *watch
-	audio  audioParts
-	limit  int64 // of the response's body, in bytes
-	onConn func(*watch)
+	client  *http.Client
+	watch   *watch
+	limit   int64  // of the response's body, in bytes
+	request []byte // replaces the body that the library writes; nil keeps it
+	onConn  func(*watch)
 
 	asked     bool // the library has made a request
 	connected atomic.Bool
@@ -43,9 +42,12 @@ func (x *exchange) trace(ctx context.Context) context.Context {
 // Do implements openai.HTTPDoer.
 func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	x.asked = true
-	if err := x.rewrite(req); err != nil {
-		return nil, err
+	if x.request != nil {
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.request)), nil }
+		req.Body, _ = req.GetBody() // never fails
+		req.ContentLength = int64(len(x.request))
 	}
+	x.sent = int(req.ContentLength)
 	res, err := x.client.Do(req)
 	if err != nil {
 		return nil, err
@@ -57,27 +59,6 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	x.body = &bounded{r: res.Body, most: x.limit, left: x.limit, watch: x.watch}
 	res.Body = readCloser{x.body, res.Body}
 	return res, nil
-}
-
-// rewrite inserts audio, for which the library has no field, and counts the body's bytes.
-func (x *exchange) rewrite(req *http.Request) error {
-	if req.Body == nil || req.GetBody == nil {
-		return nil
-	}
-	x.sent = int(req.ContentLength)
-	if len(x.audio) == 0 {
-		return nil
-	}
-	body, err := io.ReadAll(req.Body)
-	if err != nil || len(body) == 0 {
-		return fmt.Errorf("reading the request: %w", err)
-	}
-	body = x.audio.replace(body)
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Body, _ = req.GetBody() // never fails
-	req.ContentLength = int64(len(body))
-	x.sent = len(body)
-	return nil
 }
 
 // refused keeps the beginning of the body and gives the library a body that it can read completely. The library treats

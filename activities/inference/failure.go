@@ -33,7 +33,7 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 	case errors.As(err, &inStream):
 		return c.refused(0, x.header, inStream.body)
 	case x.status == 0 && !x.connected.Load() && isTimeout(err):
-		e := c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout)
+		e := c.connectDeadline()
 		e.Cause = c.hide(err)
 		return e
 	}

@@ -257,6 +257,43 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
+// TestABegunAnswerIsNotRequestedAgain checks that an error in the stream leads to another request only if it comes
+// before the answer, whatever status and message it carries: the provider bills an answer that has begun.
+func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
+	half := event(`{"choices":[{"delta":{"content":"half"}}]}`)
+	once := func(first ...string) script.Script {
+		return script.Func(func(r script.Request) script.Reply {
+			if r.Index == 0 {
+				return script.Raw(first...)
+			}
+			return script.Text("whole")
+		})
+	}
+	for name, c := range map[string]struct {
+		prompt turn.Prompt
+		failed string
+	}{
+		"images":  {showing("gpt-4o", picture), `{"error":{"code":400,"message":"Output blocked by content filtering policy"}}`},
+		"audio":   {showing("gpt-audio", sound), `{"error":{"code":415,"message":"audio content is not supported"}}`},
+		"options": {prompt("hello"), `{"error":{"code":400,"message":"unknown parameter stream_options"}}`},
+		"tokens":  {prompt("hello"), `{"error":{"code":422,"message":"use max_completion_tokens"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := script.Start(t, once(half, event(c.failed)))
+			sink := newRecorder()
+			_, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, sink)
+			refusal(t, err, turn.CodeLLMRejected)
+			assert.Len(t, s.Requests(), 1)
+			assert.Equal(t, "half", sink.all())
+
+			s = script.Start(t, once(event(c.failed)))
+			a, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, newRecorder())
+			require.NoError(t, err, "the endpoint refused the request before it answered")
+			assert.Equal(t, "whole", a.Text)
+		})
+	}
+}
+
 func TestWhatTheLibraryRefusesIsExplained(t *testing.T) {
 	s := script.Start(t, script.Text("x"))
 	p := prompt("hello")

@@ -59,9 +59,9 @@ func FuzzStream(f *testing.F) {
 		assert.LessOrEqual(t, len(a.Raw), maxRaw+100)
 		assert.Equal(t, a.Text, h.text.String())
 		assert.Equal(t, a.Reasoning, h.reasoning.String())
-		for _, c := range append(a.ToolCalls, turn.WireCall{Arguments: a.Text + a.Reasoning + a.Model + a.FinishReason}) {
-			assert.True(t, utf8.ValidString(c.ID+c.Name+c.Arguments))
-			assert.NotContains(t, c.ID+c.Name+c.Arguments, "\x00")
+		for _, c := range append(a.ToolCalls, turn.ToolCall{Arguments: a.Text + a.Reasoning + a.Model + a.FinishReason}) {
+			assert.True(t, utf8.ValidString(c.WireID+c.Tool+c.Arguments))
+			assert.NotContains(t, c.WireID+c.Tool+c.Arguments, "\x00")
 		}
 		again, _, _ := drainStream(iotest.OneByteReader(bytes.NewReader(body)), maxRaw)
 		assert.Equal(t, a, again, "how the network cuts the stream does not matter")

@@ -1,16 +1,14 @@
 package inference
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
 
+	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -19,102 +17,107 @@ import (
 
 // conversation renders messages one after the other.
 type conversation struct {
-	senses Modalities
-	wire   map[string]string // our call ID → the provider's, of the last assistant message with calls
-	out    []openai.ChatCompletionMessage
-	shown  []openai.ChatMessagePart // media of results, which follow the last result
-	audio  audioParts
-	media  bool // an image or audio was added
+	modalities Modalities
+	wireIDs    map[string]string // our call ID → the provider's, of the last assistant message with calls
+	messages   []openai.ChatCompletionMessage
+	pending    []part         // media of results, which follow the last result
+	audio      map[int][]part // the content of the messages that hold audio, by index
+	media      bool           // an image or audio was added
+}
+
+// part is a part of a message's content: the library's type, and audio, which the library lacks.
+type part struct {
+	openai.ChatMessagePart
+	InputAudio *inputAudio `json:"input_audio,omitempty"`
+}
+
+type inputAudio struct {
+	Data   []byte `json:"data"`
+	Format string `json:"format"`
 }
 
 // add appends a message of the transcript.
 func (c *conversation) add(m turn.Message) {
 	if m.Role != turn.RoleTool {
-		c.show()
+		c.addMedia()
 	}
 	for _, media := range m.Media {
 		switch {
-		case len(media.Data) > 0 && c.senses.takes(media.Type):
-			c.shown = append(c.shown, c.part(m, media)...)
+		case len(media.Data) > 0 && c.modalities.accepts(media.Type):
+			c.pending = append(c.pending, parts(m, media)...)
 		case media.Hash == "" || !strings.Contains(m.Text, media.Hash): // otherwise the text already describes it
-			m.Text = strings.TrimPrefix(m.Text+"\n"+unseen(media), "\n")
+			m.Text = strings.TrimPrefix(m.Text+"\n"+omitted(media), "\n")
 		}
 	}
-	out := message(m, c.wire)
-	c.out = append(c.out, out)
+	out := message(m, c.wireIDs)
+	c.messages = append(c.messages, out)
 	if out.Role != openai.ChatMessageRoleTool {
-		c.show()
+		c.addMedia()
 	}
 }
 
-// show appends the collected media.
-func (c *conversation) show() {
-	if len(c.shown) > 0 {
-		c.out = append(c.out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, MultiContent: c.shown})
-		c.shown, c.media = nil, true
+// addMedia appends a message with the pending media.
+func (c *conversation) addMedia() {
+	if len(c.pending) == 0 {
+		return
 	}
+	m := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser}
+	for _, p := range c.pending {
+		m.MultiContent = append(m.MultiContent, p.ChatMessagePart)
+		if p.InputAudio != nil {
+			c.audio[len(c.messages)] = c.pending
+		}
+	}
+	c.messages = append(c.messages, m)
+	c.pending, c.media = nil, true
 }
 
-// part returns an image or audio, with a line that says what it belongs to.
-func (c *conversation) part(m turn.Message, media turn.Media) []openai.ChatMessagePart {
+// parts returns an image or audio, after a line that says which message it belongs to.
+func parts(m turn.Message, media turn.Media) []part {
 	of := "this message"
 	if m.CallID != "" {
 		of = "the result of call " + m.CallID
 	}
-	about := openai.ChatMessagePart{
+	about := part{ChatMessagePart: openai.ChatMessagePart{
 		Type: openai.ChatMessagePartTypeText, Text: fmt.Sprintf("%sOf %s: %s", notePrefix, of, media.Type),
-	}
+	}}
 	if format, ok := audioFormats[media.Type]; ok {
-		return []openai.ChatMessagePart{about, c.audio.add(format, media.Data)}
+		return []part{about, {openai.ChatMessagePart{Type: "input_audio"}, &inputAudio{media.Data, format}}}
 	}
 	url := "data:" + media.Type + ";base64," + base64.StdEncoding.EncodeToString(media.Data)
-	return []openai.ChatMessagePart{about, {Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: url}}}
+	return []part{about, {ChatMessagePart: openai.ChatMessagePart{
+		Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: url},
+	}}}
 }
 
-// unseen describes media that the model does not accept.
-func unseen(m turn.Media) string {
+// omitted describes media that the model does not accept.
+func omitted(m turn.Media) string {
 	kept := ""
 	if m.Hash != "" {
 		kept = ", kept as artifact " + m.Hash
 	}
-	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), size(m.Bytes), kept)
+	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), plain.Size(m.Bytes), kept)
 }
 
-// size formats a number of bytes for reading.
-func size(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1000_000:
-		return fmt.Sprintf("%d KB", (n+500)/1000)
+// withAudio returns the body of a request that holds audio: the library's fields in the library's order, except that the
+// messages may have parts of type input_audio. It returns nil if the library's own body says everything.
+func (r request) withAudio() ([]byte, error) {
+	if len(r.audio) == 0 {
+		return nil, nil
 	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-}
-
-// audioParts are parts of a type that the library does not support. The library writes a stand-in, which is replaced in
-// the bytes that are sent. A stand-in cannot occur by accident: within a string its quotes would be escaped, and a
-// schema that contains it would need to know the hash of the audio.
-type audioParts map[string][]byte
-
-const inputAudio = "input_audio"
-
-// add returns the stand-in of a part.
-func (a *audioParts) add(format string, data []byte) openai.ChatMessagePart {
-	sum := sha256.Sum256(data)
-	part := openai.ChatMessagePart{Type: inputAudio, Text: hex.EncodeToString(sum[:])}
-	standIn, _ := json.Marshal(part) // two plain strings always marshal
-	if *a == nil {
-		*a = audioParts{}
+	messages := make([]any, len(r.Messages))
+	for i, m := range r.Messages {
+		messages[i] = m
+		if content := r.audio[i]; content != nil {
+			messages[i] = struct {
+				Role    string `json:"role"`
+				Content []part `json:"content"`
+			}{m.Role, content}
+		}
 	}
-	(*a)[string(standIn)] = fmt.Appendf(nil, `{"type":%q,"input_audio":{"data":%q,"format":%q}}`,
-		inputAudio, base64.StdEncoding.EncodeToString(data), format)
-	return part
-}
-
-// replace substitutes the parts for their stand-ins.
-func (a audioParts) replace(body []byte) []byte {
-	for standIn, part := range a { // no stand-in contains another, so their order does not matter
-		body = bytes.ReplaceAll(body, []byte(standIn), part)
-	}
-	return body
+	return json.Marshal(struct {
+		Model    string `json:"model"`
+		Messages []any  `json:"messages"`
+		openai.ChatCompletionRequest
+	}{r.Model, messages, r.ChatCompletionRequest})
 }

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -15,27 +14,14 @@ const pingTimeout = 10 * time.Second
 // that the endpoint works and lists no models.
 func (c *Chat) Ping(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, pingTimeout,
-		turn.Errorf(turn.CodeLLMTransport, nil, c.opts.Name+" did not answer within "+pingTimeout.String()+"; check the network and base_url"))
+		turn.Errorf(turn.CodeLLMTransport, nil, c.opts.Name+" did not answer within "+pingTimeout.String()+
+			"; check the network and base_url"))
 	defer cancel()
-	inner, w := startWatch(limited)
-	defer w.stop()
-	w.expectWithin(c.opts.ConnectTimeout, c.deadline("connecting to %s took longer than %s; check the network and base_url", c.opts.ConnectTimeout))
-	x := &exchange{client: c.client, watch: w, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}
-	req, err := http.NewRequestWithContext(x.trace(inner), http.MethodGet, c.config.BaseURL+"/models", nil)
-	if err != nil {
-		return c.failure(ctx, inner, x, false, err)
+	inner, x := c.begin(limited)
+	defer x.watch.stop()
+	_, err := c.library(x).ListModels(inner)
+	if err == nil || x.body != nil { // the status was a success; what the list holds does not matter
+		return nil
 	}
-	if c.opts.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+c.opts.APIKey)
-	}
-	res, err := x.Do(req)
-	if err != nil {
-		return c.failure(ctx, inner, x, false, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	if x.refusal != nil {
-		return c.refusedBy(x)
-	}
-	x.drain()
-	return nil
+	return c.failure(ctx, inner, x, false, err)
 }

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 // prompt cache can reuse the prefix.
 type request struct {
 	openai.ChatCompletionRequest
-	audio audioParts
-	media bool // the request contains images or audio
+	audio map[int][]part // see conversation.audio
+	media bool           // the request contains images or audio
 }
 
 // quirks are the parameters that an endpoint has refused.
@@ -27,13 +28,13 @@ type quirks struct {
 }
 
 func (c *Chat) request(p turn.Prompt, q quirks) request {
-	senses := c.senses(p.Model)
+	modalities := c.modalities(p.Model)
 	if q.noMedia {
-		senses = blind
+		modalities = Modalities{}
 	}
-	talk := messages(p, senses)
-	r := request{audio: talk.audio, media: talk.media, ChatCompletionRequest: openai.ChatCompletionRequest{
-		Model: p.Model, Messages: talk.out, Tools: tools(p.Tools), Stream: true,
+	rendered := render(p, modalities)
+	r := request{audio: rendered.audio, media: rendered.media, ChatCompletionRequest: openai.ChatCompletionRequest{
+		Model: p.Model, Messages: rendered.messages, Tools: tools(p.Tools), Stream: true,
 	}}
 	if !q.noStreamOptions {
 		r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
@@ -55,32 +56,32 @@ func (c *Chat) request(p turn.Prompt, q quirks) request {
 // divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
 const leastTemperature = 1e-6
 
-// wantsCompletionTokens is the rule by which the library refuses max_tokens.
+// wantsCompletionTokens reports whether the library refuses max_tokens for a model.
 func wantsCompletionTokens(model string) bool {
-	for _, family := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
-		if strings.HasPrefix(model, family) {
-			return true
-		}
-	}
-	return false
+	r := openai.ChatCompletionRequest{Model: model, MaxTokens: 1} //lint:ignore SA1019 this asks whether it may be set
+	return errors.Is(openai.NewReasoningValidator().Validate(r), openai.ErrReasoningModelMaxTokensDeprecated)
 }
 
-// messages renders system prompt, transcript and note, in this order.
-func messages(p turn.Prompt, senses Modalities) *conversation {
-	c := &conversation{senses: senses, wire: map[string]string{}, out: make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2)}
+// render renders system prompt, transcript and note, in this order.
+func render(p turn.Prompt, modalities Modalities) *conversation {
+	c := &conversation{
+		modalities: modalities, wireIDs: map[string]string{}, audio: map[int][]part{},
+		messages: make([]openai.ChatCompletionMessage, 0, len(p.Messages)+2),
+	}
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
-		if _, system, _ := Capabilities(p.Model); !system {
+		if !CapabilitiesOf(p.Model).SystemRole {
 			role = openai.ChatMessageRoleUser
 		}
-		c.out = append(c.out, openai.ChatCompletionMessage{Role: role, Content: p.System})
+		c.messages = append(c.messages, openai.ChatCompletionMessage{Role: role, Content: p.System})
 	}
 	for _, m := range p.Messages {
 		c.add(m)
 	}
-	c.show()
+	c.addMedia()
 	if p.Note != "" {
-		c.out = append(c.out, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: notePrefix + p.Note})
+		note := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: notePrefix + p.Note}
+		c.messages = append(c.messages, note)
 	}
 	return c
 }
@@ -91,15 +92,15 @@ const notePrefix = "(Automatic note, not from the user) "
 
 // message renders one entry of the transcript. It renders a result whose call is not in the prompt as text, because
 // providers refuse a tool message without its call.
-func message(m turn.Message, wire map[string]string) openai.ChatCompletionMessage {
+func message(m turn.Message, wireIDs map[string]string) openai.ChatCompletionMessage {
 	switch m.Role {
 	case turn.RoleAssistant:
 		if len(m.ToolCalls) > 0 {
-			clear(wire)
+			clear(wireIDs)
 		}
 		out := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant, Content: m.Text}
 		for _, call := range m.ToolCalls {
-			wire[call.ID] = wireID(call)
+			wireIDs[call.ID] = wireID(call)
 			out.ToolCalls = append(out.ToolCalls, toolCall(call))
 		}
 		if len(out.ToolCalls) == 0 {
@@ -107,8 +108,10 @@ func message(m turn.Message, wire map[string]string) openai.ChatCompletionMessag
 		}
 		return out
 	case turn.RoleTool:
-		if id, ok := wire[m.CallID]; ok {
-			return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleTool, ToolCallID: id, Content: orPlaceholder(m.Text)}
+		if id, ok := wireIDs[m.CallID]; ok {
+			return openai.ChatCompletionMessage{
+				Role: openai.ChatMessageRoleTool, ToolCallID: id, Content: orPlaceholder(m.Text),
+			}
 		}
 		text := fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text)
 		return openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: text}

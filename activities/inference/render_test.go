@@ -181,24 +181,22 @@ func TestAnEndpointThatRefusesEverythingIsNotAskedForEver(t *testing.T) {
 }
 
 func TestCapabilitiesGoByPrefix(t *testing.T) {
-	for model, want := range map[string]struct {
-		native, system bool
-		tokens         int
-	}{
-		"gpt-4o-mini":           {true, true, 128_000},
-		"openai/gpt-4.1-2025":   {true, true, 1_000_000},
-		"GPT-4o":                {true, true, 128_000},
-		"o1-mini-2024":          {false, false, 128_000},
-		"o1-2024-12-17":         {true, true, 200_000},
-		"gpt-6-sol":             {false, true, 1_050_000},
-		"somebody/own-model:7b": {true, true, 0},
-		"demo":                  {true, true, 0},
-		"":                      {true, true, 0},
+	for model, want := range map[string]struct{ native, system, images bool }{
+		"gpt-4o-mini":           {true, true, true},
+		"openai/gpt-4.1-2025":   {true, true, true},
+		"GPT-4o":                {true, true, true},
+		"gpt-4":                 {true, true, false},
+		"o1-mini-2024":          {false, false, false},
+		"o1-2024-12-17":         {true, true, true},
+		"gpt-6-sol":             {false, true, true},
+		"somebody/own-model:7b": {true, true, false},
+		"demo":                  {true, true, false},
+		"":                      {true, true, false},
 	} {
-		native, system, tokens := inference.Capabilities(model)
-		assert.Equal(t, want.native, native, model)
-		assert.Equal(t, want.system, system, model)
-		assert.Equal(t, want.tokens, tokens, model)
+		c := inference.CapabilitiesOf(model)
+		assert.Equal(t, want.native, c.NativeTools, model)
+		assert.Equal(t, want.system, c.SystemRole, model)
+		assert.Equal(t, want.images, c.Images, model)
 	}
 }
 

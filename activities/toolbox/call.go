@@ -44,7 +44,6 @@ type flight struct {
 	detach    time.Duration // how long the call may continue after its timeout; 0: not at all
 	state     *callState
 	replies   chan reply
-	local     *localCall
 	forget    func()
 	questions atomic.Int32 // elicitations that the server has sent while it holds the call
 	doubted   bool         // a warning was logged that an elicitation may be another call's; guarded by the session's flights
@@ -87,9 +86,9 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, d turn.Descrip
 func (s *session) depart(ctx context.Context, req turn.ToolRequest, d turn.Descriptor, name string) *flight {
 	f := &flight{s: s, req: req, name: name, began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {}}
 	held := s.owner.describer.server.HoldQuestions > 0 && req.Hold != nil
-	f.waiting, f.patience, f.stop = s.wait(ctx, s.timeout(req, d), max(req.TotalTimeout, d.TotalTimeout), held)
+	f.waiting, f.patience, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), held)
 	if req.Late != nil {
-		f.detach = s.settings(name).Detach
+		f.detach = s.owner.describer.settings[name].Detach
 	}
 	f.wire, f.endWire = context.WithCancelCause(f.waiting)
 	if f.detach > 0 {
@@ -104,40 +103,17 @@ func (s *session) depart(ctx context.Context, req turn.ToolRequest, d turn.Descr
 	return f
 }
 
-func (s *session) timeout(req turn.ToolRequest, d turn.Descriptor) time.Duration {
-	switch {
-	case req.Timeout > 0:
-		return req.Timeout
-	case d.Timeout > 0:
-		return d.Timeout
-	}
-	return s.owner.describer.server.CallTimeout
-}
-
-// settings returns the settings of a tool, by its name at the server: the operator's, or those of a local tool's
-// author.
-func (s *session) settings(name string) ToolSettings {
-	if s.owner.local != nil {
-		return s.owner.local.settings()[name]
-	}
-	return s.owner.describer.settings[name]
-}
-
 // send hands the request to the SDK and returns without waiting for the write: a write to a server that reads nothing
 // ends only when the session does.
 func (f *flight) send(c continuation) {
 	ctx, state := newCallState(f.wire)
 	f.state = state
 	unhook := context.AfterFunc(f.s.owner.ctx, func() { f.endWire(context.Canceled); f.stop() })
+	f.forget = func() { unhook() }
 	meta := mcp.Meta{metaCallID: callKey(f.req), metaProgress: f.token}
 	if f.req.Tenant != "" {
 		meta[metaTenant] = f.req.Tenant
 	}
-	forget := func() {}
-	if local := f.s.owner.local; local != nil {
-		f.local, forget = local.open(f.wire, f.req, meta)
-	}
-	f.forget = func() { unhook(); forget() }
 	exchange := f.s.exchange(f.req, f.name, c, meta)
 	go func() { f.replies <- f.exchanged(ctx, exchange) }()
 }
@@ -170,9 +146,6 @@ func (f *flight) finish(r reply) (turn.ToolResult, error) {
 	f.endWire(context.Canceled)
 	f.stop()
 	f.forget()
-	if f.local != nil {
-		f.noteLocal(&result)
-	}
 	f.state.share.endAfter(f.req.Kept)
 	result.Duration = time.Since(f.began)
 	return result, err
@@ -214,14 +187,4 @@ func (s *session) recycle(st *callState, late bool) {
 			s.retire()
 		}
 	})
-}
-
-func (f *flight) noteLocal(r *turn.ToolResult) {
-	size, bug := f.s.owner.local.after(f.local)
-	if size > r.SizeBytes && r.Outcome == turn.OutcomeOK {
-		r.SizeBytes = size
-	}
-	if bug != "" {
-		f.s.owner.log.Error("a local tool panicked", "tool", f.req.Tool, "turn", f.req.Turn, "call", f.req.CallID, "stack", bug)
-	}
 }

@@ -43,6 +43,18 @@ type offer struct {
 	outputs   map[string]any  // the output schemas of those tools, by the same names
 }
 
+// find returns the tool of a call, or tool_drift if it is not the one in the turn config. server names the tool's server.
+func (o *offer) find(req turn.ToolRequest, server string) (turn.Descriptor, error) {
+	d, ok := o.tools[req.Tool]
+	if !ok {
+		return d, drift(req.Tool + " is no longer offered by " + server)
+	}
+	if d.Hash != req.Hash {
+		return d, drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
+	}
+	return d, nil
+}
+
 // lean is sending middleware that removes unused parts of the results that the SDK keeps until the connection ends. It
 // also makes the SDK request each list of tools, even if the server declared the last one cacheable.
 func lean(next mcp.MethodHandler) mcp.MethodHandler {
@@ -326,6 +338,3 @@ func hashOf(v any) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
-
-// ReadOnly declares that the tool only reads, and only locally (see turn.Effects).
-func ReadOnly() ToolOption { return func(s *ToolSettings) { s.ReadOnly = true } }

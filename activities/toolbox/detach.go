@@ -22,7 +22,7 @@ func timeIsUp(ctx context.Context) bool {
 // goOn lets the call continue in the background. The call remains a user of its session, which is therefore neither
 // evicted nor recycled until the call ends, its detach time is over or the host closes.
 func (f *flight) goOn() (turn.ToolResult, bool) {
-	f.s.stay()
+	f.s.conn.Stay()
 	if !f.s.owner.running.start(f.seeThrough) {
 		f.s.leave()
 		return turn.ToolResult{}, false
@@ -49,11 +49,9 @@ func (f *flight) seeThrough() {
 	select {
 	case r = <-f.replies:
 	case <-timer.C:
-		f.endWire(context.DeadlineExceeded)
-		r.err = context.DeadlineExceeded
+		r = f.givenUp(context.DeadlineExceeded)
 	case <-f.s.owner.ctx.Done():
-		f.endWire(context.Canceled)
-		r.err = context.Canceled
+		r = f.givenUp(context.Canceled)
 	}
 	e := f.ending(r)
 	result, err := f.finish(r)
@@ -66,9 +64,14 @@ func (f *flight) seeThrough() {
 	}
 }
 
-// stay adds a user to a session that already has one.
-func (s *session) stay() {
-	s.mu.Lock()
-	s.users++
-	s.mu.Unlock()
+// givenUp returns the reply that has arrived, if any, because an answer takes precedence over a deadline. Otherwise it
+// gives the request up for the cause.
+func (f *flight) givenUp(cause error) reply {
+	select {
+	case r := <-f.replies:
+		return r
+	default:
+	}
+	f.endWire(cause)
+	return reply{err: cause}
 }

@@ -1,7 +1,7 @@
 // Package toolbox is the tool host: it runs the tools that a turn may call and is the only package that knows the Model
 // Context Protocol. A Host connects to each configured server (a child process over stdio, or an HTTP server over
-// streamable HTTP or SSE) and to the Local tools of this program, which are typed Go functions on an in-memory MCP
-// server.
+// streamable HTTP or SSE) and to the Local tools of this program, which are typed Go functions that it calls
+// directly.
 //
 // # Outcomes of a call
 //

@@ -152,7 +152,7 @@ func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds [
 	assert.Contains(t, bounds, s.Excess.Bound)
 	assert.Contains(t, s.LastError, s.Excess.Bound)
 	assert.Equal(t, "failing", s.State)
-	assert.True(t, time.Until(s.RetryAt) > 30*time.Second, "it is not quarantined")
+	assert.True(t, time.Until(s.RetryAt) > 30*time.Second, "there is no backoff")
 	assert.Zero(t, s.Connections)
 	if calls {
 		r := receive(t, ch)

@@ -1,20 +1,20 @@
 package toolbox
 
 import (
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/everturn/everturn/activities/toolbox/pool"
 )
 
 // State is a server's state as seen by this worker.
-type State string
+type State = pool.Status
 
 // The states.
 const (
-	StateIdle       State = "idle"       // not connected, because no caller needs it; no known failure
-	StateConnecting State = "connecting" // starting, or listing its tools
-	StateConnected  State = "connected"
-	StateFailing    State = "failing" // in backoff until RetryAt, then tried once
+	StateIdle       = pool.StatusIdle
+	StateConnecting = pool.StatusConnecting
+	StateConnected  = pool.StatusConnected
+	StateFailing    = pool.StatusFailing
 )
 
 // Health describes a server as this worker has seen it since the worker started. It contains no secret.
@@ -59,117 +59,37 @@ type TenantHealth struct {
 func (h *Host) Health() []Health {
 	var out []Health
 	for _, id := range h.order {
-		if c := h.connectors[id]; c.local == nil {
-			out = append(out, c.health())
-		}
+		out = append(out, h.connectors[id].health())
 	}
 	return out
 }
 
-// record holds a connector's data for Health.
-type record struct {
-	state    State
-	since    time.Time
-	lastErr  string
-	errAt    time.Time
-	stderr   string
-	calls    int64
-	failures int64
-	restarts int64
-	drops    int64
-	excess   *Excess
-}
-
-// note records a state and, if it is new, the time.
-func (r *record) note(s State) {
-	if r.state != s {
-		r.state, r.since = s, time.Now()
-	}
-}
-
-func (r *record) failed(why string) { r.lastErr, r.errAt = why, time.Now() }
-
-// state returns the server's current state. The caller holds the connector's lock.
-//
-// With several tenants, it is the state that comes last in gravity.
-func (c *connector) state() State {
-	worst := StateIdle
-	for _, p := range c.parties {
-		if s := p.state(); slices.Index(gravity, s) > slices.Index(gravity, worst) {
-			worst = s
-		}
-	}
-	return worst
-}
-
-// gravity orders the states by their importance to an operator, least important first.
-var gravity = []State{StateIdle, StateConnecting, StateConnected, StateFailing}
-
-// connections counts the open connections. The caller holds the connector's lock.
-func (c *connector) connections() int {
-	n := 0
-	for _, p := range c.parties {
-		n += p.connections()
-	}
-	return n
-}
-
 func (c *connector) health() Health {
-	stderr := c.currentStderr()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.note() // states also change with time alone
+	r := c.pool.Record()
 	h := Health{
-		Server: c.id(), State: c.record.state, Since: c.record.since, LastError: c.record.lastErr, LastErrorAt: c.record.errAt,
-		Stderr: stderr, Connections: c.connections(), Calls: c.record.calls, Failures: c.record.failures, Restarts: c.record.restarts,
-		Drops: c.record.drops, Excess: c.record.excess,
-		Processes: c.processes.last(), Tenants: c.tenants(),
+		Server: c.id(), State: r.Status, Since: r.Since, RetryAt: r.RetryAt, LastError: r.LastError, LastErrorAt: r.LastErrorAt,
+		Stderr: c.currentStderr(), Connections: r.Connections, Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
+		Drops: r.Drops, Processes: c.processes.last(),
 	}
-	for _, p := range c.parties {
-		if until := p.breaker.retryAt(); p.standing == StateFailing && (h.RetryAt.IsZero() || until.Before(h.RetryAt)) {
-			h.RetryAt = until
-		}
+	h.Excess, _ = r.Excess.(*Excess)
+	for _, t := range r.Tenants {
+		h.Tenants = append(h.Tenants, TenantHealth{
+			Tenant: t.Tenant, State: t.Status, Since: t.Since, RetryAt: t.RetryAt, Problem: t.Problem, Connections: t.Connections,
+		})
 	}
 	return h
 }
 
-// tenants returns the default tenant and the tenants that are not idle, or nil if the default one is the only one. The
-// caller holds the connector's lock.
-func (c *connector) tenants() (all []TenantHealth) {
-	for tenant, p := range c.parties {
-		t := TenantHealth{Tenant: tenant, State: p.standing, Since: p.since, Connections: p.connections()}
-		if t.State == StateFailing {
-			t.RetryAt, t.Problem = p.breaker.retryAt(), p.problem
-		}
-		if tenant == "" || t.State != StateIdle {
-			all = append(all, t)
-		}
-	}
-	if len(all) == 1 && all[0].Tenant == "" {
-		return nil
-	}
-	slices.SortFunc(all, func(a, b TenantHealth) int { return strings.Compare(a.Tenant, b.Tenant) })
-	return all[:min(len(all), maxTenantsTold)]
-}
-
-// maxTenantsTold bounds Health.Tenants. No more tenants than that have connections at the same time.
-const maxTenantsTold = 2 * maxConnections
-
 // currentStderr returns the stderr of the shared connection's process, or of the last process that ended.
 func (c *connector) currentStderr() string {
-	c.mu.Lock()
-	kept, sl := c.record.stderr, c.shared().slots[""]
-	var l *link
-	if sl != nil && sl.current != nil {
-		l = sl.current.link
-	}
-	c.mu.Unlock()
-	if l != nil {
-		if tail := c.stderrTail(l); tail != "" {
+	if s, ok := c.pool.Listing().(*session); ok {
+		if tail := c.stderrTail(s.link); tail != "" {
 			return tail
 		}
 	}
-	return kept
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr
 }
 
 // keepStderr keeps the end of an ended process's stderr.
@@ -180,5 +100,5 @@ func (c *connector) keepStderr(l *link) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.record.stderr = tail
+	c.stderr = tail
 }

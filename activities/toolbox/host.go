@@ -18,6 +18,7 @@ import (
 // Host runs tools. It is safe for concurrent use. Create one with New and Close it after use.
 type Host struct {
 	opts       Options
+	local      *localHost // nil: without local tools
 	connectors map[string]*connector
 	order      []string
 	schemas    schema.Cache
@@ -38,11 +39,7 @@ func New(opts Options, local *Local) (*Host, error) {
 		opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals(), places: make(chan struct{}, opts.MaxCalls),
 	}
 	if local != nil {
-		server := Server{ID: localID, ConnectTimeout: 10 * time.Second, CallTimeout: time.Minute}
-		h.add(ctx, &connector{
-			describer: describer{prefix: localID, server: server}, local: local,
-			dialer: &localDialer{local}, redact: newRedactor(server, nil, opts.Secrets),
-		})
+		h.local = newLocalHost(ctx, local, opts, &h.running)
 	}
 	var errs []error
 	for _, s := range opts.Servers {
@@ -74,10 +71,8 @@ func (h *Host) reap() {
 
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
-	c.parties, c.permits = map[string]*party{}, make(chan struct{}, max(c.describer.server.MaxConcurrent, 1))
 	c.share, c.places = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
-	c.newParty("")
-	c.record.note(StateIdle)
+	c.openPool()
 	id := c.id()
 	h.connectors[id] = c
 	h.order = append(h.order, id)
@@ -149,7 +144,13 @@ const soon = 2 * time.Second
 // CataloguesSoon is like Catalogues, but waits at most 2 s for the servers that brief selects. A server that has not
 // answered by then has a Problem; Watch reports its catalogue later.
 func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
-	out := make([]turn.Catalogue, len(h.order))
+	var out []turn.Catalogue
+	if h.local != nil {
+		o, _ := h.local.offer()
+		out = append(out, o.catalogue)
+	}
+	first := len(out)
+	out = append(out, make([]turn.Catalogue, len(h.order))...)
 	var wg sync.WaitGroup
 	for i, id := range h.order {
 		wg.Go(func() {
@@ -158,7 +159,7 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 				own, cancel = context.WithTimeout(ctx, soon)
 			}
 			defer cancel()
-			out[i] = h.connectors[id].catalogue(own)
+			out[first+i] = h.connectors[id].catalogue(own)
 		})
 	}
 	wg.Wait()
@@ -171,14 +172,16 @@ func (h *Host) CataloguesSoon(ctx context.Context, brief func(server string) boo
 func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
+	report := func(c turn.Catalogue) {
+		mu.Lock()
+		defer mu.Unlock()
+		changed(c)
+	}
+	if h.local != nil {
+		wg.Go(func() { h.local.follow(ctx, report) })
+	}
 	for _, id := range h.order {
-		wg.Go(func() {
-			h.connectors[id].follow(ctx, func(c turn.Catalogue) {
-				mu.Lock()
-				defer mu.Unlock()
-				changed(c)
-			})
-		})
+		wg.Go(func() { h.connectors[id].follow(ctx, report) })
 	}
 	wg.Wait()
 }
@@ -196,12 +199,15 @@ func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
 // be dispatched again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
 // result, whose outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call.
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
-	c := h.route(req.Tool)
-	if c == nil {
+	c, local := h.route(req.Tool)
+	if c == nil && !local {
 		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
 	}
 	if _, err := schema.Object(req.Arguments); err != nil {
 		return refusedHere("arguments of " + req.Tool + ": " + err.Error()), nil
+	}
+	if local {
+		return h.local.call(ctx, req)
 	}
 	if _, asked := resume(req); asked != nil {
 		return *asked, nil
@@ -218,16 +224,16 @@ func drift(what string) error {
 	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is held back until the operator accepts it (tools diff, tools approve)")
 }
 
-// route returns the connector of a tool ID, or nil.
-func (h *Host) route(id string) *connector {
+// route returns the connector of a tool ID, or nil; local tells whether it is the ID of a local tool.
+func (h *Host) route(id string) (c *connector, local bool) {
 	parts := strings.SplitN(id, "/", 3)
 	switch {
 	case len(parts) == 2 && parts[0] == localID:
-		return h.connectors[localID]
-	case len(parts) == 3 && parts[0] == "mcp" && parts[1] != localID:
-		return h.connectors[parts[1]]
+		return nil, h.local != nil
+	case len(parts) == 3 && parts[0] == "mcp":
+		return h.connectors[parts[1]], false
 	}
-	return nil
+	return nil, false
 }
 
 // Close cancels the calls in flight, ends every session and process and waits up to ten seconds for all of them. It may
@@ -236,7 +242,7 @@ func (h *Host) Close() error {
 	h.once.Do(func() {
 		h.end()
 		for _, c := range h.connectors {
-			c.close()
+			c.pool.Close()
 		}
 		if !within(10*time.Second, h.running.close) {
 			h.closeErr = errors.New("closing the tool host: a server or a local tool has not ended after 10 s")

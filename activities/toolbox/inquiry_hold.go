@@ -153,16 +153,16 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	case <-ctx.Done():
 	}
 	if !newest {
-		return c.open(ctx, s.party)
+		return c.open(ctx, s.conn)
 	}
 	c.remember(versionLatest)
-	newer, err := c.open(ctx, s.party)
+	newer, err := c.open(ctx, s.conn)
 	if err == nil {
 		return newer, nil
 	}
 	c.log.Info("an MCP server does not do what it says of the newest protocol", "server", c.id(), "error", err)
 	c.remember(versionLegacy)
-	return c.open(ctx, s.party)
+	return c.open(ctx, s.conn)
 }
 
 // knows reports whether a handshake in this version succeeded before.

@@ -2,16 +2,13 @@ package toolbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/activities/toolbox/pool"
 	"github.com/everturn/everturn/activities/toolbox/stdio"
 )
 
@@ -84,41 +81,8 @@ func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
 	}, nil
 }
 
-// localDialer connects to this program's own tools over an in-memory pipe.
-type localDialer struct{ local *Local }
-
-func (d *localDialer) dial(ctx context.Context, _ string) (*link, error) {
-	here, there := net.Pipe()
-	// The session must not end when the context of its connect does.
-	_, err := d.local.server.Connect(context.WithoutCancel(ctx), pipeTransport(there), nil)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the local tools: %w", err), here.Close(), there.Close())
-	}
-	t := &watchedTransport{inner: pipeTransport(here)}
-	stop := func() error { return errors.Join(here.Close(), there.Close()) }
-	return &link{transport: t, watched: t, versions: []string{versionLegacy}, stop: stop, tail: silent, fate: silent}, nil
-}
-
-// pipeTransport has no limit on messages: both sides bound them before sending.
-func pipeTransport(c net.Conn) *mcp.IOTransport {
-	return &mcp.IOTransport{Reader: onceCloser{c, new(sync.Once)}, Writer: onceCloser{c, new(sync.Once)}, MaxLineLength: -1}
-}
-
-// onceCloser makes Close idempotent.
-type onceCloser struct {
-	net.Conn
-	once *sync.Once
-}
-
-func (c onceCloser) Close() (err error) {
-	c.once.Do(func() { err = c.Conn.Close() })
-	return err
-}
-
-var _ io.ReadWriteCloser = onceCloser{}
-
 // errHostClosed is the error of starts after Close.
-var errHostClosed = inOurs("the tool host is closed")
+var errHostClosed = pool.ErrClosed
 
 // tasks are goroutines that end before their owner does.
 type tasks struct {

@@ -66,10 +66,10 @@ func (m *media) add(declared, kind string, data []byte) (note string) {
 	}
 	if t := sniff(data, declared); t != "" && len(m.kept) < maxMedia && len(data) <= maxMediaBytes {
 		m.kept = append(m.kept, turn.Media{Type: t, Bytes: int64(len(data)), Data: data})
-		return fmt.Sprintf("[%s, %s]", t, bytesOf(len(data)))
+		return fmt.Sprintf("[%s, %s]", t, plain.Size(int64(len(data))))
 	}
 	m.binaries = append(m.binaries, binary{data: data, mime: declared})
-	return fmt.Sprintf("[%s, %s]", declared, bytesOf(len(data)))
+	return fmt.Sprintf("[%s, %s]", declared, plain.Size(int64(len(data))))
 }
 
 // mediaType returns the declared type without parameters, or an empty string if it is malformed.
@@ -79,15 +79,4 @@ func mediaType(declared string) string {
 		return ""
 	}
 	return t
-}
-
-// bytesOf formats a size for display.
-func bytesOf(n int) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1000_000:
-		return fmt.Sprintf("%d KB", (n+500)/1000)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }

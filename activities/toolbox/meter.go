@@ -13,7 +13,7 @@ import (
 // Bound names a limit on what one connection with a server may do.
 type Bound string
 
-// The bounds. A connection that exceeds one is dropped, and its server is quarantined.
+// The bounds. A connection that exceeds one is dropped, and the worker backs off from its server.
 const (
 	BoundMessages  Bound = "messages_per_second"     // messages from the server, beyond one response to each of our requests
 	BoundRequests  Bound = "requests_per_second"     // the server's requests, such as pings and elicitations, and reopened streams

@@ -69,14 +69,16 @@ func (f *flight) conclude(r reply) (turn.ToolResult, error) {
 	class, again := e.class()
 	switch e.stage {
 	case stageAnswered:
-		s.owner.answered(s.party)
-		return f.answered(e, r), nil
+		s.conn.Answered()
+		out := f.answered(e, r)
+		out.FromServer = out.Text != "" || out.Full != nil || len(out.Media) > 0
+		return out, nil
 	case stageRefused, stageForbidden:
 		return f.refused(e, r.err)
 	case stageSent:
 		return unsettled(f.req.Tool, class, again, f.silence(e.by, r.err)), nil
 	}
-	return turn.ToolResult{}, s.notSent(r.err)
+	return turn.ToolResult{}, notSent(s.owner.name(), r.err)
 }
 
 // refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
@@ -85,11 +87,11 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 	s := f.s
 	refusal, ok := refusalOf(err)
 	if !ok {
-		s.lose()
+		s.conn.Lose()
 		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool, s.owner.name())
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
 	}
-	s.owner.answered(s.party)
+	s.conn.Answered()
 	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
 	said := s.owner.clean(err.Error(), 400)
 	if e.stage == stageRefused {
@@ -106,7 +108,7 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 func (f *flight) silence(by endedBy, err error) string {
 	s := f.s
 	if f.state.refused.Load() {
-		s.lose()
+		s.conn.Lose()
 		s.owner.lamented("a call's session was not known: " + s.owner.clean(err.Error(), 200))
 		return "the server answered that it does not know the session, which cannot be a session from before a restart"
 	}
@@ -141,8 +143,8 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 // closing, rejected (its internal/jsonrpc2/wire.go).
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
-func (s *session) notSent(err error) error {
-	text := "nothing was sent to " + s.owner.name()
+func notSent(server string, err error) error {
+	text := "nothing was sent to " + server
 	if why := inOurWords(err); why != "" {
 		text += ": " + why
 	}
@@ -208,9 +210,7 @@ func (s *session) lossReason(err error) string {
 // lamented logs why a call got no response, and records it for the operator.
 func (c *connector) lamented(what string) {
 	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record.failed(what)
+	c.pool.Failed(what)
 }
 
 // inOurWords describes a connection error without using any text that a server may have written. It returns an empty

@@ -9,32 +9,22 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/toolbox/pool"
 )
 
 // closeBound is how long a session may take to close before it is abandoned.
 const closeBound = 2 * time.Second
 
-// session is one MCP session. It is not used again after its connection has ended. Once retired it takes no new calls
-// and closes with its last one.
+// session is one MCP session: the link of a pool's connection. It is not used again after its connection has ended.
 type session struct {
 	owner *connector
-	party *party // of the tenant that owns the connection
+	conn  *pool.Conn
 	link  *link
 	mcp   *mcp.ClientSession
-
-	lost chan struct{} // closed when the connection has ended, its process was reaped and the owner knows
-	slot *slot         // the session's slot; set once, before the session is used
-	gone bool          // the owner knows that the connection has ended; the owner's lock guards it
-	over bool          // the owner has counted that the session exceeded a bound; the owner's lock guards it
-
-	since   time.Time // when the session was taken into use
-	answers int64     // responses that the tenant's calls had got before
+	lost  chan struct{} // closed when the connection has ended, its process was reaped and the pool knows
 
 	mu      sync.Mutex
-	users   int
-	retired bool
-	ending  bool
-	worth   worth
 	stale   bool // the list has changed, or may have
 	asking  bool // the server is being listed
 	due     bool // a timer will tell the watcher that the list is stale
@@ -46,8 +36,8 @@ type session struct {
 }
 
 // handshake opens a session on a link and lists its tools. If it fails, it stops the link.
-func (c *connector) handshake(ctx context.Context, p *party, l *link, version string) (*session, error) {
-	s := &session{owner: c, party: p, link: l, lost: make(chan struct{}), listing: make(chan struct{}, 1)}
+func (c *connector) handshake(ctx context.Context, conn *pool.Conn, l *link, version string) (*session, error) {
+	s := &session{owner: c, conn: conn, link: l, lost: make(chan struct{}), listing: make(chan struct{}, 1)}
 	client := s.client()
 	// The SDK stops waiting for anything once the link is gone.
 	unhook := context.AfterFunc(ctx, func() { _ = l.stop() })
@@ -78,69 +68,48 @@ func (c *connector) handshake(ctx context.Context, p *party, l *link, version st
 // watch waits for the connection's end and cleans up after it.
 func (s *session) watch() {
 	_ = s.mcp.Wait() // the watched transport has the reason
-	s.mu.Lock()
-	crashed := !s.ending
-	s.ending = true
-	s.worth.lost = s.worth.lost || crashed
-	s.mu.Unlock()
-	if crashed {
-		_ = s.link.stop() // a process may outlive its stdout
-	}
-	s.owner.ended(s, crashed)
+	s.conn.Broken(s)
+	_ = s.link.stop() // a process may outlive its stdout
+	s.owner.keepStderr(s.link)
+	s.conn.Ended(s)
 	close(s.lost)
 	s.shut()
 }
 
 // shut closes both layers. The SDK waits for calls in flight: by now they are cancelled or their connection is gone.
 func (s *session) shut() {
-	s.stopIdling()
 	err := s.link.stop()
 	if s.mcp != nil && !within(closeBound, func() { _ = s.mcp.Close() }) {
 		err = errors.Join(err, fmt.Errorf("closing the session took more than %s", closeBound))
 	}
-	if err != nil && s.owner.local == nil {
+	if err != nil {
 		s.owner.log.Warn("stopping an MCP server", "server", s.owner.id(), "error", err)
 	}
 }
 
-// enter adds a user to the session; false means that the session takes no new calls.
-func (s *session) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.retired || s.ending {
-		return false
+// Close implements pool.Link.
+func (s *session) Close() { s.shut() }
+
+// Failure implements pool.Link.
+func (s *session) Failure() pool.Failure {
+	f := pool.Failure{Told: "its connection was lost"}
+	if e := s.link.meter.excess(); e != nil {
+		f.Told, f.Excess = e.Error(), e
 	}
-	s.users++
-	return true
+	f.Problem = s.owner.redact.text(f.Told)
+	if fate := s.link.fate(); fate != "" {
+		f.Problem += "; its process ended with " + fate
+	}
+	f.Problem += s.owner.stderrNote(s.link)
+	return f
 }
 
-func (s *session) leave() {
-	s.mu.Lock()
-	s.users--
-	end := s.retired && s.users == 0 && !s.ending
-	s.ending = s.ending || end
-	s.mu.Unlock()
-	if end {
-		s.end()
-	}
-}
+// leave removes a user from the session's connection.
+func (s *session) leave() { s.conn.Leave() }
 
 // retire takes no new calls, lets the calls in flight end and then closes the session.
 func (s *session) retire() {
-	s.owner.detach(s)
-	s.mu.Lock()
-	s.retired = true
-	end := s.users == 0 && !s.ending
-	s.ending = s.ending || end
-	s.mu.Unlock()
-	if end {
-		s.end()
-	}
-}
-
-// end closes the session in the background; watch does the rest.
-func (s *session) end() {
-	if !s.owner.running.start(s.shut) {
+	if !s.conn.Drain(s, s.Failure().Excess) { // the pool does not have it
 		s.shut()
 	}
 }
@@ -178,7 +147,7 @@ func (s *session) offer(ctx context.Context, forCall bool) (offer, error) {
 	}
 	if err := s.listAgain(ctx, false); err != nil {
 		text := s.owner.name() + " was asked again what it offers"
-		return offer{}, &outage{all: text + ": " + s.owner.clean(err.Error(), 400), told: text + " and did not say"}
+		return offer{}, &pool.Outage{Problem: text + ": " + s.owner.clean(err.Error(), 400), Told: text + " and did not say"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,6 +196,8 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 	return err
 }
 
+// ask requests the server's list of tools and describes them. It calls neither the server nor its owner while it holds
+// the session's lock.
 func (s *session) ask(ctx context.Context) (err error) {
 	defer s.owner.survive("tools/list", &err)
 	var taken share
@@ -234,8 +205,10 @@ func (s *session) ask(ctx context.Context) (err error) {
 	opts := s.owner.opts
 	tools, paged, err := listTools(withShare(ctx, &taken), s.mcp, opts.MaxPages, opts.MaxTools)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.paged += paged; s.paged > maxPagedBytes {
+	s.paged += paged
+	full := s.paged > maxPagedBytes
+	s.mu.Unlock()
+	if full {
 		s.owner.running.start(s.retire)
 	}
 	if err != nil {
@@ -243,15 +216,14 @@ func (s *session) ask(ctx context.Context) (err error) {
 	}
 	d := s.owner.describer
 	d.redact = s.owner.redact
-	if s.owner.local != nil {
-		d.settings = s.owner.local.settings()
-	}
 	o, err := d.offer(ctx, s.withStandIns(tools))
 	if err != nil {
 		return err
 	}
+	o.note(tools)
+	s.mu.Lock()
 	s.offered = o
-	s.offered.note(tools)
-	s.owner.learn(s.party, s.offered.catalogue)
+	s.mu.Unlock()
+	s.owner.learn(s.conn.Tenant, o.catalogue)
 	return nil
 }

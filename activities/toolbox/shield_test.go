@@ -3,6 +3,7 @@ package toolbox
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,22 +35,14 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 
 // inUse returns the session that carries the default tenant's calls.
 func inUse(h *Host) *session {
-	c := h.connectors["srv"]
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shared().slots[""].current
+	s, _ := h.connectors["srv"].pool.Listing().(*session)
+	return s
 }
 
 func (s *session) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stale
-}
-
-func (s *session) inUseBy() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users
 }
 
 // TestNoLineOfAServerEndsTheWorker checks that no line of a server ends the worker, which also runs the calls of all
@@ -109,22 +102,6 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatEndedBeforeItsUseIsNotUsed checks that a connection that ends between its handshake and its first
-// use does not replace a working one.
-func TestAConnectionThatEndedBeforeItsUseIsNotUsed(t *testing.T) {
-	h := babbling(t, &babbler{at: -1})
-	defer func() { require.NoError(t, h.Close()) }()
-	c := h.connectors["srv"]
-	s, err := c.open(t.Context(), c.shared())
-	require.NoError(t, err)
-	require.NoError(t, s.link.stop())
-	<-s.lost
-	sl := &slot{party: c.shared()}
-	require.ErrorIs(t, c.install(sl, s), errStillborn)
-	assert.Nil(t, sl.current)
-	assert.Equal(t, "done", ask(t, h), "the next one works")
-}
-
 // TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain covers a server that supports only older protocols and ends on
 // the first request of the newest one. The host does not send that request twice.
 func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
@@ -166,7 +143,8 @@ func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 		said <- r.Text
 	}()
 	go func() { said <- h.Catalogues(t.Context())[0].Problem }()
-	require.Eventually(t, func() bool { return inUse(h).inUseBy() == 3 }, 10*time.Second, 2*time.Millisecond, "the refresh and the two")
+	threeUsers := func() bool { return strings.HasSuffix(inUse(h).conn.String(), ", 3 users") }
+	require.Eventually(t, threeUsers, 10*time.Second, 2*time.Millisecond, "the refresh and the two")
 	giveUp()
 	<-over
 	assert.ElementsMatch(t, []string{"done", ""}, []string{<-said, <-said})

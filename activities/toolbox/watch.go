@@ -82,10 +82,9 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 // known catalogue: it does not start the server only to ask.
 func (c *connector) look(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
-	known, sl := c.known, c.shared().slots[""]
-	resting := sl != nil && sl.resting
+	known := c.known
 	c.mu.Unlock()
-	if resting && known != nil {
+	if known != nil && c.pool.Resting() {
 		return *known
 	}
 	return c.catalogue(ctx)
@@ -95,7 +94,7 @@ func (c *connector) look(ctx context.Context) turn.Catalogue {
 // attempt or of the next refresh. It returns false when ctx or the connector ends.
 func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bool {
 	var due <-chan time.Time
-	if wait, ok := c.untilRetry(); ok {
+	if wait, ok := c.pool.UntilRetry(); ok {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		due = timer.C
@@ -117,19 +116,10 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 // doubt lists a connected server again, on each shared connection, because not every server announces changes.
 // Meanwhile calls use the previous catalogue.
 func (c *connector) doubt(ctx context.Context) {
-	if c.local != nil {
-		return
-	}
 	var asked sync.WaitGroup
 	defer asked.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.parties {
-		sl := p.slots[""]
-		if sl == nil || sl.current == nil || !sl.current.enter() {
-			continue
-		}
-		s := sl.current
+	for _, conn := range c.pool.Shared() {
+		s := conn.Link().(*session)
 		asked.Go(func() {
 			defer s.leave()
 			_ = s.listAgain(ctx, true) // a session that cannot be listed is retired, and the server is looked at again
@@ -137,25 +127,17 @@ func (c *connector) doubt(ctx context.Context) {
 	}
 }
 
-// untilRetry returns how long to wait for the next attempt; false if the server is connected, or rests because it is
-// idle.
-func (c *connector) untilRetry() (time.Duration, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sl := c.shared().slots[""]; sl != nil && (sl.current != nil || sl.resting) {
-		return 0, false
-	}
-	return c.shared().breaker.pause(time.Now()), true
-}
+func (c *connector) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, c.ctx, d) }
 
-func (c *connector) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d; false if one of the contexts ended first.
+func pause(ctx, host context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-	case <-c.ctx.Done():
+	case <-host.Done():
 	}
 	return false
 }

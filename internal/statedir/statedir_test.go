@@ -30,12 +30,12 @@ func TestTheFolderIsForItsUserAlone(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), was))
 	}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "journal.db.workers"), 0o700))
-	require.NoError(t, os.Chmod(filepath.Join(dir, "journal.db.workers"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "folder"), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, statedir.Secure(dir))
 	for name, want := range map[string]os.FileMode{
-		"": 0o700, "temporal.db": 0o600, "tool": 0o700, "journal.db": 0o600, "journal.db.workers": 0o700,
+		"": 0o700, "temporal.db": 0o600, "tool": 0o700, "journal.db": 0o600, "folder": 0o700,
 	} {
 		assert.Equal(t, want, mode(t, filepath.Join(dir, name)), name)
 	}

@@ -73,8 +73,8 @@ func TestBrokenStoresFail(t *testing.T) {
 		"accepts what is new":    {"a tool that is new is held unless the server's configuration is new", func(s journal.Store) journal.Store { return acceptsHeld{s} }},
 		"tells nobody":           {"the model is told what has become of an unknown call, once", func(s journal.Store) journal.Store { return losesLate{s} }},
 		"loses replies":          {"what a tool's server asks is kept with what is said to it", func(s journal.Store) journal.Store { return losesReplies{s} }},
-		"lets anybody in":        {"a session is its tenant's, and others are refused", func(s journal.Store) journal.Store { return letsIn{s} }},
-		"lists everybody's":      {"sessions and waits are listed by tenant", func(s journal.Store) journal.Store { return listsAll{s} }},
+		"shares names":           {"two tenants use one session name for two sessions", func(s journal.Store) journal.Store { return sharesNames{s} }},
+		"leaks turns":            {"another tenant's sessions and turns do not exist", func(s journal.Store) journal.Store { return leaksTurns{s} }},
 		"skips turns":            {"a session is read on from any chunk of any turn", func(s journal.Store) journal.Store { return skipsTurns{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {

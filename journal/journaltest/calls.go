@@ -162,8 +162,8 @@ func unknownWhateverTheTurnSays(t T, open func() journal.Store) {
 	s, list := asked(t, open, 3)
 	s.claim(list[0], 1)
 	s.claim(list[1], 1)
-	given := func(c turn.ToolCall, o turn.Outcome) journal.Result {
-		return journal.Result{Call: c, Outcome: o, Code: turn.CodeToolFailed, Text: "it did not run"}
+	given := func(c turn.ToolCall, o turn.Outcome) turn.CallOutcome {
+		return turn.CallOutcome{CallID: c.ID, Outcome: o, Code: turn.CodeToolFailed, Text: "it did not run"}
 	}
 	s.start(2, given(list[0], turn.OutcomeDenied), given(list[1], turn.OutcomeError), given(list[2], turn.OutcomeError))
 	for i, want := range []turn.Outcome{turn.OutcomeUnknown, turn.OutcomeUnknown, turn.OutcomeError} {

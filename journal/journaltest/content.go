@@ -52,16 +52,16 @@ func windowBounded(t T, open func() journal.Store) {
 	s.infer(1, strings.Repeat("b", 20_000), c)
 	s.run(c, strings.Repeat("c", 100))
 	s.start(2, resultsOf(c)...)
-	all, err := s.Window(t.Context(), "s", 1, 3, 60_000)
+	all, err := s.Window(t.Context(), "t1", 1, 3, 60_000)
 	require.NoError(t, err)
 	assert.Equal(t, s.transcript(), all)
 	for bound, seq := range map[int64]int64{10: 1, 10_000: 2, 40_000: 2} {
-		_, err := s.Window(t.Context(), "s", 1, 3, bound)
+		_, err := s.Window(t.Context(), "t1", 1, 3, bound)
 		var large *journal.TooLargeError
 		require.ErrorAs(t, err, &large, bound)
 		assert.Equal(t, journal.TooLargeError{Seq: seq, Max: bound}, *large)
 	}
-	few, err := s.Window(t.Context(), "s", 3, 3, 200)
+	few, err := s.Window(t.Context(), "t1", 3, 3, 200)
 	require.NoError(t, err)
 	assert.Equal(t, s.transcript()[2:], few)
 }

@@ -27,7 +27,7 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 	}
 	s, c := begin("media")
 	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "look", Media: []turn.Media{picture}, Full: []byte("the whole"), MediaType: "text/plain"})
-	s.start(2, journal.Result{Call: c})
+	s.start(2, turn.CallOutcome{CallID: c.ID})
 	s, c = begin("mark")
 	s.settleTainting(c, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words"})
 	s, c = begin("suspended")
@@ -42,7 +42,7 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 	s.settleCall(c, 1, turn.OutcomeOK, "in time")
 	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Media: []turn.Media{picture}})
 	s, c = begin("code")
-	s.start(2, journal.Result{Call: c, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift, Text: "it is not what it was"})
+	s.start(2, turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift, Text: "it is not what it was"})
 	s, c = begin("widest")
 	w := approvalOf(c)
 	w.MaxGrant = turn.GrantCall
@@ -66,7 +66,7 @@ func toolsExported(t T, open func() journal.Store) {
 		assert.Equal(t, mine, theirs, name)
 		for _, c := range mine.Calls {
 			for _, hash := range hashes(c) {
-				_, _, err := other.Artifact(t.Context(), "s", hash)
+				_, _, err := other.Artifact(t.Context(), "t1", hash)
 				assert.NoError(t, err, name)
 			}
 		}

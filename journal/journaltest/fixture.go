@@ -48,6 +48,18 @@ func (s *script) begin() journal.BeginResult {
 	return out
 }
 
+// turnOf returns the last turn of a session, or begins one in a fork, which has none of its own yet.
+func (s *script) turnOf(session string) string {
+	s.Helper()
+	rec, err := s.Session(s.Context(), session)
+	require.NoError(s, err)
+	if rec.LastTurn.ID == "" {
+		f := &script{T: s.T, Store: s.Store, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
+		rec.LastTurn = f.begin().Turn
+	}
+	return rec.LastTurn.ID
+}
+
 func (s *script) now() time.Time {
 	s.at = s.at.Add(time.Second)
 	return s.at
@@ -55,12 +67,12 @@ func (s *script) now() time.Time {
 
 func (s *script) key(step int) journal.StepKey { return journal.StepKey{Turn: s.turn, Step: step} }
 
-func (s *script) startInput(step int, results ...journal.Result) journal.StartInference {
+func (s *script) startInput(step int, results ...turn.CallOutcome) journal.StartInference {
 	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Results: results, Model: "model", At: s.now()}
 }
 
 // start opens an attempt from the script's head and moves the head to its base.
-func (s *script) start(step int, results ...journal.Result) journal.Inference {
+func (s *script) start(step int, results ...turn.CallOutcome) journal.Inference {
 	s.Helper()
 	out, err := s.StartInference(s.Context(), s.startInput(step, results...))
 	require.NoError(s, err)
@@ -77,7 +89,7 @@ func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolC
 		},
 	}
 	for _, c := range calls {
-		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.WireCall{ID: c.WireID, Name: c.Tool, Arguments: c.Arguments})
+		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
 	}
 	return in
 }
@@ -103,9 +115,9 @@ func calls(step, n int) (list []turn.ToolCall) {
 	return list
 }
 
-func resultsOf(list ...turn.ToolCall) (results []journal.Result) {
+func resultsOf(list ...turn.ToolCall) (results []turn.CallOutcome) {
 	for _, c := range list {
-		results = append(results, journal.Result{Call: c})
+		results = append(results, turn.CallOutcome{CallID: c.ID})
 	}
 	return results
 }
@@ -255,7 +267,7 @@ func (s *script) state() state {
 	out.Calls, err[1] = s.Calls(s.Context(), s.turn)
 	out.Steps, err[2] = s.Inferences(s.Context(), s.turn)
 	out.Waits, err[3] = s.Requests(s.Context(), s.turn)
-	out.Rules, err[4] = s.Grants(s.Context(), s.session)
+	out.Rules, err[4] = s.Grants(s.Context(), s.turn)
 	require.Equal(s, [5]error{}, err)
 	return out
 }

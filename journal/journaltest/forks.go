@@ -29,7 +29,7 @@ func (s *script) fork(at int64, id string) *script {
 	s.Helper()
 	rec, err := s.Fork(s.Context(), s.forkInput(at, id))
 	require.NoError(s, err)
-	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, head: rec.Head, at: s.at}
+	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
 }
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
@@ -228,7 +228,7 @@ func forkKnowsMessages(t T, open func() journal.Store) {
 	_, err = f.StartInference(t.Context(), start)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, f.userIDs())
-	rules, err := f.Grants(t.Context(), "f")
+	rules, err := f.Grants(t.Context(), f.turn)
 	require.NoError(t, err)
 	assert.Empty(t, rules)
 }

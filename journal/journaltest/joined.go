@@ -22,9 +22,9 @@ var joinedPromises = []promise{
 	{"a cancelled turn keeps the text that was shown", partialAnswer},
 }
 
-func joined(ids ...string) (list []journal.UserMessage) {
+func joined(ids ...string) (list []turn.UserMessage) {
 	for _, id := range ids {
-		list = append(list, journal.UserMessage{ID: id, Text: "text of " + id})
+		list = append(list, turn.UserMessage{ID: id, Text: "text of " + id})
 	}
 	return list
 }
@@ -137,16 +137,16 @@ func messageJoinsFromBlob(t T, open func() journal.Store) {
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
 	require.NoError(t, err)
 	in := s.startInput(1)
-	in.Messages = []journal.UserMessage{{ID: "big", Blob: hash}}
+	in.Messages = []turn.UserMessage{{ID: "big", Blob: hash}}
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.True(t, s.transcript()[1].Text == text)
-	in.Messages = []journal.UserMessage{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
+	in.Messages = []turn.UserMessage{{ID: "lost", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.StartInference(t.Context(), in)
 	require.NoError(t, err, "one message must not end a turn that runs")
 	assert.Equal(t, journal.LostText, s.transcript()[2].Text)
 	end := s.finishInput()
-	end.Messages = []journal.UserMessage{{ID: "lost too", Blob: journal.HashOf([]byte("nothing"))}}
+	end.Messages = []turn.UserMessage{{ID: "lost too", Blob: journal.HashOf([]byte("nothing"))}}
 	_, err = s.Finish(t.Context(), end)
 	require.NoError(t, err, "a turn must be able to end")
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())

@@ -157,7 +157,7 @@ func noNews(t T, open func() journal.Store) {
 	s.unknown(list[2]) // a repetition of the settlement
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
-	in.Messages = []journal.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
+	in.Messages = []turn.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
 	_, err := s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	s.head = s.sessionRecord().Head

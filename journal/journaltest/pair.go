@@ -22,6 +22,7 @@ var pairPromises = []pairPromise{
 	{"an operator accepts what was seen, whatever is published meanwhile", acceptsSeen},
 	{"a late result from many processes is told once", oneNotice},
 	{"one suspended call claimed by many goes on once", oneGoesOn},
+	{"every process sees the workers that run", workersSeen},
 }
 
 // together runs fn n times concurrently, alternating between the stores.
@@ -175,7 +176,7 @@ func oneNotice(t T, a, b journal.Store) {
 			_, errs[i] = store.StartInference(t.Context(), in)
 			return
 		}
-		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}}
+		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
 		_, errs[i] = store.SettleCall(t.Context(), late)
 	})
 	for _, err := range errs {

@@ -34,8 +34,8 @@ func requestOrder(t T, open func() journal.Store) {
 func neverRan(t T, open func() journal.Store) {
 	s, list := asked(t, open, 2)
 	s.start(2,
-		journal.Result{Call: list[0], Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied, Text: "policy says no"},
-		journal.Result{Call: list[1], Outcome: turn.OutcomeCancelled})
+		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied, Text: "policy says no"},
+		turn.CallOutcome{CallID: list[1].ID, Outcome: turn.OutcomeCancelled})
 	messages := s.transcript()
 	assert.Equal(t, "policy says no", messages[2].Text)
 	assert.Equal(t, turn.OutcomeDenied, messages[2].Outcome)
@@ -54,8 +54,8 @@ func ledgerWins(t T, open func() journal.Store) {
 	s.run(list[0], "it did work")
 	s.claim(list[1], 1)
 	s.start(2,
-		journal.Result{Call: list[0], Outcome: turn.OutcomeUnknown},
-		journal.Result{Call: list[1], Outcome: turn.OutcomeUnknown})
+		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeUnknown},
+		turn.CallOutcome{CallID: list[1].ID, Outcome: turn.OutcomeUnknown})
 	messages := s.transcript()
 	assert.Equal(t, "it did work", messages[2].Text)
 	assert.Equal(t, turn.OutcomeOK, messages[2].Outcome)

@@ -19,8 +19,8 @@ var suspendPromises = []promise{
 	{"progress is noted of an open claim, up to a bound", noted},
 }
 
-func (s *script) suspendInput(c turn.ToolCall, attempt int, continuation string) journal.SuspendInput {
-	return journal.SuspendInput{Turn: s.turn, CallID: c.ID, Attempt: attempt, Continuation: []byte(continuation), At: s.now()}
+func (s *script) suspendInput(c turn.ToolCall, attempt int, continuation string) journal.SettleInput {
+	return journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: attempt, Result: turn.ToolResult{Continuation: []byte(continuation)}, At: s.now()}
 }
 
 func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {

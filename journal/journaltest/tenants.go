@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,73 +15,113 @@ import (
 )
 
 var tenantPromises = []promise{
-	{"a session is its tenant's, and others are refused", tenantKept},
-	{"sessions and waits are listed by tenant", tenantLists},
-	{"forks and transfers stay with their tenant", tenantTransfers},
-	{"a tenant's view has nothing of another's", tenantView},
-	{"a tenant's view is whole", tenantWhole},
+	{"two tenants use one session name for two sessions", tenantNames},
+	{"each tenant follows its own session", tenantFollows},
+	{"a turn ID is one tenant's", tenantTurn},
+	{"another tenant's sessions and turns do not exist", tenantView},
+	{"a tenant's own sessions and turns exist", tenantWhole},
+	{"an export is imported by its own tenant", tenantTransfers},
+	{"an import reveals nothing of another tenant", tenantImport},
 }
 
 // ofTenant begins a turn in a session of this name and tenant.
 func ofTenant(t T, store journal.Store, tenant, session string) *script {
 	t.Helper()
-	s := &script{T: t, Store: store, session: session, turn: "t-" + session, tenant: tenant, at: start}
+	s := &script{T: t, Store: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant, at: start}
 	s.begin()
 	return s
 }
 
-func tenantKept(t T, open func() journal.Store) {
-	s := ofTenant(t, open(), "acme", "s")
-	assert.Equal(t, "acme", s.sessionRecord().Tenant)
-	s.finish()
-	before := s.beginInput()
-	for _, tenant := range []string{"", "other", "Acme", "acme "} {
-		s.unchanged(func() {
-			in := before
-			in.Tenant, in.Turn, in.Message.ID = tenant, "t2", "m2"
-			_, err := s.Begin(t.Context(), in)
-			assert.ErrorIs(t, err, journal.ErrTaken, "%q", tenant)
-			in.Message.ID = before.Message.ID
-			out, err := s.Begin(t.Context(), in)
-			assert.ErrorIs(t, err, journal.ErrTaken, "%q", tenant)
-			assert.Nil(t, out.DuplicateOf, "it is told what became of another's message")
-		})
+// sameName begins session "s" in three tenants, with the same message ID.
+func sameName(t T, store journal.Store) (list []*script) {
+	t.Helper()
+	for _, tenant := range []string{"", "acme", "other"} {
+		s := &script{T: t, Store: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
+		in := s.beginInput()
+		in.Message = turn.Message{ID: "m", Text: "message of " + tenant}
+		out, err := s.Begin(t.Context(), in)
+		require.NoError(t, err)
+		require.Nil(t, out.DuplicateOf, "it is the first message of this session")
+		s.head = out.Head
+		list = append(list, s)
 	}
-	s.turn = "t2"
-	s.begin()
-	mine := ofTenant(t, s.Store, "", "mine")
-	assert.Empty(t, mine.sessionRecord().Tenant)
+	return list
 }
 
-func tenantLists(t T, open func() journal.Store) {
-	store := open()
-	for _, c := range [][2]string{{"", "a"}, {"acme", "b"}, {"other", "c"}, {"acme", "d"}} {
-		s := ofTenant(t, store, c[0], c[1])
-		s.infer(1, "?")
+func tenantNames(t T, open func() journal.Store) {
+	sessions := sameName(t, open())
+	for _, s := range sessions {
+		s.infer(1, "answer for "+s.tenant)
 		s.ask(questionOf("q1", 1))
 	}
-	for tenant, want := range map[string][]string{"": {"a"}, "acme": {"d", "b"}, "other": {"c"}, "nobody": nil} {
-		list, err := store.SessionsOf(t.Context(), tenant, 10)
+	for _, s := range sessions {
+		list, err := s.Sessions(t.Context(), 10)
 		require.NoError(t, err)
-		requests, err := store.PendingRequestsOf(t.Context(), tenant, 10)
+		require.Len(t, list, 1)
+		assert.Equal(t, []string{s.tenant, "s", s.turn}, []string{list[0].Tenant, list[0].ID, list[0].LastTurn.ID})
+		messages := s.transcript()
+		require.Len(t, messages, 2)
+		assert.Equal(t, "answer for "+s.tenant, messages[1].Text)
+		taker, err := s.Delivered(t.Context(), "s", "m")
 		require.NoError(t, err)
-		var sessions, waiting []string
-		for _, s := range list {
-			sessions = append(sessions, s.ID)
-			assert.Equal(t, tenant, s.Tenant)
+		assert.Equal(t, s.turn, taker.ID)
+		for _, session := range []string{"", "s"} {
+			open, err := s.PendingRequests(t.Context(), session, 10)
+			require.NoError(t, err)
+			require.Len(t, open, 1)
+			assert.Equal(t, s.turn, open[0].Turn)
 		}
-		for _, w := range requests {
-			waiting = append([]string{w.Session}, waiting...)
-		}
-		assert.ElementsMatch(t, want, sessions, tenant)
-		assert.Equal(t, want, waiting, "%s: the oldest first", tenant)
 	}
-	list, err := store.SessionsOf(t.Context(), "acme", 1)
+	// What one tenant does changes no other session of that name.
+	for i, s := range sessions {
+		other := sessions[(i+1)%len(sessions)]
+		other.unchanged(func() {
+			s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered})
+			s.finish()
+			s.fork(1, "f")
+		})
+		fork, err := s.Session(t.Context(), "f")
+		require.NoError(t, err)
+		assert.Equal(t, []string{s.tenant, "s"}, []string{fork.Tenant, fork.Parent})
+		assert.Equal(t, "message of "+s.tenant, fork.FirstText)
+	}
+	n, err := sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10)
 	require.NoError(t, err)
-	assert.Len(t, list, 1)
-	list, err = store.Sessions(t.Context(), 10)
-	require.NoError(t, err)
-	assert.Len(t, list, 4)
+	assert.Equal(t, len(sessions), n, "pruning is for all tenants")
+}
+
+func tenantFollows(t T, open func() journal.Store) {
+	sessions := sameName(t, open())
+	for _, s := range sessions {
+		s.finish()
+		for c, err := range journal.FollowSession(t.Context(), s.Store, "s", journal.SessionCursor{}) {
+			require.NoError(t, err)
+			require.Equal(t, s.turn, c.Turn)
+			if c.Kind == turn.ChunkTurnCompleted {
+				break
+			}
+		}
+		changed := s.Changed(t.Context(), journal.Topic{Session: "s"})
+		s.turn = "next " + s.turn
+		s.begin()
+		select {
+		case <-changed:
+		case <-time.After(followTimeout):
+			t.Errorf("the follower of tenant %q was not woken", s.tenant)
+		}
+	}
+}
+
+func tenantTurn(t T, open func() journal.Store) {
+	s := ofTenant(t, open(), "acme", "s")
+	in := s.beginInput()
+	in.Tenant = "other"
+	s.unchanged(func() {
+		_, err := s.Begin(t.Context(), in)
+		assert.ErrorIs(t, err, journal.ErrConflict)
+	})
+	_, err := s.Tenant("other").Session(t.Context(), "s")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
 func tenantTransfers(t T, open func() journal.Store) {
@@ -91,68 +132,80 @@ func tenantTransfers(t T, open func() journal.Store) {
 	s.begin()
 	s.infer(1, "more")
 	s.finish()
-	f := s.fork(2, "f")
-	assert.Equal(t, "acme", f.sessionRecord().Tenant)
-	var whole, fork bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), "s", &whole))
-	require.NoError(t, s.Export(t.Context(), "f", &fork))
+	s.fork(2, "f")
+	whole, fork := exportOf(t, s.Store, "s"), exportOf(t, s.Store, "f")
 
-	other := open()
-	rec, err := other.Import(t.Context(), bytes.NewReader(whole.Bytes()))
-	require.NoError(t, err)
-	assert.Equal(t, "acme", rec.Session.Tenant)
-	assert.Equal(t, history(t, whole.Bytes()), history(t, export(t, other)))
+	for _, tenant := range []string{"", "other"} { // where the past is, and where nothing is
+		for _, store := range []journal.Store{s.Tenant(tenant), open().Tenant(tenant)} {
+			for _, b := range [][]byte{whole, fork} {
+				_, err := store.Import(t.Context(), bytes.NewReader(b))
+				assert.ErrorIs(t, err, journal.ErrOtherTenant)
+			}
+			list, err := store.Sessions(t.Context(), 10)
+			require.NoError(t, err)
+			assert.Empty(t, list)
+		}
+	}
+	other := open().Tenant("acme")
+	rec := importInto(t, other, whole)
+	assert.Equal(t, "acme", rec.Tenant)
+	assert.Equal(t, history(t, whole), history(t, exportOf(t, other, "s")))
+	rec = importInto(t, other, fork)
+	assert.Equal(t, "s", rec.Parent, "it shares the past that its tenant has")
+	_, err := other.Import(t.Context(), strings.NewReader("no export"))
+	assert.ErrorContains(t, err, "no export of a session")
+}
 
-	// A journal in which another tenant has the name takes nothing of the export, and reveals nothing.
-	third := open()
-	mine := &script{T: t, Store: third, session: "s", turn: "t-mine", at: start}
+// tenantImport imports into a journal in which another tenant uses the same names: first of the session, then also of
+// the turns, as a forged export could.
+func tenantImport(t T, open func() journal.Store) {
+	s := ofTenant(t, open(), "acme", "s")
+	s.infer(1, "answer")
+	s.finish()
+	b := exportOf(t, s.Store, "s")
+
+	target := open()
+	mine := &script{T: t, Store: target, session: "s", turn: "t-mine", at: start}
 	mine.begin()
 	mine.unchanged(func() {
-		_, err := third.Import(t.Context(), bytes.NewReader(whole.Bytes()))
-		assert.ErrorIs(t, err, journal.ErrTaken)
+		rec := importInto(t, target.Tenant("acme"), b)
+		assert.Equal(t, "acme", rec.Tenant)
 	})
-	// An import does not share the past of another tenant's session either, even if the past is the same.
-	_, err = journal.ForTenant(s.Store, "other").Import(t.Context(), bytes.NewReader(fork.Bytes()))
-	assert.ErrorIs(t, err, journal.ErrTaken)
-	_, err = journal.ForTenant(third, "").Import(t.Context(), bytes.NewReader(fork.Bytes()))
-	assert.ErrorIs(t, err, journal.ErrTaken)
-	rec, err = journal.ForTenant(third, "acme").Import(t.Context(), bytes.NewReader(fork.Bytes()))
-	require.NoError(t, err)
-	assert.Equal(t, "acme", rec.Session.Tenant)
-	_, err = journal.ForTenant(third, "acme").Import(t.Context(), strings.NewReader("no export"))
-	assert.ErrorContains(t, err, "not an export of a session")
+	forged := forge(t, b, func(l *journal.Line) []journal.Line {
+		if l.Header != nil {
+			l.Header.Tenant = "other"
+		}
+		return []journal.Line{*l}
+	})
+	_, err := target.Tenant("other").Import(t.Context(), bytes.NewReader(forged))
+	require.ErrorIs(t, err, journal.ErrConflict)
+	assert.NotContains(t, err.Error(), "in session", "it names the session of the other tenant")
 }
 
 // everything returns the results of all methods of a view that take a session, a turn or a call.
-func (s *script) everything(view journal.Store, session, turnID string) (answers []any) {
+func (s *script) everything(view journal.Store, session, turnID string) (results []any) {
 	ctx := s.Context()
-	add := func(v any, err error) { answers = append(answers, v, kindOf(err)) }
+	add := func(v any, err error) { results = append(results, v, kindOf(err)) }
 	rec, err := view.Session(ctx, session)
 	rec.ID = ""
 	add(rec, err)
 	row, err := view.Turn(ctx, turnID)
 	row.ID = ""
 	add(row, err)
-	answers = append(answers, s.listed(view, session, turnID)...)
-	mediaType, content, err := view.Artifact(ctx, session, journal.HashOf([]byte("artifact")))
-	add(mediaType+string(content), err)
+	results = append(results, s.listed(view, session, turnID)...)
 	call, err := view.Call(ctx, turnID, "1.0")
 	add(call, err)
-	message, err := view.StepMessage(ctx, journal.StepKey{Turn: turnID, Step: 1})
-	add(message, err)
 	row, err = view.Delivered(ctx, session, "m-"+turnID)
 	add(row, err)
-	mark, err := view.Taint(ctx, session)
-	add(mark, err)
 	fork, err := view.Fork(ctx, journal.ForkInput{Session: session, At: 1, ID: "copy of " + session, Time: s.now()})
 	fork.ID = ""
 	add(fork, err)
 	add(nil, view.Export(ctx, session, io.Discard))
-	return answers
+	return results
 }
 
-func (s *script) listed(view journal.Store, session, turnID string) (answers []any) {
-	add := func(n int, err error) { answers = append(answers, n, kindOf(err)) }
+func (s *script) listed(view journal.Store, session, turnID string) (results []any) {
+	add := func(n int, err error) { results = append(results, n, kindOf(err)) }
 	ctx := s.Context()
 	turns, err := view.Turns(ctx, session)
 	add(len(turns), err)
@@ -172,9 +225,7 @@ func (s *script) listed(view journal.Store, session, turnID string) (answers []a
 	add(len(inferences), err)
 	calls, err := view.Calls(ctx, turnID)
 	add(len(calls), err)
-	rules, err := view.Grants(ctx, session)
-	add(len(rules), err)
-	return answers
+	return results
 }
 
 // kindOf returns an error without the names in its text, so that errors about different names can be compared.
@@ -190,22 +241,19 @@ func kindOf(err error) string {
 
 func tenantView(t T, open func() journal.Store) {
 	s := fullOfTenant(t, open())
-	for _, tenant := range []string{"", "other"} {
-		view := journal.ForTenant(s.Store, tenant)
-		nobody := s.everything(view, "nowhere", "never")
+	for _, tenant := range []string{"", "other", "Acme"} {
+		view := s.Tenant(tenant)
+		unknown := s.everything(view, "nowhere", "never")
 		s.unchanged(func() {
-			assert.Equal(t, nobody, s.everything(view, "s", "t-s"), "%q can tell it from a session that is not there", tenant)
+			assert.Equal(t, unknown, s.everything(view, "s", s.turn), "%q can tell it from a session that does not exist", tenant)
 		})
+		ofTenant(t, s.Store, tenant, "mine")
+		_, err := view.TurnsAfter(t.Context(), "mine", s.turn, 10)
+		assert.ErrorIs(t, err, journal.ErrNotFound)
 		list, err := view.Sessions(t.Context(), 10)
 		require.NoError(t, err)
-		assert.Empty(t, list)
-		list, err = view.SessionsOf(t.Context(), "acme", 10)
-		require.NoError(t, err)
-		assert.Empty(t, list)
+		assert.Len(t, list, 1)
 		requests, err := view.PendingRequests(t.Context(), "", 10)
-		require.NoError(t, err)
-		assert.Empty(t, requests)
-		requests, err = view.PendingRequestsOf(t.Context(), "acme", 10)
 		require.NoError(t, err)
 		assert.Empty(t, requests)
 	}
@@ -228,20 +276,12 @@ func fullOfTenant(t T, store journal.Store) *script {
 
 func tenantWhole(t T, open func() journal.Store) {
 	s := fullOfTenant(t, open())
-	view := journal.ForTenant(s.Store, "acme")
-	want := s.everything(s.Store, "s", "t-s")
-	require.NotContains(t, want, "not found", "the fixture lacks something")
-	_, err := view.Session(t.Context(), "copy of s")
+	results := s.everything(s.Tenant("other").Tenant("acme"), "s", s.turn)
+	assert.NotContains(t, results, "not found")
+	list, err := s.Sessions(t.Context(), 10)
 	require.NoError(t, err)
-	got := s.everything(view, "s", "t-s")
-	fork := len(want) - 4
-	assert.Contains(t, got[fork+1], journal.ErrExists.Error(), "the name was taken by the fork before")
-	got[fork], got[fork+1] = want[fork], want[fork+1]
-	assert.Equal(t, want, got)
-	list, err := view.Sessions(t.Context(), 10)
-	require.NoError(t, err)
-	assert.Len(t, list, 2)
-	requests, err := view.PendingRequests(t.Context(), "", 10)
+	assert.Len(t, list, 2, "the session and its fork")
+	requests, err := s.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
 	assert.NotEmpty(t, requests)
 }

@@ -31,14 +31,13 @@ func alwaysAllow(t T, open func() journal.Store) {
 	in := s.decideInput(call, tool, denied, twice)
 	require.NoError(t, s.Decide(t.Context(), in))
 	require.NoError(t, s.Decide(t.Context(), in))
-	rules, err := s.Grants(t.Context(), "s")
+	rules, err := s.Grants(t.Context(), s.turn)
 	require.NoError(t, err)
 	assert.Equal(t, []turn.Grant{
 		{Tool: "local/read_file", ArgumentsHash: requests[0].ArgumentsHash, By: "ada", At: call.At}, {Tool: "local/read_file", By: "ada", At: tool.At},
 	}, rules)
-	rules, err = s.Grants(t.Context(), "another session")
-	require.NoError(t, err)
-	assert.Empty(t, rules)
+	_, err = s.Grants(t.Context(), "another turn")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
 func claimApproved(t T, open func() journal.Store) {

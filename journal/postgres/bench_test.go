@@ -48,14 +48,14 @@ func benchHops(b *testing.B, s *journal.DB) {
 func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 	at := time.Now()
 	begun, err := s.Begin(ctx, journal.BeginInput{Session: name, Turn: name, Message: turn.Message{ID: "m", Text: "go"}, At: at})
-	head, results := begun.Head, []journal.Result(nil)
+	head, results := begun.Head, []turn.CallOutcome(nil)
 	for step := 1; step <= n && err == nil; step++ {
 		head, results, err = hop(ctx, s, journal.StepKey{Turn: name, Step: step}, head, results)
 	}
 	return err
 }
 
-func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head, results []journal.Result) (turn.Head, []journal.Result, error) {
+func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head, results []turn.CallOutcome) (turn.Head, []turn.CallOutcome, error) {
 	at, call := time.Now(), turn.ToolCall{ID: fmt.Sprintf("%d.0", key.Step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
 	_, err := s.StartInference(ctx, journal.StartInference{Session: key.Turn, Key: key, Expect: head, Results: results, At: at})
 	for i := 0; i < 5 && err == nil; i++ {
@@ -74,5 +74,5 @@ func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head
 	}
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: key.Turn, CallID: call.ID, Attempt: 1, At: at,
 		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: strings.Repeat("x", 5000) + key.Turn + call.ID}})
-	return out.Head, []journal.Result{{Call: call}}, err
+	return out.Head, []turn.CallOutcome{{CallID: call.ID}}, err
 }

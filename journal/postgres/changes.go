@@ -35,9 +35,9 @@ func (s *database) look(ctx context.Context, topics []journal.Topic) (map[journa
 		return seen, nil
 	}
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT t.turn_id, '', 1 + coalesce((SELECT max(idx) FROM chunks WHERE turn = t.id), 0) FROM turns t WHERE t.turn_id = ANY($1)
+		SELECT t.turn_id, '', '', 1 + coalesce((SELECT max(idx) FROM chunks WHERE turn = t.id), 0) FROM turns t WHERE t.turn_id = ANY($1)
 		UNION ALL
-		SELECT '', s.session_id, 1 + coalesce((SELECT max(id) FROM turns WHERE session = s.id), 0) FROM sessions s WHERE s.session_id = ANY($2)`,
+		SELECT '', s.session_id, s.tenant, 1 + coalesce((SELECT max(id) FROM turns WHERE session = s.id), 0) FROM sessions s WHERE s.session_id = ANY($2)`,
 		turns, sessions)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *database) look(ctx context.Context, topics []journal.Topic) (map[journa
 	for rows.Next() {
 		var t journal.Topic
 		var n int64
-		if err := rows.Scan(&t.Turn, &t.Session, &n); err != nil {
+		if err := rows.Scan(&t.Turn, &t.Session, &t.Tenant, &n); err != nil {
 			return nil, err
 		}
 		seen[t] = n

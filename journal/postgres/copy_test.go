@@ -40,14 +40,14 @@ func TestCopy(t *testing.T) {
 	assert.Equal(t, want, contents(t, back))
 
 	for _, s := range []*journal.DB{to, back} {
-		granted, err := s.Grants(t.Context(), "s")
+		granted, err := s.Grants(t.Context(), "t")
 		require.NoError(t, err)
 		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
 		waiting, err := s.PendingRequests(t.Context(), "s", 10)
 		require.NoError(t, err)
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
-		results := []journal.Result{{Call: turn.ToolCall{ID: "1.0"}}}
+		results := []turn.CallOutcome{{CallID: "1.0"}}
 		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: time.Now()})
 		require.NoError(t, err)
 		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.Message{ID: "m"}, At: time.Now()})
@@ -78,7 +78,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
-		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
+		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)
@@ -100,9 +100,12 @@ func contents(t *testing.T, s *journal.DB) []any {
 		var b bytes.Buffer
 		require.NoError(t, s.Export(ctx, session, &b))
 		out = append(out, b.String())
-		add(s.Session(ctx, session))
-		add(s.Taint(ctx, session))
-		add(s.Grants(ctx, session))
+		rec, err := s.Session(ctx, session)
+		add(rec, err)
+		if rec.LastTurn.ID != "" {
+			add(s.Taint(ctx, rec.LastTurn.ID))
+			add(s.Grants(ctx, rec.LastTurn.ID))
+		}
 		add(s.PendingRequests(ctx, session, 10))
 	}
 	return out

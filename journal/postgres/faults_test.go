@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -121,4 +122,21 @@ func followAll(t *testing.T, s *journal.DB, name string, n int) {
 		}
 	}
 	assert.Equal(t, n, next)
+}
+
+// TestAWorkersReportExpires ages the report of a worker that was killed.
+func TestAWorkersReportExpires(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Empty(t)
+	_, err := postgres.Migrate(t.Context(), url)
+	require.NoError(t, err)
+	s := open(t, url, postgres.Options{})
+	require.NoError(t, s.ReportWorker(t.Context(), journal.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
+	list, err := s.Workers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.NoError(t, server.Exec(t.Context(), url, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, journal.WorkerExpiry)))
+	list, err = s.Workers(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, list)
 }

@@ -51,7 +51,7 @@ func benchHops(b *testing.B, store journal.Store) {
 		head = out.Head
 		return err
 	})
-	var results []journal.Result
+	var results []turn.CallOutcome
 	for step := 1; b.Loop(); step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		call := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
@@ -82,7 +82,7 @@ func benchHops(b *testing.B, store journal.Store) {
 				Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text}})
 			return err
 		})
-		results = []journal.Result{{Call: call}}
+		results = []turn.CallOutcome{{CallID: call.ID}}
 	}
 	for name, spent := range w.spent {
 		b.ReportMetric(float64(spent.Microseconds())/float64(w.count[name]), name+"_µs")

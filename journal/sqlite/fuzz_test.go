@@ -89,7 +89,7 @@ func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
 	}
 	require.NotNil(t, imported.TaintSource)
 	rec := imported.Session
-	rules, err := s.Grants(t.Context(), rec.ID)
+	rules, err := s.Grants(t.Context(), rec.LastTurn.ID)
 	require.NoError(t, err)
 	require.Empty(t, rules, "no permission is imported")
 	open, err := s.PendingRequests(t.Context(), rec.ID, 10)

@@ -187,7 +187,7 @@ func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 // hop runs a turn through n hops, each with a result of size bytes.
 func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 	t.Helper()
-	var results []journal.Result
+	var results []turn.CallOutcome
 	for step := 1; step <= n; step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
@@ -203,6 +203,6 @@ func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 		_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
 			Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}})
 		require.NoError(t, err)
-		head, results = out.Head, []journal.Result{{Call: c}}
+		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}
 	}
 }

@@ -53,7 +53,7 @@ func (h toolHammer) once() {
 	inf, err := h.s.SettleInference(ctx, journal.SettleInference{Session: "s-" + h.turn, Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(h, err)
 	h.claim(calls[0], 1)
-	require.NoError(h, h.s.SuspendCall(ctx, journal.SuspendInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Continuation: []byte(h.turn)}))
+	require.NoError(h, h.s.SuspendCall(ctx, journal.SettleInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Continuation: []byte(h.turn)}}))
 	h.ack("suspended")
 	h.claim(calls[1], 1)
 	h.settle(calls[1], turn.ToolResult{Outcome: turn.OutcomeUnknown})
@@ -63,7 +63,7 @@ func (h toolHammer) once() {
 	h.claim(calls[0], 2)
 	h.settle(calls[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "asked"})
 	key.Step = 2
-	results := []journal.Result{{Call: calls[0]}, {Call: calls[1]}}
+	results := []turn.CallOutcome{{CallID: calls[0].ID}, {CallID: calls[1].ID}}
 	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head, Results: results})
 	require.NoError(h, err)
 	h.ack("told")
@@ -76,6 +76,7 @@ func (h toolHammer) claim(c turn.ToolCall, attempt int) {
 }
 
 func (h toolHammer) settle(c turn.ToolCall, r turn.ToolResult) {
+	r.FromServer = true
 	_, err := h.s.SettleCall(h.Context(), journal.SettleInput{Turn: h.turn, CallID: c.ID, Attempt: 1, Result: r, Taints: true, At: time.Unix(2, 0)})
 	require.NoError(h, err)
 }
@@ -157,11 +158,11 @@ func checkSuspended(t *testing.T, s *journal.DB, name string) {
 // checkSent checks the effects of a late result.
 func checkSent(t *testing.T, s *journal.DB, name string) {
 	t.Helper()
-	mark, err := s.Taint(t.Context(), "s-"+name)
+	mark, err := s.Taint(t.Context(), name)
 	require.NoError(t, err)
 	assert.NotNil(t, mark)
 	picture := "picture of " + name
-	_, b, err := s.Artifact(t.Context(), "s-"+name, journal.HashOf([]byte(picture)))
+	_, b, err := s.Artifact(t.Context(), name, journal.HashOf([]byte(picture)))
 	require.NoError(t, err)
 	assert.Equal(t, picture, string(b))
 }

@@ -23,7 +23,7 @@ func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	s.stream(attempt, "I ", "look.")
 	s.settle(attempt, "I look.", c)
 	s.call(c, turn.OutcomeOK, "hello")
-	attempt = s.infer([]journal.Result{{Call: c}}, journal.UserMessage{ID: "m2", Text: "In short, please."})
+	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}}, turn.UserMessage{ID: "m2", Text: "In short, please."})
 	s.stream(attempt, "It is\x1b[2J ", "a **test**.\n\nA ", "short one.")
 	s.shows("short one.")
 	assert.Contains(t, s.live(), "10 tokens in, 2 out · cost unknown", "tokens are shown live")

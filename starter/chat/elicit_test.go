@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -144,7 +143,7 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	s.settle(attempt, "", c)
 	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn", Media: []turn.Media{{Type: "image/png", Data: make([]byte, 34_200)}}})
 	s.prints("✓ mcp/disk/write {} · ok · 1.5s [image/png, 34 KB]")
-	attempt = s.infer([]journal.Result{{Call: c}})
+	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}})
 	s.settle(attempt, "Here.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("1 tool call")

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/terminal"
-	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Commands that switch to another session.
@@ -55,7 +55,7 @@ func (m *Model) goTo(which string) tea.Cmd {
 	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
 		return m.change(m.listed[n-1])
 	}
-	if err := workflows.CheckSession(which); err != nil {
+	if err := turn.CheckSession(which); err != nil {
 		m.refuse("%v", err)
 		return nil
 	}

@@ -164,13 +164,13 @@ func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
 		return ""
 	}
-	m, err := f.store.StepMessage(ctx, journal.StepKey{Turn: c.Turn, Step: asked.Step})
+	requests, err := f.store.Requests(ctx, c.Turn)
 	if err != nil {
 		return ""
 	}
-	for _, call := range m.ToolCalls {
-		if call.ID == asked.ID {
-			return call.Arguments
+	for _, r := range requests {
+		if r.ID == asked.ID {
+			return r.Arguments
 		}
 	}
 	return ""

@@ -318,13 +318,13 @@ func (s *story) begin(id, text string) {
 func (s *story) key() journal.StepKey { return journal.StepKey{Turn: s.turn, Step: s.step} }
 
 // infer opens an attempt of the next step, with the results of the last one and messages that join.
-func (s *story) infer(results []journal.Result, joined ...journal.UserMessage) int {
+func (s *story) infer(results []turn.CallOutcome, joined ...turn.UserMessage) int {
 	s.t.Helper()
 	s.step++
 	return s.again(results, joined...)
 }
 
-func (s *story) again(results []journal.Result, joined ...journal.UserMessage) int {
+func (s *story) again(results []turn.CallOutcome, joined ...turn.UserMessage) int {
 	s.t.Helper()
 	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Results: results, Messages: joined, Model: "m", At: s.now()})
 	require.NoError(s.t, err)

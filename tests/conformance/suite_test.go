@@ -52,6 +52,9 @@ func (o outcome) String() string {
 // TestTheSuites runs every scenario. The core scenarios must be met, each with at least one check: a client that does
 // nothing passes some of them without any. The table has a reason for each scenario that is not met, and for no other.
 func TestTheSuites(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the conformance suite is skipped")
+	}
 	for _, s := range suites {
 		t.Run(s.version, func(t *testing.T) {
 			require.Equal(t, s.version, npm.Need(t).Version(t, s.pkg), "the table is for another version")

@@ -222,10 +222,6 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer CallTool Ask° timer(cancelled) cancel Finish° → cancelled"},
 	{Name: "v1-tenant", Test: "TestTenantsCallAServerInProcessesOfTheirOwn", What: "a turn of a named tenant, with two calls",
 		Outline: "Begin° Infer CallTool Infer CallTool Infer Finish° → completed: answered"},
-	{Name: "v1-session-taken", Test: "TestASessionIsRefusedToAnotherTenant", What: "a turn in a session that is another tenant's",
-		Outline: "Begin°(session_taken) → failed: session_taken"},
-	{Name: "v1-session-taken-queued", Test: "TestASessionIsRefusedToAnotherTenant", What: "the same of a message that waited, with the next one waiting: nothing is put on record",
-		Outline: "Begin°(session_taken) → continued"},
 	{Name: "v1-input-bounds", Test: "TestInputsThatNoServerCouldCarryOutAreRefused", What: "an input that no client may send",
 		Outline: "→ failed: config_invalid"},
 	{Name: "v1-waited", Test: "TestACallWaitsForItsServer", What: "a call whose server is away, and comes back",
@@ -267,7 +263,6 @@ var notKept = []string{
 	"Updates that are rejected, a message ID that is sent twice to a running turn, and queries: they leave no events.",
 	"A call of a tool that is not pinned, and one that policy denies when it is dispatched: the activity settles both as invalid actions before the " +
 		"workflow sees them, as long as workers of one version run. Such a call is answered without a dispatch, as in `v1-policy-denied-by-rule`.",
-	"max_cost_usd: no catalogue of prices exists yet, so every cost is unknown and no ceiling is reached.",
 	"A turn that is stopped while a message too large to be recorded waits for a locked journal: when the server hears of its workflow task is " +
 		"a matter of chance. It is of the shapes `v1-cancelled-begin-locked` and `v1-cancelled-begin-gone`, with `Begin°` for `Begin`.",
 	"A turn that the journal cannot settle: `Finish` is tried for minutes before the turn fails. A workflow test covers it.",

@@ -42,6 +42,10 @@ func Supervise() {
 // Main runs a package's tests with a shared server; *stack is set before the first test begins. It returns the exit
 // code.
 func Main(m *testing.M, stack **devstack.Stack) int {
+	if testing.Short() {
+		fmt.Println("-short: the tests on a Temporal server are skipped")
+		return 0
+	}
 	code, err := withServer(m, stack)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -75,13 +75,11 @@ const (
 	ProposeStopped ProposalKind = "stopped" // the completion ended early, or is a refusal
 )
 
-// CallProposal names a call that the journal holds.
+// CallProposal is a tool call as the workflow holds it: its arguments are a preview of at most ArgumentsPreview bytes, for
+// display. The journal has the whole arguments.
 type CallProposal struct {
-	ID            string `json:"id"` // "<step>.<index>"
-	Tool          string `json:"tool"`
-	WireID        string `json:"wire_id,omitempty"`
-	Arguments     string `json:"arguments"` // a preview of at most ArgumentsPreview bytes, for display
-	ArgumentsHash string `json:"arguments_hash"`
+	ToolCall
+	ArgumentsHash string `json:"arguments_hash"` // of the whole arguments
 	// Permission is the decision of the policy and the session's grants about this call. The activity that has the
 	// arguments makes it. Why gives the reason for an ask or a deny.
 	Permission Permission `json:"permission,omitempty"`

@@ -24,12 +24,10 @@ const (
 	CodeToolStateLost      Code = "tool_state_lost" // the state that a stateful server kept for the turn is lost
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
-	CodeBudgetExceeded     Code = "budget_exceeded"
 	CodeGuardExceeded      Code = "guard_exceeded"
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
 	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
-	CodeSessionTaken       Code = "session_taken"  // the session of this name belongs to another tenant
 	CodeNotWaiting         Code = "not_waiting"    // no such request is open, or it is already settled
 	CodeConfigInvalid      Code = "config_invalid"
 	CodeInternal           Code = "internal"
@@ -77,8 +75,8 @@ func Codes() []Code {
 	return []Code{
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeBudgetExceeded, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
-		CodeSessionEnding, CodeSessionTaken, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
+		CodeApprovalExpired, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
+		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
 }
 

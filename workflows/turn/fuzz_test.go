@@ -153,12 +153,12 @@ func FuzzParseNative(f *testing.F) {
 	f.Add(byte(4), "", "call_3_2", "a", "", "call_3_2", "b", "")
 	f.Add(byte(2), "", strings.Repeat("i", 65), "a", "{", "\xff", "", "}")
 	f.Fuzz(func(t *testing.T, n byte, text, id1, name1, args1, id2, name2, args2 string) {
-		both := []turn.WireCall{{ID: id1, Name: name1, Arguments: args1}, {ID: id2, Name: name2, Arguments: args2}}
-		calls := make([]turn.WireCall, n%8)
+		both := []turn.ToolCall{{WireID: id1, Tool: name1, Arguments: args1}, {WireID: id2, Tool: name2, Arguments: args2}}
+		calls := make([]turn.ToolCall, n%8)
 		asks := 0
 		for i := range calls {
 			calls[i] = both[i%2]
-			if calls[i].Name == turn.AskUserTool {
+			if calls[i].Tool == turn.AskUserTool {
 				asks++
 			}
 		}
@@ -187,7 +187,7 @@ func FuzzParseNative(f *testing.F) {
 	})
 }
 
-func requireCalls(t *testing.T, sent []turn.WireCall, calls []turn.ToolCall) {
+func requireCalls(t *testing.T, sent []turn.ToolCall, calls []turn.ToolCall) {
 	t.Helper()
 	require.Len(t, calls, len(sent))
 	wires := map[string]bool{}
@@ -202,7 +202,7 @@ func requireCalls(t *testing.T, sent []turn.WireCall, calls []turn.ToolCall) {
 		require.LessOrEqual(t, len(c.WireID), 64, "providers take no more")
 		require.False(t, wires[c.WireID], "two calls are called %q: the provider cannot tell their results apart", c.WireID)
 		wires[c.WireID] = true
-		want := sent[i].Name
+		want := sent[i].Tool
 		if want == tools[0].Wire {
 			want = tools[0].ID
 		}

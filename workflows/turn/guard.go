@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Limits bound a turn. A token or cost limit of zero means no limit; every other limit is at least 1.
+// Limits bound a turn. A token or cost limit of zero means no limit; every other limit is at least 1. Begin refuses a
+// cost limit, because the prices of models are not known.
 type Limits struct {
 	MaxSteps             int           `json:"max_steps"`
 	MaxToolCalls         int           `json:"max_tool_calls"`
@@ -39,10 +40,6 @@ type Counters struct {
 	ConsecutiveErrors int   `json:"consecutive_errors"`
 	Reprompts         int   `json:"reprompts"`
 	Usage             Usage `json:"usage"`
-	// CostUSD is meaningless while CostUnknown is set. The cost of a model without a known price is unknown, never
-	// zero.
-	CostUSD     float64 `json:"cost_usd,omitempty"`
-	CostUnknown bool    `json:"cost_unknown,omitempty"`
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
 	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
@@ -65,8 +62,6 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 		return refuse(FinishMaxErrors, "%d errors came in a row (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
 	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
 		return refuse(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
-	case l.MaxCostUSD > 0 && !c.CostUnknown && c.CostUSD >= l.MaxCostUSD:
-		return refuse(FinishMaxCost, "the turn cost %.4f USD (max_cost_usd is %.4f)", c.CostUSD, l.MaxCostUSD)
 	}
 	return nil
 }
@@ -140,7 +135,7 @@ func (l Limits) Validate() error {
 	case l.TurnTimeout <= 0 || l.ToolTimeout <= 0:
 		return fmt.Errorf("limits: turn_timeout and tool_timeout must be positive")
 	case l.MaxTokens < 0 || l.MaxCostUSD < 0:
-		return fmt.Errorf("limits: max_tokens and max_cost_usd must not be negative (0 means no ceiling)")
+		return fmt.Errorf("limits: max_tokens and max_cost_usd must not be negative (0 means no limit)")
 	case l.KeepHistoryMessages >= l.MaxHistoryMessages:
 		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages, l.MaxHistoryMessages)
 	}

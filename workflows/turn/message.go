@@ -35,11 +35,12 @@ type Message struct {
 
 // ToolCall is one call that a model requested.
 type ToolCall struct {
-	// ID names the call within its turn: "<step>.<index>", for instance "3.0".
-	ID string `json:"id"`
+	// ID names the call within its turn: "<step>.<index>", for instance "3.0". It is empty in a Completion.
+	ID string `json:"id,omitempty"`
 	// WireID is the provider's own ID of the call. The provider gets it back with the result.
 	WireID string `json:"wire_id,omitempty"`
-	// Tool is the tool's ID in the catalogue ("local/read_file"), or the model's own word if the turn has no such tool.
+	// Tool is the tool's ID in the catalogue ("local/read_file"), or the model's own word if the turn has no such tool. In
+	// a Completion, it is the wire name.
 	Tool string `json:"tool"`
 	// Arguments is the text that the model sent, byte for byte. It need not be valid JSON.
 	Arguments string `json:"arguments"`
@@ -109,8 +110,8 @@ func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 type Completion struct {
 	Text         string     `json:"text,omitempty"`
 	Reasoning    string     `json:"reasoning,omitempty"`
-	ToolCalls    []WireCall `json:"tool_calls,omitempty"`
-	FinishReason string     `json:"finish_reason"` // the provider's value: stop, tool_calls, length, content_filter
+	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // as the provider sent them: without ID, with the tool's wire name
+	FinishReason string     `json:"finish_reason"`        // the provider's value: stop, tool_calls, length, content_filter
 	// Refused is set if the provider marked text as the model's refusal. The text is in Text.
 	Refused bool   `json:"refused,omitempty"`
 	Usage   Usage  `json:"usage"`
@@ -118,13 +119,6 @@ type Completion struct {
 	// Raw is the provider's response before parsing; for a stream, the JSON array of its events. The provider adapter
 	// bounds its size.
 	Raw json.RawMessage `json:"raw,omitempty"`
-}
-
-// WireCall is a native tool call as the provider sent it, with the provider's ID, the wire name and the raw arguments.
-type WireCall struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
 }
 
 // Prompt is everything that one inference sends, in provider-neutral form. Rendering is deterministic: equal prompts
@@ -155,6 +149,9 @@ type ToolResult struct {
 	Code Code
 	// Text is the result as the model sees it: valid UTF-8 without NUL, bounded by the host.
 	Text string
+	// FromServer means that Text, Full or Media contain what the tool's server wrote. Otherwise they contain only the
+	// host's own words about the call.
+	FromServer bool
 	// Full is the whole output if Text is truncated, and nil otherwise.
 	Full      []byte
 	MediaType string // of Full

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/everturn/everturn/internal/plain"
@@ -28,21 +29,21 @@ func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 		return Final{Text: a.Text}, nil
 	}
 	for _, c := range a.ToolCalls {
-		if c.Name == AskUserTool {
+		if c.Tool == AskUserTool {
 			return parseAsk(step, a.ToolCalls)
 		}
 	}
 	calls := make([]ToolCall, len(a.ToolCalls))
 	seen, made := map[string]bool{}, 0
 	for i, c := range a.ToolCalls {
-		wire := c.ID
+		wire := c.WireID
 		for wire == "" || len(wire) > maxWire || seen[wire] { // repeat in case the model used the generated name itself
 			made = max(made, i)
 			wire = fmt.Sprintf("call_%d_%d", step, made)
 			made++
 		}
 		seen[wire] = true
-		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Name), Arguments: orEmptyObject(c.Arguments)}
+		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Tool), Arguments: orEmptyObject(c.Arguments)}
 	}
 	return CallTools{Calls: calls}, nil
 }
@@ -55,7 +56,7 @@ func orEmptyObject(arguments string) string {
 	return arguments
 }
 
-func parseAsk(step int, calls []WireCall) (Action, error) {
+func parseAsk(step int, calls []ToolCall) (Action, error) {
 	c := calls[0]
 	if len(calls) > 1 {
 		return nil, &InvalidAction{Step: step, Name: AskUserTool, Reason: "ask_user must be the only call of an answer"}
@@ -160,11 +161,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 
 func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	for key := range fields { //workflowcheck:ignore
-		known := false
-		for _, a := range allowed {
-			known = known || a == key
-		}
-		if !known {
+		if !slices.Contains(allowed, key) {
 			return errors.New("it has a key that does not belong there; the keys are " + strings.Join(allowed, ", "))
 		}
 	}

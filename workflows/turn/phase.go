@@ -41,9 +41,9 @@ type Progress struct {
 	// transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Merging []UserMessage `json:"merging,omitempty"`
-	// Retrying means that the step is repeated. The messages that it merged are settled, and new ones wait for the next
-	// step.
-	Retrying bool `json:"retrying,omitempty"`
+	// Retries counts the repetitions of the step. While the step is repeated, the messages that it merged stay the same,
+	// and new ones wait for the next step.
+	Retries int `json:"retries,omitempty"`
 	// Note is added to the next prompt only.
 	Note string `json:"note,omitempty"`
 	// LastText is the model's latest text: the partial result of a turn that ends without an answer.
@@ -59,13 +59,14 @@ type Progress struct {
 	Observe func(Transition) `json:"-"`
 }
 
-// CallOutcome is the result of one call as the transcript gets it. Outcome and Text are empty if the journal has them.
-// See ToolResult for Code.
+// CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
+// was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult for
+// Code.
 type CallOutcome struct {
-	Call    CallProposal `json:"call"`
-	Outcome Outcome      `json:"outcome,omitempty"`
-	Code    Code         `json:"code,omitempty"`
-	Text    string       `json:"text,omitempty"`
+	CallID  string  `json:"call_id"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	Code    Code    `json:"code,omitempty"`
+	Text    string  `json:"text,omitempty"`
 }
 
 // Result is how and why a turn ended.
@@ -148,13 +149,14 @@ func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPromp
 
 // ParseAction follows when the model has returned a completion.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
-	i.p.Pending, i.p.Merging, i.p.Retrying = nil, nil, false // the inference has appended them
+	i.p.Pending, i.p.Merging, i.p.Retries = nil, nil, 0 // the inference has appended them
 	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
 // BuildPrompt repeats the step after a failed inference that the policy retries. The retry counts against max_steps.
 func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
-	i.p.Note, i.p.Retrying = note, true
+	i.p.Note = note
+	i.p.Retries++
 	i.p.Counters.Step--
 	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
 }
@@ -165,7 +167,7 @@ func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, Pha
 // Join moves the messages that are not queued from the inbox to Merging.
 func (b BuildPrompt) Join() {
 	p := b.p
-	if p.Retrying || len(p.Merging) > 0 {
+	if p.Retries > 0 || len(p.Merging) > 0 {
 		return
 	}
 	var later []UserMessage

@@ -60,7 +60,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	b := turn.Open(p).BuildPrompt()
 	for i, does := range script {
 		for _, r := range p.Pending {
-			s.transcript = append(s.transcript, turn.Message{Role: turn.RoleTool, CallID: r.Call.ID, Outcome: r.Outcome, Text: r.Text})
+			s.transcript = append(s.transcript, turn.Message{Role: turn.RoleTool, CallID: r.CallID, Outcome: r.Outcome, Text: r.Text})
 		}
 		infer := b.LlmInfer()
 		s.look(infer.Plan, p)
@@ -93,7 +93,7 @@ func (s *played) answer(step, n int) []turn.CallOutcome {
 	for i := range n {
 		id := turn.CallID(step, i)
 		m.ToolCalls = append(m.ToolCalls, turn.ToolCall{ID: id, Tool: "local/read_file", Arguments: s.arguments})
-		results = append(results, turn.CallOutcome{Call: turn.CallProposal{ID: id}, Outcome: turn.OutcomeOK, Text: "result " + id})
+		results = append(results, turn.CallOutcome{CallID: id, Outcome: turn.OutcomeOK, Text: "result " + id})
 	}
 	s.transcript = append(s.transcript, m)
 	return results

@@ -39,7 +39,6 @@ const (
 	FinishMaxToolCalls FinishReason = "max_tool_calls"
 	FinishMaxErrors    FinishReason = "max_consecutive_errors"
 	FinishMaxTokens    FinishReason = "max_tokens"
-	FinishMaxCost      FinishReason = "max_cost"
 	FinishTimeout      FinishReason = "turn_timeout"
 	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
 	FinishLength        FinishReason = FinishReason(StopLength)
@@ -55,7 +54,7 @@ const (
 func (r FinishReason) Known() bool {
 	switch r {
 	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
-		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
+		FinishMaxTokens, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
 		FinishCancelled, FinishFailed, FinishTerminated:
 		return true
 	}

@@ -58,8 +58,8 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 }
 
 func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
-	a := turn.Completion{ToolCalls: []turn.WireCall{
-		{ID: "x", Name: "local_read_file", Arguments: `{}`}, {ID: "x", Name: "nope", Arguments: `{}`}, {Name: "nope"}}}
+	a := turn.Completion{ToolCalls: []turn.ToolCall{
+		{WireID: "x", Tool: "local_read_file", Arguments: `{}`}, {WireID: "x", Tool: "nope", Arguments: `{}`}, {Tool: "nope"}}}
 	got, err := turn.Parse(turn.ModeNative, 2, a, tools)
 	require.NoError(t, err)
 	calls := got.(turn.CallTools).Calls
@@ -71,7 +71,7 @@ func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
 func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	for _, none := range []string{"", " \n"} {
-		action, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{{ID: "a", Name: "now", Arguments: none}}}, nil)
+		action, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "a", Tool: "now", Arguments: none}}}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, "{}", action.(turn.CallTools).Calls[0].Arguments)
 	}
@@ -80,11 +80,11 @@ func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
 	_, err := turn.Parse(turn.ModeNative, 1, turn.Completion{Text: "  "}, tools)
 	assert.ErrorContains(t, err, "empty")
-	ask := turn.WireCall{Name: turn.AskUserTool, Arguments: `{"question":"which?"}`}
-	got, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{ask}}, tools)
+	ask := turn.ToolCall{Tool: turn.AskUserTool, Arguments: `{"question":"which?"}`}
+	got, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{ask}}, tools)
 	require.NoError(t, err)
 	assert.Equal(t, turn.AskUser{Question: "which?"}, got)
-	_, err = turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.WireCall{ask, {Name: "nope"}}}, tools)
+	_, err = turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{ask, {Tool: "nope"}}}, tools)
 	assert.ErrorContains(t, err, "only call")
 }
 
@@ -159,19 +159,18 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 
 func TestGuardStopsEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
-	l.MaxTokens, l.MaxCostUSD = 1000, 1
+	l.MaxTokens = 1000
 	for reason, c := range map[turn.FinishReason]turn.Counters{
 		turn.FinishMaxSteps:  {Spent: 12},
 		turn.FinishMaxErrors: {ConsecutiveErrors: 3},
 		turn.FinishTimeout:   {Busy: 90 * time.Second},
 		turn.FinishMaxTokens: {Usage: turn.Usage{InputTokens: 900, OutputTokens: 100}},
-		turn.FinishMaxCost:   {CostUSD: 1},
 	} {
 		no := turn.CheckInferenceLimits(l, c)
 		require.NotNil(t, no, reason)
 		assert.Equal(t, reason, no.Reason)
 	}
-	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2, CostUSD: 5, CostUnknown: true}))
+	assert.Nil(t, turn.CheckInferenceLimits(l, turn.Counters{Spent: 11, ConsecutiveErrors: 2}))
 	assert.Nil(t, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 1))
 	assert.Equal(t, turn.FinishMaxToolCalls, turn.CheckCallLimits(l, turn.Counters{ToolCalls: 7}, 2).Reason)
 }

@@ -52,6 +52,31 @@ func TestList(t *testing.T) {
 	assert.Equal(t, "src/a/\nsrc/main.go\t12\n", out)
 }
 
+// TestAShortReadMakesProgress checks that reading on with the offsets that the tool reports ends, however small the
+// limit is.
+func TestAShortReadMakesProgress(t *testing.T) {
+	const text = "a€😀é"
+	w, _ := tree(t, map[string]string{"x": text})
+	for limit := 1; limit <= utf8.UTFMax; limit++ {
+		var all string
+		for offset := int64(0); offset < int64(len(text)); {
+			out, err := w.read(t.Context(), ReadInput{Path: "x", Offset: offset, Limit: limit})
+			require.NoError(t, err)
+			body, note, cut := strings.Cut(out, "\n[cut: ")
+			all += body
+			if !cut {
+				break
+			}
+			next := offset
+			_, err = fmt.Sscanf(note[strings.Index(note, "offset "):], "offset %d", &next)
+			require.NoError(t, err)
+			require.Greater(t, next, offset, "limit %d", limit)
+			offset = next
+		}
+		assert.Equal(t, text, all)
+	}
+}
+
 func TestListIsBounded(t *testing.T) {
 	files := map[string]string{}
 	for i := range maxEntries + 1 {
@@ -93,7 +118,7 @@ func TestNothingLeavesTheWorkspace(t *testing.T) {
 
 func TestReadInPieces(t *testing.T) {
 	text := strings.Repeat("0123456789", 20000) + "é"
-	w, _ := tree(t, map[string]string{"big": text, "small": "hello\n", "empty": "", "umlaut": "aéé"})
+	w, _ := tree(t, map[string]string{"big": text, "small": "hello\n", "empty": "", "umlaut": "aébcé"})
 	out, err := w.read(t.Context(), ReadInput{Path: "./small"})
 	require.NoError(t, err)
 	assert.Equal(t, "hello\n", out)
@@ -101,12 +126,12 @@ func TestReadInPieces(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, out)
 
-	out, err = w.read(t.Context(), ReadInput{Path: "umlaut", Limit: 2})
+	out, err = w.read(t.Context(), ReadInput{Path: "umlaut", Limit: 6})
 	require.NoError(t, err)
-	assert.Equal(t, "a\n[cut: bytes 0 to 1 of 5; read on with offset 1]\n", out)
+	assert.Equal(t, "aébc\n[cut: bytes 0 to 5 of 7; read on with offset 5]\n", out)
 	out, err = w.read(t.Context(), ReadInput{Path: "umlaut", Offset: 2})
 	require.NoError(t, err)
-	assert.Equal(t, "é", out)
+	assert.Equal(t, "bcé", out)
 
 	var whole strings.Builder
 	for offset := int64(0); ; {

@@ -41,6 +41,7 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	if limit <= 0 || limit > maxReadBytes {
 		limit = maxReadBytes
 	}
+	limit = max(limit, utf8.UTFMax) // a shorter read may end before its first rune does, and would make no progress
 	if in.Offset < 0 || in.Offset > size {
 		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", name, in.Offset, size)
 	}

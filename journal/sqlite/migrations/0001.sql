@@ -23,8 +23,8 @@ CREATE TABLE blobs (
 -- A fork has its parent's messages up to fork_seq.
 CREATE TABLE sessions (
   id         INTEGER PRIMARY KEY,
-  session_id TEXT NOT NULL UNIQUE,
-  tenant     TEXT NOT NULL DEFAULT '',
+  tenant     TEXT NOT NULL,
+  session_id TEXT NOT NULL,
   agent      TEXT NOT NULL,
   parent     INTEGER REFERENCES sessions (id),
   fork_seq   INTEGER,
@@ -33,9 +33,9 @@ CREATE TABLE sessions (
   turns      INTEGER NOT NULL DEFAULT 0,
   first_text TEXT NOT NULL DEFAULT '',
   created_at INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL
+  updated_at INTEGER NOT NULL,
+  UNIQUE (tenant, session_id)
 ) STRICT;
-CREATE INDEX sessions_updated ON sessions (updated_at);
 CREATE INDEX sessions_tenant ON sessions (tenant, updated_at);
 
 -- config is the turn's configuration as it began. pruned: its chunks were removed.
@@ -271,3 +271,15 @@ CREATE TABLE chunks (
   data    TEXT,
   PRIMARY KEY (turn, idx)
 ) STRICT, WITHOUT ROWID;
+
+-- The running workers, as each has last reported. servers is JSON. A row that is too old belongs to a worker that is gone.
+CREATE TABLE workers (
+  id         TEXT PRIMARY KEY,
+  identity   TEXT NOT NULL,
+  task_queue TEXT NOT NULL,
+  servers    TEXT NOT NULL,
+  seen_at    INTEGER NOT NULL -- by clock
+) STRICT, WITHOUT ROWID;
+
+-- The database's clock.
+CREATE VIEW clock AS SELECT CAST(unixepoch('subsec') * 1000000000 AS INTEGER) AS now;

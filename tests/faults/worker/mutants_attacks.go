@@ -20,20 +20,25 @@ func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { re
 // grantsImported lets an imported session keep the grants that it brought.
 type grantsImported struct{ mutant }
 
-func (m *grantsImported) Grants(ctx context.Context, session string) ([]turn.Grant, error) {
-	rules, err := m.Store.Grants(ctx, session)
-	if strings.HasSuffix(session, "-imported") {
+func (m *grantsImported) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
+	rules, err := m.Store.Grants(ctx, turnID)
+	if m.imported(ctx, turnID) {
 		rules = append(rules, turn.Grant{Tool: "mcp/danger/append"})
 	}
 	return rules, err
 }
 
 // Tainted drops the taint of the import; with the taint there would be no grant to keep.
-func (m *grantsImported) Taint(ctx context.Context, session string) (*journal.TaintSource, error) {
-	if strings.HasSuffix(session, "-imported") {
+func (m *grantsImported) Taint(ctx context.Context, turnID string) (*journal.TaintSource, error) {
+	if m.imported(ctx, turnID) {
 		return nil, nil
 	}
-	return m.Store.Taint(ctx, session)
+	return m.Store.Taint(ctx, turnID)
+}
+
+func (m *grantsImported) imported(ctx context.Context, turnID string) bool {
+	t, err := m.TurnConfig(ctx, turnID)
+	return err == nil && strings.HasSuffix(t.Session, "-imported")
 }
 
 // memoryKept keeps 8 MB for every inference, like a worker that does not bound its input.

@@ -68,7 +68,7 @@ type joinedDoubled struct{ mutant }
 func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	for _, said := range in.Messages {
 		said.ID += "-again"
-		in.Messages = append([]journal.UserMessage{said}, in.Messages...) // in front, so that the model answers the right one
+		in.Messages = append([]turn.UserMessage{said}, in.Messages...) // in front, so that the model answers the right one
 	}
 	return m.Store.StartInference(ctx, in)
 }

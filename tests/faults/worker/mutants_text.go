@@ -65,8 +65,8 @@ type promptVaries struct{ mutant }
 
 var variation = rand.Text()
 
-func (m *promptVaries) Window(ctx context.Context, session string, from, to, maxBytes int64) ([]turn.Message, error) {
-	list, err := m.Store.Window(ctx, session, from, to, maxBytes)
+func (m *promptVaries) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
+	list, err := m.Store.Window(ctx, turnID, from, to, maxBytes)
 	for i := range list {
 		if list[i].Role == turn.RoleTool {
 			list[i].Text += variation

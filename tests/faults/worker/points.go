@@ -49,7 +49,7 @@ func (p *points) ReleaseCall(ctx context.Context, turnID, callID string, attempt
 	return p.killer.around("ReleaseCall", func() error { return p.Store.ReleaseCall(ctx, turnID, callID, attempt) })
 }
 
-func (p *points) SuspendCall(ctx context.Context, in journal.SuspendInput) error {
+func (p *points) SuspendCall(ctx context.Context, in journal.SettleInput) error {
 	return p.killer.around("SuspendCall", func() error { return p.Store.SuspendCall(ctx, in) })
 }
 

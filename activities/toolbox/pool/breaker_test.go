@@ -1,4 +1,4 @@
-package toolbox
+package pool
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package toolbox
+package pool
 
 import (
 	"math/rand/v2"
@@ -31,12 +31,12 @@ type breaker struct {
 	barred   time.Time // end of the backoff for the last of them
 }
 
-// quiet is how long a server must keep within its bounds after a quarantine for the next quarantine to be short again.
-// Neither a connection nor an answer shortens it: a server that floods may still answer.
+// quiet is how long a server must keep within its bounds after an offence for the backoff of the next one to be short
+// again. Neither a connection nor an answer shortens it: a server that floods may still answer.
 const quiet = 10 * time.Minute
 
-// quarantineFirst is the minimum of a first quarantine, unless the longest pause is shorter.
-const quarantineFirst = time.Second
+// offenceFirst is the minimum of the backoff for a first offence, unless the longest pause is shorter.
+const offenceFirst = time.Second
 
 // pause returns the rest of the current pause.
 func (b *breaker) pause(now time.Time) time.Duration { return max(b.retryAt().Sub(now), 0) }
@@ -49,8 +49,8 @@ func (b *breaker) retryAt() time.Time {
 	return b.until
 }
 
-// quarantined reports whether the pause is due to a connection that exceeded a bound.
-func (b *breaker) quarantined(now time.Time) bool { return b.barred.After(now) }
+// excluded reports whether the pause is due to a connection that exceeded a bound.
+func (b *breaker) excluded(now time.Time) bool { return b.barred.After(now) }
 
 // misbehaved records that a connection was dropped because it exceeded a bound.
 func (b *breaker) misbehaved(now time.Time) {
@@ -58,7 +58,7 @@ func (b *breaker) misbehaved(now time.Time) {
 		b.offences = 0
 	}
 	b.offences++
-	b.barred = now.Add(jitter(backoff(b.offences, max(b.first, quarantineFirst), b.most), rand.Float64()))
+	b.barred = now.Add(jitter(backoff(b.offences, max(b.first, offenceFirst), b.most), rand.Float64()))
 }
 
 // connected records a successful connect, which clears failed connects and strikes.
@@ -83,7 +83,7 @@ func (b *breaker) lost(now time.Time, useful bool) {
 // or during a pause for lost connections or an exceeded bound.
 func (b *breaker) failing(now time.Time) bool {
 	return b.connects > 0 || b.strikes >= strikesAllowed || b.flaps >= strikesAllowed && b.pause(now) > 0 ||
-		b.quarantined(now)
+		b.excluded(now)
 }
 
 func (b *breaker) connectFailed(now time.Time) {
@@ -94,7 +94,7 @@ func (b *breaker) connectFailed(now time.Time) {
 // admit asks to let a call through. finding is true for the trial call; answered, struck or undecided must follow it.
 func (b *breaker) admit(now time.Time) (ok, finding bool) {
 	switch {
-	case b.quarantined(now):
+	case b.excluded(now):
 		return false, false
 	case b.strikes < strikesAllowed:
 		return true, false
