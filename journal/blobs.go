@@ -42,7 +42,7 @@ func (q querier) get(s stored) (string, error) {
 
 func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 	if len(b) > MaxBlobBytes {
-		return "", fmt.Errorf("content of %d bytes is over the limit of %d", len(b), MaxBlobBytes)
+		return "", fmt.Errorf("the content is %d bytes; the maximum is %d", len(b), MaxBlobBytes)
 	}
 	hash = HashOf(b)
 	if len(b) > checkBytes {

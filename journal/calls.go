@@ -89,7 +89,7 @@ func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error
 			return err
 		}
 		if c.row != 0 && (c.rec.Call.Tool != in.Call.Tool || c.argumentsHash != HashOf([]byte(in.Call.Arguments))) {
-			return errors.New("the ledger has the call with another tool or other arguments")
+			return errors.New("the call is recorded with another tool or other arguments")
 		}
 		out.State, err = t.claim(&c, in)
 		if err == nil {

@@ -96,7 +96,7 @@ func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.Quarantin
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s of server %q: nothing of that name is held: %w", strings.Join(missing, ", "), in.Server, ErrNotFound)
+		return nil, fmt.Errorf("%s of server %q: no quarantined tool has this name: %w", strings.Join(missing, ", "), in.Server, ErrNotFound)
 	}
 	var out []turn.QuarantinedTool
 	for i, d := range held {
@@ -121,7 +121,7 @@ func checkSeen(d turn.QuarantinedTool, in ApproveToolsInput) error {
 		seen = in.Hashes[ToolName(in.Server, d.Now.ID)]
 	}
 	if seen != d.Now.Hash {
-		return fmt.Errorf("tool %s has the hash %.8q now, and %.8q was looked at: look at it again: %w", d.Now.ID, d.Now.Hash, seen, ErrConflict)
+		return fmt.Errorf("tool %s has the hash %.8q now, not %.8q: it has changed since it was shown; review it again: %w", d.Now.ID, d.Now.Hash, seen, ErrConflict)
 	}
 	return nil
 }

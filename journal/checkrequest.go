@@ -52,10 +52,10 @@ func checkWait(w turn.Request) error {
 		return nil
 	case turn.RequestElicitation:
 	default:
-		return fmt.Errorf("%q is not a kind of request", w.Kind)
+		return fmt.Errorf("unknown kind of request %q", w.Kind)
 	}
 	if w.Elicitation == nil || w.Call == "" {
-		return errors.New("the elicitation or its call is missing")
+		return errors.New("a request of kind elicitation needs an elicitation and a call")
 	}
 	q := w.Elicitation
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {

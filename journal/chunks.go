@@ -78,7 +78,7 @@ func onlyErrors(chunks []turn.Chunk) bool {
 // bounds.
 func checkChunks(chunks []turn.Chunk) error {
 	if len(chunks) > MaxChunks {
-		return fmt.Errorf("%d chunks at once: at most %d", len(chunks), MaxChunks)
+		return fmt.Errorf("%d chunks at once; the maximum is %d", len(chunks), MaxChunks)
 	}
 	for _, c := range chunks {
 		switch c.Kind {
@@ -87,7 +87,7 @@ func checkChunks(chunks []turn.Chunk) error {
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}
 		if n := len(c.Text) + len(c.Data); n > MaxChunkBytes {
-			return fmt.Errorf("a chunk of %d bytes: at most %d", n, MaxChunkBytes)
+			return fmt.Errorf("a chunk is %d bytes; the maximum is %d", n, MaxChunkBytes)
 		}
 		if len(c.Data) > 0 && !json.Valid(c.Data) {
 			return fmt.Errorf("a chunk of kind %q: its data is not JSON", c.Kind)

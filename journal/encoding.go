@@ -66,5 +66,5 @@ func decode(encoding string, kept []byte) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("a blob is kept as %q, which this version does not know", encoding)
+	return nil, fmt.Errorf("unknown blob encoding %q", encoding)
 }

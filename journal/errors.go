@@ -41,7 +41,7 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Seq == 0 {
-		return fmt.Sprintf("the message is over %d bytes", e.Max)
+		return fmt.Sprintf("the message exceeds %d bytes", e.Max)
 	}
-	return fmt.Sprintf("with message %d, the messages are over %d bytes", e.Seq, e.Max)
+	return fmt.Sprintf("with message %d, the messages exceed %d bytes", e.Seq, e.Max)
 }

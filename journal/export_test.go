@@ -98,7 +98,7 @@ func TestEditedExports(t *testing.T) {
 	for _, c := range []struct{ find, change, says string }{
 		{`question of t1`, `question of t1`, ""},
 		{`question of t2","turn_id`, `Question of t2","turn_id`, "hash chain does not hold"},
-		{`"format":"everturn-session"`, `"format":"something-else"`, "no export of a session"},
+		{`"format":"everturn-session"`, `"format":"something-else"`, "not an export of a session"},
 		{`"version":1`, `"version":4`, "newer version"},
 		{`"session":{"id":"s"`, `"session":{"id":" "`, "the session ID"},
 		{`"session":{"id":"s"`, `"session":{"id":"a\u0000b"`, "the session ID"},
@@ -106,11 +106,11 @@ func TestEditedExports(t *testing.T) {
 		{`"turn":{"id":"t1"`, `"turn":{"id":"\u001b[31m"`, "cannot be printed"},
 		{`"bytes":"`, `"bytes":"AAAA`, "do not have its hash"},
 		{`"text_blob":"`, `"text_blob":"0`, "no blob"},
-		{`"index":3,`, `"index":4,`, "index 4 where 3 comes next"},
-		{`"reason":"answered"`, `"reason":"\u001b]0;x\u0007"`, "no finish reason"},
-		{`"reason":"answered"`, `"reason":"answered","code":"\u001b[31m"`, "no code"},
-		{`"outcome":"ok"`, `"outcome":"\u001b[31m"`, "no outcome"},
-		{`"state":"running"`, `"state":"asleep"`, "no state"},
+		{`"index":3,`, `"index":4,`, "index 4; the next one is 3"},
+		{`"reason":"answered"`, `"reason":"\u001b]0;x\u0007"`, "unknown finish reason"},
+		{`"reason":"answered"`, `"reason":"answered","code":"\u001b[31m"`, "unknown code"},
+		{`"outcome":"ok"`, `"outcome":"\u001b[31m"`, "unknown outcome"},
+		{`"state":"running"`, `"state":"asleep"`, "unknown state"},
 		{`"chunk":{"turn":"t3"`, `"chunk":{"turn":"t9"`, "does not have"},
 	} {
 		_, err := read(edit(t, "session.jsonl", c.find, c.change))
@@ -129,8 +129,8 @@ func TestEditedPeople(t *testing.T) {
 		{"requests.jsonl", `"request":{`, `"request":{`, ""},
 		{"requests.jsonl", `"request":{"session":"","turn":"u1-s2"`, `"request":{"session":"","turn":"u9"`, "does not have"},
 		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`, `"request":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
-		{"requests.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "no risk"},
-		{"requests.jsonl", `"kind":"question"`, `"kind":"wish"`, "no kind"},
+		{"requests.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "unknown risk"},
+		{"requests.jsonl", `"kind":"question"`, `"kind":"wish"`, "unknown kind"},
 		{"requests.jsonl", `"grant":{"tool":"local/write_file"`, `"grant":{"tool":""`, "tool ID is empty"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":4`, "not the fork point"},
 		{"fork.jsonl", `"fork_seq":5`, `"fork_seq":99`, "does not fit"},
@@ -153,7 +153,7 @@ func TestEditedTools(t *testing.T) {
 		{`"type":"image/png","bytes":12`, `"type":"image/png","bytes":13`, "12 bytes is given as 13"},
 		{`"media":[{"hash":"6157`, `"media":[{"hash":"6158`, "no blob"},
 		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "medium ID is empty"},
-		{`"call":"2.0","asked_at"`, `"call":"","asked_at"`, "an inquiry and the call"},
+		{`"call":"2.0","asked_at"`, `"call":"","asked_at"`, "an elicitation and a call"},
 	} {
 		_, err := read(edit(t, "tools.jsonl", c.find, c.change))
 		if c.says == "" {

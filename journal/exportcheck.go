@@ -56,7 +56,7 @@ func (c *exportCheck) line(l Line) error {
 	case c.ended:
 		return errors.New("there is a line after the end line")
 	case rank < c.place || (rank == 0) != (c.lines == 0):
-		return errors.New("it is out of order: header, blobs, turns, messages, inferences, calls, late results, waits, rules, chunks, end")
+		return errors.New("a line is out of order: header, blobs, turns, messages, inferences, calls, late results, requests, grants, chunks, end")
 	}
 	c.place = rank
 	if err := c.content(l); err != nil {
@@ -73,14 +73,14 @@ func rankOf(l Line) (rank int, err error) {
 		l.Request != nil, l.Grant != nil, l.Chunk != nil, l.End != nil}
 	for i, is := range set {
 		if is && rank >= 0 {
-			return rank, errors.New("it holds more than one thing")
+			return rank, errors.New("it sets more than one field")
 		}
 		if is {
 			rank = i
 		}
 	}
 	if rank < 0 {
-		return rank, errors.New("it holds nothing that is known")
+		return rank, errors.New("it sets no known field")
 	}
 	return rank, nil
 }
@@ -115,11 +115,11 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	c.header = h
 	switch {
 	case h.Format != ExportFormat:
-		return fmt.Errorf("the format is %q, not %q: this is no export of a session", h.Format, ExportFormat)
+		return fmt.Errorf("not an export of a session: the format is %q, not %q", h.Format, ExportFormat)
 	case h.Version > ExportVersion:
 		return newerExport(h.Version)
 	case h.Version < 1:
-		return fmt.Errorf("there is no version %d", h.Version)
+		return fmt.Errorf("unknown version %d", h.Version)
 	}
 	if at := h.Session.ForkSeq; at < 0 || at > h.Session.Head.Seq {
 		return fmt.Errorf("its fork point %d does not fit the session", at)
@@ -137,7 +137,7 @@ func checkShownID(what, id string) error {
 
 func (c *exportCheck) checkBlob(b ExportBlob) error {
 	if len(b.Bytes) > MaxBlobBytes {
-		return fmt.Errorf("the blob has %d bytes: at most %d", len(b.Bytes), MaxBlobBytes)
+		return fmt.Errorf("the blob is %d bytes; the maximum is %d", len(b.Bytes), MaxBlobBytes)
 	}
 	if HashOf(b.Bytes) != b.Hash {
 		return errors.New("the blob's bytes do not have its hash")
@@ -200,7 +200,7 @@ func badWord[W interface {
 	Known() bool
 }](what string, w W) error {
 	if w != "" && !w.Known() {
-		return fmt.Errorf("there is no %s %q", what, Preview(string(w), 64))
+		return fmt.Errorf("unknown %s %q", what, Preview(string(w), 64))
 	}
 	return nil
 }

@@ -65,11 +65,11 @@ func (c *exportCheck) follow(m turn.Message) error {
 		c.awaiting = c.awaiting[1:]
 		return nil
 	case m.Role == turn.RoleTool:
-		return fmt.Errorf("a result of call %q, which is not the next one awaited", m.CallID)
+		return fmt.Errorf("a result of call %q, which is not the next call without a result", m.CallID)
 	case len(c.awaiting) > 0:
 		return fmt.Errorf("call %s has no result", c.awaiting[0])
 	case m.Role != turn.RoleUser && m.Role != turn.RoleAssistant:
-		return fmt.Errorf("there is no role %q", m.Role)
+		return fmt.Errorf("unknown role %q", m.Role)
 	}
 	for _, call := range m.ToolCalls {
 		c.awaiting = append(c.awaiting, call.ID)
@@ -126,7 +126,7 @@ func (c *exportCheck) checkWait(e ExportRequest) error {
 
 func (c *exportCheck) checkRule(r turn.Grant) error {
 	if c.rules++; c.rules > maxRules {
-		return fmt.Errorf("there are more than %d rules", maxRules)
+		return fmt.Errorf("there are more than %d grants", maxRules)
 	}
 	return checkID("tool", r.Tool)
 }
@@ -135,10 +135,10 @@ func (c *exportCheck) checkChunk(k turn.Chunk) error {
 	t := c.turns[k.Turn]
 	switch {
 	case t == nil:
-		return fmt.Errorf("the chunk is of turn %q, which the export does not have", k.Turn)
+		return fmt.Errorf("the chunk belongs to turn %q, which the export does not have", k.Turn)
 	case t.chunks == 0 && k.Kind == turn.ChunkTurnCompleted && k.Index >= 0: // the turn's other chunks were pruned
 	case k.Index != t.chunks:
-		return fmt.Errorf("the chunk has index %d where %d comes next", k.Index, t.chunks)
+		return fmt.Errorf("the chunk has index %d; the next one is %d", k.Index, t.chunks)
 	}
 	t.chunks++
 	return nil
@@ -148,12 +148,12 @@ func (c *exportCheck) checkEnd(e ExportEnd) error {
 	c.ended = true
 	switch {
 	case e.Lines != c.lines:
-		return fmt.Errorf("there were %d lines where %d were written", c.lines, e.Lines)
+		return fmt.Errorf("the export has %d lines; its end line says %d", c.lines, e.Lines)
 	case c.head != c.header.Session.Head:
-		return fmt.Errorf("the messages end at %d %.8s, the header says %d %.8s",
+		return fmt.Errorf("the last message is %d %.8s; the header says %d %.8s",
 			c.head.Seq, c.head.Hash, c.header.Session.Head.Seq, c.header.Session.Head.Hash)
 	case len(c.awaiting) > 0 && !c.running:
-		return fmt.Errorf("call %s has no result, and its turn is over", c.awaiting[0])
+		return fmt.Errorf("call %s has no result, and its turn has ended", c.awaiting[0])
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 		}
 		if !sc.closed {
 			if !in.State.Terminal() {
-				return fmt.Errorf("%q is no state to finish in", in.State)
+				return fmt.Errorf("a turn cannot finish in state %q", in.State)
 			}
 			if err := t.end(&sc, in); err != nil {
 				return err
@@ -115,7 +115,7 @@ func (t *tx) appendResults(sc *scope, results []turn.CallOutcome, at time.Time, 
 	}
 	for id := range given {
 		if mode == strict {
-			return fmt.Errorf("a result for call %q, which the last message of the model does not ask for", id)
+			return fmt.Errorf("a result for call %q, which the model's last message does not request", id)
 		}
 	}
 	for _, r := range results {

@@ -32,7 +32,7 @@ func (s *DB) spool(ctx context.Context, r io.Reader) (*spooled, error) {
 		var n int64
 		n, err = io.Copy(f, io.LimitReader(untilDone{ctx: ctx, Reader: r}, maxImportBytes+1))
 		if n > maxImportBytes {
-			err = fmt.Errorf("it has more than %d bytes", int64(maxImportBytes))
+			err = fmt.Errorf("the export exceeds %d bytes", int64(maxImportBytes))
 		}
 	}
 	if err == nil {

@@ -107,7 +107,7 @@ func (q querier) depth(session int64) (n int, err error) {
 func (q querier) checkDepth(session int64) error {
 	n, err := q.depth(session)
 	if err == nil && n >= maxDepth {
-		err = fmt.Errorf("it would be the %dth session of its line, and %d are the most: fork one that is nearer to the first", n+1, maxDepth)
+		err = fmt.Errorf("it would be session %d of its line; the maximum is %d: fork a session that is closer to the first one", n+1, maxDepth)
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 		return newerExport(probe.Header.Version)
 	}
 	if lr.number == 1 {
-		return fmt.Errorf("this is no export of a session: %w", cause)
+		return fmt.Errorf("not an export of a session: %w", cause)
 	}
 	return fmt.Errorf("not a line of an export: %w", cause)
 }

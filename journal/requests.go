@@ -13,7 +13,7 @@ import (
 
 // Ask implements Journal.
 func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error) {
-	err = s.writeTurn(ctx, in.Turn, "opening requests of turn "+in.Turn, func(t *tx) error {
+	err = s.writeTurn(ctx, in.Turn, "recording the requests of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)
@@ -44,7 +44,7 @@ func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error
 	old, err := t.request(sc.turn, w.ID)
 	switch {
 	case err == nil && !sameRequest(old.rec.Request, CleanRequest(w)):
-		return nil, fmt.Errorf("another request has its ID: %w", ErrConflict)
+		return nil, fmt.Errorf("the request exists and is about something else: %w", ErrConflict)
 	case err == nil:
 		return old.rec.Decision, nil
 	case !errors.Is(err, sql.ErrNoRows):
@@ -106,7 +106,7 @@ func (t *tx) fillIn(sc *scope, x *request) error {
 		x.rec.Arguments = Preview(c.call.Arguments, turn.WaitArguments)
 		return nil
 	}
-	return fmt.Errorf("the model's last message has no such call: %w", ErrConflict)
+	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
 }
 
 // nameTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
@@ -139,7 +139,7 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 
 // Decide implements Journal.
 func (s *DB) Decide(ctx context.Context, in DecideInput) error {
-	return s.writeTurn(ctx, in.Turn, "recording decisions of turn "+in.Turn, func(t *tx) error {
+	return s.writeTurn(ctx, in.Turn, "recording the decisions of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
 			err = sc.check(in.Session)

@@ -153,7 +153,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 	rec = importInto(t, other, fork)
 	assert.Equal(t, "s", rec.Parent, "it shares the past that its tenant has")
 	_, err := other.Import(t.Context(), strings.NewReader("no export"))
-	assert.ErrorContains(t, err, "no export of a session")
+	assert.ErrorContains(t, err, "not an export of a session")
 }
 
 // tenantImport imports into a journal in which another tenant uses the same names: first of the session, then also of
