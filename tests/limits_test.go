@@ -302,7 +302,7 @@ func TestInputThatCannotBeRun(t *testing.T) {
 		"max_steps is 0":                 m{"message": m{"text": "hi"}, "limits": m{"max_steps": 0}},
 		"must be positive":               m{"message": m{"text": "hi"}, "limits": m{"tool_timeout": "-1s"}},
 		"version 99":                     m{"v": 99, "message": m{"text": "hi"}},
-		"message's ID is 201 bytes":     m{"message": m{"id": strings.Repeat("m", 201), "text": "hi"}},
+		"message's ID is 201 bytes":      m{"message": m{"id": strings.Repeat("m", 201), "text": "hi"}},
 		"cannot unmarshal string into G": "just a text",
 	} {
 		app, res := r.failure(r.start(session(t), in))
