@@ -48,19 +48,19 @@ type Options struct {
 
 // Activities implements workflows.Activities. Register a pointer to it; it has no other exported methods.
 type Activities struct {
-	journal  journal.Journal
-	model    Model
-	tools    Tools
-	agent    Agent
-	worker   string
-	home     string
-	secrets  *redact.Redactor
-	windows  *windowCache
-	profiles *profileCache
-	turns    *lru.Cache[string, begunTurn]
-	flights  flights
-	large    largeAnswers
-	prompts  *semaphore.Weighted
+	journal         journal.Journal
+	model           Model
+	tools           Tools
+	agent           Agent
+	worker          string
+	stickyQueueName string
+	secrets         *redact.Redactor
+	windows         *windowCache
+	promptConfigs   *promptConfigCache
+	turns           *lru.Cache[string, begunTurn]
+	running         running
+	large           largeAnswers
+	prompts         *semaphore.Weighted
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -74,7 +74,7 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompts: %w", err)
 	}
-	profiles, err := newProfileCache(o.Journal)
+	profiles, err := newPromptConfigCache(o.Journal)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompt configs: %w", err)
 	}
@@ -83,12 +83,12 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
 	return &Activities{
-		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, home: o.Home,
-		secrets: o.Redact, windows: windows, profiles: profiles,
+		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.Home,
+		secrets: o.Redact, windows: windows, promptConfigs: profiles,
 	}, nil
 }
 
-func decodePins(raw json.RawMessage) (turn.Config, error) {
+func decodeConfig(raw json.RawMessage) (turn.Config, error) {
 	var p turn.Config
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return p, turn.Errorf(turn.CodeInternal, err, "the turn's config cannot be read")

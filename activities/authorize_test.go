@@ -19,8 +19,8 @@ import (
 // allowed registers the turn of in with a policy that allows every tool.
 func allowed(a *Activities, in workflows.CallInput) {
 	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
-	a.profiles.lru.Add("allowed", config)
-	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: "allowed"})
+	a.promptConfigs.lru.Add("allowed", config)
+	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, promptConfig: "allowed"})
 }
 
 // catalogued is a journal with one published tool.

@@ -20,7 +20,7 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	cfg, err := a.pins(ctx, in)
+	cfg, err := a.newConfig(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
@@ -44,8 +44,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		res.Duplicate = &first
 		return res, nil
 	}
-	if res.Config, err = decodePins(begun.Config); err == nil {
-		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, profile: res.Config.PromptConfig})
+	if res.Config, err = decodeConfig(begun.Config); err == nil {
+		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, promptConfig: res.Config.PromptConfig})
 	}
 	return res, err
 }
@@ -63,7 +63,7 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 
 // pins builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
 // workers have published.
-func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
+func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
 	g := a.agent
 	if in.Agent != "" && in.Agent != g.Name {
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
@@ -81,16 +81,16 @@ func (a *Activities) pins(ctx context.Context, in workflows.BeginInput) (turn.Co
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, Approvals: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
-	descriptors, err := a.pinTools(ctx, &cfg)
+	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.PromptConfig, err = a.profiles.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
 	return cfg, err
 }
 
 // pinTools selects the tools that policy does not deny outright from the published catalogues.
-func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
+func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
 	catalogues, err := a.catalogues(ctx)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (a *Activities) pinTools(ctx context.Context, cfg *turn.Config) ([]turn.Des
 		}
 		offered := offeredOf(c, cfg.Policy)
 		descriptors = append(descriptors, offered...)
-		cfg.Tools = append(cfg.Tools, pinned(turn.PromptConfig{Descriptors: offered})...)
+		cfg.Tools = append(cfg.Tools, toolsOf(turn.PromptConfig{Descriptors: offered})...)
 	}
 	return descriptors, nil
 }

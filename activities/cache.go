@@ -86,28 +86,28 @@ func messageBytes(m turn.Message) int64 {
 // begunTurn is what Begin recorded of a turn.
 type begunTurn struct {
 	Session, Tenant string
-	profile         string // hash
+	promptConfig    string // hash
 }
 
 // maxTurns bounds the turns in memory; one takes about 200 bytes.
 const maxTurns = 4096
 
-// profileCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
-type profileCache struct {
+// promptConfigCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
+type promptConfigCache struct {
 	journal journal.Journal
 	lru     *lru.Cache[string, turn.PromptConfig]
 }
 
-// maxProfiles bounds the prompt configs in memory; one with 80 tools takes about 100 KB.
-const maxProfiles = 32
+// maxPromptConfigs bounds the prompt configs in memory; one with 80 tools takes about 100 KB.
+const maxPromptConfigs = 32
 
-func newProfileCache(j journal.Journal) (*profileCache, error) {
-	l, err := lru.New[string, turn.PromptConfig](maxProfiles)
-	return &profileCache{journal: j, lru: l}, err
+func newPromptConfigCache(j journal.Journal) (*promptConfigCache, error) {
+	l, err := lru.New[string, turn.PromptConfig](maxPromptConfigs)
+	return &promptConfigCache{journal: j, lru: l}, err
 }
 
 // put stores the prompt config and returns its hash. Whatever is in the cache is also in the journal.
-func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
+func (c *promptConfigCache) put(ctx context.Context, p turn.PromptConfig) (string, error) {
 	b, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encoding the prompt config: %w", err)
@@ -123,7 +123,7 @@ func (c *profileCache) put(ctx context.Context, p turn.PromptConfig) (string, er
 	return hash, nil
 }
 
-func (c *profileCache) get(ctx context.Context, hash string) (turn.PromptConfig, error) {
+func (c *promptConfigCache) get(ctx context.Context, hash string) (turn.PromptConfig, error) {
 	if p, ok := c.lru.Get(hash); ok {
 		return p, nil
 	}

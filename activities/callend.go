@@ -15,32 +15,32 @@ import (
 // suspend keeps the continuation of a call whose server elicits something, and releases the claim. When the response
 // arrives, the workflow dispatches the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
 	})
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
-	return a.questions(in, in.Attempt, result), nil
+	return a.suspendedResult(in, in.Attempt, result), nil
 }
 
 // askAgain returns the elicitations under the dispatch that the journal has for them: that dispatch's end was lost, or
 // the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
-func (a *Activities) askAgain(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
+func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {
 		return workflows.CallResult{}, err
 	}
-	return a.questions(in, asked, result), nil
+	return a.suspendedResult(in, asked, result), nil
 }
 
 // questions returns the receipt of a call that waits for responses.
-func (a *Activities) questions(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
+func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
-	home := a.homeOf(in)
+	home := a.stickyQueue(in)
 	if result.Held {
-		home = a.home
+		home = a.stickyQueueName
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
@@ -52,9 +52,9 @@ func (a *Activities) questions(in workflows.CallInput, asked int, result turn.To
 const lateWithin = time.Minute
 
 // resolve records the late result of a call that was given up as unknown. The transcript stays as it is.
-func (a *Activities) resolve(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
+func (a *Activities) recordLateResult(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = a.presentable(result)
-	_, err := patiently(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
+	_, err := retryUntilAvailable(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(ctx, settlement(in, result))
 	})
 	if err != nil {
@@ -83,20 +83,20 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	}
 	note := "\n" + strings.Join(notes, "\n")
 	if r.Full != nil { // Text may be at the limit: make room for the note
-		r.Text = turn.Truncate(r.Text, max(max(len(r.Text), leastResult)-len(note), leastResult/2))
+		r.Text = turn.Truncate(r.Text, max(max(len(r.Text), minResult)-len(note), minResult/2))
 	}
 	r.Text += note
 	return r
 }
 
-// leastResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text was not cut, but is a note in place
+// minResult is the minimum of runtime.max_result_bytes, in bytes. A shorter text was not cut, but is a note in place
 // of binary content.
-const leastResult = 1024
+const minResult = 1024
 
 // noting returns a function that writes a call's progress to the turn's readers. If the journal is slower than the
 // server, only the latest report is written. Local activities are too short for progress. done waits for the write
 // under way.
-func (a *Activities) noting(ctx context.Context, in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
+func (a *Activities) progressWriter(ctx context.Context, in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
 	if local(ctx) {
 		return nil, func() {}
 	}

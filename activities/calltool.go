@@ -22,15 +22,15 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	clock := startClock(ctx)
 	defer clock.stop()
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
-		leave, err := a.flights.enter(ctx, in.Turn+"/"+in.Call.ID)
+		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
 			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the previous dispatch is still running"))
 		}
 		defer leave()
 	}
-	ctx, release := a.steadfast(ctx, in.Turn)
+	ctx, release := a.detachFromAttempt(ctx, in.Turn)
 	defer release()
-	res, err := a.callTool(ctx, bounded(in, clock.before), clock)
+	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
 	res.Busy = clock.busy()
 	err = callFailure(ctx, in, clock, err)
 	a.showRetry(ctx, in, err)
@@ -61,17 +61,17 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case err != nil:
 		return workflows.CallResult{}, err
 	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
-		return a.askAgain(ctx, in, claim.Record.Suspended, result)
+		return a.repeatElicitations(ctx, in, claim.Record.Suspended, result)
 	case len(result.Elicitations) > 0:
 		res, err := a.suspend(ctx, in, result)
-		return res, reached(err)
+		return res, mayHaveRun(err)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: a later dispatch of a repeatable call is granted anyway, and the journal counts both. It
 		// runs on another worker if this one stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
 	res, err := a.settleCall(ctx, in, result)
-	return res, reached(err)
+	return res, mayHaveRun(err)
 }
 
 // reachedError is an error of a call that may have reached its tool, such as a failed write of its result.
@@ -79,7 +79,7 @@ type reachedError struct{ error }
 
 func (e reachedError) Unwrap() error { return e.error }
 
-func reached(err error) error {
+func mayHaveRun(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func reached(err error) error {
 // claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
 func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	at := time.Now() // once: a repetition must name the same claim, in case the first one was committed
-	claim, err = patiently(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
+	claim, err = retryUntilAvailable(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
 			return c, err
 		}
@@ -133,25 +133,25 @@ func (a *Activities) run(
 ) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
-	progress, noted := a.noting(ctx, in)
+	progress, noted := a.progressWriter(ctx, in)
 	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
 		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
 		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
 		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
-		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
+		Waits: !local(ctx), MaySuspend: !local(ctx) && a.stickyQueueName != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
-		Progress: progress, Late: func(late turn.ToolResult) { a.resolve(context.WithoutCancel(ctx), in, late) },
+		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
 	})
 	if err != nil {
-		return result, a.giveBack(ctx, in, err)
+		return result, a.releaseUnsent(ctx, in, err)
 	}
 	return a.presentable(result), nil
 }
 
 // giveBack releases the claim of a call that never reached its tool, so that the next dispatch may run it. Otherwise
 // the next dispatch would report an unknown outcome although nothing was sent. The call's own context may have ended.
-func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err error) error {
+func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
 		return rerr
 	}
@@ -160,16 +160,16 @@ func (a *Activities) giveBack(ctx context.Context, in workflows.CallInput, err e
 }
 
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
-	_, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
 	})
 	return err
 }
 
-// patiently repeats an idempotent write while the journal is unavailable, for instance because its disk is full, until
+// retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is full, until
 // its time is over. Dispatches follow each other immediately, so without the retries all of them would be used up
 // within a moment.
-func patiently[T any](ctx context.Context, within time.Duration, write func(context.Context) (T, error)) (T, error) {
+func retryUntilAvailable[T any](ctx context.Context, within time.Duration, write func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -203,7 +203,7 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 
 // settleCall records the result of a call. The call's own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	record, err := patiently(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
+	record, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
 		return a.journal.SettleCall(keep, settlement(in, result))
 	})
 	if err != nil {
@@ -218,14 +218,14 @@ func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, res
 func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workflows.CallResult {
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.homeOf(in),
+		Outcome: r.Outcome, Preview: turn.Truncate(r.Text, turn.ResultPreview), StickyQueue: a.stickyQueue(in),
 	}
 }
 
 // homeOf returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
-func (a *Activities) homeOf(in workflows.CallInput) string {
+func (a *Activities) stickyQueue(in workflows.CallInput) string {
 	if !in.Tool.SessionAffinity {
 		return ""
 	}
-	return a.home
+	return a.stickyQueueName
 }

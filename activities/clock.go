@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// beatEvery is how often an activity heartbeats. The SDK forwards only what the heartbeat timeout needs.
-const beatEvery = time.Second
+// heartbeatEvery is how often an activity heartbeats. The SDK forwards only what the heartbeat timeout needs.
+const heartbeatEvery = time.Second
 
 // clock measures how long an activity has worked over all its attempts, and heartbeats meanwhile: the heartbeat's
 // details preserve the measurement across a crash.
@@ -23,8 +23,8 @@ type clock struct {
 	done    sync.WaitGroup
 
 	mu     sync.Mutex
-	rested time.Duration // time that does not count as work, such as waiting for memory
-	rests  int           // pauses under way
+	paused time.Duration // time that does not count as work, such as waiting for memory
+	pauses int           // pauses under way
 	since  time.Time     // the first of them began
 }
 
@@ -42,14 +42,14 @@ func startClock(ctx context.Context) *clock {
 	}
 	beat, cancel := context.WithCancel(ctx)
 	c.cancel = cancel
-	c.done.Go(func() { c.beat(beat, ctx) })
+	c.done.Go(func() { c.heartbeat(beat, ctx) })
 	return c
 }
 
-// beat skips the first beatEvery: most activities end sooner, and the Temporal server writes each heartbeat to the run,
+// beat skips the first heartbeatEvery: most activities end sooner, and the Temporal server writes each heartbeat to the run,
 // which delays the activity's own completion.
-func (c *clock) beat(stop, ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
+func (c *clock) heartbeat(stop, ctx context.Context) {
+	ticker := time.NewTicker(heartbeatEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -65,25 +65,25 @@ func (c *clock) beat(stop, ctx context.Context) {
 func (c *clock) busy() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rested := c.rested
-	if c.rests > 0 {
+	rested := c.paused
+	if c.pauses > 0 {
 		rested += time.Since(c.since)
 	}
 	return c.before + time.Since(c.began) - rested
 }
 
 // rest stops the clock; the function that it returns restarts it. Overlapping pauses count once.
-func (c *clock) rest() (goOn func()) {
+func (c *clock) pause() (goOn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rests++; c.rests == 1 {
+	if c.pauses++; c.pauses == 1 {
 		c.since = time.Now()
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.rests--; c.rests == 0 {
-			c.rested += time.Since(c.since)
+		if c.pauses--; c.pauses == 0 {
+			c.paused += time.Since(c.since)
 		}
 	}
 }

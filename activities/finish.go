@@ -30,7 +30,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		res.Answer = a.redact(record.Answer)
 	}
 	if err == nil {
-		res.Undelivered, err = a.untaken(ctx, a.journal.Tenant(in.Tenant), in.Session, in.Messages)
+		res.Undelivered, err = a.undelivered(ctx, a.journal.Tenant(in.Tenant), in.Session, in.Messages)
 	}
 	return res, failure(ctx, err)
 }
@@ -63,7 +63,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 }
 
 // untaken returns the IDs of the messages that no turn of the session has.
-func (a *Activities) untaken(ctx context.Context, sessions Deliverer, session string, messages []workflows.Message) (ids []string, err error) {
+func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, session string, messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {
 			continue

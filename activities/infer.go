@@ -19,14 +19,14 @@ import (
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
-	resume := clock.rest()
-	leave, err := a.flights.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
+	resume := clock.pause()
+	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
 	resume()
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
-	ctx, release := a.steadfast(ctx, in.Turn)
+	ctx, release := a.detachFromAttempt(ctx, in.Turn)
 	defer release()
 	res, err := a.infer(ctx, in, clock)
 	res.Busy = clock.busy()
@@ -36,13 +36,13 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Results: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
+		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	promptConfig, err := a.profiles.get(ctx, in.Plan.PromptConfig)
+	promptConfig, err := a.promptConfigs.get(ctx, in.Plan.PromptConfig)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
@@ -62,7 +62,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	resume := clock.rest()
+	resume := clock.pause()
 	defer a.large.enter(ctx, answer)()
 	resume()
 	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
@@ -113,17 +113,17 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
 	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, abort)
-	answer, err := a.model.Infer(asking, a.sensed(asking, p), s)
+	answer, err := a.model.Infer(asking, a.withMedia(asking, p), s)
 	rest := s.close()
 	if err == nil {
 		return answer, rest, nil
 	}
-	return answer, nil, a.asked(ctx, asking, in, inf, clock, s.partial(), err)
+	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err)
 }
 
 // asked decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt do not
 // count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
-func (a *Activities) asked(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, clock *clock, partial string, err error) error {
+func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, clock *clock, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
@@ -164,7 +164,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
-	settled, err := patiently(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
+	settled, err := retryUntilAvailable(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
 		})
@@ -185,13 +185,13 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" {
-		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
+		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
 		if m.ToolCalls = atMost(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
 		}
 		return m
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
 		return m
 	}
@@ -209,7 +209,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 	return m
 }
 
-func pinned(p turn.PromptConfig) []turn.Tool {
+func toolsOf(p turn.PromptConfig) []turn.Tool {
 	tools := make([]turn.Tool, len(p.Descriptors))
 	for i, d := range p.Descriptors {
 		tools[i] = d.Pinned()
@@ -228,7 +228,7 @@ func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, p
 // stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
 // inside an action, the workflow may reprompt for smaller steps.
 func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
-	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
+	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
 	text := a.redact(partial.Text)
 	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
 		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
@@ -244,7 +244,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 	if answer.Stop() != "" {
 		return a.stoppedProposal(in, promptConfig, answer)
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, pinned(promptConfig))
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
 		return a.invalid(err, nil)
 	}
@@ -262,7 +262,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 		if in.Plan.Mode != turn.ModeJSON {
 			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
-		proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
+		proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
 		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
 			logFailure(ctx, asTurnError(err))
 		}
@@ -295,7 +295,7 @@ func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn
 	for _, c := range calls {
 		reason, code := "", turn.Code("")
 		if d, ok := find(promptConfig, c.Tool); !ok {
-			reason, code = a.standing(ctx).missing(c.Tool, promptConfig.Policy)
+			reason, code = a.toolStatus(ctx).missing(c.Tool, promptConfig.Policy)
 		} else if err := turn.CheckJSON(c.Arguments); err != nil {
 			reason = "its arguments are not valid: " + err.Error()
 		} else if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {

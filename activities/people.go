@@ -30,7 +30,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	res := workflows.DecideResult{}
-	heard, err := a.heard(ctx, in.Turn, in.MessageIDs)
+	heard, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !heard {
 		in.At = time.Now()
 		err = a.journal.Decide(ctx, in)
@@ -40,7 +40,7 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 }
 
 // heard reports whether there are messages and the turn's session has had each of them.
-func (a *Activities) heard(ctx context.Context, turnID string, ids []string) (bool, error) {
+func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []string) (bool, error) {
 	if len(ids) == 0 || slices.Contains(ids, "") {
 		return false, nil
 	}
@@ -70,7 +70,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 	if pins.Session != in.Session || pins.Tenant != in.Tenant {
 		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the call names another session or tenant than its turn has")
 	}
-	promptConfig, err := a.profiles.get(ctx, pins.profile)
+	promptConfig, err := a.promptConfigs.get(ctx, pins.promptConfig)
 	if err != nil {
 		return tool, false, err
 	}
@@ -84,7 +84,7 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 			promptConfig.Descriptors = append(promptConfig.Descriptors, offeredOf(c, promptConfig.Policy)...)
 		}
 	}
-	proposals, err := a.weigh(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, []turn.ToolCall{call})
+	proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, []turn.ToolCall{call})
 	if err != nil { // the call may need no approval: ask the journal again
 		return tool, false, err
 	}
@@ -105,11 +105,11 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if err != nil {
 		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
 	}
-	cfg, err := decodePins(rec.Config)
+	cfg, err := decodeConfig(rec.Config)
 	if err != nil {
 		return begunTurn{}, err
 	}
-	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, profile: cfg.PromptConfig}
+	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, promptConfig: cfg.PromptConfig}
 	a.turns.Add(id, t)
 	return t, nil
 }
@@ -117,13 +117,13 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 // weigh applies the turn's policy to each call, here because the workflow carries only a preview of its arguments. For
 // calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the error
 // with proposals that assume a tainted session without grants.
-func (a *Activities) weigh(
+func (a *Activities) applyPolicy(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (proposals []turn.CallProposal, err error) {
 	proposals = a.callProposals(calls)
 	var rules []turn.Grant
 	read := false
-	guard, tools := a.guard(ctx, key, promptConfig.Policy.Taint, &err), a.standing(ctx)
+	guard, tools := a.taintGuard(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
@@ -132,14 +132,14 @@ func (a *Activities) weigh(
 			rules, rerr = a.journal.Grants(ctx, key.Turn)
 			read, err = true, errors.Join(err, rerr)
 		}
-		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && covered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
+		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && isCovered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
 			if drifted := tools.drifted(d); drifted != "" { // an approval would not help: the tool would not run
 				proposals[i].Code, why = turn.CodeToolDrift, drifted
 			}
-			proposals[i].MaxGrant = widest(promptConfig.Policy.Taint, fromRule)
+			proposals[i].MaxGrant = maxGrant(promptConfig.Policy.Taint, fromRule)
 		}
 		proposals[i].Permission = permission
 		if permission != turn.Allow {
@@ -149,16 +149,16 @@ func (a *Activities) weigh(
 	return proposals, err
 }
 
-// covered reports whether a grant allows the call. If an operator's rule requires the approval because of the
+// isCovered reports whether a grant allows the call. If an operator's rule requires the approval because of the
 // arguments, only a grant for exactly these arguments covers it.
-func covered(rules []turn.Grant, tool, argumentsHash string, fromRule bool) bool {
+func isCovered(rules []turn.Grant, tool, argumentsHash string, fromRule bool) bool {
 	return slices.ContainsFunc(rules, func(r turn.Grant) bool {
 		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
 	})
 }
 
-// widest returns the widest grant that an approval of the call may carry: see covered.
-func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
+// maxGrant returns the maxGrant grant that an approval of the call may carry: see covered.
+func maxGrant(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 	switch {
 	case taint == turn.TaintStrict:
 		return turn.GrantNever
@@ -172,7 +172,7 @@ func widest(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
 // needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
 // mode, not even then. If the journal cannot be read, the function sets failed and takes the session for tainted.
-func (a *Activities) guard(
+func (a *Activities) taintGuard(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
 ) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
 	var mark *journal.TaintSource

@@ -31,7 +31,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 	if len(back) == 0 {
 		return res, nil
 	}
-	promptConfig, err := a.profiles.get(ctx, in.PromptConfig)
+	promptConfig, err := a.promptConfigs.get(ctx, in.PromptConfig)
 	if err != nil {
 		return res, err
 	}
@@ -40,12 +40,12 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		offered := offeredOf(c, promptConfig.Policy)
 		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
 		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
-		res.Tools = append(res.Tools, pinned(turn.PromptConfig{Descriptors: offered})...)
+		res.Tools = append(res.Tools, toolsOf(turn.PromptConfig{Descriptors: offered})...)
 		res.Recovered = append(res.Recovered, c.Server)
 	}
 	slices.SortStableFunc(promptConfig.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
 	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Recovered, s) })
-	res.PromptConfig, err = a.profiles.put(ctx, promptConfig)
+	res.PromptConfig, err = a.promptConfigs.put(ctx, promptConfig)
 	return res, err
 }
 

@@ -10,19 +10,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// standing reports the current state of tools, from the catalogues that the workers have published. It explains why a
+// toolStatus reports the current state of tools, from the catalogues that the workers have published. It explains why a
 // call cannot run, and tells whether asking for an approval is pointless. It reads the journal once, on first use.
-type standing struct {
+type toolStatus struct {
 	a          *Activities
 	ctx        context.Context
 	read       bool
 	catalogues []turn.Catalogue
 }
 
-func (a *Activities) standing(ctx context.Context) *standing { return &standing{a: a, ctx: ctx} }
+func (a *Activities) toolStatus(ctx context.Context) *toolStatus { return &toolStatus{a: a, ctx: ctx} }
 
 // now returns the catalogues of the servers that turns of this worker may call; none if the journal cannot be read.
-func (s *standing) now() []turn.Catalogue {
+func (s *toolStatus) now() []turn.Catalogue {
 	if s.read {
 		return s.catalogues
 	}
@@ -38,7 +38,7 @@ func (s *standing) now() []turn.Catalogue {
 
 // drifted explains why a tool of the turn config would not be called: it has changed since. An empty string means that
 // no change is known. A server that is unavailable may come back with the same tools.
-func (s *standing) drifted(d turn.Descriptor) string {
+func (s *toolStatus) drifted(d turn.Descriptor) string {
 	for _, c := range s.now() {
 		if c.Problem != "" || journal.ToolName(c.Server, d.ID) == d.ID {
 			continue
@@ -59,7 +59,7 @@ func (s *standing) drifted(d turn.Descriptor) string {
 
 // missing explains why the turn has no tool of that name. code tells the operator where to look; it is empty if no such
 // tool exists. missing does not reveal tools that policy hides from the model.
-func (s *standing) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
+func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, code turn.Code) {
 	named := func(t turn.Descriptor) bool {
 		return (t.ID == name || t.Wire == name) && policy.Offered(t.Pinned())
 	}
@@ -71,14 +71,14 @@ func (s *standing) missing(name string, policy turn.Policy) (reason string, code
 			return "the tool was not available when this turn began; new turns have it", turn.CodeToolDrift
 		}
 	}
-	if server := s.away(name); server != "" {
+	if server := s.unavailableServer(name); server != "" {
 		return fmt.Sprintf("its server %q is not available; go on without it", server), turn.CodeToolNotSent
 	}
 	return "there is no such tool", ""
 }
 
 // away returns the unavailable server that name belongs to, or an empty string.
-func (s *standing) away(name string) string {
+func (s *toolStatus) unavailableServer(name string) string {
 	of := turn.Catalogue{}
 	for _, c := range s.now() {
 		mine := strings.HasPrefix(name, "mcp/"+c.Server+"/") || strings.HasPrefix(name, "mcp_"+c.Server+"_")

@@ -24,9 +24,9 @@ func (s *shelf) Catalogues(context.Context) ([]turn.Catalogue, error) {
 	return s.catalogues, s.err
 }
 
-func standingOf(t *testing.T, s *shelf) *standing {
+func standingOf(t *testing.T, s *shelf) *toolStatus {
 	a := &Activities{journal: s, agent: Agent{Servers: []string{"local", "git", "git_hub", "away"}}}
-	return a.standing(t.Context())
+	return a.toolStatus(t.Context())
 }
 
 func described(id, hash string) turn.Descriptor {

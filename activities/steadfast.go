@@ -18,7 +18,7 @@ import (
 // journal, where the next attempt finds it. Only a stop of the turn and a shutdown of the worker cancel the returned
 // context. A stopped turn may close before its activities are told; Temporal then no longer knows them, so steadfast
 // asks the journal.
-func (a *Activities) steadfast(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
+func (a *Activities) detachFromAttempt(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
@@ -47,15 +47,15 @@ func (a *Activities) stopped(ctx context.Context, turnID string) bool {
 	}
 }
 
-// flights tracks the inferences and calls that this process has under way. An attempt that starts while an earlier
+// running tracks the inferences and calls that this process has under way. An attempt that starts while an earlier
 // attempt of the same work still runs waits for it to end, instead of doing the work twice.
-type flights struct {
+type running struct {
 	mu sync.Mutex
 	m  map[string]chan struct{}
 }
 
 // enter waits until key is free and takes it. It fails if ctx ends first.
-func (f *flights) enter(ctx context.Context, key string) (leave func(), err error) {
+func (f *running) enter(ctx context.Context, key string) (leave func(), err error) {
 	for {
 		landed := f.take(key)
 		if landed == nil {
@@ -70,7 +70,7 @@ func (f *flights) enter(ctx context.Context, key string) (leave func(), err erro
 }
 
 // take returns nil if key was free. Otherwise it returns a channel that is closed when key becomes free.
-func (f *flights) take(key string) <-chan struct{} {
+func (f *running) take(key string) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if landed, ok := f.m[key]; ok {
@@ -83,7 +83,7 @@ func (f *flights) take(key string) <-chan struct{} {
 	return nil
 }
 
-func (f *flights) release(key string) {
+func (f *running) release(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(f.m[key])

@@ -28,8 +28,8 @@ const (
 	retryAtMost  = 2 * time.Second
 )
 
-// bounded shortens the timeouts of a call to the turn's remaining time after the call has waited.
-func bounded(in workflows.CallInput, waited time.Duration) workflows.CallInput {
+// withinBudget shortens the timeouts of a call to the turn's remaining time after the call has waited.
+func withinBudget(in workflows.CallInput, waited time.Duration) workflows.CallInput {
 	left := max(in.Budget-waited, time.Second)
 	in.Timeout, in.TotalTimeout = min(in.Timeout, left), min(in.TotalTimeout, left)
 	return in
@@ -63,7 +63,7 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	delay, more := retryDelay(e, in.ServerWait, in.ServerWait-busy, attempt)
 	if !more {
 		logFailure(ctx, e)
-		return temporal.NewApplicationErrorWithOptions(gaveUp(e, busy), string(e.Code), options)
+		return temporal.NewApplicationErrorWithOptions(gaveUpText(e, busy), string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {
 		if e.Refused {
@@ -92,8 +92,8 @@ func retryDelay(e *turn.Error, wait, left time.Duration, attempt int32) (time.Du
 	return min(delay+rand.N(delay/4), left), true
 }
 
-// gaveUp tells the model why a call was not made, and when the server is tried again.
-func gaveUp(e *turn.Error, waited time.Duration) string {
+// gaveUpText tells the model why a call was not made, and when the server is tried again.
+func gaveUpText(e *turn.Error, waited time.Duration) string {
 	text := fmt.Sprintf("%s; tried for %s", strings.TrimSuffix(e.Message, "."), about(waited))
 	if e.RetryAfter > 0 {
 		text += "; next try in " + about(e.RetryAfter)

@@ -45,7 +45,7 @@ func (a *Activities) prompting(
 }
 
 func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) error {
-	defer clock.rest()()
+	defer clock.pause()()
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
 	defer cancel()
 	if err := a.prompts.Acquire(ctx, size); err != nil {

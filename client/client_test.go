@@ -24,22 +24,22 @@ func TestRefusalsAreTypedErrors(t *testing.T) {
 		turn.CodeSessionBusy: ErrBusy, turn.CodeSessionEnding: ErrBusy, turn.CodeConfigInvalid: ErrInvalid,
 		turn.CodeNotWaiting: ErrNotPending, turn.CodeToolDrift: ErrArgumentsChanged, turn.CodeApprovalExpired: ErrExpired,
 	} {
-		err := typed(fmt.Errorf("updating: %w", temporal.NewApplicationError("why", string(code))))
+		err := asClientError(fmt.Errorf("updating: %w", temporal.NewApplicationError("why", string(code))))
 		assert.ErrorIs(t, err, want, code)
 		var refusal *turn.Error
 		require.ErrorAs(t, err, &refusal, code)
 		assert.Equal(t, code, refusal.Code)
 		assert.Equal(t, "why", refusal.Message)
 	}
-	other := typed(temporal.NewApplicationError("why", string(turn.CodeStoreUnavailable)))
+	other := asClientError(temporal.NewApplicationError("why", string(turn.CodeStoreUnavailable)))
 	assert.Equal(t, turn.CodeStoreUnavailable, turn.CodeOf(other), "a code without a variable")
-	assert.ErrorIs(t, typed(serviceerror.NewNotFound("gone")), ErrNotRunning)
-	assert.ErrorIs(t, typed(serviceerror.NewUnavailable("away")), ErrUnreachable)
+	assert.ErrorIs(t, asClientError(serviceerror.NewNotFound("gone")), ErrNotRunning)
+	assert.ErrorIs(t, asClientError(serviceerror.NewUnavailable("away")), ErrUnreachable)
 }
 
 func TestADecidedRequestComesWithItsDecision(t *testing.T) {
 	stands := turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "ann", Reason: "no"}
-	err := typed(temporal.NewApplicationError("already", string(turn.CodeNotWaiting), stands))
+	err := asClientError(temporal.NewApplicationError("already", string(turn.CodeNotWaiting), stands))
 	var decided *DecidedError
 	require.ErrorAs(t, err, &decided)
 	assert.Equal(t, stands, decided.Decision)

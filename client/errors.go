@@ -59,8 +59,8 @@ func (e *DecidedError) Error() string { return e.refusal.Error() }
 // Unwrap returns ErrAlreadyDecided and the turn's *turn.Error.
 func (e *DecidedError) Unwrap() []error { return []error{ErrAlreadyDecided, e.refusal} }
 
-// refusals maps the codes with which a turn refuses requests to errors.
-var refusals = map[turn.Code]error{
+// refusalKinds maps the codes with which a turn refuses requests to errors.
+var refusalKinds = map[turn.Code]error{
 	turn.CodeSessionBusy:     ErrBusy,
 	turn.CodeSessionEnding:   ErrBusy,
 	turn.CodeConfigInvalid:   ErrInvalid,
@@ -69,37 +69,37 @@ var refusals = map[turn.Code]error{
 	turn.CodeApprovalExpired: ErrExpired,
 }
 
-// typed converts an error of an update to the package's error.
-func typed(err error) error {
+// asClientError converts an error of an update to the package's error.
+func asClientError(err error) error {
 	var app *temporal.ApplicationError
 	var gone *serviceerror.NotFound
 	switch {
 	case errors.Is(err, errClosing):
 		return err
 	case errors.As(err, &app):
-		return refusal(app)
+		return refusalError(app)
 	case errors.As(err, &gone):
 		return fmt.Errorf("%w: %w", ErrNotRunning, err)
-	case away(err):
+	case isUnavailable(err):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return err
 }
 
-func refusal(app *temporal.ApplicationError) error {
+func refusalError(app *temporal.ApplicationError) error {
 	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
 	var decided turn.Decision
 	if e.Code == turn.CodeNotWaiting && app.HasDetails() && app.Details(&decided) == nil {
 		return &DecidedError{Decision: decided, refusal: e}
 	}
-	if kind := refusals[e.Code]; kind != nil {
+	if kind := refusalKinds[e.Code]; kind != nil {
 		return cluster.WithKind(kind, e)
 	}
 	return e
 }
 
-// away reports whether an error means that Temporal did not answer.
-func away(err error) bool {
+// isUnavailable reports whether an error means that Temporal did not answer.
+func isUnavailable(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var slow *serviceerror.DeadlineExceeded
 	return errors.As(err, &unavailable) || errors.As(err, &slow)

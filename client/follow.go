@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// restWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
-const restWithin = time.Second
+// closeWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
+const closeWithin = time.Second
 
 // Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
 // Follow yields the chunks of the turn that takes the message; if that turn was running before, they begin with the
@@ -48,31 +48,31 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
 // for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
-	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, waiting: true}
+	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, onlyResult: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
 	switch {
-	case err != nil && f.end == nil:
+	case err != nil && f.outcome == nil:
 		return workflows.Result{}, err
 	case f.t.Merged:
-		return workflows.Result{}, cmp.Or(err, f.end.err)
+		return workflows.Result{}, cmp.Or(err, f.outcome.err)
 	}
-	r, err := c.recorded(ctx, f.t.ID)
-	if (err != nil || !r.State.Terminal()) && f.end != nil {
-		return f.end.result, f.end.err
+	r, err := c.journalResult(ctx, f.t.ID)
+	if (err != nil || !r.State.Terminal()) && f.outcome != nil {
+		return f.outcome.result, f.outcome.err
 	}
 	return r, err
 }
 
 // follower reads one turn from the journal while it waits for Temporal to report the turn's end.
 type follower struct {
-	c       *Client
-	t       Turn
-	reader  journal.TurnReader
-	waiting bool         // the caller wants only the end, from the journal or from Temporal
-	message string       // chunks before this message are skipped; empty once it has been reached
-	over    chan outcome // receives the end from Temporal; nil once it has been received
-	end     *outcome     // the end as Temporal reported it
-	cancel  func()       // cancels the request to Temporal
+	c          *Client
+	t          Turn
+	reader     journal.TurnReader
+	onlyResult bool         // the caller wants only the end, from the journal or from Temporal
+	message    string       // chunks before this message are skipped; empty once it has been reached
+	outcomes   chan outcome // receives the end from Temporal; nil once it has been received
+	outcome    *outcome     // the end as Temporal reported it
+	cancel     func()       // cancels the request to Temporal
 }
 
 func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
@@ -81,11 +81,11 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 	}
 	ctx, cancel := context.WithCancel(ctx) // the journal forgets the follower, and Temporal the request
 	defer cancel()
-	f.await(ctx)
+	f.awaitOutcome(ctx)
 	for {
 		changed := f.changed(ctx) // before the read, so that no change is missed
 		done, err := f.advance(ctx, emit)
-		if err != nil && f.waiting && !f.t.Merged && f.end == nil && f.over != nil {
+		if err != nil && f.onlyResult && !f.t.Merged && f.outcome == nil && f.outcomes != nil {
 			changed, err = nil, nil // the journal cannot be read; Temporal reports the end
 		}
 		if done || err != nil {
@@ -93,8 +93,8 @@ func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
 		}
 		select {
 		case <-changed:
-		case end := <-f.over:
-			f.over, f.end = nil, &end
+		case end := <-f.outcomes:
+			f.outcomes, f.outcome = nil, &end
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -112,22 +112,22 @@ func (f *follower) changed(ctx context.Context) <-chan struct{} {
 }
 
 // await starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the message.
-func (f *follower) await(ctx context.Context) {
+func (f *follower) awaitOutcome(ctx context.Context) {
 	if f.cancel != nil {
 		f.cancel()
 	}
 	ctx, f.cancel = context.WithCancel(ctx)
-	f.end = nil
+	f.outcome = nil
 	if f.c.temporal != nil {
-		f.over = f.c.await(ctx, f.t, !f.waiting)
+		f.outcomes = f.c.awaitOutcome(ctx, f.t, !f.onlyResult)
 	}
 }
 
 // advance reads what the journal has and reports whether the turn is over.
 func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (done bool, err error) {
 	if f.t.Merged {
-		if taken, err := f.taken(ctx); !taken || err != nil {
-			return f.end != nil, err
+		if taken, err := f.findMergedTurn(ctx); !taken || err != nil {
+			return f.outcome != nil, err
 		}
 	}
 	for {
@@ -137,11 +137,11 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 			return false, err
 		}
 		for _, chunk := range chunks {
-			if f.reached(chunk) && !emit(chunk) {
+			if f.passesMessage(chunk) && !emit(chunk) {
 				return true, nil
 			}
 			if chunk.Kind == turn.ChunkTurnCompleted {
-				f.rest(ctx)
+				f.awaitClose(ctx)
 			}
 		}
 		if f.reader.Done {
@@ -150,14 +150,14 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 		if len(chunks) > 0 {
 			continue
 		}
-		if again, done := f.judge(ctx, f.reader.Begun); !again {
+		if again, done := f.decideEnd(ctx, f.reader.Begun); !again {
 			return done, nil
 		}
 	}
 }
 
 // taken finds the turn that has taken a merged message.
-func (f *follower) taken(ctx context.Context) (bool, error) {
+func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -169,30 +169,30 @@ func (f *follower) taken(ctx context.Context) (bool, error) {
 		f.message = f.t.MessageID
 	}
 	f.t.ID, f.t.Merged = row.ID, false
-	f.await(ctx)
+	f.awaitOutcome(ctx)
 	return true, nil
 }
 
 // judge decides whether the follower is done when Temporal has reported an end that the journal does not have. known
 // means that the journal has the turn. again means that the follower has switched to the turn that has the message.
-func (f *follower) judge(ctx context.Context, known bool) (again, done bool) {
+func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool) {
 	switch {
-	case f.end == nil:
+	case f.outcome == nil:
 		return false, false
-	case known && errors.Is(f.end.err, errContinued):
+	case known && errors.Is(f.outcome.err, errContinued):
 		return false, false // the journal gets the end
-	case !known && f.other(ctx):
-		f.await(ctx)
+	case !known && f.switchTurn(ctx):
+		f.awaitOutcome(ctx)
 		return true, false
-	case errors.Is(f.end.err, errContinued):
-		f.end.err = fmt.Errorf("turn %s of session %q: %w; %w", f.t.ID, f.t.Session, errContinued, ErrNotFound)
+	case errors.Is(f.outcome.err, errContinued):
+		f.outcome.err = fmt.Errorf("turn %s of session %q: %w; %w", f.t.ID, f.t.Session, errContinued, ErrNotFound)
 	}
 	return false, true
 }
 
 // other finds the turn that has the message if the one that was started for it does not.
-func (f *follower) other(ctx context.Context) bool {
-	id := f.end.result.Turn
+func (f *follower) switchTurn(ctx context.Context) bool {
+	id := f.outcome.result.Turn
 	if f.t.MessageID != "" {
 		row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
 		if err != nil {
@@ -212,19 +212,19 @@ func (f *follower) other(ctx context.Context) bool {
 
 // rest waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the server
 // closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
-func (f *follower) rest(ctx context.Context) {
-	if f.over == nil {
+func (f *follower) awaitClose(ctx context.Context) {
+	if f.outcomes == nil {
 		return
 	}
 	select {
-	case <-f.over:
-	case <-time.After(restWithin):
+	case <-f.outcomes:
+	case <-time.After(closeWithin):
 	case <-ctx.Done():
 	}
 }
 
 // reached reports whether Follow yields a chunk: the message's or a later one.
-func (f *follower) reached(c turn.Chunk) bool {
+func (f *follower) passesMessage(c turn.Chunk) bool {
 	if f.message == "" {
 		return true
 	}

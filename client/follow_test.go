@@ -24,7 +24,7 @@ func TestTruncatedAnswersAreCompleted(t *testing.T) {
 		"the model's own, without the text": {"to be continued…", "", "to be continued…", false},
 		"empty":                             {"", "x", "", false},
 	} {
-		answer, truncated := complete(c.preview, c.text)
+		answer, truncated := completeAnswer(c.preview, c.text)
 		assert.Equal(t, c.want, answer, name)
 		assert.Equal(t, c.truncated, truncated, name)
 	}
@@ -38,11 +38,11 @@ func TestAMergedMessageIsFollowedFromItsOwnChunkOn(t *testing.T) {
 	f := follower{message: "m2"}
 	var seen []bool
 	for _, c := range []turn.Chunk{text(1), joined("m1"), joined("m2"), text(2), joined("m3")} {
-		seen = append(seen, f.reached(c))
+		seen = append(seen, f.passesMessage(c))
 	}
 	assert.Equal(t, []bool{false, false, true, true, true}, seen)
 	lost := follower{message: "m2"}
-	assert.True(t, lost.reached(turn.Chunk{Kind: turn.ChunkTurnCompleted}), "the end is always yielded")
+	assert.True(t, lost.passesMessage(turn.Chunk{Kind: turn.ChunkTurnCompleted}), "the end is always yielded")
 	var own follower
-	assert.True(t, own.reached(text(1)))
+	assert.True(t, own.passesMessage(text(1)))
 }

@@ -34,12 +34,12 @@ const askAgainAfter = time.Second
 
 // await asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set, it also
 // asks again after every other failure.
-func (c *Client) await(ctx context.Context, t Turn, patient bool) chan outcome {
+func (c *Client) awaitOutcome(ctx context.Context, t Turn, patient bool) chan outcome {
 	over := make(chan outcome, 1)
 	go func() {
 		for {
-			end := c.outcome(ctx, t)
-			if !end.failed || !patient && !away(end.err) || ctx.Err() != nil {
+			end := c.turnOutcome(ctx, t)
+			if !end.failed || !patient && !isUnavailable(end.err) || ctx.Err() != nil {
 				over <- end
 				return
 			}
@@ -58,7 +58,7 @@ func pause(ctx context.Context) {
 
 // outcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it waits
 // until the session's workflow has ended for good, because the message is lost then.
-func (c *Client) outcome(ctx context.Context, t Turn) outcome {
+func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if t.Merged {
 		err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), "").Get(ctx, nil)
 		if !ended(err) {
@@ -67,7 +67,7 @@ func (c *Client) outcome(ctx context.Context, t Turn) outcome {
 		return outcome{err: fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)}
 	}
 	for run := t.ID; ; {
-		end := c.closed(ctx, t, run)
+		end := c.runOutcome(ctx, t, run)
 		if !errors.Is(end.err, errContinued) {
 			return end
 		}
@@ -98,11 +98,11 @@ func ended(err error) bool {
 
 // unanswered returns the outcome if Temporal rejects the question.
 func unanswered(err error) outcome {
-	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", typed(err)), failed: true}
+	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
 // closed waits for the end of one run. The result is its value, or the detail of its failure or cancellation.
-func (c *Client) closed(ctx context.Context, t Turn, run string) outcome {
+func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).
 		GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
@@ -117,7 +117,7 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) outcome {
 	var unknown *serviceerror.NotFound
 	switch {
 	case err == nil:
-		return outcome{result: c.unabridged(ctx, r)}
+		return outcome{result: c.completeDuplicate(ctx, r)}
 	case errors.As(err, &continued):
 		return outcome{err: errContinued}
 	case errors.As(err, &app) && app.HasDetails() && app.Details(&r) == nil:
@@ -139,11 +139,11 @@ func (c *Client) closed(ctx context.Context, t Turn, run string) outcome {
 
 // unabridged completes the answer of a duplicate from the journal. The duplicate's result has only the beginning of
 // another turn's answer.
-func (c *Client) unabridged(ctx context.Context, r workflows.Result) workflows.Result {
+func (c *Client) completeDuplicate(ctx context.Context, r workflows.Result) workflows.Result {
 	if r.DuplicateOf == "" || !r.Truncated {
 		return r
 	}
-	if first, err := c.recorded(ctx, r.DuplicateOf); err == nil {
+	if first, err := c.journalResult(ctx, r.DuplicateOf); err == nil {
 		r.Answer, r.Truncated = first.Answer, first.Truncated
 	}
 	return r

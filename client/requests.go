@@ -98,7 +98,7 @@ type AnswerInput struct {
 // Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError), ErrExpired, ErrInvalid (the text is
 // empty or too long), ErrNoWorker, ErrUnreachable.
 func (c *Client) Answer(ctx context.Context, in AnswerInput) error {
-	text, blob, err := c.pack(ctx, in.Text, "")
+	text, blob, err := c.storeLongText(ctx, in.Text, "")
 	if err != nil {
 		return err
 	}

@@ -24,11 +24,11 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 		}
 		t.ID = row.ID
 	}
-	return c.recorded(ctx, t.ID)
+	return c.journalResult(ctx, t.ID)
 }
 
 // recorded returns a turn's result in the journal.
-func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result, error) {
+func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Result, error) {
 	row, err := c.journal.Turn(ctx, turnID)
 	if err != nil {
 		return workflows.Result{}, err
@@ -48,20 +48,20 @@ func (c *Client) recorded(ctx context.Context, turnID string) (workflows.Result,
 			said = i.Message.Text
 		}
 	}
-	r.Answer, r.Truncated = complete(row.Answer, said)
+	r.Answer, r.Truncated = completeAnswer(row.Answer, said)
 	if r.Truncated {
-		streamed, err := c.streamed(ctx, turnID)
+		streamed, err := c.streamedText(ctx, turnID)
 		if err != nil {
 			return r, err
 		}
-		r.Answer, r.Truncated = complete(row.Answer, streamed)
+		r.Answer, r.Truncated = completeAnswer(row.Answer, streamed)
 	}
 	return r, nil
 }
 
 // streamed returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled during
 // an inference.
-func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
+func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
 	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
 		chunks, err := r.Next(ctx)
@@ -74,9 +74,9 @@ func (c *Client) streamed(ctx context.Context, turnID string) (string, error) {
 	}
 }
 
-// complete returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
+// completeAnswer returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
 // preview and whether it is truncated.
-func complete(preview, text string) (answer string, truncated bool) {
+func completeAnswer(preview, text string) (answer string, truncated bool) {
 	beginning, cut := strings.CutSuffix(preview, "…")
 	switch {
 	case !cut:
@@ -84,9 +84,9 @@ func complete(preview, text string) (answer string, truncated bool) {
 	case len(text) > len(beginning) && strings.HasPrefix(text, beginning):
 		return text, false
 	}
-	return preview, len(preview) > shortAnswer
+	return preview, len(preview) > maxUntruncatedAnswer
 }
 
-// shortAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
+// maxUntruncatedAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
 // model's own.
-const shortAnswer = 1 << 10
+const maxUntruncatedAnswer = 1 << 10

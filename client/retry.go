@@ -42,7 +42,7 @@ func (c *Client) update(ctx context.Context, session, name string, arg, res any)
 // request sends an update. All attempts have one update ID, so it takes effect once.
 func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
-	return c.persist(ctx, ErrNoWorker, func(ctx context.Context) error {
+	return c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: c.WorkflowID(session), UpdateID: id, UpdateName: name, Args: []any{arg},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -54,9 +54,9 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 	})
 }
 
-// ask persists in a request that Temporal answers without a worker.
-func ask[T any](ctx context.Context, c *Client, request func(context.Context) (T, error)) (res T, err error) {
-	err = c.persist(ctx, ErrUnreachable, func(ctx context.Context) error {
+// retryRequest persists in a request that Temporal answers without a worker.
+func retryRequest[T any](ctx context.Context, c *Client, request func(context.Context) (T, error)) (res T, err error) {
+	err = c.retry(ctx, ErrUnreachable, func(ctx context.Context) error {
 		res, err = request(ctx)
 		return err
 	})
@@ -66,7 +66,7 @@ func ask[T any](ctx context.Context, c *Client, request func(context.Context) (T
 // persist retries a request while its failure may be temporary: a run that closes, a server that is busy or
 // unavailable, a turn that is ending. The request must be idempotent. unanswered is the error of a request that got no
 // answer although Temporal is healthy.
-func (c *Client) persist(ctx context.Context, unanswered error, request func(context.Context) error) error {
+func (c *Client) retry(ctx context.Context, unanswered error, request func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, persistFor)
@@ -83,15 +83,15 @@ func (c *Client) persist(ctx context.Context, unanswered error, request func(con
 		case errors.Is(ctx.Err(), context.Canceled):
 			return ctx.Err()
 		case slow:
-		case !passes(typed(err)):
-			return typed(err)
+		case !isRetryable(asClientError(err)):
+			return asClientError(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			if !slow {
-				return typed(err)
+				return asClientError(err)
 			}
 			if unanswered != ErrUnreachable && !c.healthy(ctx) {
 				unanswered = ErrUnreachable
@@ -107,11 +107,11 @@ func (c *Client) healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthWithin)
 	defer cancel()
 	_, err := c.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
-	return ctx.Err() == nil && !away(err)
+	return ctx.Err() == nil && !isUnavailable(err)
 }
 
-// passes reports whether a retry may help.
-func passes(err error) bool {
+// isRetryable reports whether a retry may help.
+func isRetryable(err error) bool {
 	var refusal *turn.Error
 	var aborted *serviceerror.Aborted
 	var exhausted *serviceerror.ResourceExhausted
@@ -123,6 +123,6 @@ func passes(err error) bool {
 	case errors.As(err, &refusal):
 		return refusal.Code == turn.CodeSessionEnding
 	}
-	return away(err) || errors.As(err, &aborted) || errors.As(err, &exhausted) || errors.As(err, &notReady) ||
+	return isUnavailable(err) || errors.As(err, &aborted) || errors.As(err, &exhausted) || errors.As(err, &notReady) ||
 		errors.As(err, &slow)
 }

@@ -72,13 +72,13 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	}
 	iter, err := s.c.temporal.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: listLimit})
 	if err != nil {
-		return nil, fmt.Errorf("listing the schedules: %w", typed(err))
+		return nil, fmt.Errorf("listing the schedules: %w", asClientError(err))
 	}
 	list := []Schedule{}
 	for iter.HasNext() && len(list) < listLimit {
 		entry, err := iter.Next()
 		if err != nil {
-			return nil, fmt.Errorf("listing the schedules: %w", typed(err))
+			return nil, fmt.Errorf("listing the schedules: %w", asClientError(err))
 		}
 		name, own := workflows.SessionOf(s.c.options.Tenant, entry.ID)
 		if known, ours := scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
@@ -221,7 +221,7 @@ func scheduleError(name string, err error) error {
 	case errors.As(err, &invalid):
 		return cluster.WithKind(ErrInvalid, errors.New("Temporal rejects the schedule: "+invalid.Message))
 	}
-	return fmt.Errorf("schedule %q: %w", name, typed(err))
+	return fmt.Errorf("schedule %q: %w", name, asClientError(err))
 }
 
 // scheduleOf decodes the memo of a schedule, and reports whether it is one of Everturn's.

@@ -56,14 +56,14 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return t, ErrUnreachable
 	}
 	var err error
-	if in.Message.Text, in.Message.Blob, err = c.pack(ctx, in.Message.Text, in.Message.Blob); err != nil {
+	if in.Message.Text, in.Message.Blob, err = c.storeLongText(ctx, in.Message.Text, in.Message.Blob); err != nil {
 		return t, err
 	}
 	if err := c.input(in, &in.Message).Check(); err != nil {
 		return t, cluster.WithKind(ErrInvalid, err)
 	}
 	repeated := false
-	err = c.persist(ctx, ErrNoWorker, func(ctx context.Context) error {
+	err = c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
 		err := c.send(ctx, in, &t, repeated)
 		repeated = true
 		return err
@@ -74,7 +74,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 // send starts a turn with the message, or sends it to the running turn. repeated means that the running turn may be one
 // that an earlier attempt has started.
 func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool) error {
-	run, err := c.begin(ctx, in)
+	run, err := c.startTurn(ctx, in)
 	var running *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
@@ -84,7 +84,7 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		return startError(err)
 	}
 	if in.Alone || repeated {
-		if c.accepted(ctx, t, running.RunId) {
+		if c.findAccepted(ctx, t, running.RunId) {
 			return nil
 		}
 	}
@@ -93,14 +93,14 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		return cluster.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult
-	err = c.join(ctx, in, &res)
+	err = c.updateWithStart(ctx, in, &res)
 	t.ID, t.Merged = res.Turn, res.Merged
 	return err
 }
 
 // accepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this turn.
 // run is the session's running turn; the journal does not know it before a worker has begun it.
-func (c *Client) accepted(ctx context.Context, t *Turn, run string) bool {
+func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) bool {
 	if c.journal != nil {
 		if row, err := c.journal.Delivered(ctx, t.Session, t.MessageID); err == nil {
 			t.ID, t.Merged = row.ID, row.MessageID != t.MessageID
@@ -133,7 +133,7 @@ func startError(err error) error {
 }
 
 // pack stores a long text in the journal and returns its hash instead.
-func (c *Client) pack(ctx context.Context, text, blob string) (string, string, error) {
+func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, string, error) {
 	if len(text) > journal.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
 			ErrInvalid, len(text), journal.MaxMessageBytes)
@@ -152,7 +152,7 @@ func (c *Client) pack(ctx context.Context, text, blob string) (string, string, e
 }
 
 // begin starts a turn with its message. It costs two events less than an update, and needs no worker to be accepted.
-func (c *Client) begin(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
+func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
@@ -162,7 +162,7 @@ func (c *Client) begin(ctx context.Context, in SendInput) (client.WorkflowRun, e
 }
 
 // join sends the message to the running turn, or to a new one if that has just ended.
-func (c *Client) join(ctx context.Context, in SendInput, res *workflows.SendResult) error {
+func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),

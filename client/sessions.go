@@ -34,7 +34,7 @@ func (c *Client) Sessions(ctx context.Context, limit int) ([]journal.SessionReco
 // Errors: ErrNotFound, ErrUnreachable, and those of the journal.
 func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	t := Turn{Session: session, ID: id}
-	known, err := c.known(ctx, t)
+	known, err := c.recordedTurn(ctx, t)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return t, err
 	}
@@ -56,7 +56,7 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 		return t, fmt.Errorf("session %q: no such turn in Temporal, and %w", session, ErrNotFound)
 	case err != nil:
 		return t, fmt.Errorf("asking Temporal for the session's turn: %w", err)
-	case known.ID == "" || later(d.WorkflowExecutionInfo, known):
+	case known.ID == "" || isNewerRun(d.WorkflowExecutionInfo, known):
 		t.ID = d.WorkflowExecutionInfo.GetExecution().GetRunId()
 	}
 	return t, nil
@@ -65,14 +65,14 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 func (c *Client) describe(
 	ctx context.Context, session, run string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return ask(ctx, c, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return retryRequest(ctx, c, func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 		return c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(session), run)
 	})
 }
 
 // known returns the turn in the journal: the named one, or the session's last one. A zero record with ErrNotFound means
 // that the journal has none.
-func (c *Client) known(ctx context.Context, t Turn) (journal.TurnRecord, error) {
+func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
 	case c.journal == nil:
 		return journal.TurnRecord{}, ErrNotFound
@@ -87,8 +87,8 @@ func (c *Client) known(ctx context.Context, t Turn) (journal.TurnRecord, error) 
 	return row, err
 }
 
-// later reports whether a run began a turn that the journal does not have yet.
-func later(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord) bool {
+// isNewerRun reports whether a run began a turn that the journal does not have yet.
+func isNewerRun(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord) bool {
 	id := run.GetExecution().GetRunId()
 	if id == known.ID || id == known.RunID {
 		return false
@@ -119,7 +119,7 @@ const runningLimit = 20
 //
 // Errors: ErrUnreachable, and those of the journal.
 func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
-	candidates, err := c.candidates(ctx)
+	candidates, err := c.runningCandidates(ctx)
 	var found []string
 	for _, session := range candidates {
 		running, err := c.Running(ctx, session)
@@ -135,11 +135,11 @@ func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
 
 // candidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those of the
 // journal, which lacks turns that no worker has begun.
-func (c *Client) candidates(ctx context.Context) ([]string, error) {
+func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
 	}
-	listed, err := ask(ctx, c, func(ctx context.Context) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	listed, err := retryRequest(ctx, c, func(ctx context.Context) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 		return c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			PageSize: runningLimit,
 			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s",
@@ -200,7 +200,7 @@ func (c *Client) Terminate(ctx context.Context, session string) error {
 
 // end persists in a request that ends a workflow.
 func (c *Client) end(ctx context.Context, request func(context.Context) error) error {
-	err := c.persist(ctx, ErrUnreachable, request)
+	err := c.retry(ctx, ErrUnreachable, request)
 	switch {
 	case err == nil:
 		return nil

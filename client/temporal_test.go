@@ -177,7 +177,7 @@ func TestAJournalErrorIsNotTheEndOfATurn(t *testing.T) {
 		b := &flakyBook{failures: 2}
 		b.turns = map[string]journal.TurnRecord{"t": {ID: "t", State: turn.StateCompleted}}
 		c := New(&fakeTemporal{get: func() error { return &workflow.ContinueAsNewError{} }}, Options{Journal: b})
-		assert.ErrorIs(t, c.outcome(t.Context(), Turn{ID: "t"}).err, errContinued)
+		assert.ErrorIs(t, c.turnOutcome(t.Context(), Turn{ID: "t"}).err, errContinued)
 	})
 }
 

@@ -34,7 +34,7 @@ func variable(key string) string {
 }
 
 // environ applies the environment's variables. An empty variable counts as unset.
-func (l *loader) environ() {
+func (l *loader) applyEnviron() {
 	all := settings(&l.loaded.Config)
 	names := make([]string, len(all))
 	for i, f := range all {
@@ -71,7 +71,7 @@ func suggest(message, name string, known []string) string {
 }
 
 // flags applies the overrides of the command line.
-func (l *loader) flags(overrides map[string]string) {
+func (l *loader) applyOverrides(overrides map[string]string) {
 	all := settings(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {
 		i := slices.IndexFunc(all, func(f field) bool { return f.key == key })

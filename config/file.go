@@ -23,7 +23,7 @@ const DefaultPath = "agent.toml"
 const MaxFileBytes = 1 << 20
 
 // file applies the file's layer. Its error means that loading cannot continue.
-func (l *loader) file(path string) error {
+func (l *loader) applyFile(path string) error {
 	data, err := readFile(path)
 	if err != nil || data == nil {
 		return err
@@ -41,7 +41,7 @@ func (l *loader) file(path string) error {
 		return &Error{Problems: []Problem{p}}
 	}
 	l.loaded.places = places{data: data, key: map[string]int{}, value: map[string]int{}}
-	l.document(data)
+	l.applyDocument(data)
 	return nil
 }
 
@@ -75,7 +75,7 @@ func unreadable(path, why string) error {
 
 // document stores the values of a document that go-toml has accepted. go-toml's decoder cannot: it stops at the first
 // value of a wrong type, has no durations, and does not give the positions of the keys that it accepts.
-func (l *loader) document(data []byte) {
+func (l *loader) applyDocument(data []byte) {
 	var p unstable.Parser
 	p.Reset(data)
 	root := field{value: reflect.ValueOf(&l.loaded.Config).Elem()}

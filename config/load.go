@@ -34,11 +34,11 @@ func Load(o LoadOptions) (*Loaded, error) {
 		env:    environment(o.Environ),
 		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, written: map[string]string{}},
 	}
-	if err := l.file(o.Path); err != nil {
+	if err := l.applyFile(o.Path); err != nil {
 		return nil, err
 	}
-	l.environ()
-	l.flags(o.Overrides)
+	l.applyEnviron()
+	l.applyOverrides(o.Overrides)
 	l.validate()
 	if err := asError(l.problems); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 // Show writes the effective configuration as TOML. A secret is shown as "set" or "unset", and a value written with ${}
 // is shown as written, because the environment may hold secrets. With origin, a comment gives the source of each value.
 func (l *Loaded) Show(w io.Writer, origin bool) error {
-	s := &shower{loaded: l, origin: origin}
+	s := &tomlWriter{loaded: l, origin: origin}
 	s.table("", "", field{value: reflect.ValueOf(l.Config)})
 	if _, err := io.WriteString(w, s.out.String()); err != nil {
 		return fmt.Errorf("showing the configuration: %w", err)
@@ -24,7 +24,7 @@ func (l *Loaded) Show(w io.Writer, origin bool) error {
 	return nil
 }
 
-type shower struct {
+type tomlWriter struct {
 	loaded *Loaded
 	origin bool
 	out    strings.Builder
@@ -32,7 +32,7 @@ type shower struct {
 
 // table writes a table: its settings first, then the tables in it, as TOML requires. name is its dotted name without
 // indexes, header its header.
-func (s *shower) table(name, header string, f field) {
+func (s *tomlWriter) table(name, header string, f field) {
 	members := f.members()
 	for _, m := range members {
 		if table(m.value.Type()) {
@@ -58,7 +58,7 @@ func (s *shower) table(name, header string, f field) {
 	}
 }
 
-func (s *shower) setting(f field) {
+func (s *tomlWriter) setting(f field) {
 	value, ok := s.value(f)
 	name := join("", f.name)
 	if !ok {
@@ -72,7 +72,7 @@ func (s *shower) setting(f field) {
 }
 
 // value renders one value as TOML. It reports false for a value that is unset and has no default.
-func (s *shower) value(f field) (string, bool) {
+func (s *tomlWriter) value(f field) (string, bool) {
 	if f.value.Type() == secretType {
 		return literal(f.value.Interface().(Secret).String()), true
 	}

@@ -21,12 +21,12 @@ type artifacts interface {
 
 // The bounds of one read, in bytes. The text and the note around it must fit into one result.
 const (
-	maxRead     = 64 << 10
-	roomForNote = 256
+	maxRead   = 64 << 10
+	noteBytes = 256
 )
 
-// readArtifact holds the arguments of local/read_artifact.
-type readArtifact struct {
+// readArtifactInput holds the arguments of local/read_artifact.
+type readArtifactInput struct {
 	Artifact string `json:"artifact" jsonschema:"the artifact's name, as the result gives it"`
 	Offset   int64  `json:"offset,omitempty" jsonschema:"the first byte to read; 0 by default"`
 	Length   int    `json:"length,omitempty" jsonschema:"the maximum number of bytes; as many as fit by default"`
@@ -45,8 +45,8 @@ func (e *Engine) artifacts() artifacts {
 // registerArtifacts adds local/read_artifact, which reads the rest of a truncated result. The journal is opened after
 // the tools are built, so the tool calls open when it needs it. maxResult bounds a result, in bytes.
 func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult int) error {
-	most := max(min(maxRead, maxResult)-roomForNote, roomForNote)
-	read := func(ctx context.Context, in readArtifact) (string, error) {
+	most := max(min(maxRead, maxResult)-noteBytes, noteBytes)
+	read := func(ctx context.Context, in readArtifactInput) (string, error) {
 		req, ok := toolbox.CallInfo(ctx)
 		store := open()
 		if !ok || store == nil {
@@ -71,7 +71,7 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 
 // readPart returns a part of a text, cut on character boundaries, with a line that gives its position. If the artifact
 // is not text, it returns a description.
-func readPart(mediaType string, b []byte, in readArtifact, most int) (string, error) {
+func readPart(mediaType string, b []byte, in readArtifactInput, most int) (string, error) {
 	size := int64(len(b))
 	switch {
 	case !readable(b):

@@ -28,7 +28,7 @@ func (s shelf) Artifact(_ context.Context, turnID, hash string) (string, []byte,
 }
 
 // reader returns a function that calls local/read_artifact as the given turn.
-func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in readArtifact) turn.ToolResult {
+func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in readArtifactInput) turn.ToolResult {
 	t.Helper()
 	local := toolbox.NewLocal()
 	require.NoError(t, registerArtifacts(local, func() artifacts { return s }, maxResult))
@@ -38,7 +38,7 @@ func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in rea
 	d := h.Catalogues(t.Context())[0].Tools[0]
 	assert.Equal(t, turn.ActivityLocal, d.Activity)
 	assert.True(t, d.ReadOnly)
-	return func(turnID string, in readArtifact) turn.ToolResult {
+	return func(turnID string, in readArtifactInput) turn.ToolResult {
 		arguments, err := json.Marshal(in)
 		require.NoError(t, err)
 		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: arguments, Session: "s", Turn: turnID, CallID: "1.0", Attempt: 1})
@@ -53,7 +53,7 @@ func TestAnArtifactIsReadPartByPart(t *testing.T) {
 	whole := strings.Repeat("grüße 世界 👩‍👩‍👧\n", 9000)
 	read := reader(t, shelf{"s/" + name: whole}, 10_000)
 	var got strings.Builder
-	for in := (readArtifact{Artifact: name}); ; {
+	for in := (readArtifactInput{Artifact: name}); ; {
 		r := read("s", in)
 		require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
 		assert.LessOrEqual(t, len(r.Text), 10_000)
@@ -69,20 +69,20 @@ func TestAnArtifactIsReadPartByPart(t *testing.T) {
 	}
 	assert.Equal(t, whole, got.String(), "the parts are the whole")
 
-	r := read("s", readArtifact{Artifact: name, Offset: 3, Length: 1})
+	r := read("s", readArtifactInput{Artifact: name, Offset: 3, Length: 1})
 	assert.True(t, strings.HasPrefix(r.Text, "üß") || strings.HasPrefix(r.Text, "ü"), "it begins with a whole character: %q", r.Text)
 }
 
 func TestWhatCannotBeReadSaysWhy(t *testing.T) {
 	read := reader(t, shelf{"s/" + name: "\x89PNG\x00", "s/" + strings.Repeat("0", 64): "short"}, 64<<10)
 	for want, r := range map[string]turn.ToolResult{
-		"[text/plain, 5 bytes; not text": read("s", readArtifact{Artifact: name}),
-		"no such artifact":               read("other", readArtifact{Artifact: name}),
-		"64 hexadecimal digits":          read("s", readArtifact{Artifact: "../../etc/passwd"}),
-		"is 5 bytes":                     read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: 6}),
-		"not be negative":                read("s", readArtifact{Artifact: strings.Repeat("0", 64), Offset: -1}),
+		"[text/plain, 5 bytes; not text": read("s", readArtifactInput{Artifact: name}),
+		"no such artifact":               read("other", readArtifactInput{Artifact: name}),
+		"64 hexadecimal digits":          read("s", readArtifactInput{Artifact: "../../etc/passwd"}),
+		"is 5 bytes":                     read("s", readArtifactInput{Artifact: strings.Repeat("0", 64), Offset: 6}),
+		"not be negative":                read("s", readArtifactInput{Artifact: strings.Repeat("0", 64), Offset: -1}),
 	} {
 		assert.Contains(t, r.Text, want)
 	}
-	assert.Contains(t, reader(t, nil, 1000)("s", readArtifact{Artifact: name}).Text, "no journal")
+	assert.Contains(t, reader(t, nil, 1000)("s", readArtifactInput{Artifact: name}).Text, "no journal")
 }

@@ -25,19 +25,19 @@ import (
 
 // Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
-	id        string // of this process, in the journal's reports on workers
-	cfg       config.Config
-	options   options
-	journal   journal.Store
-	journalID string
-	host      *toolbox.Host
-	model     *model
-	client    client.Client
-	worker    worker.Worker
-	home      worker.Worker // for the calls bound to this process; nil if there are none
-	fatal     chan error    // holds the first reason why the engine cannot continue: see fail
-	secrets   *redact.Redactor
-	log       *slog.Logger
+	id           string // of this process, in the journal's reports on workers
+	cfg          config.Config
+	options      options
+	journal      journal.Store
+	journalID    string
+	host         *toolbox.Host
+	model        *model
+	client       client.Client
+	worker       worker.Worker
+	stickyWorker worker.Worker // for the calls bound to this process; nil if there are none
+	fatal        chan error    // holds the first reason why the engine cannot continue: see fail
+	secrets      *redact.Redactor
+	log          *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
@@ -86,10 +86,10 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 func (e *Engine) start() error {
-	if err := e.worker.Start(); err != nil || e.home == nil {
+	if err := e.worker.Start(); err != nil || e.stickyWorker == nil {
 		return err
 	}
-	if err := e.home.Start(); err != nil {
+	if err := e.stickyWorker.Start(); err != nil {
 		e.worker.Stop()
 		return err
 	}
@@ -108,8 +108,8 @@ func (e *Engine) fail(err error) {
 func (e *Engine) drain() {
 	var both sync.WaitGroup
 	both.Go(e.worker.Stop)
-	if e.home != nil {
-		both.Go(e.home.Stop)
+	if e.stickyWorker != nil {
+		both.Go(e.stickyWorker.Stop)
 	}
 	both.Wait()
 }
@@ -165,21 +165,21 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := cluster.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
 		return err
 	}
-	e.warnOfOthers(ctx, namespace)
+	e.warnOfOtherJournals(ctx, namespace)
 	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
 // warnOfOthers logs a warning about workers on the task queue that would write this worker's turns to another journal.
 // It never refuses to start: except on a development server, a worker that stopped a moment ago looks like a running
 // one.
-func (e *Engine) warnOfOthers(ctx context.Context, namespace string) {
+func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := cluster.Pollers(ctx, e.client, namespace, queue)
 	if err != nil {
 		e.log.Warn("looking for other workers", "error", err)
 		return
 	}
-	for _, other := range cluster.Elsewhere(pollers, e.journalID) {
+	for _, other := range cluster.WithOtherJournal(pollers, e.journalID) {
 		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a "+
 			"session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
 			"worker", other.Identity, "task_queue", queue)
@@ -197,14 +197,14 @@ func (e *Engine) publish(ctx context.Context) error {
 		return slices.ContainsFunc(known, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
 	}
 	for _, c := range e.host.CataloguesSoon(ctx, heardOf) {
-		if err := e.publishUnlessWell(ctx, c); err != nil {
+		if err := e.publishUnlessAvailable(ctx, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) publishOne(ctx context.Context, c turn.Catalogue) error {
+func (e *Engine) publishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	switch {
 	case c.Problem != "":
 		c.Since = time.Now() // the journal keeps an earlier time
@@ -231,7 +231,7 @@ func (e *Engine) identity() string {
 
 // build creates the activities and the worker.
 func (e *Engine) build(context.Context) error {
-	home := homeQueue(e.cfg)
+	home := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		Home:    home,
 		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
@@ -242,7 +242,7 @@ func (e *Engine) build(context.Context) error {
 	}
 	e.worker = e.newWorker(acts)
 	if home != "" {
-		e.home = e.newHome(home, acts)
+		e.stickyWorker = e.newStickyWorker(home, acts)
 	}
 	return nil
 }

@@ -6,12 +6,12 @@ import (
 )
 
 // The pace at which chunks of old turns are removed: a few turns at a time with a pause after each batch, because the
-// journal's other writers wait meanwhile, and at most pruneMost turns an hour.
+// journal's other writers wait meanwhile, and at most maxPrunedTurns turns an hour.
 const (
-	pruneEvery = time.Hour
-	pruneBatch = 16 // turns
-	prunePause = 50 * time.Millisecond
-	pruneMost  = 20_000 // turns
+	pruneEvery     = time.Hour
+	pruneBatch     = 16 // turns
+	prunePause     = 50 * time.Millisecond
+	maxPrunedTurns = 20_000 // turns
 )
 
 // prune removes the chunks of turns that ended longer than [journal] chunk_retention ago, now and at every interval
@@ -46,7 +46,7 @@ func (e *Engine) prune(ctx context.Context, every time.Duration) {
 func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
 	pause := time.NewTicker(prunePause)
 	defer pause.Stop()
-	for turns < pruneMost {
+	for turns < maxPrunedTurns {
 		n, err := e.journal.PruneChunks(ctx, before, pruneBatch)
 		turns += n
 		if err != nil || n < pruneBatch {

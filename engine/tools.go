@@ -44,19 +44,19 @@ func (e *Engine) openTools(context.Context) error {
 	return err
 }
 
-// republishFirst and republishMost are the first and the longest pause before a catalogue that the journal did not
+// minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did not
 // accept is published again.
 const (
-	republishFirst = time.Second
-	republishMost  = 30 * time.Second
+	minRepublishPause = time.Second
+	maxRepublishPause = 30 * time.Second
 )
 
 // reconcileEvery is how often a worker compares the journal's catalogues with its own.
 const reconcileEvery = 10 * time.Second
 
-// offers holds the last catalogue of each of this worker's servers. The lock is held while one is published, so that an
+// publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while one is published, so that an
 // older one cannot follow it.
-type offers struct {
+type publishedCatalogues struct {
 	mu   sync.Mutex
 	last map[string]turn.Catalogue
 }
@@ -67,7 +67,7 @@ type offers struct {
 func (e *Engine) watch(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	known := &offers{last: map[string]turn.Catalogue{}}
+	known := &publishedCatalogues{last: map[string]turn.Catalogue{}}
 	beside.Go(func() { e.reportHealth(ctx) })
 	beside.Go(func() {
 		for tick := time.Tick(reconcileEvery); ; {
@@ -80,8 +80,8 @@ func (e *Engine) watch(ctx context.Context) {
 		}
 	})
 	e.host.Watch(ctx, func(c turn.Catalogue) {
-		for pause := republishFirst; ; pause = min(2*pause, republishMost) {
-			err := e.publishNews(ctx, known, c)
+		for pause := minRepublishPause; ; pause = min(2*pause, maxRepublishPause) {
+			err := e.publishChange(ctx, known, c)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
@@ -96,27 +96,27 @@ func (e *Engine) watch(ctx context.Context) {
 }
 
 // publishNews publishes a server's current catalogue.
-func (e *Engine) publishNews(ctx context.Context, known *offers, c turn.Catalogue) error {
+func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, c turn.Catalogue) error {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	known.last[c.Server] = c
-	return e.publishUnlessWell(ctx, c)
+	return e.publishUnlessAvailable(ctx, c)
 }
 
 // publishUnlessWell publishes a catalogue. It does not publish that this worker cannot reach a server while another
 // worker can, because turns would lose tools that are available.
-func (e *Engine) publishUnlessWell(ctx context.Context, c turn.Catalogue) error {
-	if c.Problem != "" && e.wellElsewhere(ctx, c.Server) {
+func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) error {
+	if c.Problem != "" && e.availableElsewhere(ctx, c.Server) {
 		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)
 		return nil
 	}
-	return e.publishOne(ctx, c)
+	return e.publishCatalogue(ctx, c)
 }
 
 // reconcile republishes a catalogue that another worker, unable to reach the server, has overwritten. It also publishes
 // that a server is unavailable to all workers when the last worker that could reach it is gone. If two workers get
 // different tools from a server, reconcile does not choose between them.
-func (e *Engine) reconcile(ctx context.Context, known *offers) {
+func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	catalogues, err := e.journal.Catalogues(ctx)
@@ -125,24 +125,24 @@ func (e *Engine) reconcile(ctx context.Context, known *offers) {
 	}
 	for _, c := range catalogues {
 		ours, ok := known.last[c.Server]
-		if !ok || (ours.Problem == "") == (c.Problem == "") || ours.Problem != "" && e.wellElsewhere(ctx, c.Server) {
+		if !ok || (ours.Problem == "") == (c.Problem == "") || ours.Problem != "" && e.availableElsewhere(ctx, c.Server) {
 			continue
 		}
-		if err := e.publishOne(ctx, ours); err != nil && ctx.Err() == nil {
+		if err := e.publishCatalogue(ctx, ours); err != nil && ctx.Err() == nil {
 			e.log.Error("publishing a catalogue again", "server", c.Server, "error", err)
 		}
 	}
 }
 
 // wellElsewhere reports whether another running worker with this journal can reach the server.
-func (e *Engine) wellElsewhere(ctx context.Context, server string) bool {
+func (e *Engine) availableElsewhere(ctx context.Context, server string) bool {
 	workers, err := Health(ctx, e.journal)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
 		for _, s := range w.Servers {
-			if s.Server == server && w.ID != e.id && isWell(s) {
+			if s.Server == server && w.ID != e.id && isAvailable(s) {
 				return true
 			}
 		}
@@ -150,8 +150,8 @@ func (e *Engine) wellElsewhere(ctx context.Context, server string) bool {
 	return false
 }
 
-// isWell reports whether a server's catalogue can be read, which uses the default tenant's connection.
-func isWell(s ServerHealth) bool {
+// isAvailable reports whether a server's catalogue can be read, which uses the default tenant's connection.
+func isAvailable(s ServerHealth) bool {
 	state := s.State
 	for _, t := range s.Tenants {
 		if t.Tenant == "" {

@@ -80,7 +80,7 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
 
 	away := turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "it is not in PATH"}
-	known := &offers{last: map[string]turn.Catalogue{"files": away}}
+	known := &publishedCatalogues{last: map[string]turn.Catalogue{"files": away}}
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
 	end()
@@ -92,8 +92,8 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 // after one that cannot has overwritten it, even though the server's tools have not changed.
 func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 	e, _ := beside(t)
-	known := &offers{last: map[string]turn.Catalogue{}}
-	require.NoError(t, e.publishNews(t.Context(), known, offered))
+	known := &publishedCatalogues{last: map[string]turn.Catalogue{}}
+	require.NoError(t, e.publishChange(t.Context(), known, offered))
 	require.NoError(t, e.journal.PublishCatalogue(t.Context(), turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "npx: not found"}))
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))

@@ -16,44 +16,44 @@ import (
 // catalogue without a Problem makes its configuration known: a server that was unavailable at first still counts as
 // published for the first time afterwards.
 func (t *tx) review(c turn.Catalogue) error {
-	accepted, err := t.acceptedHashes(c.Server)
+	accepted, err := t.approvedHashes(c.Server)
 	if err != nil {
 		return err
 	}
 	var known int
 	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.ConfigHash).Scan(&known)
 	if err == nil && known == 0 && c.Problem == "" {
-		err = t.insertSetup(c.Server, c.ConfigHash)
+		err = t.insertConfigVersion(c.Server, c.ConfigHash)
 	}
 	if err != nil {
 		return err
 	}
 	take, hold := Review(c, accepted, known == 0)
 	for _, d := range take {
-		if err := t.accept(c.Server, d, "", time.Time{}); err != nil {
+		if err := t.approve(c.Server, d, "", time.Time{}); err != nil {
 			return err
 		}
 	}
 	if len(take) > 0 {
-		if err := t.forgetAccepted(c.Server); err != nil {
+		if err := t.forgetApprovals(c.Server); err != nil {
 			return err
 		}
 	}
 	return t.saveView(c, hold)
 }
 
-// maxAcceptedOfServer bounds the approved tool versions of a server that may change its tools. Another check refuses a
+// maxApprovalsOfServer bounds the approved tool versions of a server that may change its tools. Another check refuses a
 // server with more tools than that at once.
-const maxAcceptedOfServer = 4096
+const maxApprovalsOfServer = 4096
 
-// forgetAccepted deletes the oldest approvals beyond maxAcceptedOfServer.
-func (t *tx) forgetAccepted(server string) error {
+// forgetAccepted deletes the oldest approvals beyond maxApprovalsOfServer.
+func (t *tx) forgetApprovals(server string) error {
 	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
-		server, maxAcceptedOfServer)
+		server, maxApprovalsOfServer)
 }
 
 // acceptedHashes returns the hashes of a server's approved tools, by tool ID.
-func (q querier) acceptedHashes(server string) (map[string][]string, error) {
+func (q querier) approvedHashes(server string) (map[string][]string, error) {
 	out := map[string][]string{}
 	err := q.each(func(rows Rows) error {
 		var tool, hash string
@@ -64,16 +64,16 @@ func (q querier) acceptedHashes(server string) (map[string][]string, error) {
 	return out, err
 }
 
-func (t *tx) insertSetup(server, setup string) error {
+func (t *tx) insertConfigVersion(server, setup string) error {
 	if err := t.exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, setup); err != nil {
 		return err
 	}
 	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
-		server, MaxSetups)
+		server, MaxConfigVersions)
 }
 
 // accept records this version of the tool as the latest approved one.
-func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) error {
+func (t *tx) approve(server string, d turn.Descriptor, by string, at time.Time) error {
 	content, err := json.Marshal(d)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (t *tx) accept(server string, d turn.Descriptor, by string, at time.Time) e
 }
 
 // lastAccepted returns the version of a tool that was approved last, nil if none was.
-func (q querier) lastAccepted(server, tool string) (*turn.Descriptor, error) {
+func (q querier) lastApproved(server, tool string) (*turn.Descriptor, error) {
 	var content []byte
 	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -111,7 +111,7 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	}
 	c.Tools = slices.DeleteFunc(slices.Clone(c.Tools), isHeld)
 	for _, d := range hold {
-		accepted, err := t.lastAccepted(c.Server, d.ID)
+		accepted, err := t.lastApproved(c.Server, d.ID)
 		if err != nil {
 			return err
 		}
@@ -137,11 +137,11 @@ func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn
 		if err != nil {
 			return err
 		}
-		if out, err = choose(view.Quarantined, in); err != nil || len(out) == 0 {
+		if out, err = chooseQuarantined(view.Quarantined, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {
-			if err := t.accept(in.Server, d.Now, in.By, in.At); err != nil {
+			if err := t.approve(in.Server, d.Now, in.By, in.At); err != nil {
 				return err
 			}
 		}
@@ -160,7 +160,7 @@ func (t *tx) isApproved(server string, tools []turn.QuarantinedTool) (bool, erro
 	if !t.Again() || len(tools) == 0 {
 		return false, nil
 	}
-	approved, err := t.acceptedHashes(server)
+	approved, err := t.approvedHashes(server)
 	isMissing := func(d turn.QuarantinedTool) bool { return !slices.Contains(approved[d.Now.ID], d.Now.Hash) }
 	return err == nil && !slices.ContainsFunc(tools, isMissing), err
 }

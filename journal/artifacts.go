@@ -88,11 +88,11 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 }
 
 // mark records that a call has brought text of an untrusted server into its session. The first mark stays.
-func (t *tx) mark(c call, at time.Time) error {
-	return t.insertMark(c.session, TaintSource{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
+func (t *tx) taint(c call, at time.Time) error {
+	return t.insertTaint(c.session, TaintSource{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
 }
 
-func (t *tx) insertMark(session int64, m TaintSource) error {
+func (t *tx) insertTaint(session int64, m TaintSource) error {
 	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
@@ -102,7 +102,7 @@ func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err er
 	err = s.read(ctx, "reading the taint source of the session of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err == nil {
-			out, err = q.marked(sc.session)
+			out, err = q.taintSource(sc.session)
 		}
 		return err
 	})
@@ -110,7 +110,7 @@ func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err er
 }
 
 // marked returns a session's taint source, nil if it has none.
-func (q querier) marked(session int64) (*TaintSource, error) {
+func (q querier) taintSource(session int64) (*TaintSource, error) {
 	var m TaintSource
 	var at int64
 	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)

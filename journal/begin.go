@@ -75,7 +75,7 @@ func (t *tx) begin(in BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, err
 	}
-	taker, err := t.taker(sc.session, in.Message.ID)
+	taker, err := t.turnOfMessage(sc.session, in.Message.ID)
 	if err == nil {
 		first, err := t.turnRecord(`t.id = ?`, taker)
 		return BeginResult{DuplicateOf: &first}, err
@@ -197,7 +197,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err := t.totals(old, &in); err != nil {
 		return "", err
 	}
-	if err := t.end(&old, in); err != nil {
+	if err := t.endTurn(&old, in); err != nil {
 		return "", err
 	}
 	sc.head = old.head

@@ -128,7 +128,7 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 		c.rec.Attempt = in.Attempt
 		return ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
 	}
-	if err := t.approved(c, in); err != nil {
+	if err := t.checkApproval(c, in); err != nil {
 		return "", err
 	}
 	if c.row == 0 {
@@ -209,7 +209,7 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 			err = t.settle(&c, in.Attempt, in.Result, in.At)
 		}
 		if err == nil && in.Taints && in.Result.FromServer {
-			err = t.mark(c, in.At)
+			err = t.taint(c, in.At)
 		}
 		if err == nil {
 			err = t.load(&c)

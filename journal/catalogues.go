@@ -39,13 +39,13 @@ func ToolName(server, id string) string {
 const (
 	// MaxApprovedVersions bounds the approved versions of one tool.
 	MaxApprovedVersions = 16
-	// MaxSetups bounds the known configurations of one server.
-	MaxSetups = 64
+	// MaxConfigVersions bounds the known configurations of one server.
+	MaxConfigVersions = 64
 )
 
-// outlast returns the catalogue to publish in place of before. While a server is unavailable, the time at which it
+// keepDuringOutage returns the catalogue to publish in place of before. While a server is unavailable, the time at which it
 // became unavailable stays and, if its configuration is the same, so do its last good tools.
-func outlast(c, before turn.Catalogue) turn.Catalogue {
+func keepDuringOutage(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {
 		c.Since = time.Time{}
 		return c
@@ -79,9 +79,9 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 	return take, hold
 }
 
-// choose returns the quarantined tools that the operator names, or an error if they cannot be approved: see
+// chooseQuarantined returns the quarantined tools that the operator names, or an error if they cannot be approved: see
 // Store.ApproveTools.
-func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
+func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string
 	chosen := map[int]bool{}
 	for _, name := range in.Tools {
@@ -103,7 +103,7 @@ func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.Quarantin
 		if len(in.Tools) > 0 && !chosen[i] {
 			continue
 		}
-		if err := checkSeen(d, in); err != nil {
+		if err := checkReviewedHash(d, in); err != nil {
 			return nil, err
 		}
 		out = append(out, d)
@@ -111,8 +111,8 @@ func choose(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.Quarantin
 	return out, nil
 }
 
-// checkSeen refuses a tool that differs from the one that the operator saw, if in.Hashes is set.
-func checkSeen(d turn.QuarantinedTool, in ApproveToolsInput) error {
+// checkReviewedHash refuses a tool that differs from the one that the operator saw, if in.Hashes is set.
+func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	if in.Hashes == nil {
 		return nil
 	}

@@ -44,9 +44,9 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// checkWait refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
-// MaxInquiryBytes.
-func checkWait(w turn.Request) error {
+// checkRequest refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
+// MaxElicitationBytes.
+func checkRequest(w turn.Request) error {
 	switch w.Kind {
 	case turn.RequestApproval, turn.RequestQuestion:
 		return nil
@@ -61,8 +61,8 @@ func checkWait(w turn.Request) error {
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
 		return errors.New("the elicitation's schema is not JSON")
 	}
-	if n := len(q.Key) + len(q.Message) + len(q.Schema) + len(q.URL); n > MaxInquiryBytes {
-		return fmt.Errorf("the elicitation is %d bytes; the maximum is %d", n, MaxInquiryBytes)
+	if n := len(q.Key) + len(q.Message) + len(q.Schema) + len(q.URL); n > MaxElicitationBytes {
+		return fmt.Errorf("the elicitation is %d bytes; the maximum is %d", n, MaxElicitationBytes)
 	}
 	return nil
 }

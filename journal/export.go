@@ -93,7 +93,7 @@ type ExportMessage struct {
 }
 
 // ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: Stored holds the
-// completion (see storeAnswer), RawBlob its raw form, and the transcript has the message at Head.
+// completion (see storeCompletion), RawBlob its raw form, and the transcript has the message at Head.
 type ExportInference struct {
 	Inference
 	ExpectSeq     int64           `json:"expect_seq"`

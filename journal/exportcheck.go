@@ -12,30 +12,30 @@ import (
 const (
 	// MaxCalls bounds the tool calls of a message. The bytes of a message are at most MaxBlobBytes.
 	MaxCalls = 128
-	// maxTaken bounds the bytes of all blobs, each counted every time a line names it. maxTakenPerByte allows more
+	// maxBlobBytesNamed bounds the bytes of all blobs, each counted every time a line names it. maxBlobBytesPerByte allows more
 	// bytes for each byte of the file so far.
-	maxTaken        = 256 << 20
-	maxTakenPerByte = 4
-	// maxRules bounds the grants of an export: a user gave each of them.
-	maxRules = 10_000
+	maxBlobBytesNamed   = 256 << 20
+	maxBlobBytesPerByte = 4
+	// maxGrants bounds the grants of an export: a user gave each of them.
+	maxGrants = 10_000
 )
 
 // exportCheck is the state of the check after the lines so far.
 type exportCheck struct {
-	blob   func(hash string) ([]byte, error)
-	place  int // the kind of the last line: its rank in Line
-	lines  int64
-	read   int64 // bytes
-	taken  int64 // bytes of blobs: see maxTaken
-	ended  bool
-	header ExportHeader
+	blob      func(hash string) ([]byte, error)
+	lastRank  int // the kind of the last line: its rank in Line
+	lines     int64
+	read      int64 // bytes
+	blobBytes int64 // bytes of blobs: see maxBlobBytesNamed
+	ended     bool
+	header    ExportHeader
 
-	blobs    map[string]int64 // their sizes
-	turns    map[string]*turnCheck
-	running  bool // one of the turns is not over
-	head     turn.Head
-	awaiting []string // calls of the last assistant message that have no result yet
-	rules    int
+	blobs              map[string]int64 // their sizes
+	turns              map[string]*turnCheck
+	running            bool // one of the turns is not over
+	head               turn.Head
+	callsWithoutResult []string // calls of the last assistant message that have no result yet
+	grants             int
 }
 
 type turnCheck struct {
@@ -55,10 +55,10 @@ func (c *exportCheck) line(l Line) error {
 		return err
 	case c.ended:
 		return errors.New("there is a line after the end line")
-	case rank < c.place || (rank == 0) != (c.lines == 0):
+	case rank < c.lastRank || (rank == 0) != (c.lines == 0):
 		return errors.New("a line is out of order: header, blobs, turns, messages, inferences, calls, late results, requests, grants, chunks, end")
 	}
-	c.place = rank
+	c.lastRank = rank
 	if err := c.content(l); err != nil {
 		return err
 	}
@@ -102,9 +102,9 @@ func (c *exportCheck) content(l Line) error {
 	case l.LateResult != nil:
 		return c.checkLate(*l.LateResult)
 	case l.Request != nil:
-		return c.checkWait(*l.Request)
+		return c.checkRequest(*l.Request)
 	case l.Grant != nil:
-		return c.checkRule(*l.Grant)
+		return c.checkGrant(*l.Grant)
 	case l.Chunk != nil:
 		return c.checkChunk(*l.Chunk)
 	}
@@ -117,7 +117,7 @@ func (c *exportCheck) checkHeader(h ExportHeader) error {
 	case h.Format != ExportFormat:
 		return fmt.Errorf("not an export of a session: the format is %q, not %q", h.Format, ExportFormat)
 	case h.Version > ExportVersion:
-		return newerExport(h.Version)
+		return newerExportError(h.Version)
 	case h.Version < 1:
 		return fmt.Errorf("unknown version %d", h.Version)
 	}
@@ -155,7 +155,7 @@ func (c *exportCheck) media(media []turn.Media) error {
 		if size, there := c.blobs[m.Hash]; there && (m.Bytes != size || size > MaxMediaBytes) {
 			return fmt.Errorf("a medium of %d bytes is given as %d bytes; the maximum is %d", size, m.Bytes, MaxMediaBytes)
 		}
-		if err := c.take(m.Hash); err != nil || m.Hash == "" {
+		if err := c.countBlobs(m.Hash); err != nil || m.Hash == "" {
 			return errors.Join(err, checkID("medium", m.Hash))
 		}
 	}
@@ -164,22 +164,22 @@ func (c *exportCheck) media(media []turn.Media) error {
 
 // take counts the bytes of the blobs that a line names. It returns an error if a blob has not appeared in the export,
 // or if the lines so far name too many bytes. Empty hashes are skipped.
-func (c *exportCheck) take(hashes ...string) error {
+func (c *exportCheck) countBlobs(hashes ...string) error {
 	for _, hash := range hashes {
 		size, there := c.blobs[hash]
 		if hash != "" && !there {
 			return fmt.Errorf("the export has no blob %q", Preview(hash, 64))
 		}
-		c.taken += size
+		c.blobBytes += size
 	}
-	if most := maxTaken + maxTakenPerByte*c.read; c.taken > most {
-		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.taken, most)
+	if most := maxBlobBytesNamed + maxBlobBytesPerByte*c.read; c.blobBytes > most {
+		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.blobBytes, most)
 	}
 	return nil
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID), c.take(t.ConfigBlob)); err != nil {
+	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID), c.countBlobs(t.ConfigBlob)); err != nil {
 		return err
 	}
 	over := t.State.Terminal()

@@ -16,14 +16,14 @@ func (c *exportCheck) checkMessage(e ExportMessage) error {
 	if head.Seq != e.Seq || head.Hash != e.Hash {
 		return fmt.Errorf("the hash chain does not hold: message %d should be %d with hash %s", e.Seq, head.Seq, head.Hash)
 	}
-	if err := c.ofTurn(m.TurnID); err != nil {
+	if err := c.checkTurnID(m.TurnID); err != nil {
 		return err
 	}
 	if h := c.header; h.Session.Parent != "" && e.Seq == h.Session.ForkSeq && e.Hash != h.ForkHash {
 		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
 	}
 	c.head = head
-	return c.follow(m)
+	return c.checkResultOrder(m)
 }
 
 // restore returns a line's message. It checks the size before it loads a blob.
@@ -43,7 +43,7 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	if size > MaxBlobBytes {
 		return m, fmt.Errorf("the message is %d bytes; the maximum is %d", size, MaxBlobBytes)
 	}
-	if err := errors.Join(c.take(named...), c.media(m.Media), badWord("outcome", m.Outcome)); err != nil {
+	if err := errors.Join(c.countBlobs(named...), c.media(m.Media), badWord("outcome", m.Outcome)); err != nil {
 		return m, err
 	}
 	if e.TextBlob != "" {
@@ -59,26 +59,26 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 
 // follow checks I3: the messages after an assistant message with calls are their results, one for each call, in request
 // order.
-func (c *exportCheck) follow(m turn.Message) error {
+func (c *exportCheck) checkResultOrder(m turn.Message) error {
 	switch {
-	case m.Role == turn.RoleTool && len(c.awaiting) > 0 && m.CallID == c.awaiting[0] && m.Outcome != "":
-		c.awaiting = c.awaiting[1:]
+	case m.Role == turn.RoleTool && len(c.callsWithoutResult) > 0 && m.CallID == c.callsWithoutResult[0] && m.Outcome != "":
+		c.callsWithoutResult = c.callsWithoutResult[1:]
 		return nil
 	case m.Role == turn.RoleTool:
 		return fmt.Errorf("a result of call %q, which is not the next call without a result", m.CallID)
-	case len(c.awaiting) > 0:
-		return fmt.Errorf("call %s has no result", c.awaiting[0])
+	case len(c.callsWithoutResult) > 0:
+		return fmt.Errorf("call %s has no result", c.callsWithoutResult[0])
 	case m.Role != turn.RoleUser && m.Role != turn.RoleAssistant:
 		return fmt.Errorf("unknown role %q", m.Role)
 	}
 	for _, call := range m.ToolCalls {
-		c.awaiting = append(c.awaiting, call.ID)
+		c.callsWithoutResult = append(c.callsWithoutResult, call.ID)
 	}
 	return nil
 }
 
 // ofTurn returns an error if no line so far has that turn.
-func (c *exportCheck) ofTurn(id string) error {
+func (c *exportCheck) checkTurnID(id string) error {
 	if c.turns[id] == nil {
 		return fmt.Errorf("it belongs to turn %q, which the export does not have", Preview(id, 64))
 	}
@@ -86,21 +86,21 @@ func (c *exportCheck) ofTurn(id string) error {
 }
 
 func (c *exportCheck) checkInference(e ExportInference) error {
-	return errors.Join(c.ofTurn(e.Key.Turn), c.take(e.StoredBlob, e.RawBlob), badWord("code", e.FailedCode))
+	return errors.Join(c.checkTurnID(e.Key.Turn), c.countBlobs(e.StoredBlob, e.RawBlob), badWord("code", e.FailedCode))
 }
 
 func (c *exportCheck) checkCall(e ExportCall) error {
-	return errors.Join(c.ofTurn(e.Turn), checkShownID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
-		c.take(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(c.checkTurnID(e.Turn), checkShownID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+		c.countBlobs(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkLate(e ExportLateResult) error {
-	return errors.Join(c.ofTurn(e.Turn), badWord("outcome", e.Outcome), c.take(e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(c.checkTurnID(e.Turn), badWord("outcome", e.Outcome), c.countBlobs(e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
-// checkWait checks a request. The line has the beginning of its arguments; the journal reads the rest from the blob
+// checkRequest checks a request. The line has the beginning of its arguments; the journal reads the rest from the blob
 // that their hash names.
-func (c *exportCheck) checkWait(e ExportRequest) error {
+func (c *exportCheck) checkRequest(e ExportRequest) error {
 	shown := int64(len(e.Arguments)) + c.blobs[e.ArgumentsBlob]
 	if shown > turn.WaitArguments {
 		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", e.ID, shown, turn.WaitArguments)
@@ -109,7 +109,7 @@ func (c *exportCheck) checkWait(e ExportRequest) error {
 	if e.ArgumentsBytes > shown {
 		named = append(named, e.ArgumentsHash)
 	}
-	if err := c.ofTurn(e.Turn); err != nil {
+	if err := c.checkTurnID(e.Turn); err != nil {
 		return err
 	}
 	if e.Decision == nil && c.turns[e.Turn].over {
@@ -121,12 +121,12 @@ func (c *exportCheck) checkWait(e ExportRequest) error {
 			return fmt.Errorf("the decision of request %s: %w", e.ID, err)
 		}
 	}
-	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkWait(request), c.take(named...))
+	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkRequest(request), c.countBlobs(named...))
 }
 
-func (c *exportCheck) checkRule(r turn.Grant) error {
-	if c.rules++; c.rules > maxRules {
-		return fmt.Errorf("there are more than %d grants", maxRules)
+func (c *exportCheck) checkGrant(r turn.Grant) error {
+	if c.grants++; c.grants > maxGrants {
+		return fmt.Errorf("there are more than %d grants", maxGrants)
 	}
 	return checkID("tool", r.Tool)
 }
@@ -152,8 +152,8 @@ func (c *exportCheck) checkEnd(e ExportEnd) error {
 	case c.head != c.header.Session.Head:
 		return fmt.Errorf("the last message is %d %.8s; the header says %d %.8s",
 			c.head.Seq, c.head.Hash, c.header.Session.Head.Seq, c.header.Session.Head.Hash)
-	case len(c.awaiting) > 0 && !c.running:
-		return fmt.Errorf("call %s has no result, and its turn has ended", c.awaiting[0])
+	case len(c.callsWithoutResult) > 0 && !c.running:
+		return fmt.Errorf("call %s has no result, and its turn has ended", c.callsWithoutResult[0])
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 			return err
 		}
 		for _, write := range []func(part) error{
-			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.late, e.requests, e.rules, e.chunks,
+			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.lateResults, e.requests, e.grants, e.chunks,
 		} {
 			for _, p := range e.parts {
 				if err := write(p); err != nil {
@@ -51,8 +51,8 @@ type exporter struct {
 // own. The other parts are its shared past, and are exported as they were at their end.
 type part struct {
 	segment
-	own bool
-	cut int64 // the turn that continues after the part's end; 0 if none does
+	own       bool
+	splitTurn int64 // the turn that continues after the part's end; 0 if none does
 }
 
 // open writes the header and finds the parts.
@@ -77,7 +77,7 @@ func (e *exporter) open(session string) error {
 		}
 		h.ForkHash, h.ForkTurn = p.hash, p.turn
 	}
-	if h.TaintSource, err = e.marked(n); err != nil {
+	if h.TaintSource, err = e.taintSource(n); err != nil {
 		return err
 	}
 	if err := e.split(n); err != nil {
@@ -95,7 +95,7 @@ func (e *exporter) split(session int64) error {
 		p := part{segment: s, own: s.session == session}
 		if !p.own {
 			err := e.row(`SELECT t.id FROM turns t WHERE t.id = (SELECT max(id) FROM turns WHERE session = ?1 AND message_seq <= ?2) AND (t.ended_at IS NULL
-				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.session, s.high).Scan(&p.cut)
+				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.session, s.high).Scan(&p.splitTurn)
 			if ignoreNoRows(err) != nil {
 				return err
 			}
@@ -203,8 +203,8 @@ func (e *exporter) turns(p part) error {
 			return err
 		}
 		t.Session = ""
-		if n == p.cut {
-			t.TurnRecord = e.beginning(t.TurnRecord)
+		if n == p.splitTurn {
+			t.TurnRecord = e.forkedTurn(t.TurnRecord)
 		}
 		t.Config, t.ConfigBlob = rawOf(pins), pins.blob.String
 		return e.out.Write(Line{Turn: &t})
@@ -214,7 +214,7 @@ func (e *exporter) turns(p part) error {
 
 // beginning returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without an
 // answer.
-func (e *exporter) beginning(r TurnRecord) TurnRecord {
+func (e *exporter) forkedTurn(r TurnRecord) TurnRecord {
 	ended := e.created
 	if ended.IsZero() {
 		ended = time.Unix(0, 1).UTC() // it must have an end

@@ -17,7 +17,7 @@ func (e *exporter) inferences(p part) error {
 		}
 		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = a.inf, a.expect, a.emitted, a.failed
 		x.Key.Turn = turnID
-		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.answer), a.answer.blob.String, a.raw.String
+		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.completion), a.completion.blob.String, a.raw.String
 		return e.out.Write(Line{Inference: &x})
 	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.id = i.turn
 		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
@@ -43,7 +43,7 @@ func (e *exporter) calls(p part) error {
 	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`, p.args()...)
 }
 
-func (e *exporter) late(p part) error {
+func (e *exporter) lateResults(p part) error {
 	return e.each(func(rows Rows) error {
 		var x ExportLateResult
 		var at int64
@@ -76,11 +76,11 @@ func (e *exporter) requests(p part) error {
 }
 
 // rules writes the session's own grants. A fork does not inherit the grants of the forked session.
-func (e *exporter) rules(p part) error {
+func (e *exporter) grants(p part) error {
 	if !p.own {
 		return nil
 	}
-	list, err := e.querier.rules(p.session)
+	list, err := e.querier.grants(p.session)
 	for i := range list {
 		if err == nil {
 			err = e.out.Write(Line{Grant: &list[i]})
@@ -97,20 +97,20 @@ func (e *exporter) chunks(p part) error {
 		}
 		return e.out.Write(Line{Chunk: &c})
 	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c JOIN turns t ON t.id = c.turn
-		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.session, p.low, p.high, p.cut)
-	if err != nil || p.cut == 0 {
+		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.session, p.low, p.high, p.splitTurn)
+	if err != nil || p.splitTurn == 0 {
 		return err
 	}
-	return e.cutOff(p.cut)
+	return e.writeForkedTurnEnd(p.splitTurn)
 }
 
 // cutOff writes the only chunk of a turn of which a fork has only the beginning: its turn_completed.
-func (e *exporter) cutOff(turnN int64) error {
+func (e *exporter) writeForkedTurnEnd(turnN int64) error {
 	r, err := e.turnRecord(`t.id = ?`, turnN)
 	if err != nil {
 		return err
 	}
-	r = e.beginning(r)
+	r = e.forkedTurn(r)
 	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.Reason, Message: r.Message})
 	if err != nil {
 		return err

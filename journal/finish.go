@@ -27,7 +27,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 			if !in.State.Terminal() {
 				return fmt.Errorf("a turn cannot finish in state %q", in.State)
 			}
-			if err := t.end(&sc, in); err != nil {
+			if err := t.endTurn(&sc, in); err != nil {
 				return err
 			}
 		}
@@ -38,7 +38,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 }
 
 // end gives every call of the turn one result, settles the turn and emits its last chunk.
-func (t *tx) end(sc *scope, in FinishInput) error {
+func (t *tx) endTurn(sc *scope, in FinishInput) error {
 	before := sc.head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (t *tx) end(sc *scope, in FinishInput) error {
 	if err := t.cancelRequests(sc, in.At); err != nil {
 		return err
 	}
-	if err := t.appendSaid(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
+	if err := t.appendUserMessages(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
 	}
 	if before != sc.head {
@@ -57,7 +57,7 @@ func (t *tx) end(sc *scope, in FinishInput) error {
 			return err
 		}
 	}
-	if err := t.close(*sc, in); err != nil {
+	if err := t.closeTurn(*sc, in); err != nil {
 		return err
 	}
 	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Counters.Step, At: in.At}, turn.DoneChunk{
@@ -67,13 +67,13 @@ func (t *tx) end(sc *scope, in FinishInput) error {
 }
 
 // close writes the turn's end into its row.
-func (t *tx) close(sc scope, in FinishInput) error {
+func (t *tx) closeTurn(sc scope, in FinishInput) error {
 	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
 		return err
 	}
 	if in.State == turn.StateCancelled && in.Answer == "" {
-		if in.Answer, err = t.shown(&sc); err != nil {
+		if in.Answer, err = t.streamedText(&sc); err != nil {
 			return err
 		}
 	}
@@ -83,11 +83,11 @@ func (t *tx) close(sc scope, in FinishInput) error {
 	if err != nil {
 		return err
 	}
-	return t.touch(sc, in.At)
+	return t.touchUpdatedAt(sc, in.At)
 }
 
 // touch updates the time of the session's last change.
-func (t *tx) touch(sc scope, at time.Time) error {
+func (t *tx) touchUpdatedAt(sc scope, at time.Time) error {
 	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
 }
 
@@ -184,7 +184,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	}
 	c.scope = *sc
 	if c.rec.Outcome == "" {
-		if err := t.settleUnreported(&c, step, tc, r, at); err != nil {
+		if err := t.settleWithoutReport(&c, step, tc, r, at); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 
 // settleUnreported settles a call that is still open: as unknown if the call may have run, whatever the caller says;
 // otherwise with the caller's outcome, and as cancelled if there is none.
-func (t *tx) settleUnreported(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
+func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
@@ -241,7 +241,7 @@ func (t *tx) settleOpen(sc *scope, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := t.settleUnreported(&c, c.rec.Step, c.rec.Call, turn.CallOutcome{}, at); err != nil {
+		if err := t.settleWithoutReport(&c, c.rec.Step, c.rec.Call, turn.CallOutcome{}, at); err != nil {
 			return err
 		}
 	}

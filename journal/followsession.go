@@ -33,7 +33,7 @@ type SessionStream interface {
 // wake-up costs one or two reads, however long the session is.
 func FollowSession(ctx context.Context, store SessionStream, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		f := sessionFollower{store: store, session: session, wanted: from}
+		f := sessionFollower{store: store, session: session, start: from}
 		for {
 			id, after, err := f.next(ctx)
 			if err != nil {
@@ -53,7 +53,7 @@ func FollowSession(ctx context.Context, store SessionStream, session string, fro
 type sessionFollower struct {
 	store   SessionStream
 	session string
-	wanted  SessionCursor // the position to start at
+	start   SessionCursor // the position to start at
 	started bool          // last is set
 	last    string        // the turn before the next one; empty at the beginning
 }
@@ -64,7 +64,7 @@ func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err
 	defer cancel()
 	for {
 		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that no turn is missed
-		id, after, err = f.look(ctx)
+		id, after, err = f.nextTurn(ctx)
 		if err != nil || id != "" {
 			return id, after, err
 		}
@@ -75,7 +75,7 @@ func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err
 }
 
 // look returns the next turn, or nothing if it has not begun.
-func (f *sessionFollower) look(ctx context.Context) (id string, after int64, err error) {
+func (f *sessionFollower) nextTurn(ctx context.Context) (id string, after int64, err error) {
 	if !f.started {
 		if id, after, err = f.first(ctx); err != nil || id != "" {
 			return id, after, err
@@ -99,28 +99,28 @@ func (f *sessionFollower) first(ctx context.Context) (id string, after int64, er
 		return "", 0, err
 	}
 	f.started, f.last = true, s.LastTurn.ID
-	if f.wanted.Turn == "" {
+	if f.start.Turn == "" {
 		return f.last, -1, nil
 	}
-	_, err = f.store.TurnsAfter(ctx, f.session, f.wanted.Turn, 0)
+	_, err = f.store.TurnsAfter(ctx, f.session, f.start.Turn, 0)
 	if err == nil {
-		f.last = f.wanted.Turn
-		return f.last, f.wanted.Index, nil
+		f.last = f.start.Turn
+		return f.last, f.start.Index, nil
 	}
 	if !isNotFound(err) {
 		return "", 0, err
 	}
-	return "", 0, f.elsewhere(ctx)
+	return "", 0, f.checkSession(ctx)
 }
 
-// elsewhere refuses a cursor whose turn belongs to another session. The turn may have begun since the session was read.
-func (f *sessionFollower) elsewhere(ctx context.Context) error {
-	t, err := f.store.Turn(ctx, f.wanted.Turn)
+// otherTenantError refuses a cursor whose turn belongs to another session. The turn may have begun since the session was read.
+func (f *sessionFollower) checkSession(ctx context.Context) error {
+	t, err := f.store.Turn(ctx, f.start.Turn)
 	if isNotFound(err) || err == nil && t.Session == f.session {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("turn %s belongs to another session, not to %q: %w", f.wanted.Turn, f.session, ErrNotFound)
+		err = fmt.Errorf("turn %s belongs to another session, not to %q: %w", f.start.Turn, f.session, ErrNotFound)
 	}
 	return err
 }

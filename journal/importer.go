@@ -22,20 +22,20 @@ func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) 
 			err = fmt.Errorf("importing a session: %w", err)
 		}
 	}()
-	f, err := s.spool(ctx, r)
+	f, err := s.spoolImport(ctx, r)
 	if err != nil {
 		return out, err
 	}
 	defer f.Close()
-	if err := s.dropLeft(ctx); err != nil {
+	if err := s.dropAbandonedImports(ctx); err != nil {
 		return out, err
 	}
 	im := importer{
-		db: s, at: time.Now(), staged: stagedPrefix + rand.Text() + ":",
+		db: s, at: time.Now(), stagedPrefix: stagedPrefix + rand.Text() + ":",
 		turns: map[string]int64{}, shared: map[string]bool{},
 	}
 	err = im.run(ctx, f)
-	if (err != nil || im.there) && im.session != 0 {
+	if (err != nil || im.exists) && im.session != 0 {
 		err = errors.Join(err, s.dropStaged(context.WithoutCancel(ctx), im.session))
 	}
 	if err != nil {
@@ -45,18 +45,18 @@ func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) 
 }
 
 type importer struct {
-	*tx      // the current transaction
-	db       *DB
-	at       time.Time
-	staged   string // prefix of the IDs of the session and its turns until the import is complete
-	header   ExportHeader
-	rules    []turn.Grant // which are reported as withheld and not written
-	there    bool         // the journal has the session already
-	session  int64
-	turns    map[string]int64
-	forkSeq  int64           // the journal has the session's past up to this seq; 0 if it is imported whole
-	shared   map[string]bool // turns of that past, which are not written
-	withheld []DroppedPermission
+	*tx          // the current transaction
+	db           *DB
+	at           time.Time
+	stagedPrefix string // prefix of the IDs of the session and its turns until the import is complete
+	header       ExportHeader
+	grants       []turn.Grant // which are reported as withheld and not written
+	exists       bool         // the journal has the session already
+	session      int64
+	turns        map[string]int64
+	forkSeq      int64           // the journal has the session's past up to this seq; 0 if it is imported whole
+	shared       map[string]bool // turns of that past, which are not written
+	dropped      []DroppedPermission
 }
 
 // Bounds of one transaction of an import; a single line can be longer.
@@ -75,7 +75,7 @@ func (im *importer) run(ctx context.Context, f *spooled) error {
 	if of := im.header.Tenant; of != im.db.tenant {
 		return fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(of), tenantName(im.db.tenant), ErrOtherTenant)
 	}
-	if err := im.write(ctx, im.open); err != nil || im.there {
+	if err := im.write(ctx, im.open); err != nil || im.exists {
 		return err
 	}
 	for {
@@ -90,7 +90,7 @@ func (im *importer) run(ctx context.Context, f *spooled) error {
 			return err
 		}
 	}
-	if err := im.db.read(ctx, "reading the permissions", im.withhold); err != nil {
+	if err := im.db.read(ctx, "reading the permissions", im.collectDropped); err != nil {
 		return err
 	}
 	return im.write(ctx, im.publish)
@@ -121,7 +121,7 @@ func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 			b.encoding, b.kept = encode(b.MediaType, b.Bytes)
 		}
 		if l.Grant != nil {
-			im.rules = append(im.rules, *l.Grant)
+			im.grants = append(im.grants, *l.Grant)
 		}
 		batch = append(batch, l)
 	}
@@ -150,7 +150,7 @@ func (im *importer) line(l Line) error {
 	switch {
 	case l.Blob != nil:
 		return im.exec(insertBlob, l.Blob.Hash, l.Blob.MediaType, len(l.Blob.Bytes), l.Blob.encoding, l.Blob.kept)
-	case im.skips(l):
+	case im.isShared(l):
 		return nil
 	case l.Turn != nil:
 		return im.turn(*l.Turn)
@@ -161,7 +161,7 @@ func (im *importer) line(l Line) error {
 	case l.Call != nil:
 		return im.call(*l.Call)
 	case l.LateResult != nil:
-		return im.late(*l.LateResult)
+		return im.lateResult(*l.LateResult)
 	case l.Request != nil:
 		return im.request(*l.Request)
 	case l.Chunk != nil:
@@ -174,14 +174,14 @@ func (im *importer) line(l Line) error {
 func (im *importer) open() error {
 	h := im.header
 	n, err := im.find()
-	if im.there = n != 0; err != nil || im.there {
+	if im.exists = n != 0; err != nil || im.exists {
 		return err
 	}
-	err = im.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, stagedTenant, im.staged).Scan(&im.session)
+	err = im.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, stagedTenant, im.stagedPrefix).Scan(&im.session)
 	if !errors.Is(err, sql.ErrNoRows) { // an earlier run of this transaction, which seemed lost, was committed
 		return err
 	}
-	parent, err := im.past(h)
+	parent, err := im.findSharedPast(h)
 	if err != nil {
 		return err
 	}
@@ -193,13 +193,13 @@ func (im *importer) open() error {
 		im.forkSeq = h.Session.ForkSeq
 	}
 	err = im.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, turns, first_text, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?) RETURNING id`, im.staged, stagedTenant, h.Session.Agent, numberOrNull(parent),
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?) RETURNING id`, im.stagedPrefix, stagedTenant, h.Session.Agent, numberOrNull(parent),
 		numberOrNull(im.forkSeq), h.Session.Head.Seq, h.Session.Head.Hash, Preview(h.Session.FirstText, firstTextBytes),
 		nanos(im.at), nanos(im.at)).Scan(&im.session)
 	if err != nil {
 		return err
 	}
-	return im.insertMark(im.session, ImportTaint(im.at))
+	return im.insertTaint(im.session, ImportTaint(im.at))
 }
 
 // find returns the session with the export's ID, 0 if there is none. It returns an error unless that session begins
@@ -229,13 +229,13 @@ func (im *importer) publish() error {
 	if err != nil || n == im.session { // the same: an earlier run was committed
 		return err
 	}
-	if im.there = n != 0; im.there {
+	if im.exists = n != 0; im.exists {
 		return nil
 	}
 	s := im.header.Session
 	err = im.exec(`UPDATE turns SET turn_id = substr(turn_id, ?1),
 		pruned = NOT EXISTS (SELECT 1 FROM chunks c WHERE c.turn = turns.id AND c.idx = 0 AND c.kind <> ?2) WHERE session = ?3`,
-		len(im.staged)+1, string(turn.ChunkTurnCompleted), im.session)
+		len(im.stagedPrefix)+1, string(turn.ChunkTurnCompleted), im.session)
 	if err != nil {
 		return err
 	}
@@ -257,8 +257,8 @@ func (im *importer) publish() error {
 
 // result returns the result of the import.
 func (im *importer) result(ctx context.Context) (out Imported, err error) {
-	out = Imported{Unchanged: im.there, DroppedPermissions: im.withheld}
-	if im.there {
+	out = Imported{Unchanged: im.exists, DroppedPermissions: im.dropped}
+	if im.exists {
 		out.DroppedPermissions = nil
 	}
 	err = im.db.read(ctx, "reading the session", func(q querier) error {
@@ -270,7 +270,7 @@ func (im *importer) result(ctx context.Context) (out Imported, err error) {
 		if err != nil {
 			return err
 		}
-		out.TaintSource, err = q.marked(n)
+		out.TaintSource, err = q.taintSource(n)
 		return err
 	})
 	return out, err
@@ -322,7 +322,7 @@ func (im *importer) turn(t ExportTurn) error {
 	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
 		message, answer, usage, steps, calls, started_at, ended_at, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
 		RETURNING id`, // TRUE: nothing prunes it before it is published
-		im.staged+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config), null(t.ConfigBlob),
+		im.stagedPrefix+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config), null(t.ConfigBlob),
 		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
 		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n

@@ -7,7 +7,7 @@ import (
 // past returns the session of this journal, that has the shared past of an exported fork: the
 // session that was forked, or any session that has the turn of the fork point. It returns 0 if no session has that past
 // or the export is not of a fork.
-func (im *importer) past(h ExportHeader) (int64, error) {
+func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
 	if h.Session.Parent == "" || h.ForkHash == "" {
 		return 0, nil
 	}
@@ -32,7 +32,7 @@ func (im *importer) past(h ExportHeader) (int64, error) {
 }
 
 // skips reports whether a line belongs to the past that the journal has already.
-func (im *importer) skips(l Line) bool {
+func (im *importer) isShared(l Line) bool {
 	switch {
 	case im.forkSeq == 0:
 		return false
@@ -56,10 +56,10 @@ func (im *importer) skips(l Line) bool {
 }
 
 // withhold collects the export's grants, and the approvals that its running turn waits for or has not used.
-func (im *importer) withhold(q querier) error {
+func (im *importer) collectDropped(q querier) error {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	var out []DroppedPermission
-	for _, r := range im.rules {
+	for _, r := range im.grants {
 		w := DroppedPermission{Tool: r.Tool, Scope: turn.GrantTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
 		if r.ArgumentsHash != "" {
 			w.Scope = turn.GrantCall
@@ -87,7 +87,7 @@ func (im *importer) withhold(q querier) error {
 		}
 		out = append(out, w)
 	}
-	im.withheld = out
+	im.dropped = out
 	return err
 }
 
@@ -97,7 +97,7 @@ func (im *importer) request(e ExportRequest) error {
 	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Decision == nil {
 		return err
 	}
-	return im.rule(&x, *e.Decision)
+	return im.decideRequest(&x, *e.Decision)
 }
 
 func (im *importer) chunk(c turn.Chunk) error {

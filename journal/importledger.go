@@ -40,7 +40,7 @@ func (im *importer) call(x ExportCall) error {
 	return im.artifacts(row, x.FullBlob, x.Media, false)
 }
 
-func (im *importer) late(x ExportLateResult) error {
+func (im *importer) lateResult(x ExportLateResult) error {
 	text := column(x.Text, x.TextBlob)
 	media, err := mediaColumn(x.Media)
 	if err != nil {

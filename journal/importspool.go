@@ -22,7 +22,7 @@ type spooled struct {
 }
 
 // spool copies r into a file and checks it. The caller closes the file.
-func (s *DB) spool(ctx context.Context, r io.Reader) (*spooled, error) {
+func (s *DB) spoolImport(ctx context.Context, r io.Reader) (*spooled, error) {
 	f, err := os.CreateTemp(s.db.TempDir(), ".import-*")
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ const (
 const stagedFor = 24 * time.Hour
 
 // dropLeft removes the staged sessions of imports whose processes have died.
-func (s *DB) dropLeft(ctx context.Context) error {
+func (s *DB) dropAbandonedImports(ctx context.Context) error {
 	var left []int64
 	err := s.read(ctx, "looking for unfinished imports", func(q querier) error {
 		left = nil

@@ -12,14 +12,14 @@ import (
 // attempt is a turn with one of its inferences. row is 0 if the step was never started.
 type attempt struct {
 	scope
-	row     int64
-	inf     Inference
-	failed  int   // the last attempt whose failure was counted
-	emitted bool  // the running attempt has emitted text
-	expect  int64 // the head's seq before the step's results were appended
-	due     bool  // the session has late results that its model has not been told
-	answer  stored
-	raw     sql.NullString
+	row            int64
+	inf            Inference
+	failed         int   // the last attempt whose failure was counted
+	emitted        bool  // the running attempt has emitted text
+	expect         int64 // the head's seq before the step's results were appended
+	hasLateResults bool  // the session has late results that its model has not been told
+	completion     stored
+	raw            sql.NullString
 }
 
 const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
@@ -32,9 +32,9 @@ func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.inf
 	err := scan(append(before, &a.row, &in.Attempt, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect, &in.Base.Seq, &in.Base.Hash,
-		&in.Head.Seq, &in.Head.Hash, &a.answer.inline, &a.answer.blob, &a.raw, &started, &settled, &in.Late, &in.Key.Step)...)
+		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late, &in.Key.Step)...)
 	in.StartedAt, in.SettledAt = instant(started), instant(settled)
-	in.Settled = a.answer.inline.Valid || a.answer.blob.Valid
+	in.Settled = a.completion.inline.Valid || a.completion.blob.Valid
 	return err
 }
 
@@ -43,7 +43,7 @@ const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WH
 func (q querier) attempt(key StepKey) (a attempt, err error) {
 	row := q.row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
-	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
+	err = a.scan(row.Scan, append(a.fields(), &a.hasLateResults)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
 	}
@@ -59,7 +59,7 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	}
 	row := t.row(`SELECT `+attemptColumns+` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
 		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
-	err = a.scan(row.Scan, append(a.fields(), &a.due)...)
+	err = a.scan(row.Scan, append(a.fields(), &a.hasLateResults)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t.attempt(key)
 	}
@@ -68,17 +68,17 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 }
 
 // settled loads the completion and the message of a settled inference.
-func (q querier) settled(a attempt) (Inference, error) {
+func (q querier) loadSettled(a attempt) (Inference, error) {
 	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
 		return a.inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.inf.Key.Step, len(messages)))
 	}
 	a.inf.Message = messages[0]
-	text, err := q.get(a.answer)
+	text, err := q.get(a.completion)
 	if err != nil {
 		return a.inf, err
 	}
-	if a.inf.Completion, err = restoreAnswer([]byte(text), a.inf.Message.Text); err != nil {
+	if a.inf.Completion, err = restoreCompletion([]byte(text), a.inf.Message.Text); err != nil {
 		return a.inf, err
 	}
 	if a.raw.Valid {
@@ -98,8 +98,8 @@ func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inferen
 			return err
 		}
 		if a.inf.Settled {
-			if out, err = t.settled(a); err == nil {
-				out.Undelivered, err = t.untaken(a.session, in.Messages)
+			if out, err = t.loadSettled(a); err == nil {
+				out.Undelivered, err = t.undelivered(a.session, in.Messages)
 			}
 			return err
 		}
@@ -127,10 +127,10 @@ func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 	if a.head != in.Expect {
 		return a.inf, conflict(a.head, in.Expect)
 	}
-	if err := t.appendResults(&a.scope, in.Results, in.At, strict); err != nil {
+	if err := t.appendResults(&a.scope, in.Outcomes, in.At, strict); err != nil {
 		return a.inf, err
 	}
-	if err := t.appendHeard(&a, in); err != nil {
+	if err := t.appendNewMessages(&a, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != in.Expect {
@@ -151,13 +151,13 @@ func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 }
 
 // appendHeard appends what came in since the step before, in addition to its results: late results and user messages.
-func (t *tx) appendHeard(a *attempt, in StartInference) error {
-	if a.due {
+func (t *tx) appendNewMessages(a *attempt, in StartInference) error {
+	if a.hasLateResults {
 		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
 			return err
 		}
 	}
-	return t.appendSaid(&a.scope, in.Key.Step, in.Messages, in.At, strict)
+	return t.appendUserMessages(&a.scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
 // nextAttempt opens a later attempt. The head must still be the inference's base; otherwise another writer has appended
@@ -171,7 +171,7 @@ func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 			return a.inf, err
 		}
 	}
-	if err := t.appendHeard(&a, in); err != nil {
+	if err := t.appendNewMessages(&a, in); err != nil {
 		return a.inf, err
 	}
 	if a.head != a.inf.Base {
@@ -223,7 +223,7 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 			return err
 		}
 		if a.inf.Settled {
-			out, err = t.settledAgain(a, in.Attempt)
+			out, err = t.settleRepeated(a, in.Attempt)
 			return err
 		}
 		if err := a.current(in.Attempt); err != nil {
@@ -237,14 +237,14 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 
 // settledAgain handles a settlement of a settled step. A settlement by the attempt that settled the step is a
 // repetition; any other one is a late completion.
-func (t *tx) settledAgain(a attempt, attempt int) (Inference, error) {
+func (t *tx) settleRepeated(a attempt, attempt int) (Inference, error) {
 	if attempt != a.inf.Attempt {
 		a.inf.Late++
 		if err := t.exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.row); err != nil {
 			return a.inf, err
 		}
 	}
-	return t.settled(a)
+	return t.loadSettled(a)
 }
 
 // current refuses an attempt that is not the running one.
@@ -276,12 +276,12 @@ func (t *tx) settleInference(a attempt, in SettleInference) (Inference, error) {
 		return a.inf, err
 	}
 	a.inf.Settled, a.inf.Head, a.inf.Message, a.inf.SettledAt = true, a.head, m, instant(nanos(in.At))
-	a.inf.Completion = cleanAnswer(in.Answer)
-	return a.inf, t.saveAnswer(a, nanos(in.At))
+	a.inf.Completion = cleanCompletion(in.Answer)
+	return a.inf, t.saveCompletion(a, nanos(in.At))
 }
 
-func (t *tx) saveAnswer(a attempt, at int64) error {
-	answer, err := t.putJSON(storeAnswer(a.inf.Completion, a.inf.Message.Text))
+func (t *tx) saveCompletion(a attempt, at int64) error {
+	answer, err := t.putJSON(storeCompletion(a.inf.Completion, a.inf.Message.Text))
 	if err != nil {
 		return err
 	}

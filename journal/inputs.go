@@ -36,8 +36,8 @@ type StartInference struct {
 	Key     StepKey
 	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
 	// the head is ahead of Expect by exactly those, and that is no conflict.
-	Expect  turn.Head
-	Results []turn.CallOutcome // see appendResult
+	Expect   turn.Head
+	Outcomes []turn.CallOutcome // see appendResult
 	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
 	Messages []turn.UserMessage
 	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.

@@ -23,7 +23,7 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 		return nil
 	}
 	c.rec.Late = true
-	due, err := t.due(c, in)
+	due, err := t.sessionToNotify(c, in)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func digest(r turn.ToolResult, full, media string) string {
 
 // due returns the session whose model must be told of a late result, null if there is none. The model is told if it
 // knows the call's outcome as unknown, and only once for each attempt.
-func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
+func (t *tx) sessionToNotify(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil
 	}
@@ -64,8 +64,8 @@ func (t *tx) due(c *call, in SettleInput) (sql.NullInt64, error) {
 	return numberOrNull(c.session), nil
 }
 
-// dueLate is a late result that the model has not been told, with its call.
-type dueLate struct {
+// pendingLateResult is a late result that the model has not been told, with its call.
+type pendingLateResult struct {
 	row  int64
 	call CallRecord
 	late ExportLateResult
@@ -74,7 +74,7 @@ type dueLate struct {
 // appendNotices tells the model the late results of its session's calls whose outcome was unknown. The notices follow
 // the results of the step before; step is the step whose prompt contains them.
 func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
-	list, err := t.dueLate(sc.session)
+	list, err := t.pendingLateResults(sc.session)
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 	return nil
 }
 
-func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
+func (t *tx) notice(sc *scope, step int, d pendingLateResult, at time.Time) error {
 	id := LateID(d.late.Turn, d.late.CallID, d.late.Attempt)
-	had, err := t.had(sc.session, id)
+	had, err := t.hasMessage(sc.session, id)
 	if err != nil || had {
 		return err
 	}
@@ -105,11 +105,11 @@ func (t *tx) notice(sc *scope, step int, d dueLate, at time.Time) error {
 	})
 }
 
-func (q querier) dueLate(session int64) (list []dueLate, err error) {
+func (q querier) pendingLateResults(session int64) (list []pendingLateResult, err error) {
 	var texts []stored
 	var media []sql.NullString
 	err = q.each(func(rows Rows) error {
-		var d dueLate
+		var d pendingLateResult
 		var text stored
 		var m sql.NullString
 		l := &d.late

@@ -72,7 +72,7 @@ func (q querier) sessionRow(session string) (n int64, err error) {
 }
 
 // taker returns the turn that took a message of the session or of its shared past, or sql.ErrNoRows.
-func (q querier) taker(session int64, messageID string) (turnN int64, err error) {
+func (q querier) turnOfMessage(session int64, messageID string) (turnN int64, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {
 		return 0, err
@@ -87,8 +87,8 @@ func (q querier) taker(session int64, messageID string) (turnN int64, err error)
 }
 
 // had reports whether the session, or its shared past, has a message with this ID.
-func (q querier) had(session int64, messageID string) (bool, error) {
-	_, err := q.taker(session, messageID)
+func (q querier) hasMessage(session int64, messageID string) (bool, error) {
+	_, err := q.turnOfMessage(session, messageID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

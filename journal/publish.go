@@ -27,7 +27,7 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		c := outlast(c, before)
+		c := keepDuringOutage(c, before)
 		content, err := json.Marshal(c)
 		if err != nil {
 			return err

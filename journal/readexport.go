@@ -134,7 +134,7 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 		} `json:"header"`
 	}
 	if lr.number == 1 && json.Unmarshal(text, &probe) == nil && probe.Header.Format == ExportFormat && probe.Header.Version > ExportVersion {
-		return newerExport(probe.Header.Version)
+		return newerExportError(probe.Header.Version)
 	}
 	if lr.number == 1 {
 		return fmt.Errorf("not an export of a session: %w", cause)
@@ -142,7 +142,7 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 	return fmt.Errorf("not a line of an export: %w", cause)
 }
 
-func newerExport(version int) error {
+func newerExportError(version int) error {
 	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", ErrNewer, version, ExportVersion)
 }
 

@@ -219,7 +219,7 @@ func (q querier) inferences(sc scope) ([]Inference, error) {
 	var out []Inference
 	for _, a := range list {
 		if a.inf.Settled {
-			if a.inf, err = q.settled(a); err != nil {
+			if a.inf, err = q.loadSettled(a); err != nil {
 				return nil, err
 			}
 		}

@@ -12,12 +12,12 @@ import (
 
 // request is a row of requests.
 type request struct {
-	row       int64
-	rec       RequestRecord
-	arguments stored
-	size      int64 // of the whole arguments, in bytes
-	inquiry   stored
-	reply     stored
+	row         int64
+	rec         RequestRecord
+	arguments   stored
+	size        int64 // of the whole arguments, in bytes
+	elicitation stored
+	response    stored
 }
 
 const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
@@ -32,7 +32,7 @@ func (x *request) scan(scan func(...any) error) error {
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
 		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Grant, &ruled,
-		&w.Call, &x.inquiry.inline, &x.inquiry.blob, &x.reply.inline, &x.reply.blob, &w.MaxGrant)
+		&w.Call, &x.elicitation.inline, &x.elicitation.blob, &x.response.inline, &x.response.blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
 	if r.Status != "" {
 		r.ID, r.At = w.ID, instant(ruled)
@@ -70,14 +70,14 @@ func (q querier) loadRequest(x *request) (err error) {
 	if x.rec.Arguments, err = q.get(x.arguments); err != nil {
 		return err
 	}
-	inquiry, err := q.getJSON(x.inquiry)
+	inquiry, err := q.getJSON(x.elicitation)
 	if err == nil && inquiry != nil {
 		err = json.Unmarshal(inquiry, &x.rec.Elicitation)
 	}
 	if err != nil || x.rec.Decision == nil {
 		return err
 	}
-	reply, err := q.getJSON(x.reply)
+	reply, err := q.getJSON(x.response)
 	if err == nil && reply != nil {
 		err = json.Unmarshal(reply, &x.rec.Decision.Response)
 	}
@@ -106,7 +106,7 @@ func (q querier) records(list []request) (out []RequestRecord, err error) {
 func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	w := x.rec
 	if w.Elicitation != nil {
-		if x.inquiry, err = t.putJSON(canonical(w.Elicitation)); err != nil {
+		if x.elicitation, err = t.putJSON(canonical(w.Elicitation)); err != nil {
 			return err
 		}
 	}
@@ -114,13 +114,13 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
 		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
-		w.Call, x.inquiry.inline, x.inquiry.blob, string(w.MaxGrant)).Scan(&x.row)
+		w.Call, x.elicitation.inline, x.elicitation.blob, string(w.MaxGrant)).Scan(&x.row)
 }
 
 // rule settles a request.
-func (t *tx) rule(x *request, r turn.Decision) (err error) {
+func (t *tx) decideRequest(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
-		if x.reply, err = t.putJSON(canonical(r.Response)); err != nil {
+		if x.response, err = t.putJSON(canonical(r.Response)); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (t *tx) rule(x *request, r turn.Decision) (err error) {
 	x.rec.Decision = &r
 	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
-		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.reply.inline, x.reply.blob, x.row)
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.response.inline, x.response.blob, x.row)
 }
 
 // emitRequest tells followers about a request or, if it has a decision, about the decision.
@@ -191,7 +191,7 @@ func (s *DB) Delivered(ctx context.Context, session, messageID string) (out Turn
 		if err != nil {
 			return err
 		}
-		turnN, err := q.taker(n, messageID)
+		turnN, err := q.turnOfMessage(n, messageID)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 		}
 		ruled = nil
 		for _, w := range in.Requests {
-			decision, err := t.ask(&sc, w, in.At)
+			decision, err := t.openOnce(&sc, w, in.At)
 			if err != nil {
 				return fmt.Errorf("request %s: %w", w.ID, err)
 			}
@@ -31,13 +31,13 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 				ruled = append(ruled, *decision)
 			}
 		}
-		return t.showWaiting(sc, in.At)
+		return t.updateWaitingState(sc, in.At)
 	})
 	return ruled, err
 }
 
 // ask opens a request once, and returns its decision if it has one already.
-func (t *tx) ask(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
+func (t *tx) openOnce(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := checkID("request", w.ID); err != nil {
 		return nil, err
 	}
@@ -64,15 +64,15 @@ func sameRequest(a, b turn.Request) bool {
 func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 	x := request{size: int64(len(w.Arguments))}
 	x.rec.Request = CleanRequest(w)
-	if err := checkWait(x.rec.Request); err != nil {
+	if err := checkRequest(x.rec.Request); err != nil {
 		return err
 	}
 	switch {
 	case w.Kind == turn.RequestApproval:
-		err = t.fillIn(sc, &x)
+		err = t.copyCall(sc, &x)
 	case w.Kind == turn.RequestElicitation:
 		x.size, x.rec.Arguments = 0, ""
-		err = t.nameTool(sc, &x)
+		err = t.copyTool(sc, &x)
 	default:
 		x.size, x.rec.Arguments = 0, ""
 	}
@@ -90,7 +90,7 @@ func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 }
 
 // fillIn copies the call that needs the approval from the transcript.
-func (t *tx) fillIn(sc *scope, x *request) error {
+func (t *tx) copyCall(sc *scope, x *request) error {
 	list, _, err := t.openCalls(sc)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (t *tx) fillIn(sc *scope, x *request) error {
 
 // nameTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
 // never ran.
-func (t *tx) nameTool(sc *scope, x *request) error {
+func (t *tx) copyTool(sc *scope, x *request) error {
 	c, err := t.call(sc.turnID, x.rec.Call)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (t *tx) nameTool(sc *scope, x *request) error {
 
 // showWaiting records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has changed
 // nothing.
-func (t *tx) showWaiting(sc scope, at time.Time) error {
+func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	if len(t.changed) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (t *tx) showWaiting(sc scope, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	return t.touch(sc, at)
+	return t.touchUpdatedAt(sc, at)
 }
 
 // Decide implements Journal.
@@ -152,7 +152,7 @@ func (s *DB) Decide(ctx context.Context, in DecideInput) error {
 				return fmt.Errorf("request %s: %w", r.ID, err)
 			}
 		}
-		return t.showWaiting(sc, in.At)
+		return t.updateWaitingState(sc, in.At)
 	})
 }
 
@@ -176,7 +176,7 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if r.At.IsZero() {
 		r.At = at
 	}
-	if err := t.rule(&x, r); err != nil {
+	if err := t.decideRequest(&x, r); err != nil {
 		return err
 	}
 	if err := t.emitRequest(&sc, x, at); err != nil {
@@ -189,10 +189,10 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 	if r.Grant == turn.GrantCall {
 		rule.ArgumentsHash = x.rec.ArgumentsHash
 	}
-	return t.insertRule(sc.session, rule)
+	return t.insertGrant(sc.session, rule)
 }
 
-func (t *tx) insertRule(session int64, r turn.Grant) error {
+func (t *tx) insertGrant(session int64, r turn.Grant) error {
 	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
@@ -204,7 +204,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 		return err
 	}
 	for _, x := range list {
-		if err := t.rule(&x, turn.Decision{ID: x.rec.ID, Status: turn.StatusCancelled, At: at}); err != nil {
+		if err := t.decideRequest(&x, turn.Decision{ID: x.rec.ID, Status: turn.StatusCancelled, At: at}); err != nil {
 			return err
 		}
 		if err := t.emitRequest(sc, x, at); err != nil {
@@ -216,7 +216,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 
 // approved checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has an
 // approval request for this call.
-func (t *tx) approved(c *call, in ClaimInput) error {
+func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	if !c.requests && !in.Approved {
 		return nil
 	}
@@ -240,14 +240,14 @@ func (s *DB) Grants(ctx context.Context, turnID string) (out []turn.Grant, err e
 	err = s.read(ctx, "reading the grants of the session of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)
 		if err == nil {
-			out, err = q.rules(sc.session)
+			out, err = q.grants(sc.session)
 		}
 		return err
 	})
 	return out, err
 }
 
-func (q querier) rules(session int64) (out []turn.Grant, err error) {
+func (q querier) grants(session int64) (out []turn.Grant, err error) {
 	err = q.each(func(rows Rows) error {
 		var r turn.Grant
 		var at int64

@@ -10,34 +10,34 @@ import (
 
 // appendSaid appends the messages that were merged into a turn, except those that the session has had. step is the step
 // before which they came in. A message without an ID gets one from its position, so that a repeated call finds it.
-func (t *tx) appendSaid(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
+func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
 		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
-			m.ID = unnamed(sc.turnID, step, i, mode)
+			m.ID = generatedMessageID(sc.turnID, step, i, mode)
 		}
 		if err := checkID("message", m.ID); err != nil {
 			return err
 		}
-		had, err := t.had(sc.session, m.ID)
+		had, err := t.hasMessage(sc.session, m.ID)
 		if err != nil {
 			return err
 		}
 		if had {
 			continue
 		}
-		if m.Text, err = t.saidText(said); err != nil {
+		if m.Text, err = t.messageText(said); err != nil {
 			return fmt.Errorf("the text of message %q: %w", m.ID, err)
 		}
-		if err := t.join(sc, step, m, at); err != nil {
+		if err := t.addMessage(sc, step, m, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unnamed returns the ID of a message that has none. Messages that come with the turn's end are numbered separately.
-func unnamed(turnID string, step, i int, mode strictness) string {
+// generatedMessageID returns the ID of a message that has none. Messages that come with the turn's end are numbered separately.
+func generatedMessageID(turnID string, step, i int, mode strictness) string {
 	if mode == lenient {
 		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
 	}
@@ -45,9 +45,9 @@ func unnamed(turnID string, step, i int, mode strictness) string {
 }
 
 // untaken returns the IDs of the messages that the session has not had.
-func (q querier) untaken(session int64, messages []turn.UserMessage) (ids []string, err error) {
+func (q querier) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
-		had, err := q.had(session, CleanText(m.ID))
+		had, err := q.hasMessage(session, CleanText(m.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (q querier) untaken(session int64, messages []turn.UserMessage) (ids []stri
 
 // saidText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
 // continues.
-func (t *tx) saidText(said turn.UserMessage) (string, error) {
+func (t *tx) messageText(said turn.UserMessage) (string, error) {
 	if said.Blob == "" {
 		return CleanText(said.Text), nil
 	}
@@ -71,7 +71,7 @@ func (t *tx) saidText(said turn.UserMessage) (string, error) {
 	return CleanText(string(b)), err
 }
 
-func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
+func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error {
 	if _, err := t.appendMessage(sc, m); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (t *tx) join(sc *scope, step int, m turn.Message, at time.Time) error {
 
 // shown returns the text that the last attempt of the turn's last inference has emitted, if that inference was never
 // settled. It reads from the turn's last chunk back to the first chunk of that step.
-func (q querier) shown(sc *scope) (string, error) {
+func (q querier) streamedText(sc *scope) (string, error) {
 	var step, attempt int
 	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`, sc.turn).Scan(&step, &attempt)
 	if err != nil {

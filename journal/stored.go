@@ -30,26 +30,26 @@ func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 	return calls, nil
 }
 
-// storedAnswer is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if the
+// storedCompletion is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if the
 // transcript's message has the same text.
-type storedAnswer struct {
+type storedCompletion struct {
 	turn.Completion
 	SameText bool `json:"same_text,omitempty"`
 }
 
-// storeAnswer encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
-func storeAnswer(a turn.Completion, messageText string) json.RawMessage {
+// storeCompletion encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
+func storeCompletion(a turn.Completion, messageText string) json.RawMessage {
 	a.Raw = nil
-	s := storedAnswer{Completion: a, SameText: a.Text == messageText}
+	s := storedCompletion{Completion: a, SameText: a.Text == messageText}
 	if s.SameText {
 		s.Text = ""
 	}
 	return canonical(s)
 }
 
-// restoreAnswer decodes the result of storeAnswer.
-func restoreAnswer(b []byte, messageText string) (turn.Completion, error) {
-	var s storedAnswer
+// restoreCompletion decodes the result of storeCompletion.
+func restoreCompletion(b []byte, messageText string) (turn.Completion, error) {
+	var s storedCompletion
 	if err := json.Unmarshal(b, &s); err != nil {
 		return turn.Completion{}, fmt.Errorf("reading a stored answer: %w", err)
 	}
@@ -59,8 +59,8 @@ func restoreAnswer(b []byte, messageText string) (turn.Completion, error) {
 	return s.Completion, nil
 }
 
-// cleanAnswer is clean for a completion. Raw is bytes and stays unchanged.
-func cleanAnswer(a turn.Completion) turn.Completion {
+// cleanCompletion is clean for a completion. Raw is bytes and stays unchanged.
+func cleanCompletion(a turn.Completion) turn.Completion {
 	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
 	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)
 	calls := a.ToolCalls

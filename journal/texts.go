@@ -22,8 +22,8 @@ const (
 	PreviewBytes = 512
 	// MaxContinuationBytes bounds the continuation of a suspended call.
 	MaxContinuationBytes = 1 << 20
-	// MaxInquiryBytes bounds an elicitation as JSON.
-	MaxInquiryBytes = 64 << 10
+	// MaxElicitationBytes bounds an elicitation as JSON.
+	MaxElicitationBytes = 64 << 10
 	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
 	MaxMedia      = 8
 	MaxMediaBytes = 8 << 20

@@ -24,8 +24,8 @@ import (
 // about 10 MB.
 const gcPercent = 150
 
-// sameSignal is how soon after a signal another one counts as the same signal: GNU timeout sends it twice.
-const sameSignal = 50 * time.Millisecond
+// sameSignalWithin is how soon after a signal another one counts as the same signal: GNU timeout sends it twice.
+const sameSignalWithin = 50 * time.Millisecond
 
 func main() {
 	if os.Getenv("GOGC") == "" {
@@ -35,7 +35,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) }) // the second signal kills the process
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignalWithin, stop) }) // the second signal kills the process
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 		os.Exit(exitCode(err))

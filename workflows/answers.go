@@ -33,7 +33,7 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 	if a.Response == nil {
 		r.progress.Inbox = append(r.progress.Inbox, Message{ID: AnswerID(r.turnID, a.Question), Text: a.Text, Blob: a.Blob})
 	}
-	r.desk.rule(a.decision(ctx))
+	r.requests.decide(a.decision(ctx))
 	return AnswerResult{Turn: r.turnID, Question: a.Question}, nil
 }
 
@@ -54,15 +54,15 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return rejected(err.Code, err.Message)
 	}
 	kind := turn.RequestQuestion
-	if w, known := r.desk.find(a.Question); known && w.Kind == turn.RequestElicitation || !known && a.Response != nil {
+	if w, known := r.requests.find(a.Question); known && w.Kind == turn.RequestElicitation || !known && a.Response != nil {
 		kind = turn.RequestElicitation
 	}
-	w, err := r.asked(ctx, a.Turn, a.Question, kind)
+	w, err := r.findRequest(ctx, a.Turn, a.Question, kind)
 	if err != nil {
 		return err
 	}
-	if before, ruled := r.desk.ruling(a.Question); ruled {
-		said := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, by(before.By))
+	if before, ruled := r.requests.decision(a.Question); ruled {
+		said := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, byAuthor(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	if _, err := w.Settle(a.decision(ctx)); err != nil {
@@ -72,7 +72,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return nil
 	}
 	m := Message{Text: a.Text, Blob: a.Blob}
-	if err := cmp.Or(checkMessage(m), checkTravels(m, maxAnswerBytes)); err != nil {
+	if err := cmp.Or(checkMessage(m), checkEncodedSize(m, maxAnswerBytes)); err != nil {
 		return rejected(err.Code, err.Message)
 	}
 	return nil
@@ -86,10 +86,10 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
 		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, approvals.QuestionExpiry),
 	}
-	r.desk.answers = r.joinable()
+	r.requests.messagesBefore = r.mergeable()
 	decisions, err := r.request(ctx, []turn.Request{request}, approvals.QuestionExpiry, never)
 	if err != nil {
-		return p.Done(r.ending(err), nil)
+		return p.Done(r.resultOf(err), nil)
 	}
 	if decisions[request.ID].Status == turn.StatusExpired {
 		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.",
@@ -111,7 +111,7 @@ func cutQuestion(q string) string {
 }
 
 // joinable returns the number of messages that the turn would merge now.
-func (r *run) joinable() int {
+func (r *run) mergeable() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
 		if !m.Queue {
@@ -122,8 +122,8 @@ func (r *run) joinable() int {
 }
 
 // saidSince returns the IDs of the messages that arrived after the open question.
-func (r *run) saidSince() (ids []string) {
-	skip := r.desk.answers
+func (r *run) messagesSince() (ids []string) {
+	skip := r.requests.messagesBefore
 	for _, m := range r.progress.Inbox {
 		switch {
 		case m.Queue:
@@ -139,13 +139,13 @@ func (r *run) saidSince() (ids []string) {
 // reopenQuestion reopens the question that these messages seemed to answer. The session already had them: they were
 // sent twice.
 func (r *run) reopenQuestion(ids []string) {
-	r.desk.rulings = nil
+	r.requests.decisions = nil
 	r.progress.Inbox = slices.DeleteFunc(slices.Clone(r.progress.Inbox),
 		func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
 // spoken reports whether a message has arrived that answers the open question.
-func (r *run) spoken() bool {
-	open := r.desk.open()
-	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.joinable() > r.desk.answers
+func (r *run) questionAnswered() bool {
+	open := r.requests.open()
+	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeable() > r.requests.messagesBefore
 }

@@ -34,10 +34,10 @@ type ApprovalResult struct {
 // approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
 // call of the step runs before.
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
-	return r.request(ctx, r.toApprove(ctx, calls), r.progress.Config.Approvals.ApprovalExpiry, never)
+	return r.request(ctx, r.approvalRequests(ctx, calls), r.progress.Config.Approvals.ApprovalExpiry, never)
 }
 
-func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.Request {
+func (r *run) approvalRequests(ctx workflow.Context, calls []turn.CallProposal) []turn.Request {
 	var requests []turn.Request
 	for _, c := range calls {
 		tool, known := r.progress.Config.Find(c.Tool)
@@ -54,8 +54,8 @@ func (r *run) toApprove(ctx workflow.Context, calls []turn.CallProposal) []turn.
 
 // approve records an approval. Repeating the same approval changes nothing.
 func (r *run) approve(ctx workflow.Context, a Approval) (ApprovalResult, error) {
-	r.desk.rule(a.decision(ctx))
-	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.desk.open())}, nil
+	r.requests.decide(a.decision(ctx))
+	return ApprovalResult{Turn: r.turnID, Call: a.Call, Allowed: a.Allow, Pending: len(r.requests.open())}, nil
 }
 
 func (a Approval) decision(ctx workflow.Context) turn.Decision {
@@ -80,17 +80,17 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err := checkUpdate(a.Version, a); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	w, err := r.asked(ctx, a.Turn, a.Call, turn.RequestApproval)
+	w, err := r.findRequest(ctx, a.Turn, a.Call, turn.RequestApproval)
 	if err != nil {
 		return err
 	}
-	if before, ruled := r.desk.ruling(a.Call); ruled {
+	if before, ruled := r.requests.decision(a.Call); ruled {
 		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Grant == "" || a.Grant == before.Grant)
 		if same && before.Status != turn.StatusExpired {
 			return nil
 		}
 		said := fmt.Sprintf("call %s is already %s%s; the first decision stands",
-			a.Call, before.Status, by(before.By))
+			a.Call, before.Status, byAuthor(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}
 	if _, err := w.Settle(a.decision(ctx)); err != nil {
@@ -99,7 +99,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	return nil
 }
 
-func by(who string) string {
+func byAuthor(who string) string {
 	if who == "" {
 		return ""
 	}

@@ -73,17 +73,17 @@ func DeliveryID(workflowID, runID string) string {
 // activities and sleeps for a fifth of the elapsed time between them, so that it checks neither often nor much too
 // late.
 const (
-	handOverPatience = 20 * time.Second
+	handOverWait     = 20 * time.Second
 	handOverRoom     = time.Minute // for a locked journal and a busy server
 	handOverAttempts = 10
-	sleepLeast       = 2 * time.Second
-	sleepMost        = 5 * time.Minute
-	looksARun        = 200 // about 2,200 events
-	// A message that no turn has is sent again, and given up after untakenMost consecutive attempts, because the
-	// problem that keeps its turns from beginning needs a fix. beginPatience is how long to wait for a turn that fails
+	minSleep         = 2 * time.Second
+	maxSleep         = 5 * time.Minute
+	checksPerRun     = 200 // about 2,200 events
+	// A message that no turn has is sent again, and given up after maxUndelivered consecutive attempts, because the
+	// problem that keeps its turns from beginning needs a fix. beginWait is how long to wait for a turn that fails
 	// to begin.
-	untakenMost   = 5
-	beginPatience = 2 * time.Second
+	maxUndelivered = 5
+	beginWait      = 2 * time.Second
 )
 
 // Deliver delivers a message to a session and completes when the turn that has the message ends. A schedule that starts
@@ -106,10 +106,10 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	}
 	patience := time.Duration(0)
 	if in.Since.IsZero() {
-		in.Since, patience = workflow.Now(ctx), handOverPatience
+		in.Since, patience = workflow.Now(ctx), handOverWait
 	}
 	untaken := 0
-	for range looksARun {
+	for range checksPerRun {
 		res, err := in.handOver(ctx, patience)
 		if err != nil || res.State.Terminal() {
 			return res, err
@@ -117,12 +117,12 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		if untaken++; !res.Undelivered {
 			untaken = 0
 		}
-		if untaken == untakenMost {
+		if untaken == maxUndelivered {
 			return res, in.givenUp()
 		}
 		patience = 0
 		if res.Turn == "" {
-			patience = beginPatience
+			patience = beginWait
 		}
 		workflow.SetCurrentDetails(ctx, res.details())
 		if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
@@ -134,12 +134,12 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 
 // sleepAfter returns the pause before the next check, given the time since the first one.
 func sleepAfter(passed time.Duration) time.Duration {
-	return min(max(passed/5, sleepLeast), sleepMost)
+	return min(max(passed/5, minSleep), maxSleep)
 }
 
 func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (res DeliverResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: handOverPatience + handOverRoom,
+		StartToCloseTimeout: handOverWait + handOverRoom,
 		HeartbeatTimeout:    heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
@@ -157,7 +157,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 		"the message was sent to session %s %d times and no turn accepted it; see the last runs of workflow %s, fix the problem and send the message again",
-		turn.Truncate(in.Session, 200), untakenMost, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
+		turn.Truncate(in.Session, 200), maxUndelivered, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
 }
 
 // check rejects a delivery that no session would accept.

@@ -54,7 +54,7 @@ func TestADeliveryLooksOftenAtFirstAndThenSeldom(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&res))
 	assert.Equal(t, turn.StateCompleted, res.State)
 	require.Len(t, p.seen, 41)
-	assert.Equal(t, handOverPatience, p.seen[0].MaxWait, "most turns are over before an activity is")
+	assert.Equal(t, handOverWait, p.seen[0].MaxWait, "most turns are over before an activity is")
 	assert.Zero(t, p.seen[1].MaxWait, "a turn that waits for days holds no slot of a worker")
 	assert.Greater(t, took, time.Hour, "40 looks last long")
 	for _, in := range p.seen {
@@ -67,8 +67,8 @@ func TestALongDeliveryGoesOnInANewRunWithTheSameMessage(t *testing.T) {
 	env, took := deliver(t, p, DeliverInput{Session: "s", Message: Message{Text: "Hello."}})
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &next)
-	require.Len(t, p.seen, looksARun)
-	assert.Less(t, took, looksARun*sleepMost+time.Minute)
+	require.Len(t, p.seen, checksPerRun)
+	assert.Less(t, took, checksPerRun*maxSleep+time.Minute)
 	var in DeliverInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
 	assert.Equal(t, p.seen[0].Message, in.Message, "under an ID of the new run it would be said twice")
@@ -94,7 +94,7 @@ func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult,
 }
 
 func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {
-	for sent, says := range map[int]string{untakenMost - 1: "", untakenMost: "sent to session s 5 times", 1 << 20: "sent to session s 5 times"} {
+	for sent, says := range map[int]string{maxUndelivered - 1: "", maxUndelivered: "sent to session s 5 times", 1 << 20: "sent to session s 5 times"} {
 		s := &refusing{begins: sent}
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()
@@ -102,7 +102,7 @@ func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {
 		env.RegisterActivity(s)
 		env.ExecuteWorkflow(DeliverWorkflow, DeliverInput{Session: "s", Message: Message{Text: "Hello."}})
 		require.True(t, env.IsWorkflowCompleted())
-		assert.Equal(t, untakenMost, s.sent)
+		assert.Equal(t, maxUndelivered, s.sent)
 		if says == "" {
 			assert.NoError(t, env.GetWorkflowError())
 			continue

@@ -24,12 +24,12 @@ const (
 	// inferAttempts bounds the attempts of one inference, including crashes of workers. The activity itself bounds
 	// failures of the provider, through the journal.
 	inferAttempts = 25
-	// storeAttempts and storePatience bound Begin and Finish while the journal is unavailable.
+	// storeAttempts and storeTimeout bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
-	storePatience = 10 * time.Minute
-	// stopPatience bounds Begin when the journal is unavailable and the turn was stopped. It is longer than one attempt
+	storeTimeout  = 10 * time.Minute
+	// stopTimeout bounds Begin when the journal is unavailable and the turn was stopped. It is longer than one attempt
 	// waits for a locked journal, 10 s.
-	stopPatience = 15 * time.Second
+	stopTimeout = 15 * time.Second
 
 	takeSummary = "take the message"
 )
@@ -65,12 +65,12 @@ func CallDeadline(tool time.Duration) time.Duration {
 // then retried without end.
 const maxRecorded = 1900 << 10
 
-// waitForServer lets the Temporal server wait on behalf of a call that was not sent, which uses no worker slot and no
+// callRetryPolicy lets the Temporal server wait on behalf of a call that was not sent, which uses no worker slot and no
 // history. The activity says when to try again (NextRetryDelay) and when its time is over. After a timeout, or an error
 // that the SDK reports in place of the activity's, the call may have been sent, so the server must not retry it; the
 // workflow dispatches it again, and the journal decides. The type of a plain Go error is empty. The intervals and
 // MaximumAttempts bound errors that are not listed.
-var waitForServer = &temporal.RetryPolicy{
+var callRetryPolicy = &temporal.RetryPolicy{
 	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
 	NonRetryableErrorTypes: slices.Concat(nonRetryable, allCodesBut(turn.CodeToolNotSent),
 		[]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"}),
@@ -93,27 +93,27 @@ var nonRetryable = []string{"payloadSizeError"}
 
 // begin appends the message to the session. It does so even if the turn is stopped first, because the message was
 // acknowledged: it gets one answer, and the turn's stream gets an end. The only exception is a journal that stays
-// unavailable for stopPatience after the stop; the turn is then cancelled and leaves no trace in the journal.
+// unavailable for stopTimeout after the stop; the turn is then cancelled and leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{Limits: r.in.Limits, BeginInput: turn.BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent, Message: m,
 	}}
 	taking, giveUp := workflow.NewDisconnectedContext(ctx)
 	defer giveUp()
-	out, err = callLocal(localOnce(taking, takeSummary), Activities.Begin, in)
-	if err == nil || !slowStore(err) {
+	out, err = callLocal(localOptions(taking, takeSummary), Activities.Begin, in)
+	if err == nil || !journalUnavailable(err) {
 		return out, err
 	}
-	taken := again(taking, Activities.Begin, in, takeSummary)
+	taken := runRegular(taking, Activities.Begin, in, takeSummary)
 	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; this adds no event to the history of other turns
 		waiting, enough := workflow.NewDisconnectedContext(ctx)
 		defer enough()
-		if ok, _ := workflow.AwaitWithTimeout(waiting, stopPatience, taken.IsReady); !ok {
+		if ok, _ := workflow.AwaitWithTimeout(waiting, stopTimeout, taken.IsReady); !ok {
 			giveUp()
 		}
 	}
 	err = taken.Get(ctx, &out)
-	if ctx.Err() != nil && (slowStore(err) || temporal.IsCanceledError(err)) {
+	if ctx.Err() != nil && (journalUnavailable(err) || temporal.IsCanceledError(err)) {
 		err = ctx.Err() // the server does not retry an attempt after a cancellation
 	}
 	return out, err
@@ -126,16 +126,16 @@ func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (Finis
 	if !r.begun {
 		in.Opening = r.refused
 	}
-	return journalled(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
+	return runJournal(ctx, Activities.Finish, in, "settle the turn: "+string(e.Reason))
 }
 
-// journalled runs a short write to the journal, and repeats it if the journal is slow or unavailable.
-func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
-	out, err := callLocal(localOnce(ctx, summary), act, in)
-	if err == nil || !slowStore(err) {
+// runJournal runs a short write to the journal, and repeats it if the journal is slow or unavailable.
+func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
+	out, err := callLocal(localOptions(ctx, summary), act, in)
+	if err == nil || !journalUnavailable(err) {
 		return out, err
 	}
-	future := again(ctx, act, in, summary)
+	future := runRegular(ctx, act, in, summary)
 	if workflow.Await(ctx, future.IsReady) != nil { // stopped: Finish writes to the journal next
 		return out, ctx.Err()
 	}
@@ -143,10 +143,10 @@ func journalled[In, Out any](ctx workflow.Context, act func(Activities, context.
 	return out, err
 }
 
-// again repeats a short write after the journal was unavailable. It uses a regular activity, which lets the workflow
+// runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the workflow
 // task end. If the input is too large to be recorded, it uses a local activity, which records no input. After a
 // cancellation it still waits for the attempt in progress, which may succeed.
-func again[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) workflow.Future {
+func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) workflow.Future {
 	patient := &temporal.RetryPolicy{
 		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
 		MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
@@ -154,7 +154,7 @@ func again[In, Out any](ctx workflow.Context, act func(Activities, context.Conte
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 			// Without ScheduleToCloseTimeout, StartToCloseTimeout would bound all attempts together.
-			ScheduleToCloseTimeout: storePatience, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
+			ScheduleToCloseTimeout: storeTimeout, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
 		}), activityName(act), in)
 	}
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -162,13 +162,13 @@ func again[In, Out any](ctx workflow.Context, act func(Activities, context.Conte
 	}), activityName(act), in)
 }
 
-func localOnce(ctx workflow.Context, summary string) workflow.Context {
+func localOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localCap, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
 	})
 }
 
-func slowStore(err error) bool {
+func journalUnavailable(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) || code(err) == turn.CodeStoreUnavailable
 }
@@ -185,7 +185,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 
 // quickCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
 // loses to that of the next dispatch, or stands and the next dispatch finds it.
-func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) {
+func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: turn.LocalActivityCap,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -198,14 +198,14 @@ func (r *run) quickCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
 	patience := time.Duration(0)
 	if home != "" {
-		patience = homePatience
+		patience = stickyTimeout
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: home, ScheduleToStartTimeout: patience,
 		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
-		RetryPolicy:         waitForServer,
+		RetryPolicy:         callRetryPolicy,
 		Summary:             summary(in),
 	})
 	return call(ctx, Activities.CallTool, in)

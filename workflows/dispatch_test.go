@@ -64,11 +64,11 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 			}, activity.RegisterOptions{Name: "CallTool"})
 			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.CallOutcome, error) {
 				tool := turn.Tool{ID: "mcp/x/pay", Timeout: time.Second, Repeatable: !c.once}
-				r := &run{settling: map[string]bool{}}
+				r := &run{connecting: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				f := &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c", Tool: tool.ID}, Permission: turn.Allow}}
+				f := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c", Tool: tool.ID}, Permission: turn.Allow}}
 				if c.first == nil { // the previous dispatch returned an elicitation, which has a response
-					f.attempt, f.asked = 1, 1
+					f.attempt, f.elicited = 1, 1
 				}
 				settled, receipt, err := r.oneCall(ctx, f)
 				assert.Equal(t, settled.Outcome, receipt.Outcome, "the turn's policy sees what the model sees")
@@ -104,7 +104,7 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		receipt, err := r.dispatch(ctx, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}, turn.Tool{Timeout: time.Second})
+		receipt, err := r.dispatch(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}, turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})
 	require.NoError(t, env.GetWorkflowError())

@@ -21,16 +21,16 @@ const maxElicitations = 32
 
 // resume waits for the decisions on the elicitations of a suspended call, and reports whether to dispatch the call
 // again.
-func (r *run) resume(ctx workflow.Context, f *flight) (again bool) {
+func (r *run) resume(ctx workflow.Context, f *callState) (again bool) {
 	if f.err != nil || len(f.receipt.Elicitations) == 0 || ctx.Err() != nil {
 		return false
 	}
-	if f.asked >= maxElicitations {
-		f.settled.Outcome, f.settled.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
-		f.settled.Text = fmt.Sprintf("Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
+	if f.elicited >= maxElicitations {
+		f.outcome.Outcome, f.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
+		f.outcome.Text = fmt.Sprintf("Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
 			"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
 		f.receipt = CallResult{
-			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.settled.Text, Busy: f.receipt.Busy,
+			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.outcome.Text, Busy: f.receipt.Busy,
 		}
 		return false
 	}
@@ -40,10 +40,10 @@ func (r *run) resume(ctx workflow.Context, f *flight) (again bool) {
 
 // elicit opens requests for a call's elicitations, waits until all are settled, and keeps the responses for the next
 // dispatch.
-func (r *run) elicit(ctx workflow.Context, f *flight) error {
+func (r *run) elicit(ctx workflow.Context, f *callState) error {
 	within := r.elicitationExpiry(f)
 	var requests []turn.Request
-	for i, q := range f.receipt.Elicitations[:min(len(f.receipt.Elicitations), maxElicitations-f.asked)] {
+	for i, q := range f.receipt.Elicitations[:min(len(f.receipt.Elicitations), maxElicitations-f.elicited)] {
 		requests = append(requests, turn.Request{
 			ID: elicitationID(f, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: f.call.Tool,
 			Call: f.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
@@ -61,21 +61,21 @@ func (r *run) elicit(ctx workflow.Context, f *flight) error {
 	if gone() { // any worker may find out what became of the call
 		f.queue = ""
 	}
-	f.replies, f.answers = nil, cmp.Or(f.receipt.ElicitationAttempt, f.attempt)
+	f.responses, f.respondsTo = nil, cmp.Or(f.receipt.ElicitationAttempt, f.attempt)
 	for i, q := range f.receipt.Elicitations {
-		f.replies = append(f.replies, responseTo(q, decisions[elicitationID(f, i+1)]))
+		f.responses = append(f.responses, responseTo(q, decisions[elicitationID(f, i+1)]))
 	}
-	f.asked += len(requests)
+	f.elicited += len(requests)
 	f.busy, f.receipt = f.receipt.Busy, CallResult{}
 	return nil
 }
 
 // elicitationID returns the request ID of a call's next n-th elicitation, counted from 1.
-func elicitationID(f *flight, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, f.asked+n) }
+func elicitationID(f *callState, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, f.elicited+n) }
 
 // elicitationExpiry returns how long the call's elicitations wait for a response; 0 means no bound. A server keeps its
 // call open for the tool's ElicitationTimeout at most.
-func (r *run) elicitationExpiry(f *flight) time.Duration {
+func (r *run) elicitationExpiry(f *callState) time.Duration {
 	within := r.progress.Config.Approvals.QuestionExpiry
 	tool, _ := r.progress.Config.Find(f.call.Tool)
 	switch most := tool.ElicitationTimeout; {
@@ -90,9 +90,9 @@ func (r *run) elicitationExpiry(f *flight) time.Duration {
 
 // awaitCall watches a call that its server keeps open. ended reports whether the call can no longer use a response, and
 // gone whether that is because its worker is gone or stops.
-func (r *run) awaitCall(ctx workflow.Context, f *flight, within time.Duration) (ended, gone func() bool) {
+func (r *run) awaitCall(ctx workflow.Context, f *callState, within time.Duration) (ended, gone func() bool) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: f.queue, ScheduleToStartTimeout: homePatience, ScheduleToCloseTimeout: CallDeadline(within),
+		TaskQueue: f.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),
 		HeartbeatTimeout: heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{ // the worker may have lost only its connection to Temporal
 			InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable,

@@ -18,8 +18,8 @@ func code(err error) turn.Code {
 	return ""
 }
 
-// known returns c if it is a code of package turn, and an empty code otherwise.
-func known(c turn.Code) turn.Code {
+// knownCode returns c if it is a code of package turn, and an empty code otherwise.
+func knownCode(c turn.Code) turn.Code {
 	if !c.Known() {
 		return ""
 	}
@@ -39,8 +39,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// partial returns what the model had said when the turn's time was over. It is empty if the error does not contain it.
-func partial(err error) string {
+// partialText returns what the model had said when the turn's time was over. It is empty if the error does not contain it.
+func partialText(err error) string {
 	var app *temporal.ApplicationError
 	var busy time.Duration
 	var said string
@@ -50,8 +50,8 @@ func partial(err error) string {
 	return said
 }
 
-// ending returns the result of a turn that err stops.
-func (r *run) ending(err error) turn.Result {
+// resultOf returns the result of a turn that err stops.
+func (r *run) resultOf(err error) turn.Result {
 	if temporal.IsCanceledError(err) {
 		return turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled, Answer: r.progress.LastText,
 			Message: "the turn was cancelled; what was done is kept"}
@@ -63,6 +63,6 @@ func (r *run) ending(err error) turn.Result {
 	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.LastText, Message: message(err)}
 }
 
-func failed(err *turn.Error) turn.Result {
+func failedResult(err *turn.Error) turn.Result {
 	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: err.Code, Message: err.Message}
 }

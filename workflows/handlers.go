@@ -50,7 +50,7 @@ func (r *run) handlers(ctx workflow.Context) error {
 
 func (r *run) snapshot() Snapshot {
 	return Snapshot{Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
-		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.desk.open(), Inbox: len(r.progress.Inbox)}
+		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.requests.open(), Inbox: len(r.progress.Inbox)}
 }
 
 // The bounds of the inbox, in bytes of JSON. Its messages become part of the input of an inference or of the next run,
@@ -64,48 +64,48 @@ const (
 
 // send accepts a message that begins the turn or is merged into it. It ignores a message that the turn already has.
 func (r *run) send(ctx workflow.Context, m Message) (SendResult, error) {
-	m = named(ctx, m)
+	m = withID(ctx, m)
 	joined := r.opened || r.in.Message != nil || len(r.progress.Inbox) > 0
 	switch {
 	case m.ID != "" && m.ID == r.opening:
 		joined = false
-	case !r.holds(m.ID):
+	case !r.hasMessage(m.ID):
 		if ctx.Err() != nil && !m.Queue { // a stopped turn merges no more messages, but the next turn may
-			m.Queue, r.held = true, append(r.held, m.ID)
+			m.Queue, r.queuedByStop = true, append(r.queuedByStop, m.ID)
 		}
 		r.progress.Inbox = append(r.progress.Inbox, m)
 	}
 	return SendResult{Turn: r.turnID, Merged: joined}, nil
 }
 
-// named gives a message without an ID the ID of its update. Without an ID, the session could not recognize a message
+// withID gives a message without an ID the ID of its update. Without an ID, the session could not recognize a message
 // that is sent twice.
-func named(ctx workflow.Context, m Message) Message {
+func withID(ctx workflow.Context, m Message) Message {
 	if m.ID == "" {
 		m.ID = workflow.GetCurrentUpdateInfo(ctx).ID
 	}
 	return m
 }
 
-func (r *run) holds(id string) bool {
+func (r *run) hasMessage(id string) bool {
 	same := func(m Message) bool { return m.ID == id }
 	return id != "" && (slices.ContainsFunc(r.progress.Inbox, same) || slices.ContainsFunc(r.progress.Merging, same))
 }
 
 // validateSend rejects an invalid message before the workflow records it.
 func (r *run) validateSend(ctx workflow.Context, m Message) error {
-	m = named(ctx, m)
+	m = withID(ctx, m)
 	if err := r.checkSend(m); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	size := travels(m)
-	for _, waiting := range r.left() {
-		size += travels(waiting)
+	size := encodedSize(m)
+	for _, waiting := range r.leftover() {
+		size += encodedSize(waiting)
 	}
 	switch {
 	case r.stopping:
 		return rejected(turn.CodeSessionEnding, "the turn is being stopped; send the message again in a moment")
-	case r.holds(m.ID) || m.ID != "" && m.ID == r.opening:
+	case r.hasMessage(m.ID) || m.ID != "" && m.ID == r.opening:
 		return nil
 	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
 		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages are already waiting for this turn; send more later", len(r.progress.Inbox)))
@@ -131,19 +131,19 @@ func checkSent(m Message) *turn.Error {
 	if strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:") {
 		return invalid("message IDs that begin with answer: or turn: are reserved; use another ID")
 	}
-	return checkTravels(m, maxInboxBytes)
+	return checkEncodedSize(m, maxInboxBytes)
 }
 
-// checkTravels rejects a message that is too large for the history.
-func checkTravels(m Message, most int) *turn.Error {
-	if n := travels(m); n > most {
+// checkEncodedSize rejects a message that is too large for the history.
+func checkEncodedSize(m Message, most int) *turn.Error {
+	if n := encodedSize(m); n > most {
 		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as the starter does, or send less", n, most)
 	}
 	return nil
 }
 
-// travels returns an upper estimate of a message's size in bytes, as Go writes it in JSON.
-func travels(m Message) int {
+// encodedSize returns an upper estimate of a message's size in bytes, as Go writes it in JSON.
+func encodedSize(m Message) int {
 	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
 	for _, c := range m.Text {
 		switch {

@@ -14,8 +14,8 @@ import (
 // call may go to any worker; the turn then keeps to that worker's sticky queue. If the home is lost, so is the server's
 // state. The model is told, and its next call starts without state.
 
-// homePatience is how long a call waits for its home to start it. A healthy worker starts it at once.
-const homePatience = 15 * time.Second
+// stickyTimeout is how long a call waits for its home to start it. A healthy worker starts it at once.
+const stickyTimeout = 15 * time.Second
 
 // server returns the part of a tool's ID that names its server: "mcp/git" of "mcp/git/status".
 func server(tool turn.Tool) string {
@@ -27,28 +27,28 @@ func server(tool turn.Tool) string {
 
 // home waits while another call finds the turn's home for the tool's server. The caller must pass its call's receipt
 // and error to the function that home returns.
-func (r *run) home(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
+func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
 	}
 	name := server(tool)
-	if err := workflow.Await(ctx, func() bool { return !r.settling[name] }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return !r.connecting[name] }); err != nil {
 		return nil, err
 	}
 	if _, known := r.progress.StickyQueues[name]; known {
 		return func(CallResult, error) {}, nil
 	}
-	r.settling[name] = true
+	r.connecting[name] = true
 	return func(receipt CallResult, err error) {
-		delete(r.settling, name)
+		delete(r.connecting, name)
 		if err == nil && receipt.StickyQueue != "" {
-			r.moveHome(name, receipt.StickyQueue)
-			r.found(name, receipt.CallID)
+			r.setStickyQueue(name, receipt.StickyQueue)
+			r.setOwningCall(name, receipt.CallID)
 		}
 	}, nil
 }
 
-func (r *run) moveHome(name, home string) {
+func (r *run) setStickyQueue(name, home string) {
 	if r.progress.StickyQueues == nil {
 		r.progress.StickyQueues = map[string]string{}
 	}
@@ -56,19 +56,19 @@ func (r *run) moveHome(name, home string) {
 }
 
 // found records the call that created the turn's connection to a server: see CallInput.OwningCall.
-func (r *run) found(name, call string) {
+func (r *run) setOwningCall(name, call string) {
 	if r.progress.OwningCalls == nil {
 		r.progress.OwningCalls = map[string]string{}
 	}
 	r.progress.OwningCalls[name] = call
 }
 
-func (r *run) loseHome(name string) {
+func (r *run) dropStickyQueue(name string) {
 	delete(r.progress.StickyQueues, name)
 	delete(r.progress.OwningCalls, name)
 }
 
-func (r *run) homeOf(tool turn.Tool) string {
+func (r *run) stickyQueue(tool turn.Tool) string {
 	if !tool.SessionAffinity {
 		return ""
 	}
@@ -77,27 +77,27 @@ func (r *run) homeOf(tool turn.Tool) string {
 
 // rely records whether the call depends on the state that its server keeps for the turn. All dispatches of a call depend
 // on the same state: if it is lost, none of them may run without it.
-func (r *run) rely(f *flight, tool turn.Tool) {
-	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.resumes {
-		f.resumes, f.owner = true, r.progress.OwningCalls[server(tool)]
+func (r *run) recordDependence(f *callState, tool turn.Tool) {
+	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.dependsOnState {
+		f.dependsOnState, f.owningCall = true, r.progress.OwningCalls[server(tool)]
 	}
 }
 
 // lostHome forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
 // another call has created new state since. A call that its sticky queue did not start in time was not sent.
-func (r *run) lostHome(f *flight, tool turn.Tool, err error) error {
+func (r *run) checkStateLost(f *callState, tool turn.Tool, err error) error {
 	name := server(tool)
-	current := r.progress.OwningCalls[name] == f.owner
+	current := r.progress.OwningCalls[name] == f.owningCall
 	switch {
-	case !f.resumes || err == nil:
+	case !f.dependsOnState || err == nil:
 		return err
 	case neverStarted(err):
 		err = temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
-	case lost(err) && current && r.progress.StickyQueues[name] != "":
-		r.moveHome(name, "") // the journal knows the call's fate; the state that it relied on is gone
+	case dispatchLost(err) && current && r.progress.StickyQueues[name] != "":
+		r.setStickyQueue(name, "") // the journal knows the call's fate; the state that it relied on is gone
 	}
 	if code(err) == turn.CodeToolStateLost && current {
-		r.loseHome(name)
+		r.dropStickyQueue(name)
 	}
 	return err
 }

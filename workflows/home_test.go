@@ -36,10 +36,10 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Effects: turn.Effects{SessionAffinity: true}}
-		r := &run{settling: map[string]bool{}}
+		r := &run{connecting: map[string]bool{}}
 		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
-			if _, _, err := r.oneCall(ctx, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
+			if _, _, err := r.oneCall(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
 				return err
 			}
 		}
@@ -77,19 +77,19 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 			}, activity.RegisterOptions{Name: "CallTool"})
 			env.ExecuteWorkflow(func(ctx workflow.Context) ([]turn.Code, error) {
 				tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Repeatable: true, Effects: turn.Effects{SessionAffinity: true}}
-				r := &run{settling: map[string]bool{}}
+				r := &run{connecting: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
-				r.moveHome("mcp/git", "default-test-taskqueue")
-				r.found("mcp/git", "1.0")
-				var flights []*flight
+				r.setStickyQueue("mcp/git", "default-test-taskqueue")
+				r.setOwningCall("mcp/git", "1.0")
+				var flights []*callState
 				for _, id := range []string{"2.0", "2.1", "3.0"} {
-					flights = append(flights, &flight{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
+					flights = append(flights, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
 				}
-				r.fly(ctx, flights[:2])
-				r.fly(ctx, flights[2:])
+				r.runCalls(ctx, flights[:2])
+				r.runCalls(ctx, flights[2:])
 				var codes []turn.Code
 				for _, f := range flights {
-					codes = append(codes, f.settled.Code)
+					codes = append(codes, f.outcome.Code)
 				}
 				return codes, nil
 			})

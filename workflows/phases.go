@@ -18,32 +18,32 @@ const messageWait = 10 * time.Second
 func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := r.in.check(r.id); err != nil {
 		if ctx.Err() != nil {
-			return p.Done(r.ending(ctx.Err()))
+			return p.Done(r.resultOf(ctx.Err()))
 		}
-		return p.Done(failed(err))
+		return p.Done(failedResult(err))
 	}
 	if len(r.in.Queue) > 0 { // the search attributes still describe the previous turn
 		if err := r.upsertState(ctx, turn.StateRunning); err != nil {
-			return p.Done(r.ending(err))
+			return p.Done(r.resultOf(err))
 		}
 	}
 	message, ok := r.message(ctx)
 	switch {
 	case ok:
 	case ctx.Err() != nil:
-		return p.Done(r.ending(ctx.Err()))
+		return p.Done(r.resultOf(ctx.Err()))
 	default:
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishNoMessage,
 			Message: "no message arrived within " + messageWait.String()})
 	}
 	if err := checkMessage(message); err != nil {
-		return p.Done(failed(err))
+		return p.Done(failedResult(err))
 	}
 	r.opening, r.opened = message.ID, true
 	begun, err := r.begin(ctx, message)
 	if err != nil {
 		r.refused = &message
-		return p.Done(r.ending(err))
+		return p.Done(r.resultOf(err))
 	}
 	if begun.Duplicate != nil {
 		return p.Done(duplicateEnding(*begun.Duplicate))
@@ -85,10 +85,10 @@ func duplicateEnding(first Result) turn.Result {
 // buildPrompt plans another inference, if the guard allows one.
 func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if ctx.Err() != nil {
-		return p.Done(r.ending(ctx.Err()))
+		return p.Done(r.resultOf(ctx.Err()))
 	}
 	if no := turn.CheckInferenceLimits(r.progress.Config.Limits, r.progress.Counters); no != nil {
-		return p.Done(r.guarded(no))
+		return p.Done(r.limitResult(no))
 	}
 	r.refreshTools(ctx)
 	p.Join()
@@ -102,7 +102,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	if len(cfg.Unavailable) == 0 || r.progress.Counters.Step == 0 {
 		return
 	}
-	res, err := callLocal(localOnce(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
+	res, err := callLocal(localOptions(ctx, "look for missing tools"), Activities.RefreshTools, RefreshInput{
 		Session: r.session, Turn: r.turnID, PromptConfig: cfg.PromptConfig, Unavailable: cfg.Unavailable,
 	})
 	if err != nil || res.PromptConfig == "" {
@@ -110,7 +110,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 	}
 	cfg.PromptConfig, cfg.Unavailable = res.PromptConfig, res.Unavailable
 	cfg.Tools = append(slices.Clone(cfg.Tools), res.Tools...)
-	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + toldBack(res.Recovered))
+	r.progress.Note = strings.TrimSpace(r.progress.Note + " " + recoveredText(res.Recovered))
 }
 
 // llmInfer runs the inference of a step.
@@ -140,17 +140,17 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
 		err = ctx.Err() // the worker died: the server does not retry after a cancellation, and reports a timeout
 	}
-	e := r.ending(err)
+	e := r.resultOf(err)
 	if e.State == turn.StateCancelled {
 		return p.Done(e)
 	}
-	c.Busy += spent(err)
+	c.Busy += workingTime(err)
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
-		if said := partial(err); said != "" {
+		if said := partialText(err); said != "" {
 			r.progress.LastText = said
 		}
-		return p.Done(r.guarded(turn.CheckInferenceLimits(cfg.Limits, *c)))
+		return p.Done(r.limitResult(turn.CheckInferenceLimits(cfg.Limits, *c)))
 	}
 	c.ConsecutiveErrors++
 	switch cfg.Policy.AfterModelError(e.Code, cfg.Limits, *c) {
@@ -160,7 +160,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		c.Reprompts++
 		return p.BuildPrompt("The last attempt to answer failed. Answer again, more briefly.")
 	case turn.ErrorInterrupt:
-		return p.Done(r.interrupted(e.Message))
+		return p.Done(r.interruptedResult(e.Message))
 	}
 	return p.Done(e)
 }
@@ -177,7 +177,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return r.propose(p, proposal.Calls)
 	case turn.ProposeStopped:
 		if proposal.Invalid == nil {
-			return p.Done(r.stopped(proposal), refused(proposal.Calls, "not run: "+stopMessages[proposal.Stop]))
+			return p.Done(r.stoppedResult(proposal), deniedOutcomes(proposal.Calls, "not run: "+stopMessages[proposal.Stop]))
 		}
 	}
 	return r.invalid(p, proposal)
@@ -186,7 +186,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 // propose checks the calls against the guard's limits.
 func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
 	if no := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); no != nil {
-		return p.Done(r.guarded(no), refused(calls, no.Message))
+		return p.Done(r.limitResult(no), deniedOutcomes(calls, no.Message))
 	}
 	return p.CallTool(calls)
 }
@@ -198,7 +198,7 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	}
 	cfg, c := r.progress.Config, &r.progress.Counters
 	reason := proposal.Invalid.Error()
-	results := refused(proposal.Calls, "not run: "+reason)
+	results := deniedOutcomes(proposal.Calls, "not run: "+reason)
 	for i := range results {
 		if proposal.Calls[i].Tool == proposal.Invalid.Name {
 			results[i].Code = proposal.Invalid.Code
@@ -213,10 +213,10 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 		}
 		return p.BuildPrompt(results, note+r.toolReminder(proposal))
 	case turn.ErrorInterrupt:
-		return p.Done(r.interrupted(reason), results)
+		return p.Done(r.interruptedResult(reason), results)
 	}
 	if proposal.Kind == turn.ProposeStopped {
-		return p.Done(r.stopped(proposal), results)
+		return p.Done(r.stoppedResult(proposal), results)
 	}
 	return p.Done(turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
 		Answer: r.progress.LastText, Message: "the model did not give a valid action: " + reason}, results)
@@ -232,7 +232,7 @@ var stopMessages = map[turn.StopCause]string{
 
 // stopped ends the turn with a completion that ended early. The answer is the completion's text, or else the model's
 // latest text.
-func (r *run) stopped(proposal turn.Proposal) turn.Result {
+func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Truncated: proposal.Truncated,
 		Message: stopMessages[proposal.Stop] + ". What was said and done is kept."}
 	if e.Answer == "" {
@@ -256,8 +256,8 @@ func (r *run) toolReminder(p turn.Proposal) string {
 	return " The tools are: " + strings.Join(names, ", ") + "."
 }
 
-// refused returns the same denied result for each call, without running any.
-func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
+// deniedOutcomes returns the same denied result for each call, without running any.
+func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	out := make([]turn.CallOutcome, len(calls))
 	for i, c := range calls {
 		out[i] = turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeDenied, Text: text}
@@ -265,10 +265,10 @@ func refused(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	return out
 }
 
-func (r *run) guarded(no *turn.LimitExceeded) turn.Result {
+func (r *run) limitResult(no *turn.LimitExceeded) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.LastText, Code: turn.CodeGuardExceeded, Message: no.Message}
 }
 
-func (r *run) interrupted(why string) turn.Result {
+func (r *run) interruptedResult(why string) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText, Message: "stopped for the operator to inspect: " + why}
 }

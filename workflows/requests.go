@@ -11,70 +11,70 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// desk holds the requests of the turn's current step and their decisions, for handlers and workflow code. They stay
+// requestSet holds the requests of the turn's current step and their decisions, for handlers and workflow code. They stay
 // after the last decision, so that a late caller learns of it.
-type desk struct {
-	waits   []turn.Request
-	rulings []turn.Decision
+type requestSet struct {
+	requests  []turn.Request
+	decisions []turn.Decision
 	// answers is the number of messages that were waiting to be merged when the question was asked. The next message
 	// answers it.
-	answers int
+	messagesBefore int
 }
 
 // put adds requests. If none is open, it first forgets the earlier ones.
-func (d *desk) put(requests ...turn.Request) {
+func (d *requestSet) add(requests ...turn.Request) {
 	if len(d.open()) == 0 {
-		d.waits, d.rulings = nil, nil
+		d.requests, d.decisions = nil, nil
 	}
-	d.waits = append(d.waits, requests...)
+	d.requests = append(d.requests, requests...)
 }
 
 // drop removes requests that could not be opened.
-func (d *desk) drop(requests []turn.Request) {
-	d.waits = slices.DeleteFunc(d.waits, func(w turn.Request) bool { return hasRequest(requests, w.ID) })
-	d.rulings = slices.DeleteFunc(d.rulings, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
+func (d *requestSet) drop(requests []turn.Request) {
+	d.requests = slices.DeleteFunc(d.requests, func(w turn.Request) bool { return hasRequest(requests, w.ID) })
+	d.decisions = slices.DeleteFunc(d.decisions, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
 }
 
 func hasRequest(list []turn.Request, id string) bool {
 	return slices.ContainsFunc(list, func(w turn.Request) bool { return w.ID == id })
 }
 
-func (d *desk) find(id string) (turn.Request, bool) {
-	i := slices.IndexFunc(d.waits, func(w turn.Request) bool { return w.ID == id })
+func (d *requestSet) find(id string) (turn.Request, bool) {
+	i := slices.IndexFunc(d.requests, func(w turn.Request) bool { return w.ID == id })
 	if i < 0 {
 		return turn.Request{}, false
 	}
-	return d.waits[i], true
+	return d.requests[i], true
 }
 
-func (d *desk) ruling(id string) (turn.Decision, bool) {
-	i := slices.IndexFunc(d.rulings, func(r turn.Decision) bool { return r.ID == id })
+func (d *requestSet) decision(id string) (turn.Decision, bool) {
+	i := slices.IndexFunc(d.decisions, func(r turn.Decision) bool { return r.ID == id })
 	if i < 0 {
 		return turn.Decision{}, false
 	}
-	return d.rulings[i], true
+	return d.decisions[i], true
 }
 
 // rule records the decision of a request, unless it already has one.
-func (d *desk) rule(r turn.Decision) {
-	if _, ruled := d.ruling(r.ID); !ruled {
-		d.rulings = append(d.rulings, r)
+func (d *requestSet) decide(r turn.Decision) {
+	if _, ruled := d.decision(r.ID); !ruled {
+		d.decisions = append(d.decisions, r)
 	}
 }
 
 // restore records decisions that the journal has from before a reset. They take precedence over those that arrived
 // since.
-func (d *desk) restore(before []turn.Decision) {
-	since := d.rulings
-	d.rulings = slices.Clone(before)
+func (d *requestSet) restore(before []turn.Decision) {
+	since := d.decisions
+	d.decisions = slices.Clone(before)
 	for _, r := range since {
-		d.rule(r)
+		d.decide(r)
 	}
 }
 
 // decided returns the decisions of the given requests, in the order of their arrival.
-func (d *desk) decided(requests []turn.Request) (list []turn.Decision) {
-	for _, r := range d.rulings {
+func (d *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
+	for _, r := range d.decisions {
 		if hasRequest(requests, r.ID) {
 			list = append(list, r)
 		}
@@ -83,9 +83,9 @@ func (d *desk) decided(requests []turn.Request) (list []turn.Decision) {
 }
 
 // undecided returns those of the given requests that have no decision.
-func (d *desk) undecided(requests []turn.Request) (list []turn.Request) {
+func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 	for _, w := range requests {
-		if _, ruled := d.ruling(w.ID); !ruled {
+		if _, ruled := d.decision(w.ID); !ruled {
 			list = append(list, w)
 		}
 	}
@@ -93,10 +93,10 @@ func (d *desk) undecided(requests []turn.Request) (list []turn.Request) {
 }
 
 // open returns the requests without a decision.
-func (d *desk) open() []turn.Request { return d.undecided(d.waits) }
+func (d *requestSet) open() []turn.Request { return d.undecided(d.requests) }
 
 // summary describes the open requests for an operator.
-func (d *desk) summary() string {
+func (d *requestSet) summary() string {
 	var lines []string
 	for _, w := range d.open() {
 		if w.Kind != turn.RequestApproval {
@@ -132,11 +132,11 @@ func (r *run) request(
 		return nil, err
 	}
 	decisions := make(map[string]turn.Decision, len(requests))
-	for _, decision := range r.desk.decided(requests) {
+	for _, decision := range r.requests.decided(requests) {
 		decisions[decision.ID] = decision
 	}
 	r.show(ctx)
-	if len(r.desk.open()) > 0 { // another call of the step still waits
+	if len(r.requests.open()) > 0 { // another call of the step still waits
 		return decisions, nil
 	}
 	return decisions, r.upsertState(ctx, turn.StateRunning)
@@ -146,14 +146,14 @@ func (r *run) request(
 // decision the journal does not have yet. The desk comes first: a client that reads a request in the journal must be
 // able to decide it, even if the worker that wrote it has died since.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
-	r.desk.put(requests...)
+	r.requests.add(requests...)
 	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}
-	asked, err := journalled(ctx, Activities.Ask, in, askSummary(requests))
+	asked, err := runJournal(ctx, Activities.Ask, in, askSummary(requests))
 	if err != nil {
-		r.desk.drop(requests)
+		r.requests.drop(requests)
 		return nil, err
 	}
-	r.desk.restore(asked.Decisions)
+	r.requests.restore(asked.Decisions)
 	open := slices.DeleteFunc(slices.Clone(requests), func(w turn.Request) bool {
 		return slices.ContainsFunc(asked.Decisions, func(d turn.Decision) bool { return d.ID == w.ID })
 	})
@@ -182,7 +182,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	}
 	for len(open) > 0 {
 		err := workflow.Await(ctx, func() bool {
-			return len(r.desk.undecided(open)) < len(open) || r.spoken() || expired() || ended()
+			return len(r.requests.undecided(open)) < len(open) || r.questionAnswered() || expired() || ended()
 		})
 		if ctx.Err() != nil { // cancellation fires the timer, too
 			return ctx.Err()
@@ -191,7 +191,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 			return err
 		}
 		said := r.decideRemaining(ctx, open, ended())
-		fresh := r.desk.decided(open)
+		fresh := r.requests.decided(open)
 		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: said}
 		res, err := r.decide(ctx, in)
 		if err != nil {
@@ -213,7 +213,7 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 // be redelivered, possibly in a different order, and get answers that contradict the journal.
 func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, err error) {
 	const summary = "record what was decided"
-	future := again(ctx, Activities.Decide, in, summary)
+	future := runRegular(ctx, Activities.Decide, in, summary)
 	if workflow.Await(ctx, future.IsReady) != nil { // stopped
 		return out, ctx.Err()
 	}
@@ -231,14 +231,14 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 			Allowed: w.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
 		}
 		switch {
-		case w.Kind == turn.RequestQuestion && r.spoken():
-			said = r.saidSince()
-			r.desk.rule(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
+		case w.Kind == turn.RequestQuestion && r.questionAnswered():
+			said = r.messagesSince()
+			r.requests.decide(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
 		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
-			r.desk.rule(expired)
+			r.requests.decide(expired)
 		case ended:
 			expired.Reason = turn.ReasonCallEnded
-			r.desk.rule(expired)
+			r.requests.decide(expired)
 		}
 	}
 	return said
@@ -248,8 +248,8 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 func never() bool { return false }
 
 // asked returns the request that a decision names, or an error that says why it needs no decision.
-func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
-	w, known := r.desk.find(id)
+func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
+	w, known := r.requests.find(id)
 	switch {
 	case r.stopping:
 		return w, rejected(turn.CodeNotWaiting, "the turn was stopped")
@@ -259,7 +259,7 @@ func (r *run) asked(ctx workflow.Context, turnID, id string, kind turn.RequestKi
 		return w, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
-	if _, ruled := r.desk.ruling(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
+	if _, ruled := r.requests.decision(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
 		return w, rejected(turn.CodeApprovalExpired,
 			fmt.Sprintf("%s %s expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
 	}

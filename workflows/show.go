@@ -36,7 +36,7 @@ const maxToolsBytes = 1500
 
 // upsert records the turn's end in the search attributes. The starter sets what is known at the start, so a turn that
 // never waits needs only this one event.
-func (r *run) upsert(ctx workflow.Context, e turn.Result) error {
+func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
 	updates := []temporal.SearchAttributeUpdate{
 		AttrSession.ValueSet(r.session), AttrState.ValueSet(string(e.State)),
@@ -75,7 +75,7 @@ func (r *run) details(state string) string {
 		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
 		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)},
-		{"said", turn.Truncate(r.progress.LastText, 400)}, {"waits for", r.desk.summary()},
+		{"said", turn.Truncate(r.progress.LastText, 400)}, {"waits for", r.requests.summary()},
 	} {
 		if row[0] == "waits for" && row[1] == "" {
 			continue

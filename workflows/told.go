@@ -9,16 +9,16 @@ import (
 
 // The texts that the model gets for calls that have no result of their own.
 
-// told returns the model's text for a call that ended with an error.
-func told(outcome turn.Outcome, err error) string {
+// modelText returns the model's text for a call that ended with an error.
+func modelText(outcome turn.Outcome, err error) string {
 	if outcome == turn.OutcomeUnknown {
 		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
 	}
 	return message(err)
 }
 
-// toldOpen returns the model's text for a call whose last dispatch did nothing, although an earlier one may have.
-func toldOpen(f *flight, err error) string {
+// reachedText returns the model's text for a call whose last dispatch did nothing, although an earlier one may have.
+func reachedText(f *callState, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
 	if !f.reached {
 		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
@@ -28,8 +28,8 @@ func toldOpen(f *flight, err error) string {
 		"without success: " + why + ". Check before you try again."
 }
 
-// refusal returns the model's text for a call that was denied or whose approval expired.
-func refusal(decision turn.Decision) string {
+// denialText returns the model's text for a call that was denied or whose approval expired.
+func denialText(decision turn.Decision) string {
 	if decision.Status == turn.StatusExpired {
 		return "not run: it needed an approval, which did not come in time; do not try again unless the user asks for it"
 	}
@@ -40,8 +40,8 @@ func refusal(decision turn.Decision) string {
 	return text + "; do not try again unless the user asks for it"
 }
 
-// toldBack returns the model's text for servers that are available again.
-func toldBack(servers []string) string {
+// recoveredText returns the model's text for servers that are available again.
+func recoveredText(servers []string) string {
 	quoted := make([]string, len(servers))
 	for i, s := range servers {
 		quoted[i] = fmt.Sprintf("%q", s)

@@ -19,22 +19,22 @@ import (
 // one did, and a repeatable tool runs again.
 const maxDispatches = 5
 
-// flight is the state of one call from proposal to receipt.
-type flight struct {
-	call    turn.CallProposal
-	ruling  turn.Decision
-	attempt int                        // the last dispatch
-	busy    time.Duration              // working time of failed dispatches, including waits for the server
-	asked   int                        // the number of elicitations of its server so far
-	replies []turn.ElicitationResponse // responses to the latest elicitations
-	answers int                        // the dispatch that returned them
-	reached bool                       // a dispatch may have reached the tool, and its end is unknown
-	resumes bool                       // the call depends on the state that its stateful server keeps for the turn
-	owner   string                     // the call that created this state
-	queue   string                     // the task queue of the worker with the call's open connection; empty: any
-	settled turn.CallOutcome
-	receipt CallResult
-	err     error
+// callState is the state of one call from proposal to receipt.
+type callState struct {
+	call           turn.CallProposal
+	decision       turn.Decision
+	attempt        int                        // the last dispatch
+	busy           time.Duration              // working time of failed dispatches, including waits for the server
+	elicited       int                        // the number of elicitations of its server so far
+	responses      []turn.ElicitationResponse // responses to the latest elicitations
+	respondsTo     int                        // the dispatch that returned them
+	reached        bool                       // a dispatch may have reached the tool, and its end is unknown
+	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
+	owningCall     string                     // the call that created this state
+	queue          string                     // the task queue of the worker with the call's open connection; empty: any
+	outcome        turn.CallOutcome
+	receipt        CallResult
+	err            error
 }
 
 // Repeats and maxRepeats are the minimum and maximum number of dispatches of a repeatable call whose outcome stays
@@ -48,27 +48,27 @@ const (
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
 	if err != nil {
-		return p.Done(r.ending(err), nil)
+		return p.Done(r.resultOf(err), nil)
 	}
-	flights := make([]*flight, len(p.Calls))
+	flights := make([]*callState, len(p.Calls))
 	for i, c := range p.Calls {
-		flights[i] = &flight{call: c, ruling: approvals[c.ID], settled: turn.CallOutcome{CallID: c.ID}}
+		flights[i] = &callState{call: c, decision: approvals[c.ID], outcome: turn.CallOutcome{CallID: c.ID}}
 	}
-	r.fly(ctx, flights)
+	r.runCalls(ctx, flights)
 	results := make([]turn.CallOutcome, len(flights))
 	receipts := make([]CallResult, len(flights))
 	for i, f := range flights {
-		results[i], receipts[i] = f.settled, f.receipt
+		results[i], receipts[i] = f.outcome, f.receipt
 		if err == nil {
 			err = f.err
 		}
 	}
 	if ctx.Err() != nil {
-		return p.Done(r.ending(ctx.Err()), results)
+		return p.Done(r.resultOf(ctx.Err()), results)
 	}
 	r.count(receipts, approvals)
 	if err != nil {
-		return p.Done(r.ending(err), results)
+		return p.Done(r.resultOf(err), results)
 	}
 	if stop := r.afterToolErrors(receipts); stop != nil {
 		return p.Done(*stop, results)
@@ -77,7 +77,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 }
 
 // fly runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it continues.
-func (r *run) fly(ctx workflow.Context, flights []*flight) {
+func (r *run) runCalls(ctx workflow.Context, flights []*callState) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
 		wg.Add(1)
@@ -88,7 +88,7 @@ func (r *run) fly(ctx workflow.Context, flights []*flight) {
 					return
 				}
 				if ctx.Err() == nil {
-					f.settled, f.receipt, f.err = r.oneCall(ctx, f)
+					f.outcome, f.receipt, f.err = r.oneCall(ctx, f)
 				}
 				slots.Release(1)
 			}
@@ -112,13 +112,13 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	switch {
 	case succeeded:
 		c.ConsecutiveErrors, c.Reprompts = 0, 0
-	case !unwanted(receipts, approvals):
+	case !allDenied(receipts, approvals):
 		c.ConsecutiveErrors++
 	}
 }
 
-// unwanted reports whether users denied every call.
-func unwanted(receipts []CallResult, approvals map[string]turn.Decision) bool {
+// allDenied reports whether users denied every call.
+func allDenied(receipts []CallResult, approvals map[string]turn.Decision) bool {
 	for _, receipt := range receipts {
 		if decision, asked := approvals[receipt.CallID]; !asked || decision.Allowed {
 			return false
@@ -138,7 +138,7 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 		case turn.ErrorFail:
 			return &turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed, Answer: r.progress.LastText, Message: message}
 		case turn.ErrorInterrupt:
-			e := r.interrupted(message)
+			e := r.interruptedResult(message)
 			return &e
 		}
 	}
@@ -146,7 +146,7 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 }
 
 // oneCall takes one call from proposal to receipt. Policy or a decision may settle it without a dispatch.
-func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallResult, error) {
+func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, CallResult, error) {
 	c := f.call
 	settled := turn.CallOutcome{CallID: c.ID}
 	tool, ok := r.progress.Config.Find(c.Tool)
@@ -158,7 +158,7 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
 	}
-	if why := refuse(c, f.ruling); why != "" {
+	if why := denyReason(c, f.decision); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
@@ -168,9 +168,9 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	}
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
-		settled.Outcome, settled.Code, settled.Text = outcome, known(code(err)), told(outcome, err)
-		if (f.reached || f.asked > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
-			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, toldOpen(f, err)
+		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(outcome, err)
+		if (f.reached || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
+			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
 	}
@@ -180,40 +180,40 @@ func (r *run) oneCall(ctx workflow.Context, f *flight) (turn.CallOutcome, CallRe
 	return settled, receipt, err
 }
 
-// refuse returns why policy or a user's decision forbids a call, or an empty string if the call may run.
-func refuse(c turn.CallProposal, decision turn.Decision) string {
+// denyReason returns why policy or a user's decision forbids a call, or an empty string if the call may run.
+func denyReason(c turn.CallProposal, decision turn.Decision) string {
 	switch {
 	case c.Permission == turn.Allow, c.Permission == turn.Ask && decision.Allowed:
 		return ""
 	case c.Permission == turn.Ask:
-		return refusal(decision)
+		return denialText(decision)
 	}
 	return c.Why + "; do not try again"
 }
 
 // dispatch runs the call, and dispatches it again as long as its fate must be looked up in the journal.
-func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt CallResult, err error) {
-	settle, err := r.home(ctx, tool)
+func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (receipt CallResult, err error) {
+	settle, err := r.awaitOwner(ctx, tool)
 	if err != nil {
 		return CallResult{}, err
 	}
 	defer func() { settle(receipt, err) }()
 	defer func() { receipt.Busy += f.busy }()
-	r.rely(f, tool)
+	r.recordDependence(f, tool)
 	for n := 1; ; n++ {
 		f.attempt++
 		in := r.callInput(f, tool)
 		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
-			receipt, err = r.quickCall(ctx, in)
+			receipt, err = r.localCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.homeOf(tool)))
+			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.stickyQueue(tool)))
 		}
-		if err == nil || lost(err) {
+		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}
 		f.reached = f.reached || mayHaveRun(err)
-		err = r.lostHome(f, tool, err)
-		f.busy += spent(err)
+		err = r.checkStateLost(f, tool, err)
+		f.busy += workingTime(err)
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
@@ -223,7 +223,7 @@ func (r *run) dispatch(ctx workflow.Context, f *flight, tool turn.Tool) (receipt
 // dispatchAgain reports whether another dispatch is right. It is if the last one was lost or timed out, because the
 // journal knows more; if the last one certainly did not reach its tool; or if the outcome is unknown and the tool is
 // repeatable. n is the number of dispatches since the call was last resumed.
-func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
+func (f *callState) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
 	case turn.CodeToolNotSent:
 		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
@@ -231,18 +231,18 @@ func (f *flight) dispatchAgain(tool turn.Tool, err error, n int) bool {
 		}
 	case turn.CodeStoreUnavailable:
 	case turn.CodeToolOutcomeUnknown:
-		return f.again(tool)
+		return f.repeatable(tool)
 	default:
-		if !lost(err) {
+		if !dispatchLost(err) {
 			return false
 		}
 	}
 	return n < maxDispatches
 }
 
-// again reports whether a call with an unknown outcome is dispatched once more. When the call's time is over, the
+// runRegular reports whether a call with an unknown outcome is dispatched once more. When the call's time is over, the
 // activity settles the call instead of failing.
-func (f *flight) again(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
+func (f *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
 
 // mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
@@ -252,7 +252,7 @@ func mayHaveRun(err error) bool {
 	if errors.As(err, &app) && app.Details(&busy, &reached) == nil && reached {
 		return true
 	}
-	return code(err) == turn.CodeToolOutcomeUnknown || lost(err) && !neverStarted(err)
+	return code(err) == turn.CodeToolOutcomeUnknown || dispatchLost(err) && !neverStarted(err)
 }
 
 // neverStarted reports whether no worker took the activity from its task queue in time.
@@ -261,8 +261,8 @@ func neverStarted(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// spent returns the working time of a dispatch that ended with err, as reported by its activity.
-func spent(err error) (busy time.Duration) {
+// workingTime returns the working time of a dispatch that ended with err, as reported by its activity.
+func workingTime(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
 	}
@@ -282,10 +282,10 @@ func spent(err error) (busy time.Duration) {
 	return busy
 }
 
-// lost reports whether err means that the dispatch was lost, and is not CallTool's own error. The server reports such
+// dispatchLost reports whether err means that the dispatch was dispatchLost, and is not CallTool's own error. The server reports such
 // an error when a worker dies. The SDK does when it fails to report the activity's result, which happens while a worker
 // stops.
-func lost(err error) bool {
+func dispatchLost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false
 	}
@@ -303,13 +303,13 @@ func outcomeOf(err error) turn.Outcome {
 	case turn.CodeToolOutcomeUnknown:
 		return turn.OutcomeUnknown
 	}
-	if lost(err) {
+	if dispatchLost(err) {
 		return turn.OutcomeUnknown
 	}
 	return ""
 }
 
-func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
+func (r *run) callInput(f *callState, tool turn.Tool) CallInput {
 	l := r.progress.Config.Limits
 	timeout, left := tool.Timeout, max(turn.Remaining(l, r.progress.Counters)-f.busy, time.Second)
 	if timeout == 0 {
@@ -318,8 +318,8 @@ func (r *run) callInput(f *flight, tool turn.Tool) CallInput {
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
 		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
-		CheckApproval: f.ruling.Allowed, Responses: f.replies, ElicitationAttempt: f.answers, Resume: f.resumes, OwningCall: f.owner,
-		RepeatIfUnknown: f.again(tool), Budget: left,
+		CheckApproval: f.decision.Allowed, Responses: f.responses, ElicitationAttempt: f.respondsTo, Resume: f.dependsOnState, OwningCall: f.owningCall,
+		RepeatIfUnknown: f.repeatable(tool), Budget: left,
 	}
 	in.ServerWait = max(in.Timeout-f.busy, time.Second)
 	return in

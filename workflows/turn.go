@@ -53,21 +53,21 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 
 // run is the state of one run of a turn: its input and its progress.
 type run struct {
-	in       Input
-	id       string // of the workflow
-	session  string
-	turnID   string
-	runID    string
-	progress turn.Progress
-	phase    turn.PhaseName
-	begun    bool     // the journal has the turn
-	opening  string   // the ID of the message that the turn began with
-	refused  *Message // the message that the turn could not begin with
-	opened   bool     // a message has begun the turn
-	stopping bool     // the turn was stopped and takes no more messages
-	held     []string // the IDs of messages that arrived after the stop and would have been merged
-	desk     desk
-	settling map[string]bool // servers to which a call is making the turn's connection
+	in           Input
+	id           string // of the workflow
+	session      string
+	turnID       string
+	runID        string
+	progress     turn.Progress
+	phase        turn.PhaseName
+	begun        bool     // the journal has the turn
+	opening      string   // the ID of the message that the turn began with
+	refused      *Message // the message that the turn could not begin with
+	opened       bool     // a message has begun the turn
+	stopping     bool     // the turn was stopped and takes no more messages
+	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
+	requests     requestSet
+	connecting   map[string]bool // servers to which a call is making the turn's connection
 }
 
 // newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
@@ -76,7 +76,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
 	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
-		settling: map[string]bool{}}
+		connecting: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
 	} else {
@@ -133,7 +133,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	defer cancel()
 	e := p.Result
 	r.stopping = e.State == turn.StateCancelled
-	if err := r.upsert(ctx, e); err != nil {
+	if err := r.upsertResult(ctx, e); err != nil {
 		return Result{}, err
 	}
 	e, kept, err := r.settle(ctx, e)
@@ -144,8 +144,8 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 		return Result{}, err
 	}
 	r.showEnding(ctx, e)
-	left := slices.DeleteFunc(r.left(), func(m Message) bool { return slices.Contains(kept, m.ID) })
-	if left = r.freed(left); len(left) > 0 {
+	left := slices.DeleteFunc(r.leftover(), func(m Message) bool { return slices.Contains(kept, m.ID) })
+	if left = r.release(left); len(left) > 0 {
 		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
 			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left,
 		})
@@ -160,16 +160,16 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	if !r.begun && (r.refused == nil || !r.chained()) {
 		return e, nil, nil
 	}
-	late := r.late()
+	late := r.lateMessages()
 	settled, err := r.finish(ctx, e, late)
 	if err != nil {
-		if len(r.left()) > 0 {
+		if len(r.leftover()) > 0 {
 			return e, nil, nil
 		}
 		said := e.Answer
-		e = r.ending(err)
+		e = r.resultOf(err)
 		e.Answer = said
-		return e, nil, r.upsert(ctx, e)
+		return e, nil, r.upsertResult(ctx, e)
 	}
 	if settled.Answer != "" {
 		e.Answer = settled.Answer
@@ -184,29 +184,29 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 }
 
 // late returns the messages that were to be merged into a turn that was stopped.
-func (r *run) late() []Message {
+func (r *run) lateMessages() []Message {
 	if !r.stopping {
 		return nil
 	}
-	return slices.DeleteFunc(r.left(), func(m Message) bool { return m.Queue })
+	return slices.DeleteFunc(r.leftover(), func(m Message) bool { return m.Queue })
 }
 
 // chained reports whether another turn precedes or follows this one in the chain of runs. The sender of this turn's
 // message then does not see how its run closes.
-func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.left()) > 0 }
+func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.leftover()) > 0 }
 
 // freed lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
 // overtake them.
-func (r *run) freed(left []Message) []Message {
+func (r *run) release(left []Message) []Message {
 	for i, m := range left {
-		left[i].Queue = m.Queue && !slices.Contains(r.held, m.ID)
+		left[i].Queue = m.Queue && !slices.Contains(r.queuedByStop, m.ID)
 	}
 	return left
 }
 
 // left returns the accepted messages that have no answer. If such a message is already in the transcript, because its
 // inference failed later, the turn that it begins finds it there.
-func (r *run) left() []Message {
+func (r *run) leftover() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }
 

@@ -27,11 +27,11 @@ func (e *overBound) Error() string {
 	return fmt.Sprintf("the response has more than %d %s", e.most, e.what)
 }
 
-// shape checks the bounds of one event before it is decoded.
-type shape struct{ scanner jsonbound.Scanner }
+// eventBounds checks the bounds of one event before it is decoded.
+type eventBounds struct{ scanner jsonbound.Scanner }
 
 // add takes the next bytes of the event. The error is an *overBound.
-func (s *shape) add(data []byte) error {
+func (s *eventBounds) add(data []byte) error {
 	switch s.scanner.Add(data, maxEventDepth, maxEventValues) {
 	case jsonbound.Depth:
 		return &overBound{maxEventDepth, "levels of nesting in one event"}
@@ -41,4 +41,4 @@ func (s *shape) add(data []byte) error {
 	return nil
 }
 
-func (s *shape) complete() bool { return s.scanner.Complete() }
+func (s *eventBounds) complete() bool { return s.scanner.Complete() }

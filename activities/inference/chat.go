@@ -150,15 +150,15 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 	defer cancel()
 	for {
 		q := c.quirksOf(p.Model)
-		r := c.request(p, q)
-		completion, began, err := c.ask(ctx, total, r, sink)
+		r := c.buildRequest(p, q)
+		completion, began, err := c.send(ctx, total, r, sink)
 		if r.media && !began && refusesMedia(err) { // the transcript describes media in text; the turn matters more
-			c.learn(p.Model, q, err)
+			c.learnQuirk(p.Model, q, err)
 			q.noMedia = true
-			r = c.request(p, q)
-			completion, began, err = c.ask(ctx, total, r, sink)
+			r = c.buildRequest(p, q)
+			completion, began, err = c.send(ctx, total, r, sink)
 		}
-		if err == nil || began || !c.learn(p.Model, q, err) {
+		if err == nil || began || !c.learnQuirk(p.Model, q, err) {
 			return completion, err
 		}
 	}
@@ -167,8 +167,8 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 // ask makes one request. caller is the context of Infer's caller; total is derived from it and adds the total deadline.
 // began reports whether the response had begun: the provider bills what it has generated and the sink has received it,
 // so the request must not be sent again.
-func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (_ turn.Completion, began bool, _ error) {
-	ctx, x := c.begin(total)
+func (c *Chat) send(caller, total context.Context, r request, sink turn.Sink) (_ turn.Completion, began bool, _ error) {
+	ctx, x := c.newExchange(total)
 	defer x.watch.stop()
 	var err error
 	if x.request, err = r.withAudio(); err != nil {
@@ -183,12 +183,12 @@ func (c *Chat) ask(caller, total context.Context, r request, sink turn.Sink) (_ 
 	if err := c.collect(ctx, x, col); err != nil {
 		return turn.Completion{}, col.began, c.failure(caller, ctx, x, col.began, err)
 	}
-	return col.answer(x.sent), true, nil
+	return col.completion(x.sent), true, nil
 }
 
 // begin returns an exchange for one request, and the request's context. The connect deadline is running; the caller
 // stops the exchange's watch.
-func (c *Chat) begin(total context.Context) (context.Context, *exchange) {
+func (c *Chat) newExchange(total context.Context) (context.Context, *exchange) {
 	ctx, w := startWatch(total)
 	w.expectWithin(c.opts.ConnectTimeout, c.connectDeadline())
 	x := &exchange{client: c.client, watch: w, limit: int64(c.opts.MaxAnswerBytes), onConn: c.expectToken}

@@ -19,11 +19,11 @@ type collector struct {
 	began     bool // an event has arrived
 	text      strings.Builder
 	reasoning strings.Builder
-	calls     []*call
-	byIndex   map[int]*call    // the latest call of each index
-	byID      map[string]*call // the latest call of each ID
-	said      int              // bytes: see maxTextBytes
-	pieces    int              // see maxPieces
+	calls     []*partialCall
+	byIndex   map[int]*partialCall    // the latest call of each index
+	byID      map[string]*partialCall // the latest call of each ID
+	textBytes int                     // bytes: see maxTextBytes
+	pieces    int                     // see maxPieces
 	finish    string
 	refused   bool // part of the text was a refusal
 	model     string
@@ -31,8 +31,8 @@ type collector struct {
 	raw       rawLog
 }
 
-// call is a tool call that is being assembled.
-type call struct {
+// partialCall is a tool partialCall that is being assembled.
+type partialCall struct {
 	index     int // the provider's; -1 if it gave none
 	id        string
 	name      string
@@ -40,7 +40,7 @@ type call struct {
 }
 
 func newCollector(sink turn.Sink, maxRaw int) *collector {
-	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*call{}, byID: map[string]*call{}}
+	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*partialCall{}, byID: map[string]*partialCall{}}
 }
 
 // add takes the next event, which is within the bounds of one event (see events.next). The error is errGarbage, an
@@ -57,31 +57,31 @@ func (c *collector) add(data []byte) error {
 	c.began = true
 	c.raw.add(data)
 	if e.Model != "" {
-		c.model = clean(e.Model)
+		c.model = replaceNUL(e.Model)
 	}
 	if u, ok := parseUsage(e.Usage); ok {
 		c.usage = &u
 	}
-	if err := c.count(1 + len(e.Choices)); err != nil {
+	if err := c.countPieces(1 + len(e.Choices)); err != nil {
 		return err
 	}
 	for _, ch := range e.Choices {
 		if ch.Index != 0 {
 			continue // the request asked for one choice
 		}
-		if err := c.choose(ch, data); err != nil {
+		if err := c.addChoice(ch, data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *collector) choose(ch choice, data []byte) error {
+func (c *collector) addChoice(ch choice, data []byte) error {
 	for _, p := range []*piece{ch.Delta, ch.Message} {
 		if p == nil {
 			continue
 		}
-		if err := c.take(p); err != nil {
+		if err := c.addPiece(p); err != nil {
 			return err
 		}
 	}
@@ -90,13 +90,13 @@ func (c *collector) choose(ch choice, data []byte) error {
 	case "error": // OpenRouter: the upstream provider failed in the middle of the response
 		return &streamError{body: data}
 	default:
-		c.finish = clean(ch.FinishReason) // truncated later, after redaction
+		c.finish = replaceNUL(ch.FinishReason) // truncated later, after redaction
 	}
 	return nil
 }
 
 // count adds n to the number of pieces of the response.
-func (c *collector) count(n int) error {
+func (c *collector) countPieces(n int) error {
 	if c.pieces += n; c.pieces > maxPieces {
 		return &overBound{maxPieces, "pieces"}
 	}
@@ -104,37 +104,37 @@ func (c *collector) count(n int) error {
 }
 
 // say adds n to the number of bytes of text.
-func (c *collector) say(n int) error {
-	if c.said += n; c.said > maxTextBytes {
+func (c *collector) countText(n int) error {
+	if c.textBytes += n; c.textBytes > maxTextBytes {
 		return &overBound{maxTextBytes, "bytes of text"}
 	}
 	return nil
 }
 
-func (c *collector) take(p *piece) error {
-	if err := c.say(len(p.Content) + len(p.Refusal) + len(p.Reasoning) + len(p.Thinking)); err != nil {
+func (c *collector) addPiece(p *piece) error {
+	if err := c.countText(len(p.Content) + len(p.Refusal) + len(p.Reasoning) + len(p.Thinking)); err != nil {
 		return err
 	}
-	if thought := clean(p.Thinking); thought != "" || p.Reasoning != "" {
+	if thought := replaceNUL(p.Thinking); thought != "" || p.Reasoning != "" {
 		if thought == "" {
-			thought = clean(p.Reasoning)
+			thought = replaceNUL(p.Reasoning)
 		}
 		c.reasoning.WriteString(thought)
 		c.sink.Reasoning(thought)
 	}
 	c.refused = c.refused || p.Refusal != ""
-	if said := clean(p.Content + p.Refusal); said != "" {
+	if said := replaceNUL(p.Content + p.Refusal); said != "" {
 		c.text.WriteString(said)
 		c.sink.Text(said)
 	}
-	if err := c.count(len(p.ToolCalls)); err != nil {
+	if err := c.countPieces(len(p.ToolCalls)); err != nil {
 		return err
 	}
 	for _, part := range p.ToolCalls {
-		if err := c.say(len(part.ID) + len(part.Function.Name) + len(part.Function.Arguments)); err != nil {
+		if err := c.countText(len(part.ID) + len(part.Function.Name) + len(part.Function.Arguments)); err != nil {
 			return err
 		}
-		if err := c.takeCall(part); err != nil {
+		if err := c.addCallPart(part); err != nil {
 			return err
 		}
 	}
@@ -142,14 +142,14 @@ func (c *collector) take(p *piece) error {
 }
 
 // takeCall adds a part to its call.
-func (c *collector) takeCall(part callPart) error {
-	id := clean(part.ID)
-	to := c.callOf(part, id)
+func (c *collector) addCallPart(part callPart) error {
+	id := replaceNUL(part.ID)
+	to := c.continuedCall(part, id)
 	if to == nil {
 		if len(c.calls) == maxCalls {
 			return &overBound{maxCalls, "tool calls"}
 		}
-		to = &call{index: -1}
+		to = &partialCall{index: -1}
 		if part.Index != nil {
 			to.index = *part.Index
 			c.byIndex[to.index] = to
@@ -161,16 +161,16 @@ func (c *collector) takeCall(part callPart) error {
 		c.byID[id] = to
 	}
 	if to.name == "" {
-		to.name = clean(part.Function.Name)
+		to.name = replaceNUL(part.Function.Name)
 	}
-	to.arguments.WriteString(clean(part.Function.Arguments))
+	to.arguments.WriteString(replaceNUL(part.Function.Arguments))
 	return nil
 }
 
 // callOf returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
 // otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
 // the index 0: there, a part with another ID and a name of its own begins a new call.
-func (c *collector) callOf(part callPart, id string) *call {
+func (c *collector) continuedCall(part callPart, id string) *partialCall {
 	named := part.Function.Name != ""
 	known := c.byID[id]
 	if known != nil && known.id != id { // the call has since got another ID
@@ -196,7 +196,7 @@ func (c *collector) callOf(part callPart, id string) *call {
 
 // answer returns the completion that the events add up to. sent is the size of the request in bytes, to estimate tokens
 // from.
-func (c *collector) answer(sent int) turn.Completion {
+func (c *collector) completion(sent int) turn.Completion {
 	a := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), Model: c.model, Raw: c.raw.json(),
 		FinishReason: c.finish, Refused: c.refused,

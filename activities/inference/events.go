@@ -13,9 +13,9 @@ import (
 // It is more tolerant than the standard (WHATWG HTML, "Server-sent events"), because providers deviate from it: events
 // need no blank line between them, and the last one need not be terminated.
 type events struct {
-	r     *bufio.Reader
-	plain bool // the body is not an event stream
-	any   bool // something has been read
+	r       *bufio.Reader
+	plain   bool // the body is not an event stream
+	started bool // something has been read
 }
 
 func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 16<<10)} }
@@ -29,7 +29,7 @@ var errWebPage = errors.New("the response is a web page")
 // next returns the next object. The error is an *overBound if the object exceeds the bounds of one event, and io.EOF at
 // the end of the stream, with or without its end marker.
 func (e *events) next() ([]byte, error) {
-	if !e.any {
+	if !e.started {
 		if err := e.sniff(); err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func (e *events) next() ([]byte, error) {
 
 // sniff looks at the first byte that is not white space.
 func (e *events) sniff() error {
-	e.any = true
+	e.started = true
 	for {
 		b, err := e.r.ReadByte()
 		if err != nil {
@@ -69,7 +69,7 @@ func (e *events) sniff() error {
 // value reads one object of a body that is not an event stream.
 func (e *events) value() ([]byte, error) {
 	var data []byte
-	for s := (shape{}); !s.complete(); {
+	for s := (eventBounds{}); !s.complete(); {
 		b, err := e.r.ReadByte()
 		switch {
 		case err == io.EOF && len(bytes.TrimSpace(data)) > 0:
@@ -90,7 +90,7 @@ func (e *events) value() ([]byte, error) {
 // read joins the data lines of one event. A line that is a whole object is an event by itself.
 func (e *events) read() ([]byte, error) {
 	var data []byte
-	var s shape
+	var s eventBounds
 	for lines := 0; ; {
 		line, err := e.line(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))

@@ -18,13 +18,13 @@ type exchange struct {
 	request []byte // replaces the body that the library writes; nil keeps it
 	onConn  func(*watch)
 
-	asked     bool // the library has made a request
+	requested bool // the library has made a request
 	connected atomic.Bool
 	sent      int // bytes of the request's body
 	status    int // of the response; 0 if there was none
 	header    http.Header
 	refusal   []byte // the body of an unsuccessful response, bounded
-	cut       bool   // refusal is only the beginning of the body
+	truncated bool   // refusal is only the beginning of the body
 	body      *bounded
 }
 
@@ -41,7 +41,7 @@ func (x *exchange) trace(ctx context.Context) context.Context {
 
 // Do implements openai.HTTPDoer.
 func (x *exchange) Do(req *http.Request) (*http.Response, error) {
-	x.asked = true
+	x.requested = true
 	if x.request != nil {
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.request)), nil }
 		req.Body, _ = req.GetBody() // never fails
@@ -54,7 +54,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	}
 	x.status, x.header = res.StatusCode, res.Header
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
-		return x.refused(res), nil
+		return x.keepRefusal(res), nil
 	}
 	x.body = &bounded{r: res.Body, most: x.limit, left: x.limit, watch: x.watch}
 	res.Body = readCloser{x.body, res.Body}
@@ -63,10 +63,10 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 
 // refused keeps the beginning of the body and gives the library a body that it can read completely. The library treats
 // redirects as successes; here they are refusals.
-func (x *exchange) refused(res *http.Response) *http.Response {
+func (x *exchange) keepRefusal(res *http.Response) *http.Response {
 	var err error
 	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what has arrived is enough for a message
-	x.cut = err != nil || len(x.refusal) == maxRefusal
+	x.truncated = err != nil || len(x.refusal) == maxRefusal
 	_ = res.Body.Close()
 	res.Body = http.NoBody
 	res.StatusCode = max(res.StatusCode, http.StatusBadRequest)

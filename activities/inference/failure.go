@@ -28,18 +28,18 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 	var inStream *streamError
 	switch {
 	case x.refusal != nil:
-		return c.refusedBy(x)
+		return c.responseError(x)
 	case errors.As(context.Cause(ctx), &deadline):
-		return turn.Errorf(deadline.Code, c.hide(err), deadline.Message)
+		return turn.Errorf(deadline.Code, c.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
-		return c.refused(0, x.header, inStream.body)
+		return c.refusalError(0, x.header, inStream.body)
 	case x.status == 0 && !x.connected.Load() && isTimeout(err):
 		e := c.connectDeadline()
-		e.Cause = c.hide(err)
+		e.Cause = c.redactError(err)
 		return e
 	}
 	code, message := c.diagnose(x, began, err)
-	return turn.Errorf(code, c.hide(err), message)
+	return turn.Errorf(code, c.redactError(err), message)
 }
 
 // diagnose classifies failures that have neither a status nor a deadline.
@@ -55,8 +55,8 @@ func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) 
 	case errors.Is(err, openai.ErrReasoningToolsRequireResponses):
 		return turn.CodeLLMRejected,
 			`this model takes tools only through the Responses API; choose another model, or set mode = "json"`
-	case !x.asked:
-		return turn.CodeLLMRejected, "the request could not be built: " + c.short(err.Error())
+	case !x.requested:
+		return turn.CodeLLMRejected, "the request could not be built: " + c.redactShort(err.Error())
 	case errors.Is(err, errGarbage):
 		return turn.CodeLLMTransport, name + " sent something other than a chat completion; " +
 			"check that base_url is an OpenAI-compatible endpoint"
@@ -82,19 +82,19 @@ func (c *Chat) cancelled(ctx context.Context) error {
 }
 
 // refusedBy parses the refusal in a response's status and body.
-func (c *Chat) refusedBy(x *exchange) *turn.Error {
+func (c *Chat) responseError(x *exchange) *turn.Error {
 	body := x.refusal
-	if x.cut {
+	if x.truncated {
 		body = []byte(c.opts.Redact.Head(string(body)))
 	}
-	return c.refused(x.status, x.header, body)
+	return c.refusalError(x.status, x.header, body)
 }
 
 // refused parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
-func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error {
+func (c *Chat) refusalError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
-	r.Message, r.Kind = c.short(r.Message), c.short(r.Kind)
-	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.short))
+	r.Message, r.Kind = c.redactShort(r.Message), c.redactShort(r.Kind)
+	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.redactShort))
 	if e.Code.Retryable() {
 		e.RetryAfter = retryafter.Parse(header, time.Now(), c.opts.MaxRetryAfter)
 	}
@@ -104,7 +104,7 @@ func (c *Chat) refused(status int, header http.Header, body []byte) *turn.Error 
 
 // learn remembers which parameter the endpoint refused, and reports whether to send the request again without it. The
 // refusal must have come before the response began.
-func (c *Chat) learn(model string, q quirks, err error) bool {
+func (c *Chat) learnQuirk(model string, q quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
@@ -114,7 +114,7 @@ func (c *Chat) learn(model string, q quirks, err error) bool {
 	q.noStreamOptions = q.noStreamOptions || strings.Contains(said, "stream_options")
 	q.completionTokens = q.completionTokens ||
 		strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
-	q.noMedia = q.noMedia || refusesMedia(err) && takesNone(said)
+	q.noMedia = q.noMedia || refusesMedia(err) && refusesAllMedia(said)
 	if q == before {
 		return false
 	}
@@ -142,8 +142,8 @@ func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
-// takesNone reports whether the endpoint refuses all media, not only the ones of this request.
-func takesNone(said string) bool {
+// refusesAllMedia reports whether the endpoint refuses all media, not only the ones of this request.
+func refusesAllMedia(said string) bool {
 	said = strings.ToLower(said)
 	return containsAny(said, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
@@ -155,7 +155,7 @@ func (c *Chat) quirksOf(model string) quirks {
 }
 
 // hide keeps the chain of an error unless its text contains the key.
-func (c *Chat) hide(err error) error {
+func (c *Chat) redactError(err error) error {
 	if err == nil || c.redact(err.Error()) == err.Error() {
 		return err
 	}
@@ -166,8 +166,10 @@ func (c *Chat) redact(s string) string {
 	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL)))
 }
 
-// short prepares the provider's text for a message: redacted, without control characters, at most maxSaid bytes.
-func (c *Chat) short(s string) string { return turn.Truncate(printable(c.redact(s)), maxSaid) }
+// short prepares the provider's text for a message: redacted, without control characters, at most maxProviderMessage bytes.
+func (c *Chat) redactShort(s string) string {
+	return turn.Truncate(printable(c.redact(s)), maxProviderMessage)
+}
 
 // isTimeout reports whether an error is a network timeout. The dialer's own deadlines may fire a moment before the
 // package's.

@@ -33,7 +33,7 @@ func drainStream(r io.Reader, maxRaw int) (turn.Completion, *heard, error) {
 			err = col.add(data)
 		}
 		if err != nil {
-			return col.answer(0), h, err
+			return col.completion(0), h, err
 		}
 	}
 }
@@ -76,8 +76,8 @@ func FuzzRefusal(f *testing.F) {
 	c, err := New(Options{})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		e := c.refused(status, nil, body)
-		assert.Less(t, len(e.Message), 3*maxSaid)
+		e := c.refusalError(status, nil, body)
+		assert.Less(t, len(e.Message), 3*maxProviderMessage)
 		assert.Equal(t, printable(e.Message), e.Message)
 		assert.True(t, utf8.ValidString(e.Error()))
 		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMUnauthorized, turn.CodeLLMRateLimited, turn.CodeLLMTransport}, e.Code)
@@ -94,7 +94,7 @@ func FuzzShape(f *testing.F) {
 		if !json.Valid(data) || data[0] != '{' && data[0] != '[' {
 			return
 		}
-		var s shape
+		var s eventBounds
 		for i := range data {
 			require.False(t, s.complete(), "%q is complete", data[:i])
 			if s.add(data[i:i+1]) != nil {

@@ -17,7 +17,7 @@ func (c *Chat) Ping(ctx context.Context) error {
 		turn.Errorf(turn.CodeLLMTransport, nil, c.opts.Name+" did not answer within "+pingTimeout.String()+
 			"; check the network and base_url"))
 	defer cancel()
-	inner, x := c.begin(limited)
+	inner, x := c.newExchange(limited)
 	defer x.watch.stop()
 	_, err := c.library(x).ListModels(inner)
 	if err == nil || x.body != nil { // the status was a success; what the list holds does not matter

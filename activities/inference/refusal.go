@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxSaid bounds a provider's message within an error message, in bytes.
-const maxSaid = 300
+// maxProviderMessage bounds a provider's message within an error message, in bytes.
+const maxProviderMessage = 300
 
 // refusal is a provider's error response. It is the cause of the *turn.Error and holds no secret.
 type refusal struct {
@@ -55,11 +55,11 @@ func parseRefusal(status int, body []byte) *refusal {
 	}
 	for _, key := range []string{"message", "error", "detail"} {
 		if r.Message == "" {
-			r.Message = word(fields[key])
+			r.Message = textOf(fields[key])
 		}
 	}
-	r.Kind = strings.ToLower(word(fields["type"]) + " " + word(fields["code"]) + " " + word(fields["status"]))
-	r.Param = word(fields["param"])
+	r.Kind = strings.ToLower(textOf(fields["type"]) + " " + textOf(fields["code"]) + " " + textOf(fields["status"]))
+	r.Param = textOf(fields["param"])
 	if status == 0 {
 		r.Status = embeddedStatus(fields)
 	}
@@ -68,15 +68,15 @@ func parseRefusal(status int, body []byte) *refusal {
 
 // embeddedStatus returns the HTTP status in the code of an error in a stream, or 0.
 func embeddedStatus(fields map[string]json.RawMessage) int {
-	n, err := strconv.Atoi(word(fields["code"]))
+	n, err := strconv.Atoi(textOf(fields["code"]))
 	if err != nil || n < 400 || n > 599 {
 		return 0
 	}
 	return n
 }
 
-// word returns the value of a JSON string, or the text of any other value.
-func word(raw json.RawMessage) string {
+// textOf returns the value of a JSON string, or the text of any other value.
+func textOf(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
@@ -137,7 +137,7 @@ func (r *refusal) hint(header http.Header, short func(string) string) string {
 	case r.Status == http.StatusNotFound, r.Status == http.StatusMethodNotAllowed:
 		return "Check the model's name and base_url"
 	case r.Status >= 300 && r.Status < 400:
-		return "Redirects are not followed; set base_url to its target" + target(header, short)
+		return "Redirects are not followed; set base_url to its target" + redirectTarget(header, short)
 	case r.tooLong():
 		return "The conversation is longer than the model's context window: lower max_history_messages, " +
 			"or choose a model with a larger one"
@@ -149,8 +149,8 @@ func (r *refusal) hint(header http.Header, short func(string) string) string {
 	return ""
 }
 
-// target returns the target of a redirect, without the parts that may be secret.
-func target(header http.Header, short func(string) string) string {
+// redirectTarget returns the redirectTarget of a redirect, without the parts that may be secret.
+func redirectTarget(header http.Header, short func(string) string) string {
 	u, err := url.Parse(header.Get("Location"))
 	if err != nil || u.Host == "" {
 		return ""

@@ -27,7 +27,7 @@ type quirks struct {
 	noMedia          bool // neither images nor audio
 }
 
-func (c *Chat) request(p turn.Prompt, q quirks) request {
+func (c *Chat) buildRequest(p turn.Prompt, q quirks) request {
 	modalities := c.modalities(p.Model)
 	if q.noMedia {
 		modalities = Modalities{}

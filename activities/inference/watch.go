@@ -15,8 +15,8 @@ type watch struct {
 	phase int // a late timer of an earlier phase does nothing
 	limit time.Duration
 	// lenient phases restart their time with each byte; the wait for the first token does not.
-	lenient bool
-	stopped bool
+	restarts bool
+	stopped  bool
 }
 
 // startWatch derives a context that ends with a phase's cause if the phase takes too long.
@@ -42,7 +42,7 @@ func (w *watch) begin(d time.Duration, cause error, lenient bool) {
 	}
 	w.phase++
 	phase := w.phase
-	w.limit, w.lenient = d, lenient
+	w.limit, w.restarts = d, lenient
 	w.timer = time.AfterFunc(d, func() { w.fire(phase, cause) })
 }
 
@@ -58,7 +58,7 @@ func (w *watch) fire(phase int, cause error) {
 func (w *watch) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lenient && w.timer.Stop() {
+	if w.restarts && w.timer.Stop() {
 		w.timer.Reset(w.limit)
 	}
 }

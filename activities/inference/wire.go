@@ -112,5 +112,5 @@ func parseUsage(raw json.RawMessage) (usage, bool) {
 	return u, ok
 }
 
-// clean replaces NUL, which stores and terminals do not accept. Package json has already replaced invalid UTF-8.
-func clean[S ~string](s S) string { return strings.ReplaceAll(string(s), "\x00", "\uFFFD") }
+// replaceNUL replaces NUL, which stores and terminals do not accept. Package json has already replaced invalid UTF-8.
+func replaceNUL[S ~string](s S) string { return strings.ReplaceAll(string(s), "\x00", "\uFFFD") }

@@ -43,7 +43,7 @@ const (
 	maxUnsent                 = 4 << 20
 	maxValues                 = 1 << 18
 	maxNesting                = 1000
-	maxQuestions              = maxRounds // the same as for servers that do not hold their call
+	maxElicitationsPerCall    = maxRounds // the same as for servers that do not hold their call
 	maxEnvelope               = 64 << 10  // the SDK quotes parts of the envelope in errors
 	maxField                  = 16 << 10  // the SDK quotes fields in errors, too
 )
@@ -209,11 +209,11 @@ func (m *meter) printed(n int) {
 }
 
 // questioned records elicitation number n of a call that the server holds.
-func (m *meter) questioned(n int) error {
-	if m == nil || n <= maxQuestions {
+func (m *meter) elicited(n int) error {
+	if m == nil || n <= maxElicitationsPerCall {
 		return nil
 	}
-	return m.exceed(BoundQuestions, maxQuestions, 0)
+	return m.exceed(BoundQuestions, maxElicitationsPerCall, 0)
 }
 
 // room waits until the worker has room for a response of n bytes, its request is over, or the connection is dropped.

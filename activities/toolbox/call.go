@@ -34,8 +34,8 @@ type ongoing struct {
 	suspended *suspendedCall
 }
 
-// flight is one dispatch of a call, in progress.
-type flight struct {
+// dispatch is one dispatch of a call, in progress.
+type dispatch struct {
 	s     *session
 	req   turn.ToolRequest
 	name  string    // the tool's name at the server
@@ -45,7 +45,7 @@ type flight struct {
 	token string
 
 	waiting      context.Context // the caller's wait for the result
-	patience     *patience       // the deadline of waiting
+	deadline     *callDeadline   // the deadline of waiting
 	stop         context.CancelFunc
 	wire         context.Context // of the request: derived from waiting, or outliving it if the call may detach
 	endWire      context.CancelCauseFunc
@@ -57,14 +57,14 @@ type flight struct {
 	elicitations atomic.Int32   // that the server has sent in the middle of the call
 	doubted      bool           // a warning was logged that an elicitation may be another call's; guarded by the session's flights
 
-	mu   sync.Mutex
-	told time.Time // when progress was last reported
-	over bool      // no more progress is reported
+	mu         sync.Mutex
+	reportedAt time.Time // when progress was last reported
+	over       bool      // no more progress is reported
 }
 
 // call sends the request and returns how it ended. fresh: the session was opened after the call was dispatched.
 func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
-	f := s.depart(ctx, req, o, d, name)
+	f := s.newDispatch(ctx, req, o, d, name)
 	f.fresh = fresh
 	f.send(o.continuation)
 	select {
@@ -78,8 +78,8 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d t
 	default:
 	}
 	if f.detaches() {
-		if result, gone := f.goOn(); gone {
-			f.quiet()
+		if result, gone := f.detachCall(); gone {
+			f.stopProgress()
 			result.Duration = time.Since(f.began)
 			return result, nil
 		}
@@ -88,12 +88,12 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d t
 }
 
 // depart creates the flight of a request.
-func (s *session) depart(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string) *flight {
-	f := &flight{
+func (s *session) newDispatch(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string) *dispatch {
+	f := &dispatch{
 		s: s, req: req, name: name, round: o.Round, suspended: o.suspended,
 		began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {},
 	}
-	f.waiting, f.patience, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
+	f.waiting, f.deadline, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
 	if req.Late != nil {
 		f.detach = s.owner.describer.settings[name].Detach
 	}
@@ -106,13 +106,13 @@ func (s *session) depart(ctx context.Context, req turn.ToolRequest, o ongoing, d
 			}
 		})
 	}
-	s.flights.add(f.token, f)
+	s.dispatches.add(f.token, f)
 	return f
 }
 
 // send hands the request to the SDK and returns without waiting for the write: a write to a server that reads nothing
 // ends only when the session does.
-func (f *flight) send(c continuation) {
+func (f *dispatch) send(c continuation) {
 	ctx, state := newCallState(f.wire)
 	f.state = state
 	unhook := context.AfterFunc(f.s.owner.ctx, func() { f.endWire(context.Canceled); f.stop() })
@@ -127,8 +127,8 @@ func (f *flight) send(c continuation) {
 
 // exchanged runs the exchange and returns the SDK's reply. It recovers from panics, because part of it parses what the
 // server sent.
-func (f *flight) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
-	defer f.s.owner.survive(f.req.Tool, &r.err)
+func (f *dispatch) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
+	defer f.s.owner.recoverPanic(f.req.Tool, &r.err)
 	if r.result, r.err = exchange(ctx); r.err == nil {
 		r.input = f.s.inputOf(r.result, f.round)
 	}
@@ -149,12 +149,12 @@ func (s *session) exchange(req turn.ToolRequest, name string, c continuation, me
 }
 
 // finish ends the flight and returns the result of the call.
-func (f *flight) finish(r reply) (turn.ToolResult, error) { return f.finishAs(f.ending(r), r) }
+func (f *dispatch) finish(r reply) (turn.ToolResult, error) { return f.finishAs(f.ending(r), r) }
 
 // finishAs is finish for a call whose ending is known.
-func (f *flight) finishAs(e ending, r reply) (turn.ToolResult, error) {
+func (f *dispatch) finishAs(e ending, r reply) (turn.ToolResult, error) {
 	result, err := f.conclude(e, r)
-	f.quiet()
+	f.stopProgress()
 	f.endWire(context.Canceled)
 	f.stop()
 	f.forget()
@@ -164,8 +164,8 @@ func (f *flight) finishAs(e ending, r reply) (turn.ToolResult, error) {
 }
 
 // quiet stops progress reports for the flight.
-func (f *flight) quiet() {
-	f.s.flights.remove(f.token, f)
+func (f *dispatch) stopProgress() {
+	f.s.dispatches.remove(f.token, f)
 	f.mu.Lock()
 	f.over = true
 	f.mu.Unlock()

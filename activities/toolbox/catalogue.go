@@ -55,9 +55,9 @@ func (o *offer) find(req turn.ToolRequest, server string) (turn.Descriptor, erro
 	return d, nil
 }
 
-// lean is sending middleware that removes unused parts of the results that the SDK keeps until the connection ends. It
+// trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection ends. It
 // also makes the SDK request each list of tools, even if the server declared the last one cacheable.
-func lean(next mcp.MethodHandler) mcp.MethodHandler {
+func trimResults(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
 		if err != nil {
@@ -153,7 +153,7 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 // the context's error if the context ends first.
 func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) {
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
-	o.catalogue = d.blank()
+	o.catalogue = d.emptyCatalogue()
 	instructions, size := 0, 0 // of the patterns in the tools' schemas; of everything offered, in bytes
 	for _, t := range slices.SortedStableFunc(slices.Values(tools), func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
 		if ctx.Err() != nil {
@@ -190,15 +190,15 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 }
 
 // blank returns the server's catalogue without tools.
-func (d describer) blank() turn.Catalogue {
+func (d describer) emptyCatalogue() turn.Catalogue {
 	return turn.Catalogue{
-		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.setup(),
+		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.configHash(),
 	}
 }
 
 // setup returns a hash of the configuration that decides which tools the server has. It includes no secret: not the
 // environment, not the headers, and neither user nor query of the URL.
-func (d describer) setup() string {
+func (d describer) configHash() string {
 	s := d.server
 	if d.prefix == localID {
 		return ""
@@ -241,8 +241,8 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error)
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)
-	desc.Hash, desc.Details = identity(t, canonical), d.also(t)
-	d.judge(&desc, t)
+	desc.Hash, desc.Details = identity(t, canonical), d.details(t)
+	d.applySettings(&desc, t)
 	return desc, parsed, nil
 }
 
@@ -257,11 +257,11 @@ func identity(t *mcp.Tool, schema json.RawMessage) string {
 	return hashOf(said)
 }
 
-// maxAlsoBytes bounds what is kept of a tool for operators only, in bytes.
-const maxAlsoBytes = 8 << 10
+// maxDetailsBytes bounds what is kept of a tool for operators only, in bytes.
+const maxDetailsBytes = 8 << 10
 
 // also returns what the server says of a tool that models do not see. It omits an output schema that is too long.
-func (d describer) also(t *mcp.Tool) json.RawMessage {
+func (d describer) details(t *mcp.Tool) json.RawMessage {
 	said := map[string]any{}
 	if t.Title != "" {
 		said["title"] = t.Title
@@ -269,7 +269,7 @@ func (d describer) also(t *mcp.Tool) json.RawMessage {
 	if t.Annotations != nil {
 		said["annotations"] = t.Annotations
 	}
-	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxAlsoBytes/2 {
+	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxDetailsBytes/2 {
 		said["output"] = json.RawMessage(out)
 	}
 	b, err := json.Marshal(said)
@@ -277,14 +277,14 @@ func (d describer) also(t *mcp.Tool) json.RawMessage {
 		return nil
 	}
 	kept := d.redact.result(string(b))
-	if len(kept) > maxAlsoBytes || !json.Valid([]byte(kept)) {
+	if len(kept) > maxDetailsBytes || !json.Valid([]byte(kept)) {
 		return nil
 	}
 	return json.RawMessage(kept)
 }
 
 // judge adds the operator's settings, and those of the server's annotations that count.
-func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
+func (d describer) applySettings(desc *turn.Descriptor, t *mcp.Tool) {
 	said := d.settings[t.Name]
 	hints := t.Annotations
 	if hints == nil {
@@ -297,13 +297,13 @@ func (d describer) judge(desc *turn.Descriptor, t *mcp.Tool) {
 	if said.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}
-	desc.Effects = d.reach(said, hints)
+	desc.Effects = d.effects(said, hints)
 	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
 }
 
 // reach returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
 // counts only if the server is trusted and says so explicitly: unset hints mean the worst.
-func (d describer) reach(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
+func (d describer) effects(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{
 		ReadOnly:        said.ReadOnly || d.server.Trust && closed,

@@ -22,8 +22,8 @@ func (s *session) client() *mcp.Client {
 		opts.ElicitationHandler = s.elicited
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
-	client.AddSendingMiddleware(s.owner.modest, s.owner.shielded, lean)
-	client.AddReceivingMiddleware(s.owner.shielded, refuseSampling, complete)
+	client.AddSendingMiddleware(s.owner.hideElicitation, s.owner.recoverPanics, trimResults)
+	client.AddReceivingMiddleware(s.owner.recoverPanics, refuseSampling, requireParams)
 	return client
 }
 
@@ -37,7 +37,7 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 
 // modest is sending middleware that does not offer elicitation to servers of older protocols unless HoldQuestions is
 // set.
-func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
+func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
 			p.Capabilities.Elicitation = nil
@@ -54,12 +54,12 @@ func (c *connector) modest(next mcp.MethodHandler) mcp.MethodHandler {
 func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
-	known := c.knows(version)
-	c.remember(version)
+	known := c.isKnownVersion(version)
+	c.rememberVersion(version)
 	if version != versionLegacy || known || hurried || !s.link.disposable {
 		return s, nil
 	}
-	newest := s.speaksNewest(ctx)
+	newest := s.supportsNewestProtocol(ctx)
 	if !newest && s.link.watched.broken() == nil {
 		return s, nil
 	}
@@ -71,18 +71,18 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	if !newest {
 		return c.open(ctx, s.conn)
 	}
-	c.remember(versionLatest)
+	c.rememberVersion(versionLatest)
 	newer, err := c.open(ctx, s.conn)
 	if err == nil {
 		return newer, nil
 	}
 	c.log.Info("an MCP server does not do what it says of the newest protocol", "server", c.id(), "error", err)
-	c.remember(versionLegacy)
+	c.rememberVersion(versionLegacy)
 	return c.open(ctx, s.conn)
 }
 
 // knows reports whether a handshake in this version succeeded before.
-func (c *connector) knows(version string) bool {
+func (c *connector) isKnownVersion(version string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.version != nil && *c.version == version
@@ -90,7 +90,7 @@ func (c *connector) knows(version string) bool {
 
 // speaksNewest asks a server, after a handshake in the older protocol, whether it knows the newest one too. That
 // handshake goes first because some servers exit or fall silent when they receive anything else first.
-func (s *session) speaksNewest(ctx context.Context) bool {
+func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
 	params := &mcp.DiscoverParams{Meta: mcp.Meta{

@@ -20,18 +20,18 @@ import (
 // connector belongs to one server of one Host, so all of its sessions share one configuration and its credentials; each
 // session belongs to one tenant.
 type connector struct {
-	describer describer
-	dialer    dialer
-	redact    redactor
-	opts      Options
-	log       *slog.Logger
-	ctx       context.Context // ends when the host closes
-	running   *tasks          // the host's goroutines
-	pool      *pool.Pool
-	share     chan struct{} // one element for each call of this server that occupies the worker
-	places    chan struct{} // the host's, shared by all servers
-	processes *processes    // nil: this worker does not run the server
-	events    chan struct{} // signals a change; capacity 1
+	describer    describer
+	dialer       dialer
+	redact       redactor
+	opts         Options
+	log          *slog.Logger
+	ctx          context.Context // ends when the host closes
+	running      *tasks          // the host's goroutines
+	pool         *pool.Pool
+	serverPlaces chan struct{} // one element for each call of this server that occupies the worker
+	workerPlaces chan struct{} // the host's, shared by all servers
+	processes    *processes    // nil: this worker does not run the server
+	events       chan struct{} // signals a change; capacity 1
 
 	mu      sync.Mutex
 	version *string         // of the last handshake that succeeded
@@ -48,7 +48,7 @@ func (c *connector) name() string { return fmt.Sprintf("MCP server %q", c.id()) 
 func (c *connector) openPool() {
 	s := c.describer.server
 	c.pool = pool.New(c.ctx, pool.Options{
-		Name: c.name(), Dial: c.dial, Go: c.running.start, Changed: c.poke, Log: c.log.With("server", c.id()),
+		Name: c.name(), Dial: c.dial, Go: c.running.start, Changed: c.notifyWatcher, Log: c.log.With("server", c.id()),
 		ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, MaxCalls: s.MaxConcurrent,
 		BackoffMin: c.opts.BackoffMin, BackoffMax: c.opts.BackoffMax,
 	})
@@ -60,7 +60,7 @@ func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool
 	if err == nil {
 		return s, nil
 	}
-	f := &pool.Failure{Problem: err.Error(), ModelText: toldOf(err)}
+	f := &pool.Failure{Problem: err.Error(), ModelText: modelText(err)}
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		f.Excess = e
 	}
@@ -106,7 +106,7 @@ func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error)
 	for i := 0; ; i++ {
 		l, err := c.dialer.dial(ctx, conn.Tenant)
 		if err != nil {
-			return nil, &pool.Outage{Problem: c.redact.text(err.Error()), ModelText: inOurWords(err)}
+			return nil, &pool.Outage{Problem: c.redact.text(err.Error()), ModelText: safeErrorText(err)}
 		}
 		if i == 0 {
 			versions = c.worthTrying(l)
@@ -124,7 +124,7 @@ func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error)
 		last = c.explain(ctx, l, err)
 		var refusal *jsonrpc.Error
 		if i+1 >= len(versions) || !silentProbe && !errors.As(err, &refusal) {
-			c.forget()
+			c.forgetVersion()
 			return nil, last
 		}
 	}
@@ -139,13 +139,13 @@ func (c *connector) worthTrying(l *link) []string {
 	return l.versions
 }
 
-func (c *connector) remember(version string) {
+func (c *connector) rememberVersion(version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = &version
 }
 
-func (c *connector) forget() {
+func (c *connector) forgetVersion() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = nil
@@ -153,7 +153,7 @@ func (c *connector) forget() {
 
 // explain returns the error of a failed handshake, with the end of the server's stderr.
 func (c *connector) explain(ctx context.Context, l *link, err error) error {
-	why, told := c.clean(err.Error(), 400), inOurWords(err)
+	why, told := c.clean(err.Error(), 400), safeErrorText(err)
 	server := c.describer.server
 	if ctx.Err() != nil {
 		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout)", server.ConnectTimeout)
@@ -202,7 +202,7 @@ func (c *connector) stderrTail(l *link) string {
 // learn keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants: the one
 // that the default tenant's connection lists. If another tenant's connection lists a different one, the default
 // tenant's connection lists again.
-func (c *connector) learn(tenant string, offered turn.Catalogue) {
+func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	c.mu.Lock()
 	before := c.known
 	changed := before == nil || before.Hash != offered.Hash
@@ -219,11 +219,11 @@ func (c *connector) learn(tenant string, offered turn.Catalogue) {
 	if tenant != "" {
 		c.pool.Wake()
 	}
-	c.poke()
+	c.notifyWatcher()
 }
 
 // poke wakes the watcher.
-func (c *connector) poke() {
+func (c *connector) notifyWatcher() {
 	select {
 	case c.events <- struct{}{}:
 	default:
@@ -240,7 +240,7 @@ func (c *connector) catalogue(ctx context.Context) turn.Catalogue {
 			return o.catalogue
 		}
 	}
-	out := c.describer.blank()
+	out := c.describer.emptyCatalogue()
 	out.Problem = err.Error()
 	return out
 }

@@ -11,7 +11,7 @@ import (
 
 // detaches reports whether the call continues although its caller no longer waits for it: its timeout has passed, its
 // tool may detach, and the caller wants a late result.
-func (f *flight) detaches() bool {
+func (f *dispatch) detaches() bool {
 	return f.detach > 0 && f.req.Late != nil && timeIsUp(f.waiting) && f.state.abandon() && f.s.owner.ctx.Err() == nil
 }
 
@@ -21,14 +21,14 @@ func timeIsUp(ctx context.Context) bool {
 
 // goOn lets the call continue in the background. The call remains a user of its session, which is therefore neither
 // evicted nor recycled until the call ends, its detach time is over or the host closes.
-func (f *flight) goOn() (turn.ToolResult, bool) {
+func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 	f.s.conn.Stay()
-	if !f.s.owner.running.start(f.seeThrough) {
+	if !f.s.owner.running.start(f.awaitDetached) {
 		f.s.leave()
 		return turn.ToolResult{}, false
 	}
 	class, _ := ending{stage: stageSent, by: endedByDeadline, repeatable: f.req.Repeatable, detached: true}.class()
-	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
+	r := errorResult(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
 		"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
 	r.Outcome, r.Detached = turn.Outcome(class), true
 	return r, true
@@ -36,27 +36,27 @@ func (f *flight) goOn() (turn.ToolResult, bool) {
 
 // seeThrough waits for the end of a detached call. It reports only an answer: without one, the outcome that the caller
 // already has remains true.
-func (f *flight) seeThrough() {
+func (f *dispatch) awaitDetached() {
 	defer f.s.leave()
 	kept := make(chan struct{})
 	defer close(kept)
 	f.req.Kept = kept
 	var unread error // only logged; the outcome already reported still holds
-	defer f.s.owner.survive(f.req.Tool, &unread)
+	defer f.s.owner.recoverPanic(f.req.Tool, &unread)
 	timer := time.NewTimer(f.detach)
 	defer timer.Stop()
 	var r reply
 	select {
 	case r = <-f.replies:
 	case <-timer.C:
-		r = f.replyOrCancel(context.DeadlineExceeded)
+		r = f.lastReply(context.DeadlineExceeded)
 	case <-f.s.owner.ctx.Done():
-		r = f.replyOrCancel(context.Canceled)
+		r = f.lastReply(context.Canceled)
 	}
 	e := f.ending(r)
 	result, err := f.finishAs(e, r)
 	if result.Elicitations != nil {
-		result = failed("It requested input after its timeout, when no user could be asked. It did not continue.")
+		result = errorResult("It requested input after its timeout, when no user could be asked. It did not continue.")
 		result.Duration = time.Since(f.began)
 	}
 	if err == nil && e.stage == stageAnswered && f.s.owner.ctx.Err() == nil {
@@ -66,7 +66,7 @@ func (f *flight) seeThrough() {
 
 // replyOrCancel returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
 // Otherwise it cancels the request.
-func (f *flight) replyOrCancel(cause error) reply {
+func (f *dispatch) lastReply(cause error) reply {
 	select {
 	case r := <-f.replies:
 		return r

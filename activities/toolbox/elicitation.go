@@ -55,12 +55,12 @@ func (c continuation) responses() mcp.InputResponseMap {
 }
 
 // answerOf classifies the server's result.
-func answerOf(r reply) answer {
+func answerOf(r reply) answerKind {
 	switch {
 	case r.input != nil && r.input.Elicitations == nil:
-		return answerCannotAsk
+		return answerCannotElicit
 	case r.input != nil:
-		return answerAsks
+		return answerElicits
 	case r.result.IsError:
 		return answerToolError
 	}
@@ -80,7 +80,7 @@ func (s *session) inputOf(r *mcp.CallToolResult, round int) *turn.ToolResult {
 
 func (s *session) elicit(r *mcp.CallToolResult, round int) turn.ToolResult {
 	if len(r.InputRequests) == 0 {
-		return failed("The server is busy and did not act. The tool may be called again in a moment.")
+		return errorResult("The server is busy and did not act. The tool may be called again in a moment.")
 	}
 	c := continuation{Version: 1, Round: round + 1, State: r.RequestState}
 	err := s.fill(&c, r.InputRequests)
@@ -90,7 +90,7 @@ func (s *session) elicit(r *mcp.CallToolResult, round int) turn.ToolResult {
 			return out
 		}
 	}
-	return failed("The tool elicits user input before it acts, and the user cannot be asked: " +
+	return errorResult("The tool elicits user input before it acts, and the user cannot be asked: " +
 		s.owner.clean(err.Error(), 400) + ". It did not go on.")
 }
 
@@ -118,7 +118,7 @@ func (s *session) elicitationOf(key string, r mcp.InputRequest) (turn.Elicitatio
 	if p, ok := r.(*mcp.ElicitParams); ok {
 		return s.elicitation(key, p)
 	}
-	return turn.Elicitation{}, fmt.Errorf("it asks for %s", kindOfRequest(r))
+	return turn.Elicitation{}, fmt.Errorf("it asks for %s", inputKind(r))
 }
 
 func sortedKeys(m mcp.InputRequestMap) []string {
@@ -130,7 +130,7 @@ func sortedKeys(m mcp.InputRequestMap) []string {
 	return keys
 }
 
-func kindOfRequest(r mcp.InputRequest) string {
+func inputKind(r mcp.InputRequest) string {
 	switch r.(type) {
 	//lint:ignore SA1019 servers still ask for what the protocol deprecates
 	case *mcp.CreateMessageParams, *mcp.CreateMessageWithToolsParams:
@@ -152,7 +152,7 @@ func (s *session) elicitation(key string, p *mcp.ElicitParams) (turn.Elicitation
 	}
 	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
 		q.URL = p.URL
-		return q, checkAsked(p.URL, redact)
+		return q, checkURL(p.URL, redact)
 	}
 	if p.Mode != "" && p.Mode != "form" {
 		return q, fmt.Errorf("its elicitation has the unknown mode %q", s.owner.redact.line(p.Mode, 40))
@@ -175,8 +175,8 @@ func checkKey(key string, redact func(string) string) error {
 	return nil
 }
 
-// checkAsked refuses URLs that a server must not send a person to.
-func checkAsked(raw string, redact func(string) string) error {
+// checkURL refuses URLs that a server must not send a person to.
+func checkURL(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxElicitationURL) != raw:
@@ -208,7 +208,7 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 		return k, nil
 	}
 	if err := json.Unmarshal(req.Continuation, &k); err != nil || k.Version != 1 || len(k.Elicitations) == 0 {
-		r := refusedHere("The call's continuation cannot be read. Nothing was sent; the tool may be called again.")
+		r := deniedResult("The call's continuation cannot be read. Nothing was sent; the tool may be called again.")
 		return k, &r
 	}
 	if k.Suspended == "" {
@@ -259,7 +259,7 @@ func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
 	}
 	r, err := c.ask(open)
 	if err != nil {
-		r = refusedHere("The responses to the server cannot be kept: " + err.Error())
+		r = deniedResult("The responses to the server cannot be kept: " + err.Error())
 	}
 	return &r
 }
@@ -279,7 +279,7 @@ func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationRespo
 	}
 	var err error
 	if r.Action == turn.ElicitationAccept {
-		r.Content, err = fitting(q, r.Content)
+		r.Content, err = fitToSchema(q, r.Content)
 	}
 	return r, err
 }
@@ -292,8 +292,8 @@ func responseTo(responses []turn.ElicitationResponse, key string) (turn.Elicitat
 	return responses[i], true
 }
 
-// fitting checks a response's content against the elicitation's schema and adds the schema's defaults (SEP-1034).
-func fitting(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
+// fitToSchema checks a response's content against the elicitation's schema and adds the schema's defaults (SEP-1034).
+func fitToSchema(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
 	if len(q.Schema) == 0 {
 		return nil, nil // a response to a URL says only that the visit is done
 	}

@@ -65,14 +65,14 @@ func FuzzInquiry(f *testing.F) {
 		require.JSONEq(t, string(schema), string(again))
 
 		q := turn.Elicitation{Key: "q", Message: strings.Repeat("?", 3), Schema: schema}
-		out, err := fitting(q, reply)
+		out, err := fitToSchema(q, reply)
 		if err != nil {
 			return
 		}
 		var object map[string]any
 		require.NoError(t, json.Unmarshal(out, &object))
 		require.NotNil(t, object)
-		twice, err := fitting(q, out)
+		twice, err := fitToSchema(q, out)
 		require.NoError(t, err, "what fits still fits with its defaults")
 		require.JSONEq(t, string(out), string(twice))
 	})

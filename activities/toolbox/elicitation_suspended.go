@@ -45,11 +45,11 @@ func (s *session) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.El
 
 // elicitingCall returns the call that the server's elicitation belongs to, and the elicitation's number. If that is ambiguous, it logs one warning
 // for each of the calls in doubt.
-func (s *session) elicitingCall() (f *flight, number int, err error) {
-	f, doubted, err := s.flights.only()
+func (s *session) elicitingCall() (f *dispatch, number int, err error) {
+	f, doubted, err := s.dispatches.onlySuspendable()
 	if err == nil {
 		number = int(f.elicitations.Add(1))
-		err = s.link.meter.questioned(number)
+		err = s.link.meter.elicited(number)
 	}
 	for _, d := range doubted {
 		s.owner.log.Warn("refused an elicitation of an MCP server; the user was not asked", "server", s.owner.id(),
@@ -60,8 +60,8 @@ func (s *session) elicitingCall() (f *flight, number int, err error) {
 
 // elicit waits until a dispatch returns the elicitation, and then for the response. The call's clock stands still
 // meanwhile. A call takes its elicitations one after the other.
-func (f *flight) elicit(ctx context.Context, q turn.Elicitation, number int) (turn.ElicitationResponse, error) {
-	defer f.patience.hold()()
+func (f *dispatch) elicit(ctx context.Context, q turn.Elicitation, number int) (turn.ElicitationResponse, error) {
+	defer f.deadline.hold()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.waiting, cancel)()
@@ -98,7 +98,7 @@ func (h *Host) callSuspendable(
 	call := h.suspended.find(req, k)
 	if call == nil {
 		if call = h.startSuspendable(ctx, c, req, k); call == nil {
-			return turn.ToolResult{}, notCalled(req.Tool, errHostClosed)
+			return turn.ToolResult{}, notCalledError(req.Tool, errHostClosed)
 		}
 	}
 	over := call.enter(&req)
@@ -146,10 +146,10 @@ func (call *suspendedCall) run(c *connector, req turn.ToolRequest, body func() (
 	defer func() {
 		if panicked != nil {
 			class, again := ending{stage: stageSent, by: endedByLoss, repeatable: req.Repeatable}.class()
-			call.result, call.err = unsettled(req.Tool, class, again, panicked.Error()), nil
+			call.result, call.err = unknownResult(req.Tool, class, again, panicked.Error()), nil
 		}
 	}()
-	defer c.survive(req.Tool, &panicked)
+	defer c.recoverPanic(req.Tool, &panicked)
 	call.result, call.err = body()
 }
 
@@ -181,5 +181,5 @@ func (h *Host) Await(ctx context.Context, turnID, callID string) {
 // lostCall returns the result of a call whose suspended call is not in this process.
 func lostCall(req turn.ToolRequest) turn.ToolResult {
 	class, again := ending{stage: stageSent, by: endedByLoss, repeatable: req.Repeatable}.class()
-	return unsettled(req.Tool, class, again, "the connection on which its server waited for a response is gone")
+	return unknownResult(req.Tool, class, again, "the connection on which its server waited for a response is gone")
 }

@@ -114,13 +114,13 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 		return fmt.Errorf("reading the address dialled: %w", err)
 	}
 	addr := to.Addr().Unmap().WithZone("")
-	it := leads(g.endpoint.Hostname(), addr)
+	it := describeAddress(g.endpoint.Hostname(), addr)
 	switch {
-	case addr.IsLoopback() && !g.loopback && !g.opened(addr):
+	case addr.IsLoopback() && !g.loopback && !g.inNetworks(addr):
 		return fmt.Errorf("%s is this machine: that is refused unless the URL itself says localhost", it)
 	case !addr.IsLoopback() && g.loopback:
 		return fmt.Errorf("%s is not this machine: name the host that is meant", it)
-	case g.endpoint.Scheme == "http" && !g.loopback && !g.opened(addr):
+	case g.endpoint.Scheme == "http" && !g.loopback && !g.inNetworks(addr):
 		return fmt.Errorf("%s is outside of the networks that are named: plain http is refused there", it)
 	}
 	if err := g.safe(network, address, c); err != nil {
@@ -129,15 +129,15 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// leads returns the beginning of a message about addr: the host, and the address it resolves to if the host is a name.
-func leads(host string, addr netip.Addr) string {
+// describeAddress returns the beginning of a message about addr: the host, and the address it resolves to if the host is a name.
+func describeAddress(host string, addr netip.Addr) string {
 	if literal, err := netip.ParseAddr(host); err == nil && literal.Unmap().WithZone("") == addr {
 		return host
 	}
 	return fmt.Sprintf("%s points to %s, which", host, addr)
 }
 
-func (g *guard) opened(addr netip.Addr) bool {
+func (g *guard) inNetworks(addr netip.Addr) bool {
 	for _, p := range g.networks {
 		if p.Contains(addr) {
 			return true
@@ -151,7 +151,7 @@ func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
 		return errors.New("too many redirects")
 	}
-	if err := g.ours(req.URL); err != nil {
+	if err := g.checkHost(req.URL); err != nil {
 		return fmt.Errorf("redirect %w", err)
 	}
 	return nil
@@ -159,7 +159,7 @@ func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
 
 // ours refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
 // calls are sent to.
-func (g *guard) ours(u *url.URL) error {
+func (g *guard) checkHost(u *url.URL) error {
 	if u.Scheme != g.endpoint.Scheme || u.Host != g.endpoint.Host {
 		return fmt.Errorf("to %s://%s is not followed: configure that address if it is right", u.Scheme, u.Host)
 	}

@@ -117,7 +117,7 @@ func (n *names) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// answer returns the query with one answer whose TTL is zero (RFC 1035, 4.1). There are no IPv6 addresses.
+// answerKind returns the query with one answerKind whose TTL is zero (RFC 1035, 4.1). There are no IPv6 addresses.
 func (n *names) answer(query []byte) []byte {
 	end := 12
 	for end < len(query) && query[end] != 0 {

@@ -72,7 +72,7 @@ func (h *Host) reap() {
 
 func (h *Host) add(ctx context.Context, c *connector) {
 	c.opts, c.log, c.ctx, c.running, c.events = h.opts, h.opts.Logger, ctx, &h.running, make(chan struct{}, 1)
-	c.share, c.places = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
+	c.serverPlaces, c.workerPlaces = make(chan struct{}, max(h.opts.MaxCalls*2/3, 1)), h.places
 	c.openPool()
 	id := c.id()
 	h.connectors[id] = c
@@ -90,9 +90,9 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 	}
 	c := &connector{describer: describer{prefix: "mcp/" + s.ID, server: s, settings: s.Tools, callTimeout: callTimeout}}
 	if s.Transport == TransportStdio {
-		err = h.runs(c, s)
+		err = h.addProcess(c, s)
 	} else {
-		err = h.reaches(c, s)
+		err = h.addRemote(c, s)
 	}
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 }
 
 // runs prepares a server that is a child process.
-func (h *Host) runs(c *connector, s Server) error {
+func (h *Host) addProcess(c *connector, s Server) error {
 	as, err := accountOf(s)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (h *Host) runs(c *connector, s Server) error {
 }
 
 // reaches prepares a server that has a URL.
-func (h *Host) reaches(c *connector, s Server) error {
+func (h *Host) addRemote(c *connector, s Server) error {
 	guard, err := newGuard(s)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
 	}
 	if _, err := schema.Object(req.Arguments); err != nil {
-		return refusedHere("arguments of " + req.Tool + ": " + err.Error()), nil
+		return deniedResult("arguments of " + req.Tool + ": " + err.Error()), nil
 	}
 	if local {
 		return h.local.call(ctx, req)
@@ -222,9 +222,9 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 
 // run runs a call to its end.
 func (h *Host) run(ctx context.Context, c *connector, req turn.ToolRequest, o ongoing) (turn.ToolResult, error) {
-	v, err := c.visit(ctx, &req)
+	v, err := c.admit(ctx, &req)
 	if err != nil {
-		return turn.ToolResult{}, notCalled(req.Tool, err)
+		return turn.ToolResult{}, notCalledError(req.Tool, err)
 	}
 	defer v.end()
 	return v.call(ctx, req, o)

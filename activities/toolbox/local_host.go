@@ -73,7 +73,7 @@ func (l *localHost) follow(ctx context.Context, report func(turn.Catalogue)) {
 		case <-ctx.Done():
 		case <-l.ctx.Done():
 		}
-		if !pause(ctx, l.ctx, settle) { // more tools may be added together with this one
+		if !pause(ctx, l.ctx, lookPause) { // more tools may be added together with this one
 			return
 		}
 	}
@@ -93,12 +93,12 @@ func (l *localHost) call(ctx context.Context, req turn.ToolRequest) (turn.ToolRe
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	if ctx.Err() != nil {
-		return turn.ToolResult{}, notSent(localTools, ctx.Err())
+		return turn.ToolResult{}, notSentError(localTools, ctx.Err())
 	}
 	tool, _ := l.local.find(strings.TrimPrefix(req.Tool, localID+"/")) // tools are never removed
 	done := make(chan turn.ToolResult, 1)
 	if !l.running.start(func() { done <- l.run(ctx, req, tool) }) {
-		return turn.ToolResult{}, notCalled(req.Tool, errHostClosed)
+		return turn.ToolResult{}, notCalledError(req.Tool, errHostClosed)
 	}
 	var r turn.ToolResult
 	select {
@@ -107,7 +107,7 @@ func (l *localHost) call(ctx context.Context, req turn.ToolRequest) (turn.ToolRe
 		select {
 		case r = <-done: // both were ready, and a result takes precedence over a deadline
 		default:
-			r = unanswered(ctx, req)
+			r = unansweredResult(ctx, req)
 		}
 	}
 	r.Duration = time.Since(began)
@@ -124,15 +124,15 @@ func firstOf(timeouts ...time.Duration) time.Duration {
 	return 0
 }
 
-// unanswered returns the result of a call whose function had no result when its context ended.
-func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
+// unansweredResult returns the result of a call whose function had no result when its context ended.
+func unansweredResult(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 	e, why := ending{stage: stageSent, by: endedByCancel}, "the call was cancelled before it answered"
 	e.repeatable = req.Repeatable
 	if timeIsUp(ctx) {
 		e.by, why = endedByDeadline, "it did not answer in time"
 	}
 	class, again := e.class()
-	return unsettled(req.Tool, class, again, why)
+	return unknownResult(req.Tool, class, again, why)
 }
 
 // run calls the tool's function and renders its result. An error and a panic become error results. A function that
@@ -140,7 +140,7 @@ func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
 func (l *localHost) run(ctx context.Context, req turn.ToolRequest, tool localTool) turn.ToolResult {
 	text, err := l.recovered(ctx, req, tool)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return unanswered(ctx, req)
+		return unansweredResult(ctx, req)
 	}
 	size := int64(len(text))
 	if err != nil {

@@ -204,7 +204,7 @@ func readResource(ctx context.Context, s *session, arguments json.RawMessage, me
 	}
 	defer forget(r)
 	if len(r.InputRequests) > 0 || r.NeedsInput() {
-		return asksInVain(), nil
+		return inputRefusedResult(), nil
 	}
 	out := &mcp.CallToolResult{}
 	for _, c := range r.Contents {
@@ -224,7 +224,7 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 		return nil, err
 	}
 	if len(r.InputRequests) > 0 || r.NeedsInput() {
-		return asksInVain(), nil
+		return inputRefusedResult(), nil
 	}
 	out := &mcp.CallToolResult{}
 	for _, m := range r.Messages {
@@ -236,9 +236,9 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 	return out, nil
 }
 
-// asksInVain returns the error result for a server that elicits something outside a tool call: a turn can wait only
+// inputRefusedResult returns the error result for a server that elicits something outside a tool call: a turn can wait only
 // with tool calls.
-func asksInVain() *mcp.CallToolResult {
+func inputRefusedResult() *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
 		Text: "The server requires input for this. Users are asked only for calls of its own tools.",
 	}}}

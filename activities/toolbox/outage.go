@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// toldOf returns what the model may read of an error.
-func toldOf(err error) string {
+// modelText returns what the model may read of an error.
+func modelText(err error) string {
 	var o *pool.Outage
 	if errors.As(err, &o) {
 		return o.ModelText
@@ -16,18 +16,18 @@ func toldOf(err error) string {
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		return e.Error()
 	}
-	return inOurWords(err)
+	return safeErrorText(err)
 }
 
-// notCalled returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise tool_not_sent
+// notCalledError returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise tool_not_sent
 // with the reason and the time until the next attempt.
-func notCalled(tool string, err error) error {
+func notCalledError(tool string, err error) error {
 	var e *turn.Error
 	if errors.As(err, &e) {
 		return e
 	}
 	out := turn.Errorf(turn.CodeToolNotSent, err, tool+" was not called")
-	if why := toldOf(err); why != "" {
+	if why := modelText(err); why != "" {
 		out.Message += ": " + why
 	}
 	var o *pool.Outage

@@ -15,17 +15,17 @@ const (
 	stageAnswered  stage = "answered"  // the server responded
 )
 
-// answer is the kind of response that a server gave to a call.
-type answer string
+// answerKind is the kind of response that a server gave to a call.
+type answerKind string
 
 // The kinds of responses. An unknown kind is treated as a response that cannot be read.
 const (
-	answerResult     answer = "result"
-	answerToolError  answer = "tool error"     // a result with isError
-	answerProtocol   answer = "protocol error" // a JSON-RPC error
-	answerUnreadable answer = "unreadable"
-	answerAsks       answer = "asks"         // the server elicits something before it acts
-	answerCannotAsk  answer = "asks in vain" // the same, but the user cannot be asked for it
+	answerResult       answerKind = "result"
+	answerToolError    answerKind = "tool error"     // a result with isError
+	answerProtocol     answerKind = "protocol error" // a JSON-RPC error
+	answerUnreadable   answerKind = "unreadable"
+	answerElicits      answerKind = "asks"         // the server elicits something before it acts
+	answerCannotElicit answerKind = "asks in vain" // the same, but the user cannot be asked for it
 )
 
 // endedBy is what ended the wait for a response.
@@ -42,7 +42,7 @@ const (
 // ending is how a call ended: everything that its outcome depends on.
 type ending struct {
 	stage      stage
-	answer     answer // for stageAnswered only
+	answer     answerKind // for stageAnswered only
 	by         endedBy
 	repeatable bool // running the call again does no harm
 	detached   bool // the call continues in the background, and its result is reported late
@@ -60,7 +60,7 @@ const (
 	classUnknown   class = "unknown"
 	classDenied    class = "denied"
 	classCancelled class = "cancelled" // before anything was sent
-	classAsks      class = "asks"      // the call is not over
+	classElicits   class = "asks"      // the call is not over
 )
 
 // class decides how a call is classified, and whether its result says that it may be called again. It holds the host's
@@ -84,12 +84,12 @@ func (e ending) class() (c class, again bool) {
 	return classUnknown, e.repeatable && !e.detached
 }
 
-func (a answer) class() class {
+func (a answerKind) class() class {
 	switch a {
 	case answerResult:
 		return classOK
-	case answerAsks:
-		return classAsks
+	case answerElicits:
+		return classElicits
 	}
 	return classError
 }

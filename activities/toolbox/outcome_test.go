@@ -45,8 +45,8 @@ func TestWhatACallComesTo(t *testing.T) {
 		{ending{stage: stageAnswered, answer: answerProtocol}, classError, false},
 		{ending{stage: stageAnswered, answer: answerUnreadable}, classError, false},
 		{ending{stage: stageAnswered, answer: answerUnreadable, repeatable: true}, classError, true},
-		{ending{stage: stageAnswered, answer: answerAsks}, classAsks, false},
-		{ending{stage: stageAnswered, answer: answerCannotAsk}, classError, false},
+		{ending{stage: stageAnswered, answer: answerElicits}, classElicits, false},
+		{ending{stage: stageAnswered, answer: answerCannotElicit}, classError, false},
 		{ending{stage: "who knows", answer: answerResult}, classUnknown, false},
 	} {
 		class, again := c.ending.class()
@@ -67,13 +67,13 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 		if e.stage == stageForbidden {
 			require.Equal(t, []any{classError, false}, []any{class, again}, "it would be refused again: %s", name)
 		} else if !begun {
-			require.NotContains(t, []any{classUnknown, classOK, classError, classAsks}, class, "nothing was sent: %s", name)
+			require.NotContains(t, []any{classUnknown, classOK, classError, classElicits}, class, "nothing was sent: %s", name)
 		}
 		if e.stage == stageSent {
-			require.NotContains(t, []any{classOK, classNotSent, classDenied, classCancelled, classAsks}, class, "sent and not answered: %s", name)
+			require.NotContains(t, []any{classOK, classNotSent, classDenied, classCancelled, classElicits}, class, "sent and not answered: %s", name)
 		}
 		if e.stage == stageAnswered {
-			require.Contains(t, []any{classOK, classError, classAsks}, class, "answered: %s", name)
+			require.Contains(t, []any{classOK, classError, classElicits}, class, "answered: %s", name)
 		}
 		if class == classOK {
 			require.Equal(t, answerResult, e.answer, name)
@@ -98,7 +98,7 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 
 func everyEnding(f func(ending)) {
 	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageForbidden, stageSent, stageAnswered} {
-		for _, a := range []answer{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerAsks, answerCannotAsk} {
+		for _, a := range []answerKind{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerElicits, answerCannotElicit} {
 			for _, by := range []endedBy{endedByAnswer, endedByDeadline, endedByCancel, endedByLoss} {
 				for bits := range 4 {
 					f(ending{stage: s, answer: a, by: by, repeatable: bits&1 != 0, detached: bits&2 != 0})

@@ -19,7 +19,7 @@ import (
 
 // ending describes the stage at which the call ended and its cause. The checks are ordered: first whether anything was
 // sent, then whether a response arrived.
-func (f *flight) ending(r reply) ending {
+func (f *dispatch) ending(r reply) ending {
 	e := ending{stage: stageSent, by: f.endedBy(), repeatable: f.req.Repeatable}
 	var wire *jsonrpc.Error
 	switch {
@@ -40,18 +40,18 @@ func (f *flight) ending(r reply) ending {
 // refusedStage returns the stage of a call that the server's HTTP front refused. If the session was opened after the
 // call was dispatched (f.fresh), a restart cannot have lost it. A server that forgets every session, or is always busy,
 // may have acted, so attempts are counted.
-func (f *flight) refusedStage(err error) stage {
+func (f *dispatch) refusedStage(err error) stage {
 	switch r, known := refusalOf(err); {
 	case !known && (f.fresh || f.req.Refused+1 >= maxForgotten):
 		return stageSent
-	case known && (r.forGood() || f.req.Refused+1 >= maxCrowded):
+	case known && (r.permanent() || f.req.Refused+1 >= maxCrowded):
 		return stageForbidden
 	}
 	return stageRefused
 }
 
 // endedBy returns what ended the wait when no response arrived.
-func (f *flight) endedBy() endedBy {
+func (f *dispatch) endedBy() endedBy {
 	switch {
 	case f.wire.Err() == nil && f.waiting.Err() == nil:
 		return endedByLoss
@@ -64,7 +64,7 @@ func (f *flight) endedBy() endedBy {
 // conclude turns the call's ending into a result and updates the server's state. Only a server's response carries the
 // server's own words. In every other case the model gets this package's words, because the session is not tainted by
 // them; the server's words go to the log.
-func (f *flight) conclude(e ending, r reply) (turn.ToolResult, error) {
+func (f *dispatch) conclude(e ending, r reply) (turn.ToolResult, error) {
 	s := f.s
 	class, again := e.class()
 	switch e.stage {
@@ -76,14 +76,14 @@ func (f *flight) conclude(e ending, r reply) (turn.ToolResult, error) {
 	case stageRefused, stageForbidden:
 		return f.refused(e, r.err)
 	case stageSent:
-		return unsettled(f.req.Tool, class, again, f.silence(e.by, r.err)), nil
+		return unknownResult(f.req.Tool, class, again, f.unansweredReason(e.by, r.err)), nil
 	}
-	return turn.ToolResult{}, notSent(s.owner.name(), r.err)
+	return turn.ToolResult{}, notSentError(s.owner.name(), r.err)
 }
 
 // refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
 // response: the server is healthy.
-func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
+func (f *dispatch) refused(e ending, err error) (turn.ToolResult, error) {
 	s := f.s
 	refusal, ok := refusalOf(err)
 	if !ok {
@@ -92,24 +92,24 @@ func (f *flight) refused(e ending, err error) (turn.ToolResult, error) {
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
 	}
 	s.conn.Answered()
-	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.words())
+	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.text())
 	said := s.owner.clean(err.Error(), 400)
 	if e.stage == stageRefused {
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said), RetryAfter: refusal.pause(), Refused: true}
 	}
 	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", said)
 	class, _ := e.class()
-	r := failed(text)
+	r := errorResult(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
 	return r, nil
 }
 
 // silence explains why a sent call got no response.
-func (f *flight) silence(by endedBy, err error) string {
+func (f *dispatch) unansweredReason(by endedBy, err error) string {
 	s := f.s
 	if f.state.refused.Load() {
 		s.conn.Lose()
-		s.owner.lamented("a call's session was not known: " + s.owner.clean(err.Error(), 200))
+		s.owner.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
 		return "the server answered that it does not know the session, which cannot be a session from before a restart"
 	}
 	switch by {
@@ -126,14 +126,14 @@ func (f *flight) silence(by endedBy, err error) string {
 }
 
 // answered returns the result of a call that got a response.
-func (f *flight) answered(e ending, r reply) turn.ToolResult {
+func (f *dispatch) answered(e ending, r reply) turn.ToolResult {
 	var wire *jsonrpc.Error
 	switch {
 	case e.answer == answerProtocol && errors.As(r.err, &wire):
-		return failed(f.s.owner.clean(wire.Message, 4096))
+		return errorResult(f.s.owner.clean(wire.Message, 4096))
 	case e.answer == answerUnreadable:
-		return failed("The tool ran and answered, but its answer cannot be read: " + f.s.owner.clean(r.err.Error(), 300))
-	case e.answer == answerAsks, e.answer == answerCannotAsk:
+		return errorResult("The tool ran and answered, but its answer cannot be read: " + f.s.owner.clean(r.err.Error(), 300))
+	case e.answer == answerElicits, e.answer == answerCannotElicit:
 		return *r.input
 	}
 	return f.s.render(r.result, f.name)
@@ -143,34 +143,34 @@ func (f *flight) answered(e ending, r reply) turn.ToolResult {
 // closing, rejected (its internal/jsonrpc2/wire.go).
 func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
 
-func notSent(server string, err error) error {
+func notSentError(server string, err error) error {
 	text := "nothing was sent to " + server
-	if why := inOurWords(err); why != "" {
+	if why := safeErrorText(err); why != "" {
 		text += ": " + why
 	}
 	return turn.Errorf(turn.CodeToolNotSent, err, text)
 }
 
-// unsettled returns the result of a call that was sent and got no response.
-func unsettled(tool string, c class, again bool, what string) turn.ToolResult {
+// unknownResult returns the result of a call that was sent and got no response.
+func unknownResult(tool string, c class, again bool, what string) turn.ToolResult {
 	advice := "It may or may not have taken effect. Find out before calling it again."
 	if again {
 		advice = "It may be called again."
 	}
-	r := failed(fmt.Sprintf("Outcome unknown: %s was called, and %s. %s", tool, what, advice))
+	r := errorResult(fmt.Sprintf("Outcome unknown: %s was called, and %s. %s", tool, what, advice))
 	r.Outcome = turn.Outcome(c)
 	return r
 }
 
-// refusedHere returns the denied result of a call that this host does not pass on to its tool.
-func refusedHere(text string) turn.ToolResult {
+// deniedResult returns the denied result of a call that this host does not pass on to its tool.
+func deniedResult(text string) turn.ToolResult {
 	c, _ := ending{stage: stageChecked}.class()
-	r := failed(text)
+	r := errorResult(text)
 	r.Outcome = turn.Outcome(c)
 	return r
 }
 
-func failed(text string) turn.ToolResult {
+func errorResult(text string) turn.ToolResult {
 	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text, SizeBytes: int64(len(text))}
 }
 
@@ -192,7 +192,7 @@ func (s *session) lossReason(err error) string {
 		err = e
 	}
 	why, fate := []string{}, s.link.fate()
-	if ours := inOurWords(err); ours != "" {
+	if ours := safeErrorText(err); ours != "" {
 		why = append(why, ours)
 	}
 	all := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
@@ -200,7 +200,7 @@ func (s *session) lossReason(err error) string {
 		why = append(why, "its process ended with "+fate)
 		all += "; its process ended with " + fate
 	}
-	s.owner.lamented(all)
+	s.owner.recordFailure(all)
 	if len(why) == 0 {
 		return ""
 	}
@@ -208,14 +208,14 @@ func (s *session) lossReason(err error) string {
 }
 
 // lamented logs why a call got no response, and records it for the operator.
-func (c *connector) lamented(what string) {
+func (c *connector) recordFailure(what string) {
 	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
 	c.pool.Failed(what)
 }
 
-// inOurWords describes a connection error without using any text that a server may have written. It returns an empty
+// safeErrorText describes a connection error without using any text that a server may have written. It returns an empty
 // string for an unknown error.
-func inOurWords(err error) string {
+func safeErrorText(err error) string {
 	if e := (*Excess)(nil); errors.As(err, &e) {
 		return e.Error()
 	}

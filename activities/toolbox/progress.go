@@ -18,9 +18,9 @@ const (
 	progressBytes = 200                    // the longest message of a report, in bytes
 )
 
-// patience bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil patience
+// callDeadline bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil callDeadline
 // belongs to a call whose progress renews nothing: its context has a deadline.
-type patience struct {
+type callDeadline struct {
 	mu      sync.Mutex
 	idle    time.Duration
 	end     time.Time
@@ -31,13 +31,13 @@ type patience struct {
 }
 
 // wait returns the context that bounds a call of s. When the time is up, its cause is context.DeadlineExceeded.
-func (s *session) wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *patience, context.CancelFunc) {
+func (s *session) wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := context.WithTimeout(ctx, idle)
 		return ctx, nil, cancel
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &patience{idle: idle, end: time.Now().Add(max(idle, total))}
+	p := &callDeadline{idle: idle, end: time.Now().Add(max(idle, total))}
 	p.timer = time.AfterFunc(idle, func() { cancel(context.DeadlineExceeded) })
 	return ctx, p, func() {
 		p.stop()
@@ -45,7 +45,7 @@ func (s *session) wait(ctx context.Context, idle, total time.Duration, held bool
 	}
 }
 
-func (p *patience) stop() {
+func (p *callDeadline) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = true
@@ -53,7 +53,7 @@ func (p *patience) stop() {
 }
 
 // renew restarts the idle time.
-func (p *patience) renew() {
+func (p *callDeadline) renew() {
 	if p == nil {
 		return
 	}
@@ -62,14 +62,14 @@ func (p *patience) renew() {
 	p.reset()
 }
 
-func (p *patience) reset() {
+func (p *callDeadline) reset() {
 	if !p.stopped && p.asking == 0 {
 		p.timer.Reset(min(p.idle, time.Until(p.end)))
 	}
 }
 
 // hold stops the clock while an elicitation waits for the user; the function that it returns restarts the clock.
-func (p *patience) hold() (goOn func()) {
+func (p *callDeadline) hold() (goOn func()) {
 	if p == nil {
 		return func() {}
 	}
@@ -98,22 +98,22 @@ func progressToken(req turn.ToolRequest) string {
 // callKey identifies a call permanently, across all its dispatches.
 func callKey(req turn.ToolRequest) string { return req.Turn + ":" + req.CallID }
 
-// flights holds the calls of a session that are under way, by progress token.
-type flights struct {
+// dispatches holds the calls of a session that are under way, by progress token.
+type dispatches struct {
 	mu sync.Mutex
-	m  map[string]*flight
+	m  map[string]*dispatch
 }
 
-func (fs *flights) add(token string, f *flight) {
+func (fs *dispatches) add(token string, f *dispatch) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.m == nil {
-		fs.m = map[string]*flight{}
+		fs.m = map[string]*dispatch{}
 	}
 	fs.m[token] = f
 }
 
-func (fs *flights) remove(token string, f *flight) {
+func (fs *dispatches) remove(token string, f *dispatch) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.m[token] == f { // the same dispatch may be under way twice if the caller sends it twice
@@ -121,7 +121,7 @@ func (fs *flights) remove(token string, f *flight) {
 	}
 }
 
-func (fs *flights) find(token any) *flight {
+func (fs *dispatches) find(token any) *dispatch {
 	name, _ := token.(string)
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -131,10 +131,10 @@ func (fs *flights) find(token any) *flight {
 // only returns the call whose user can respond to the server's elicitation, if there is exactly one such call.
 // Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the first
 // time.
-func (fs *flights) only() (found *flight, doubted []*flight, err error) {
+func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	var all []*flight
+	var all []*dispatch
 	for _, f := range fs.m {
 		if f.suspended != nil {
 			all = append(all, f)
@@ -156,20 +156,20 @@ func (fs *flights) only() (found *flight, doubted []*flight, err error) {
 
 // progressed handles a server's progress notification. It drops one about a call that has ended.
 func (s *session) progressed(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
-	if f := s.flights.find(n.Params.ProgressToken); f != nil {
+	if f := s.dispatches.find(n.Params.ProgressToken); f != nil {
 		f.progressed(n.Params)
 	}
 }
 
-func (f *flight) progressed(p *mcp.ProgressNotificationParams) {
-	f.patience.renew()
+func (f *dispatch) progressed(p *mcp.ProgressNotificationParams) {
+	f.deadline.renew()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if f.over || f.req.Progress == nil || now.Sub(f.told) < progressEvery {
+	if f.over || f.req.Progress == nil || now.Sub(f.reportedAt) < progressEvery {
 		return
 	}
-	f.told = now
+	f.reportedAt = now
 	f.req.Progress(turn.ToolProgress{
 		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: f.s.owner.clean(p.Message, progressBytes-len("…")),
 	})

@@ -89,7 +89,7 @@ func TestTheSetupIsWhatDecidesWhichToolsThereAre(t *testing.T) {
 	setup := func(change func(*Server)) string {
 		s := Server{ID: "srv", URL: "https://user:hunter2@mcp.example/v1?key=canary", Headers: map[string]string{"X": "canary"}, Allow: []string{"a"}}
 		change(&s)
-		return describer{prefix: "mcp/srv", server: s}.blank().ConfigHash
+		return describer{prefix: "mcp/srv", server: s}.emptyCatalogue().ConfigHash
 	}
 	same := setup(func(*Server) {})
 	assert.NotEmpty(t, same)
@@ -118,12 +118,12 @@ func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	var held turn.Descriptor
-	h.connectors["holds"].describer.judge(&held, &mcp.Tool{Name: "any"})
+	h.connectors["holds"].describer.applySettings(&held, &mcp.Tool{Name: "any"})
 	assert.Equal(t, 10*time.Minute, held.ElicitationTimeout)
 	assert.Zero(t, held.TotalTimeout, "what a call is held for is not its own")
 	times := func(server, tool string) [2]time.Duration {
 		var d turn.Descriptor
-		h.connectors[server].describer.judge(&d, &mcp.Tool{Name: tool})
+		h.connectors[server].describer.applySettings(&d, &mcp.Tool{Name: tool})
 		return [2]time.Duration{d.Timeout, d.TotalTimeout}
 	}
 	assert.Equal(t, [2]time.Duration{7 * time.Second, time.Minute}, times("srv", "any"))

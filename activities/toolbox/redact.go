@@ -66,7 +66,7 @@ func (r redactor) address(raw string) {
 
 // classify adds a value to the redactor that fits its name and shape.
 func (r redactor) classify(name, v string) {
-	r.all.Add(spoken(v)...)
+	r.all.Add(spellings(v)...)
 	if u, err := url.Parse(v); err == nil && u.Host != "" { // a connection string
 		pass, _ := u.User.Password()
 		r.learn(pass)
@@ -80,7 +80,7 @@ func (r redactor) classify(name, v string) {
 	case secretName.MatchString(name):
 		r.learn(v)
 	case secretLooks.MatchString(v) && strings.ContainsAny(v, "0123456789"):
-		r.looks.Add(spoken(v)...)
+		r.looks.Add(spellings(v)...)
 	}
 }
 
@@ -90,8 +90,8 @@ func keyShaped(v string) bool {
 	return keyLooks.MatchString(v) && strings.ContainsAny(v, "0123456789") && (!strings.Contains(v, "/") || len(v) >= 32)
 }
 
-// spoken returns a value and its sanitized form.
-func spoken(v string) []string {
+// spellings returns a value and its sanitized form.
+func spellings(v string) []string {
 	return slices.Compact([]string{v, plain.Sanitize(v)})
 }
 
@@ -117,9 +117,9 @@ func basic(scheme, token string) []string {
 func (r redactor) learn(values ...string) {
 	for _, v := range values {
 		if keyShaped(v) {
-			r.shared.Add(spoken(v)...)
+			r.shared.Add(spellings(v)...)
 		} else {
-			r.looks.Add(spoken(v)...)
+			r.looks.Add(spellings(v)...)
 		}
 	}
 }
@@ -128,9 +128,9 @@ func (r redactor) learn(values ...string) {
 func (r redactor) unlearn(values ...string) {
 	for _, v := range values {
 		if keyShaped(v) {
-			r.shared.Remove(spoken(v)...)
+			r.shared.Remove(spellings(v)...)
 		} else {
-			r.looks.Remove(spoken(v)...)
+			r.looks.Remove(spellings(v)...)
 		}
 	}
 }

@@ -43,7 +43,7 @@ type refusal struct {
 }
 
 // forGood reports whether the server would refuse the same call again now.
-func (r refusal) forGood() bool {
+func (r refusal) permanent() bool {
 	switch r.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType:
@@ -61,7 +61,7 @@ func (r refusal) pause() time.Duration {
 }
 
 // words describes the refusal to the model, without the server's own text.
-func (r refusal) words() string {
+func (r refusal) text() string {
 	said := fmt.Sprintf("refused it with HTTP %d (%s)", r.Status, http.StatusText(r.Status))
 	if r.Wait > 0 {
 		said += fmt.Sprintf(" and asks for a pause of %s", r.Wait.Round(time.Second))
@@ -112,7 +112,7 @@ func (r refusal) replace(resp *http.Response) {
 		data = nil
 	}
 	body, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": codeRefused, "message": saidWith(head), "data": json.RawMessage(data)},
+		"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": codeRefused, "message": refusalText(head), "data": json.RawMessage(data)},
 	})
 	if err != nil {
 		body = nil
@@ -121,9 +121,9 @@ func (r refusal) replace(resp *http.Response) {
 	resp.ContentLength = int64(len(body))
 }
 
-// saidWith returns what a server says with a refusal: the message of a JSON-RPC error, or else the body. The text is
+// refusalText returns what a server says with a refusal: the message of a JSON-RPC error, or else the body. The text is
 // not cut, because it is not redacted yet.
-func saidWith(body []byte) string {
+func refusalText(body []byte) string {
 	var m struct {
 		Error struct {
 			Message string `json:"message"`

@@ -109,7 +109,7 @@ type headerRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := t.dialer.guard.ours(req.URL); err != nil { // an SSE server chooses the URL for calls
+	if err := t.dialer.guard.checkHost(req.URL); err != nil { // an SSE server chooses the URL for calls
 		closeBody(req)
 		return nil, fmt.Errorf("a request %w", err)
 	}
@@ -118,7 +118,7 @@ func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error
 		closeBody(req)
 		return nil, err
 	}
-	resp, err := t.noting(admitted)
+	resp, err := t.roundTrip(admitted)
 	if err != nil {
 		release()
 		return nil, err
@@ -149,7 +149,7 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 }
 
 // noting sends the request and records whether the call that it carries, if any, was sent or refused.
-func (t *headerRoundTripper) noting(req *http.Request) (*http.Response, error) {
+func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error) {
 	st := callStateOf(req.Context())
 	if st == nil || req.Method != http.MethodPost { // a GET resumes the stream of a call sent earlier
 		return t.base.RoundTrip(t.withHeaders(req.Context(), req))

@@ -39,14 +39,14 @@ func (d describer) risk(t *mcp.Tool, schema json.RawMessage) turn.Risk {
 		return turn.RiskLow
 	case d.server.Trust && destructive != nil:
 		return turn.RiskMedium
-	case saysHarm(t.Name, schema):
+	case suggestsHarm(t.Name, schema):
 		return turn.RiskHigh
 	}
 	return turn.RiskMedium
 }
 
-// saysHarm reports whether a tool's name or the names of its arguments contain a word of the lists above.
-func saysHarm(name string, schema json.RawMessage) bool {
+// suggestsHarm reports whether a tool's name or the names of its arguments contain a word of the lists above.
+func suggestsHarm(name string, schema json.RawMessage) bool {
 	words := wordsOf(name)
 	reads := len(words) > 0 && slices.Contains(readWords, words[0])
 	if containsAny(words, harmWords) || !reads && containsAny(words, sendWords) {

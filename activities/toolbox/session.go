@@ -24,15 +24,15 @@ type session struct {
 	mcp   *mcp.ClientSession
 	lost  chan struct{} // closed when the connection has ended, its process was reaped and the pool knows
 
-	mu      sync.Mutex
-	stale   bool // the list has changed, or may have
-	asking  bool // the server is being listed
-	due     bool // a timer will tell the watcher that the list is stale
-	relists spacing
-	offered offer
-	paged   int           // see listTools
-	listing chan struct{} // one list at a time; capacity 1
-	flights flights
+	mu         sync.Mutex
+	stale      bool // the list has changed, or may have
+	asking     bool // the server is being listed
+	due        bool // a timer will tell the watcher that the list is stale
+	relists    spacing
+	offered    offer
+	paged      int           // see listTools
+	listing    chan struct{} // one list at a time; capacity 1
+	dispatches dispatches
 }
 
 // handshake opens a session on a link and lists its tools. If it fails, it stops the link.
@@ -118,11 +118,11 @@ func (s *session) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = true
-	s.announce()
+	s.scheduleRelist()
 }
 
 // announce wakes the watcher when the session may be listed again. The session's lock is held.
-func (s *session) announce() {
+func (s *session) scheduleRelist() {
 	if s.asking || s.due {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *session) announce() {
 		s.mu.Lock()
 		s.due = false
 		s.mu.Unlock()
-		s.owner.poke()
+		s.owner.notifyWatcher()
 	})
 }
 
@@ -192,7 +192,7 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 		s.relists.listed(time.Now(), time.Since(began))
 	}
 	if s.stale {
-		s.announce()
+		s.scheduleRelist()
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func (s *session) list(ctx context.Context, anyway bool) error {
 // ask requests the server's list of tools and describes them. It calls neither the server nor its owner while it holds
 // the session's lock.
 func (s *session) ask(ctx context.Context) (err error) {
-	defer s.owner.survive("tools/list", &err)
+	defer s.owner.recoverPanic("tools/list", &err)
 	var taken share
 	defer taken.end()
 	opts := s.owner.opts
@@ -225,6 +225,6 @@ func (s *session) ask(ctx context.Context) (err error) {
 	s.mu.Lock()
 	s.offered = o
 	s.mu.Unlock()
-	s.owner.learn(s.conn.Tenant, o.catalogue)
+	s.owner.setCatalogue(s.conn.Tenant, o.catalogue)
 	return nil
 }

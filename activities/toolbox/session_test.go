@@ -121,12 +121,12 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 	for range 32 { // select chooses at random
 		late := make(chan turn.ToolResult, 1)
 		req.Late = func(r turn.ToolResult) { late <- r }
-		f := s.depart(t.Context(), req, ongoing{}, turn.Descriptor{}, "work")
+		f := s.newDispatch(t.Context(), req, ongoing{}, turn.Descriptor{}, "work")
 		_, f.state = newCallState(f.wire)
 		f.detach = -1
 		f.replies <- reply{result: &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}}
 		s.conn.Stay()
-		f.seeThrough()
+		f.awaitDetached()
 		require.Len(t, late, 1)
 		require.Equal(t, "done", (<-late).Text)
 	}

@@ -13,16 +13,16 @@ import (
 // of one server must not end the worker with the calls of all other servers.
 
 // shielded is middleware that turns a panic into an error, both for a server's requests and for its responses.
-func (c *connector) shielded(next mcp.MethodHandler) mcp.MethodHandler {
+func (c *connector) recoverPanics(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
-		defer c.survive(method, &err)
+		defer c.recoverPanic(method, &err)
 		return next(ctx, method, req)
 	}
 }
 
 // survive recovers from a panic while this package processes what a server sent, and sets *err. It must be deferred
 // directly.
-func (c *connector) survive(doing string, err *error) {
+func (c *connector) recoverPanic(doing string, err *error) {
 	if p := recover(); p != nil {
 		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack", string(debug.Stack()))
 		*err = fmt.Errorf("what it said to %s cannot be read", doing)
@@ -43,9 +43,9 @@ func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// complete is receiving middleware that rejects requests without the params that the SDK dereferences unchecked. For
+// requireParams is receiving middleware that rejects requests without the params that the SDK dereferences unchecked. For
 // some of them the SDK does so under a lock, which a panic would leave locked.
-func complete(next mcp.MethodHandler) mcp.MethodHandler {
+func requireParams(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		missing := false
 		switch p := req.GetParams().(type) {

@@ -123,7 +123,7 @@ func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 	req := working(t, h, "work", `{}`)
 	refresh, giveUp := context.WithCancel(t.Context())
 	over := make(chan struct{})
-	go func() { defer close(over); h.connectors["srv"].doubt(refresh) }()
+	go func() { defer close(over); h.connectors["srv"].refresh(refresh) }()
 	require.Eventually(t, func() bool { return inUse(h).isStale() }, 10*time.Second, 2*time.Millisecond)
 
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -61,7 +61,7 @@ func (call *suspendedCall) wait(ctx context.Context) (turn.ToolResult, error) {
 	return k.ask(k.Elicitations)
 }
 
-// unanswered returns the elicitation that a dispatch has returned, if its server still waits for the response.
+// unansweredResult returns the elicitation that a dispatch has returned, if its server still waits for the response.
 func (call *suspendedCall) unanswered() *pendingElicitation {
 	call.mu.Lock()
 	defer call.mu.Unlock()

@@ -8,34 +8,34 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// settle is the pause between two looks at a server. It grows up to settleMost if the server changes at each look: a
+// lookPause is the pause between two looks at a server. It grows up to maxLookPause if the server changes at each look: a
 // server that announces changes endlessly is asked, and reported, once a minute.
 const (
-	settle     = 200 * time.Millisecond
-	settleMost = time.Minute
+	lookPause    = 200 * time.Millisecond
+	maxLookPause = time.Minute
 )
 
-// restless computes the pause after a look at a server. The pause doubles with each change that follows the previous
-// one soon. A restless is a plain value without a clock.
-type restless struct {
+// lookPacer computes the pause after a look at a server. The pause doubles with each change that follows the previous
+// one soon. A lookPacer is a plain value without a clock.
+type lookPacer struct {
 	pause   time.Duration
 	changed time.Time
 }
 
 // next returns the pause after a look at now; changed tells whether the server had changed.
-func (r *restless) next(now time.Time, changed bool) time.Duration {
+func (r *lookPacer) next(now time.Time, changed bool) time.Duration {
 	if !changed {
-		return settle
+		return lookPause
 	}
-	if now.Sub(r.changed) > 2*r.pause+settle {
-		r.pause = settle / 2
+	if now.Sub(r.changed) > 2*r.pause+lookPause {
+		r.pause = lookPause / 2
 	}
-	r.pause, r.changed = min(2*r.pause, settleMost), now
+	r.pause, r.changed = min(2*r.pause, maxLookPause), now
 	return r.pause
 }
 
 // Bounds of the pause after a list that a server requested with list_changed. The pause doubles while the server keeps
-// requesting lists, up to settleMost.
+// requesting lists, up to maxLookPause.
 const (
 	relistPause = 5 * time.Second
 	relistShare = 20 // the pause is at least this many times as long as the list took
@@ -52,18 +52,18 @@ func (p *spacing) listed(now time.Time, took time.Duration) {
 	if now.Sub(p.next) > p.pause {
 		p.pause = 0
 	}
-	p.pause = min(max(2*p.pause, relistPause), settleMost)
+	p.pause = min(max(2*p.pause, relistPause), maxLookPause)
 	p.next = now.Add(max(p.pause, relistShare*took))
 }
 
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
-	var mood restless
+	var mood lookPacer
 	refresh := time.NewTicker(c.opts.RefreshEvery)
 	defer refresh.Stop()
 	for {
-		now := c.look(ctx)
+		now := c.currentCatalogue(ctx)
 		if ctx.Err() != nil || c.ctx.Err() != nil {
 			return
 		}
@@ -80,7 +80,7 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 
 // look returns what the server offers. If the connector ended the connection because it was idle, look returns the last
 // known catalogue: it does not start the server only to ask.
-func (c *connector) look(ctx context.Context) turn.Catalogue {
+func (c *connector) currentCatalogue(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
 	known := c.known
 	c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	case <-due:
 		return true
 	case <-refresh:
-		c.doubt(ctx)
+		c.refresh(ctx)
 		return true
 	case <-ctx.Done():
 	case <-c.ctx.Done():
@@ -115,7 +115,7 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 
 // doubt lists a connected server again, on each shared connection, because not every server announces changes.
 // Meanwhile calls use the previous catalogue.
-func (c *connector) doubt(ctx context.Context) {
+func (c *connector) refresh(ctx context.Context) {
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	for _, conn := range c.pool.Shared() {

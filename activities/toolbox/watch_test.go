@@ -17,19 +17,19 @@ import (
 )
 
 func TestAServerThatChangesWithoutEndIsAskedLessAndLess(t *testing.T) {
-	var r restless
+	var r lookPacer
 	now := time.Unix(1_000_000, 0)
 	looks, end := 0, now.Add(time.Hour)
 	for now.Before(end) {
 		pause := r.next(now, looks%3 != 2) // the server also announces changes that it did not make
-		require.GreaterOrEqual(t, pause, settle)
-		require.LessOrEqual(t, pause, settleMost)
+		require.GreaterOrEqual(t, pause, lookPause)
+		require.LessOrEqual(t, pause, maxLookPause)
 		now = now.Add(pause)
 		looks++
 	}
 	assert.Less(t, looks, 120, "in an hour")
 	now = now.Add(time.Hour)
-	assert.Equal(t, settle, r.next(now, true), "what it did long ago is forgotten")
+	assert.Equal(t, lookPause, r.next(now, true), "what it did long ago is forgotten")
 }
 
 func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAServerThatAlwaysChangesIsListedSeldom(t *testing.T) {
 	go func() { defer close(over); h.Watch(ctx, func(turn.Catalogue) {}) }()
 	defer func() { cancel(); <-over; assert.NoError(t, h.Close()) }()
 	require.Eventually(t, func() bool { return lists.Load() == 2 }, 10*time.Second, time.Millisecond, "a change is seen at once")
-	time.Sleep(5 * settle) // waits for a list that must not come, so there is no event
+	time.Sleep(5 * lookPause) // waits for a list that must not come, so there is no event
 	assert.Equal(t, int32(2), lists.Load())
 
 	s := inUse(h)

@@ -127,6 +127,6 @@ func TestAJournalHasOneNameHoweverItIsReached(t *testing.T) {
 	for file, want := range map[string]string{
 		"data/j.db": there, "link/j.db": there, "./data/../link/j.db": there, "link/new/j.db": notYet, notYet: notYet, "/": "/",
 	} {
-		assert.Equal(t, want, place(file), file)
+		assert.Equal(t, want, canonicalPath(file), file)
 	}
 }

@@ -134,5 +134,5 @@ func (o Options) logger() *slog.Logger {
 	if o.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(calm{o.Logger.Handler()})
+	return slog.New(cancellationLog{o.Logger.Handler()})
 }

@@ -7,14 +7,14 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// calm logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs every
+// cancellationLog logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs every
 // error that an activity returns as an error, and an operator would look for a cause.
-type calm struct{ slog.Handler }
+type cancellationLog struct{ slog.Handler }
 
 // activityError is the beginning of the SDK's log message for an activity's error.
 const activityError = "Activity error."
 
-func (c calm) Handle(ctx context.Context, r slog.Record) error {
+func (c cancellationLog) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level == slog.LevelError && r.Message == activityError && cancelled(r) {
 		r.Level = slog.LevelInfo
 		if !c.Enabled(ctx, r.Level) {
@@ -24,8 +24,12 @@ func (c calm) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
-func (c calm) WithAttrs(attrs []slog.Attr) slog.Handler { return calm{c.Handler.WithAttrs(attrs)} }
-func (c calm) WithGroup(name string) slog.Handler       { return calm{c.Handler.WithGroup(name)} }
+func (c cancellationLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return cancellationLog{c.Handler.WithAttrs(attrs)}
+}
+func (c cancellationLog) WithGroup(name string) slog.Handler {
+	return cancellationLog{c.Handler.WithGroup(name)}
+}
 
 // cancelled reports whether a record has a cancellation among its attributes.
 func cancelled(r slog.Record) (found bool) {

@@ -29,7 +29,7 @@ const (
 // SetOwner records in a development server's namespace which folder it belongs to and which journal its turns are
 // written to.
 func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal string) error {
-	data := map[string]string{folderKey: folder, journalKey: place(journal)}
+	data := map[string]string{folderKey: folder, journalKey: canonicalPath(journal)}
 	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
 		Namespace: namespace, UpdateInfo: &namespacepb.UpdateNamespaceInfo{Data: data},
 	})
@@ -51,7 +51,7 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 	case err != nil:
 		return fmt.Errorf("reading the owner of namespace %q: %w", namespace, err)
 	}
-	data, mine := got.GetNamespaceInfo().GetData(), place(journal)
+	data, mine := got.GetNamespaceInfo().GetData(), canonicalPath(journal)
 	theirs := data[journalKey]
 	if theirs == "" || theirs == mine {
 		return nil
@@ -62,8 +62,8 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 		address, filepath.Dir(data[folderKey]), theirs, mine)
 }
 
-// place returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.
-func place(file string) string {
+// canonicalPath returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.
+func canonicalPath(file string) string {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
 		return file
@@ -75,12 +75,12 @@ func place(file string) string {
 	if folder == absolute || name == "" {
 		return absolute
 	}
-	return filepath.Join(place(folder[:len(folder)-1]), name)
+	return filepath.Join(canonicalPath(folder[:len(folder)-1]), name)
 }
 
-// polledWithin is the longest time since the last poll of a worker that still runs: a poll lasts up to a minute (the
+// maxPollAge is the longest time since the last poll of a worker that still runs: a poll lasts up to a minute (the
 // server's matching.longPollExpirationInterval), and the next one follows immediately.
-const polledWithin = 70 * time.Second
+const maxPollAge = 70 * time.Second
 
 // Poller is a worker that polls a task queue for workflow tasks, or did so within about the last minute.
 type Poller struct {
@@ -99,17 +99,17 @@ func Pollers(ctx context.Context, c client.Client, namespace, queue string) (lis
 		return nil, fmt.Errorf("listing the workers of task queue %s: %w", queue, err)
 	}
 	for _, p := range got.GetPollers() {
-		identity, mark, _ := strings.Cut(p.GetIdentity(), markSign)
-		if time.Since(p.GetLastAccessTime().AsTime()) < polledWithin && !gone(identity) {
+		identity, mark, _ := strings.Cut(p.GetIdentity(), journalSeparator)
+		if time.Since(p.GetLastAccessTime().AsTime()) < maxPollAge && !hasEnded(identity) {
 			list = append(list, Poller{Identity: identity, Journal: mark})
 		}
 	}
 	return list, nil
 }
 
-// gone reports whether an identity names a process (pid@host) of this machine that has ended. It reports false for
+// hasEnded reports whether an identity names a process (pid@host) of this machine that has ended. It reports false for
 // processes on other machines and for identities that the operator chose, because their state is unknown.
-func gone(identity string) bool {
+func hasEnded(identity string) bool {
 	pid, host, _ := strings.Cut(identity, "@")
 	here, err := os.Hostname()
 	if err != nil || host != here {
@@ -119,15 +119,15 @@ func gone(identity string) bool {
 	return err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 }
 
-// markSign separates a worker's identity from its journal's ID.
-const markSign = " journal:"
+// journalSeparator separates a worker's identity from its journal's ID.
+const journalSeparator = " journal:"
 
 // WithJournal returns a worker's identity that also tells Pollers the ID of its journal.
-func WithJournal(identity, journal string) string { return identity + markSign + journal }
+func WithJournal(identity, journal string) string { return identity + journalSeparator + journal }
 
-// Elsewhere returns the pollers that use another journal than the one with this ID. The ID is empty if there is no
+// WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is no
 // journal yet.
-func Elsewhere(pollers []Poller, journal string) (others []Poller) {
+func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Journal != "" && p.Journal != journal {
 			others = append(others, p)

@@ -78,18 +78,18 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	return s, nil
 }
 
-// bring finds a server that answers or starts one, and prepares it.
+// startOrJoin finds a server that answers or starts one, and prepares it.
 func (s *Stack) bring(ctx context.Context, o Options) error {
 	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
 	state, version := probe(ctx, o.Address)
 	hook := o.Joined
 	switch state {
-	case stranger:
+	case otherListener:
 		return refusePort("something that is not Temporal listens on %s: stop it, or choose another port with [temporal] "+
 			"address in agent.toml", o.Address)
-	case temporal:
+	case temporalListener:
 		s.Reason = fmt.Sprintf("using the Temporal server %s that already listens on %s", version, o.Address)
-	case nobody:
+	case noListener:
 		if o.Moved != nil && !isFree(uiAddress(o.UIPort)) {
 			return refusePort("another program listens on %s, the address of the Web UI: stop it, or choose another port with "+
 				"[temporal] dev_ui_port in agent.toml", uiAddress(o.UIPort))
@@ -106,7 +106,7 @@ func (s *Stack) bring(ctx context.Context, o Options) error {
 	}
 	err := prepare(ctx, o.Address, hook, o.Prepare)
 	var foreign *Refusal
-	if state == temporal && errors.As(err, &foreign) {
+	if state == temporalListener && errors.As(err, &foreign) {
 		return &portTaken{foreign}
 	}
 	return err

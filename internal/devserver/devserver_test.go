@@ -23,12 +23,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheServersVersionIsStampedAndAnotherOneRefused(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, stamp(dir, "1.29.1"))
-	require.NoError(t, stamp(dir, "1.30.0"), "there is no database yet")
+	require.NoError(t, recordVersion(dir, "1.29.1"))
+	require.NoError(t, recordVersion(dir, "1.30.0"), "there is no database yet")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal.db"), nil, 0o600))
-	require.NoError(t, stamp(dir, "1.30.0"))
+	require.NoError(t, recordVersion(dir, "1.30.0"))
 	var refused *Refusal
-	require.ErrorAs(t, stamp(dir, "1.29.1"), &refused)
+	require.ErrorAs(t, recordVersion(dir, "1.29.1"), &refused)
 	assert.Contains(t, refused.Reason, "written by Temporal server 1.30.0 and this one is 1.29.1")
 }
 
@@ -83,10 +83,10 @@ func TestProbeTellsStrangersFromNobody(t *testing.T) {
 		}
 	}()
 	who, _ := probe(t.Context(), address)
-	assert.Equal(t, stranger, who)
+	assert.Equal(t, otherListener, who)
 	require.NoError(t, l.Close())
 	who, _ = probe(t.Context(), "127.0.0.1:1")
-	assert.Equal(t, nobody, who)
+	assert.Equal(t, noListener, who)
 }
 
 func TestAServerThatIsJustEndingIsNoStranger(t *testing.T) {
@@ -99,7 +99,7 @@ func TestAServerThatIsJustEndingIsNoStranger(t *testing.T) {
 		l.Close()
 	}()
 	who, _ := probe(t.Context(), l.Addr().String())
-	assert.Equal(t, nobody, who)
+	assert.Equal(t, noListener, who)
 }
 
 func TestAwaitingTheServerEndsWithItOrWithTheCaller(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 	maxMoves      = 100
 )
 
-// bringAnywhere brings the server up at its address, or on the first free pair of ports if it may move.
+// startOnFreePorts brings the server up at its address, or on the first free pair of ports if it may move.
 func (s *Stack) bringAnywhere(ctx context.Context, o Options) error {
 	err := s.bring(ctx, o)
 	var taken *portTaken

@@ -18,9 +18,9 @@ import (
 type listener int
 
 const (
-	nobody listener = iota
-	stranger
-	temporal
+	noListener listener = iota
+	otherListener
+	temporalListener
 )
 
 // settle is how long a server that is ending may take to release its port.
@@ -30,7 +30,7 @@ const settle = 300 * time.Millisecond
 // second time after settle: a killed server's port accepts connections for a moment after its end.
 func probe(ctx context.Context, address string) (listener, string) {
 	who, version := look(ctx, address)
-	if who != stranger {
+	if who != otherListener {
 		return who, version
 	}
 	timer := time.NewTimer(settle)
@@ -47,14 +47,14 @@ func look(ctx context.Context, address string) (listener, string) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nobody, ""
+		return noListener, ""
 	}
 	conn.Close()
 	version, err := serverVersion(ctx, address)
 	if err != nil {
-		return stranger, ""
+		return otherListener, ""
 	}
-	return temporal, version
+	return temporalListener, version
 }
 
 func serverVersion(ctx context.Context, address string) (string, error) {
@@ -78,7 +78,7 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if who, _ := look(ctx, address); who == temporal {
+		if who, _ := look(ctx, address); who == temporalListener {
 			return nil
 		}
 		select {

@@ -19,7 +19,7 @@ func start(ctx context.Context, o Options, binary string) error {
 	if err != nil {
 		return err
 	}
-	if err := stamp(o.Dir, version); err != nil {
+	if err := recordVersion(o.Dir, version); err != nil {
 		return err
 	}
 	dir, err := filepath.Abs(o.Dir)
@@ -96,9 +96,9 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	return args, nil
 }
 
-// stamp records the server's version beside its database and refuses a different version: SQLite has no schema upgrade,
+// recordVersion records the server's version beside its database and refuses a different version: SQLite has no schema upgrade,
 // and a database of another version would open without an error but with columns missing.
-func stamp(dir, version string) error {
+func recordVersion(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")
 	b, err := os.ReadFile(file)
 	have := strings.TrimSpace(string(b))
@@ -106,7 +106,7 @@ func stamp(dir, version string) error {
 	case errors.Is(err, os.ErrNotExist) || err == nil && have == version:
 	case err != nil:
 		return fmt.Errorf("reading the server's version: %w", err)
-	case noDatabase(dir):
+	case hasNoDatabase(dir):
 	default:
 		return refuse("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the "+
 			"journal keeps every transcript)",
@@ -118,7 +118,7 @@ func stamp(dir, version string) error {
 	return nil
 }
 
-func noDatabase(dir string) bool {
+func hasNoDatabase(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "temporal.db"))
 	return errors.Is(err, os.ErrNotExist)
 }

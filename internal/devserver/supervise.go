@@ -66,7 +66,7 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	select {
 	case err := <-ended:
 		return fmt.Errorf("the Temporal server ended: %v", err)
-	case l := <-unused(ctx, dir):
+	case l := <-untilUnused(ctx, dir):
 		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
 		// server.
 		defer func() { stopUI(); l.Release() }()
@@ -76,8 +76,8 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	return nil
 }
 
-// unused sends the exclusive lock when the stack has no user.
-func unused(ctx context.Context, dir string) <-chan *statedir.Lock {
+// untilUnused sends the exclusive lock when the stack has no user.
+func untilUnused(ctx context.Context, dir string) <-chan *statedir.Lock {
 	out := make(chan *statedir.Lock, 1)
 	go func() {
 		if l, err := statedir.Exclusive(ctx, lockFile(dir)); err == nil {

@@ -37,7 +37,7 @@ func Secure(dir string) error {
 		return fmt.Errorf("the folder %s belongs to user %d and this is user %d: run as that user, change the owner with "+
 			"chown -R, or delete it", dir, owner, os.Geteuid())
 	}
-	tighten(dir, info)
+	removeOthersPermissions(dir, info)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
@@ -84,7 +84,7 @@ func SecureFile(path string) error {
 const originName = "origin"
 
 func checkOrigin(path, file string, holdsState bool) error {
-	identity, err := identify(path)
+	identity, err := fileIdentity(path)
 	if err != nil {
 		return fmt.Errorf("checking the origin of %s: %w", path, err)
 	}
@@ -133,13 +133,13 @@ func secureEntry(path string) error {
 	case !info.IsDir() && info.Sys().(*syscall.Stat_t).Nlink > 1:
 		return fmt.Errorf("%s is a hard link to another file: Everturn does not write through links; delete it", path)
 	}
-	tighten(path, info)
+	removeOthersPermissions(path, info)
 	return nil
 }
 
-// tighten removes the permissions of group and others. It ignores errors: on a file system that cannot change modes
+// removeOthersPermissions removes the permissions of group and others. It ignores errors: on a file system that cannot change modes
 // Secure has no alternative, and a file that cannot be opened is reported when it is opened.
-func tighten(path string, info fs.FileInfo) {
+func removeOthersPermissions(path string, info fs.FileInfo) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		_ = os.Chmod(path, mode&^0o077)
 	}

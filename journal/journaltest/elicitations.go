@@ -100,7 +100,7 @@ func elicitRefused(t T, open func() journal.Store) {
 	refused(func(w *turn.Request) { w.Elicitation = nil })
 	refused(func(w *turn.Request) { w.Call = "" })
 	refused(func(w *turn.Request) { w.Elicitation.Schema = json.RawMessage(`{`) })
-	refused(func(w *turn.Request) { w.Elicitation.URL = strings.Repeat("x", journal.MaxInquiryBytes) })
+	refused(func(w *turn.Request) { w.Elicitation.URL = strings.Repeat("x", journal.MaxElicitationBytes) })
 	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Call = "1.7" }), journal.ErrConflict)
 	s.ask(inquiryOf(c, "1"))
 	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Elicitation.Message = "something else" }), journal.ErrConflict)

@@ -68,7 +68,7 @@ func (s *script) now() time.Time {
 func (s *script) key(step int) journal.StepKey { return journal.StepKey{Turn: s.turn, Step: step} }
 
 func (s *script) startInput(step int, results ...turn.CallOutcome) journal.StartInference {
-	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Results: results, Model: "model", At: s.now()}
+	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Outcomes: results, Model: "model", At: s.now()}
 }
 
 // start opens an attempt from the script's head and moves the head to its base.

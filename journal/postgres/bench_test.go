@@ -57,7 +57,7 @@ func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 
 func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head, results []turn.CallOutcome) (turn.Head, []turn.CallOutcome, error) {
 	at, call := time.Now(), turn.ToolCall{ID: fmt.Sprintf("%d.0", key.Step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
-	_, err := s.StartInference(ctx, journal.StartInference{Session: key.Turn, Key: key, Expect: head, Results: results, At: at})
+	_, err := s.StartInference(ctx, journal.StartInference{Session: key.Turn, Key: key, Expect: head, Outcomes: results, At: at})
 	for i := 0; i < 5 && err == nil; i++ {
 		err = s.AppendChunks(ctx, key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "some more text ", At: at}})
 	}

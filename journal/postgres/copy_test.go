@@ -48,7 +48,7 @@ func TestCopy(t *testing.T) {
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
 		results := []turn.CallOutcome{{CallID: "1.0"}}
-		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: time.Now()})
+		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: time.Now()})
 		require.NoError(t, err)
 		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"}, At: time.Now()})
 		require.NoError(t, err, "new rows get new numbers")

@@ -34,7 +34,7 @@ func explain(err error) error {
 		if text := advice[refused.Code]; text != "" {
 			err = fmt.Errorf("%s: %w", text, err)
 		}
-		if transient(refused.Code) {
+		if isTransientCode(refused.Code) {
 			err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 		}
 		return err

@@ -263,7 +263,7 @@ func (s *database) onConn(caller context.Context, fn func(context.Context, *pgx.
 	defer timer.Stop()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return unreachable(err), err
+		return isUnreachable(err), err
 	}
 	defer conn.Close()
 	lost := false
@@ -272,28 +272,28 @@ func (s *database) onConn(caller context.Context, fn func(context.Context, *pgx.
 		lost = c.IsClosed() // pgx closes it when the server is gone, and when a statement's context ends
 		return err
 	})
-	return err != nil && (lost || lostRace(err)), err
+	return err != nil && (lost || isTransient(err)), err
 }
 
-// unreachable reports whether a connection failed for a reason that may pass.
-func unreachable(err error) bool {
+// isUnreachable reports whether a connection failed for a reason that may pass.
+func isUnreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
-		return transient(refused.Code)
+		return isTransientCode(refused.Code)
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError
 	return errors.As(err, &network) || errors.As(err, &connect)
 }
 
-func lostRace(err error) bool {
+func isTransient(err error) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) && transient(refused.Code)
+	return errors.As(err, &refused) && isTransientCode(refused.Code)
 }
 
-// transient reports whether an error may pass, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
+// isTransientCode reports whether an error may pass, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
 // documentation).
-func transient(code string) bool {
+func isTransientCode(code string) bool {
 	switch code {
 	case "40001", "40P01", // serialization failure, deadlock
 		"23505",                   // unique violation: another transaction was faster; the next run finds its row

@@ -56,7 +56,7 @@ func benchHops(b *testing.B, store journal.Store) {
 		key := journal.StepKey{Turn: "t", Step: step}
 		call := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
 		w.time("start_inference", func() error {
-			_, err := store.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, Results: results, At: at})
+			_, err := store.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: at})
 			return err
 		})
 		for range 5 {

@@ -114,7 +114,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 			return c, nil
 		}
 	case <-p.done:
-		return nil, errClosedStore
+		return nil, errClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

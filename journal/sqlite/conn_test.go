@@ -71,5 +71,5 @@ func TestAStoreIsClosedWithoutItsWriter(t *testing.T) {
 		return errors.New("oops")
 	}))
 	require.NoError(t, s.Close())
-	assert.ErrorIs(t, s.Write(t.Context(), func(journal.Conn) error { return nil }), errClosedStore)
+	assert.ErrorIs(t, s.Write(t.Context(), func(journal.Conn) error { return nil }), errClosed)
 }

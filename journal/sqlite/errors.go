@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-var errClosedStore = errors.New("the journal is closed")
+var errClosed = errors.New("the journal is closed")
 
 // errBusy: the file stayed locked for longer than the busy timeout.
 type errBusy struct {
@@ -43,7 +43,7 @@ func (s *database) Explain(err error) error {
 		return journal.ErrNotFound
 	}
 	if errors.Is(err, sql.ErrConnDone) {
-		return errClosedStore
+		return errClosed
 	}
 	if text, ok := advice[codeOf(err)]; ok {
 		return fmt.Errorf("%s: %w", text, err)

@@ -62,7 +62,7 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 	w := &write{ctx: ctx, until: time.Now().Add(s.busy), fn: fn, done: make(chan struct{})}
 	s.queue.add(w)
 	select {
-	case s.turnstile <- struct{}{}:
+	case s.writeToken <- struct{}{}:
 		if err := s.lead(w); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 // lead runs the waiting transactions until w has run. It returns an error if it cannot begin a transaction; the other
 // callers then try themselves.
 func (s *database) lead(w *write) error {
-	defer func() { <-s.turnstile }()
+	defer func() { <-s.writeToken }()
 	for {
 		select {
 		case <-w.done:
@@ -115,7 +115,7 @@ func (s *database) begin(w *write) error {
 // run runs a group in the transaction that has begun, and commits it. If one of the group aborts the whole transaction,
 // as a full disk does, or the commit fails, each runs again in a transaction of its own.
 func (s *database) run(group []*write) {
-	if err := s.together(group); err == nil || len(group) == 1 {
+	if err := s.runGroup(group); err == nil || len(group) == 1 {
 		for _, w := range group {
 			if err != nil {
 				w.err = err
@@ -135,7 +135,7 @@ func (s *database) run(group []*write) {
 }
 
 // together runs a group and commits it. If it returns an error, nothing of the group is committed.
-func (s *database) together(group []*write) error {
+func (s *database) runGroup(group []*write) error {
 	ok := true
 	for _, w := range group {
 		var err error
@@ -143,7 +143,7 @@ func (s *database) together(group []*write) error {
 			w.call(s.writer)
 			ok = w.err == nil && w.panicked == nil
 		} else {
-			err = s.nested(w)
+			err = s.runInSavepoint(w)
 		}
 		if err != nil {
 			s.rollback()
@@ -163,7 +163,7 @@ func (s *database) together(group []*write) error {
 
 // nested runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the error of w
 // alone.
-func (s *database) nested(w *write) error {
+func (s *database) runInSavepoint(w *write) error {
 	if err := s.writer.Exec("SAVEPOINT one"); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 func inOneGroup(t *testing.T, s *database, list ...func(journal.Conn) error) (errs []error, panics []any) {
 	t.Helper()
 	errs, panics = make([]error, len(list)), make([]any, len(list))
-	s.turnstile <- struct{}{}
+	s.writeToken <- struct{}{}
 	var wg sync.WaitGroup
 	for i, fn := range list {
 		wg.Go(func() {
@@ -33,7 +33,7 @@ func inOneGroup(t *testing.T, s *database, list ...func(journal.Conn) error) (er
 			return len(s.queue.list) == i+1
 		}, time.Minute, time.Millisecond)
 	}
-	<-s.turnstile
+	<-s.writeToken
 	wg.Wait()
 	return errs, panics
 }
@@ -99,11 +99,11 @@ func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
 
 func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
 	s := openHere(t)
-	s.turnstile <- struct{}{}
+	s.writeToken <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIs(t, s.Write(ctx, insertBlob("a", "")), context.Canceled)
-	<-s.turnstile
+	<-s.writeToken
 	require.NoError(t, s.Write(t.Context(), insertBlob("b", "")))
 	assert.Equal(t, "b", blobs(t, s))
 }

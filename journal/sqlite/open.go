@@ -40,17 +40,17 @@ const (
 
 // database is a SQLite file.
 type database struct {
-	path      string
-	file      os.FileInfo // the file that was opened
-	busy      time.Duration
-	writeDB   *sql.DB
-	readDB    *sql.DB
-	writer    *conn         // the only connection of writeDB; nil if the next write must open it
-	closed    bool          // no further write may begin
-	readers   *pool         // connections of readDB
-	turnstile chan struct{} // holds one token: its sender may write
-	queue     queue
-	changes   *changes
+	path       string
+	file       os.FileInfo // the file that was opened
+	busy       time.Duration
+	writeDB    *sql.DB
+	readDB     *sql.DB
+	writer     *conn         // the only connection of writeDB; nil if the next write must open it
+	closed     bool          // no further write may begin
+	readers    *pool         // connections of readDB
+	writeToken chan struct{} // holds one token: its sender may write
+	queue      queue
+	changes    *changes
 }
 
 // Open opens the journal at path. It creates the file (0600) and the folder (0700) if they do not exist. It returns an
@@ -64,7 +64,7 @@ func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 }
 
 func openFile(ctx context.Context, path string, opts Options) (_ *database, err error) {
-	s := &database{busy: opts.BusyTimeout, turnstile: make(chan struct{}, 1)}
+	s := &database{busy: opts.BusyTimeout, writeToken: make(chan struct{}, 1)}
 	if s.busy <= 0 {
 		s.busy = defaultBusyTimeout
 	}
@@ -172,8 +172,8 @@ func (s *database) Close() error {
 	if s.changes != nil {
 		errs = append(errs, s.changes.close())
 	}
-	s.turnstile <- struct{}{} // let the running transaction end; no other one begins
-	defer func() { <-s.turnstile }()
+	s.writeToken <- struct{}{} // let the running transaction end; no other one begins
+	defer func() { <-s.writeToken }()
 	s.closed = true
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())

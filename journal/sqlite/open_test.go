@@ -191,7 +191,7 @@ func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 	for step := 1; step <= n; step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
-		_, err := s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Results: results})
+		_, err := s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results})
 		require.NoError(t, err)
 		out, err := s.SettleInference(t.Context(), journal.SettleInference{
 			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}}, Answer: turn.Completion{Text: "look"},

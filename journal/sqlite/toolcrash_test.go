@@ -64,7 +64,7 @@ func (h toolHammer) once() {
 	h.settle(calls[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "asked"})
 	key.Step = 2
 	results := []turn.CallOutcome{{CallID: calls[0].ID}, {CallID: calls[1].ID}}
-	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head, Results: results})
+	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head, Outcomes: results})
 	require.NoError(h, err)
 	h.ack("told")
 }

@@ -15,7 +15,7 @@ import (
 // openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
 func (s *database) openWriter(ctx context.Context, until time.Time) error {
 	if s.closed {
-		return errClosedStore
+		return errClosed
 	}
 	if s.writer != nil {
 		return nil

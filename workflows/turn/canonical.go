@@ -37,9 +37,9 @@ var (
 	filePath = regexp.MustCompile(`^/?` + first + `(/` + segment + `)*$`)
 	number   = regexp.MustCompile(`^(0|-?([1-9][0-9]*(\.[0-9]*[1-9])?|0\.[0-9]*[1-9]))$`)
 	hostName = regexp.MustCompile(`^(` + label + `\.)*` + label + `$`)
-	// inNumbers matches a host that readers take for an IPv4 address (WHATWG URL, 3.5).
-	inNumbers = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
-	mailbox   = regexp.MustCompile(`^` + first + `@`)
+	// numericHost matches a host that readers take for an IPv4 address (WHATWG URL, 3.5).
+	numericHost = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
+	mailbox     = regexp.MustCompile(`^` + first + `@`)
 	// webURL matches a URL, with the groups host, port, path and query.
 	webURL = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([^/?:]+)(:[1-9][0-9]{0,4})?` +
 		`(?:/((?:` + segment + `/)*(?:` + segment + `)?))?(\?[A-Za-z0-9._=&-]*)?$`)
@@ -54,14 +54,14 @@ var (
 	wildcards    = regexp.MustCompile(`\*+|\?`)
 )
 
-// truth maps the words that readers take for a boolean to their values.
-var truth = map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false}
+// booleanWords maps the words that readers take for a boolean to their values.
+var booleanWords = map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false}
 
 // kindOf returns the kind of values that a pattern describes, judged by its form: https://*.corp.com/** describes URLs,
 // *@corp.com email, 10.0.0.* hosts, 1000 numbers, true booleans, and anything else paths.
 func kindOf(pattern string) kind {
 	ofNumbers := numeric(strings.TrimLeft(pattern, "+-"))
-	_, boolean := truth[strings.ToLower(strings.Trim(pattern, "*?"))]
+	_, boolean := booleanWords[strings.ToLower(strings.Trim(pattern, "*?"))]
 	switch {
 	case strings.Contains(pattern, "://"):
 		return kindURL
@@ -90,7 +90,7 @@ func canonical(k kind, text string) bool {
 	case kindNumber:
 		return number.MatchString(text) && len(strings.TrimPrefix(text, "-")) <= 15
 	case kindBool:
-		_, ok := truth[text]
+		_, ok := booleanWords[text]
 		return ok
 	case kindHost:
 		return canonicalHost(text)
@@ -105,7 +105,7 @@ func canonical(k kind, text string) bool {
 }
 
 func canonicalHost(host string) bool {
-	if inNumbers.MatchString(host) {
+	if numericHost.MatchString(host) {
 		ip, err := netip.ParseAddr(host)
 		return err == nil && ip.Is4()
 	}
@@ -119,7 +119,7 @@ func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")
 	k := kindOf(pattern)
 	switch {
-	case anything(pattern):
+	case matchesAll(pattern):
 		return nil
 	case strings.ContainsAny(pattern, `[]\`):
 		return errors.New(`a pattern of *, ? and /**: write a rule for each alternative instead of [ ] or \`)

@@ -55,13 +55,13 @@ type LimitExceeded struct {
 func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
-		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+		return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 	case c.Spent >= l.MaxSteps:
-		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
+		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
 	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
-		return refuse(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
+		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
 	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
-		return refuse(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
+		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
 	}
 	return nil
 }
@@ -70,16 +70,16 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	switch {
 	case c.Busy >= l.TurnTimeout:
-		return refuse(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+		return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 	case c.Spent >= l.MaxSteps:
-		return refuse(FinishMaxSteps, "the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
+		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
 	case c.ToolCalls+n > l.MaxToolCalls:
-		return refuse(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
+		return exceeded(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
 	}
 	return nil
 }
 
-func refuse(reason FinishReason, format string, args ...any) *LimitExceeded {
+func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
 	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
 }
 

@@ -31,7 +31,7 @@ func allows(pattern, text string) certainty {
 	}
 	// A number has a sign if the pattern has one, and a path is absolute if the pattern is.
 	sameStart := strings.IndexByte("/-", pattern[0]) == strings.IndexByte("/-", text[0])
-	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && spans(pattern, text) {
+	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && matchesSegments(pattern, text) {
 		return surely
 	}
 	return never
@@ -57,23 +57,23 @@ func hostOf(k kind, text string) string {
 func matchesHost(pattern, host string) bool {
 	last, top := pattern[strings.LastIndex(pattern, ".")+1:], host[strings.LastIndex(host, ".")+1:]
 	switch {
-	case anything(pattern):
+	case matchesAll(pattern):
 		return true
 	case address.MatchString(host) && strings.Contains(pattern, "."):
-		return spans(pattern, host)
+		return matchesSegments(pattern, host)
 	case top != host && strings.Trim(top, digits) != "" && strings.ContainsAny(last, "*?"):
 		return false
 	}
 	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/")
 	end, several := strings.CutPrefix(p, "*/")
 	_, below, more := strings.Cut(h, "/")
-	return spans(p, h) || several && more && anyEnd(below, func(h string) bool { return spans(end, h) })
+	return matchesSegments(p, h) || several && more && anyEnd(below, func(h string) bool { return matchesSegments(end, h) })
 }
 
-// bars returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches, canonical
+// denies returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches, canonical
 // or not, and never only if no reader can take it for a value that matches. It ignores the case of letters, a URL's
 // scheme and, unless the pattern has one, its port. A pattern for the contents of a folder also matches the folder.
-func bars(pattern, text string) certainty {
+func denies(pattern, text string) certainty {
 	if CheckPattern(pattern) != nil {
 		return perhaps
 	}
@@ -81,7 +81,7 @@ func bars(pattern, text string) certainty {
 	plain := canonical(k, text)
 	p, t := strings.ToLower(pattern), strings.ToLower(text)
 	switch {
-	case within(p, t), plain && k == kindURL && barsURL(p, t):
+	case matchesOrFolder(p, t), plain && k == kindURL && barsURL(p, t):
 		return surely
 	case !plain, mayMean(k, p, t):
 		return perhaps
@@ -94,7 +94,7 @@ func barsURL(pattern, text string) bool {
 	_, pattern, _ = strings.Cut(strings.TrimSuffix(pattern, "/")+"/", "//")
 	pattern = strings.TrimSuffix(strings.NewReplacer(":443/", "/", ":80/", "/").Replace(pattern), "/")
 	inside := strings.TrimSuffix("/"+u[3], "/")
-	return within(pattern, u[1]+inside) || within(pattern, u[1]+u[2]+inside)
+	return matchesOrFolder(pattern, u[1]+inside) || matchesOrFolder(pattern, u[1]+u[2]+inside)
 }
 
 // mayMean reports whether a canonical text that does not match may be equivalent to a value that does: another word for
@@ -106,9 +106,9 @@ func mayMean(k kind, pattern, text string) bool {
 	case kindNumber:
 		return false
 	case kindBool:
-		return truth[pattern] == truth[text]
+		return booleanWords[pattern] == booleanWords[text]
 	case kindPath:
-		schemeless := p == pattern && strings.Contains(p, ".") && host != text && spans(p, host)
+		schemeless := p == pattern && strings.Contains(p, ".") && host != text && matchesSegments(p, host)
 		if schemeless || leadsTo(pattern, text) {
 			return true
 		}
@@ -124,8 +124,8 @@ func loopback(host string) bool { return host == "localhost" || strings.HasPrefi
 func leadsTo(pattern, text string) bool {
 	p, patternRooted := strings.CutPrefix(pattern, "/")
 	t, textRooted := strings.CutPrefix(text, "/")
-	named := func(end string) bool { return strings.Trim(end, "*?/") != "" && within(end, t) }
-	return !patternRooted && anyEnd(t, func(end string) bool { return within(p, end) }) || !textRooted && anyEnd(p, named)
+	named := func(end string) bool { return strings.Trim(end, "*?/") != "" && matchesOrFolder(end, t) }
+	return !patternRooted && anyEnd(t, func(end string) bool { return matchesOrFolder(p, end) }) || !textRooted && anyEnd(p, named)
 }
 
 // anyEnd reports whether holds is true of a path, or of the rest of it without some of its first folders.
@@ -138,18 +138,18 @@ func anyEnd(path string, holds func(end string) bool) bool {
 	return false
 }
 
-// within is like spans, and also matches the folder of a /** itself.
-func within(pattern, text string) bool {
+// matchesOrFolder is like spans, and also matches the folder of a /** itself.
+func matchesOrFolder(pattern, text string) bool {
 	folder, deep := strings.CutSuffix(pattern, "/**")
-	return spans(pattern, text) || deep && spans(folder, text)
+	return matchesSegments(pattern, text) || deep && matchesSegments(folder, text)
 }
 
-// anything reports whether a pattern matches any one value.
-func anything(pattern string) bool { return pattern == "*" || pattern == "**" }
+// matchesAll reports whether a pattern matches any one value.
+func matchesAll(pattern string) bool { return pattern == "*" || pattern == "**" }
 
-// spans matches a text segment by segment with path.Match. A /** at the end matches any number of segments. A pattern
+// matchesSegments matches a text segment by segment with path.Match. A /** at the end matches any number of segments. A pattern
 // for the contents of a folder does not match the folder itself.
-func spans(pattern, text string) bool {
+func matchesSegments(pattern, text string) bool {
 	if pattern == "**" {
 		return true
 	}

@@ -87,7 +87,7 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 			doubt = r.doubt(t)
 		}
 	}
-	permission, why = p.listed(t)
+	permission, why = p.decideByLists(t)
 	if permission == Allow && doubt != "" {
 		permission, why = Ask, doubt
 	}
@@ -108,12 +108,12 @@ func (p Policy) Offered(t Tool) bool {
 			return false
 		}
 	}
-	permission, _ := p.listed(t)
+	permission, _ := p.decideByLists(t)
 	return permission != Deny
 }
 
 // listed decides by the lists and the tool's risk, if neither Deny nor a rule decides.
-func (p Policy) listed(t Tool) (Permission, string) {
+func (p Policy) decideByLists(t Tool) (Permission, string) {
 	switch {
 	case matches(p.Ask, t.ID):
 		return Ask, fmt.Sprintf("policy requires approval of %s", t.ID)

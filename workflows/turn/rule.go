@@ -113,12 +113,12 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 		return perhaps
 	case !isList:
 		list = []any{value}
-	case len(list) == 0 && (r.Permit == Allow || anything(pattern)):
+	case len(list) == 0 && (r.Permit == Allow || matchesAll(pattern)):
 		return perhaps
 	}
 	sure := never
 	for i, v := range list {
-		c := r.weigh(pattern, v)
+		c := r.compare(pattern, v)
 		if i == 0 || r.Permit == Allow && c < sure || r.Permit != Allow && c > sure {
 			sure = c
 		}
@@ -128,9 +128,9 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 
 // weigh compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested lists,
 // and a number or a boolean matches only patterns of its kind, * and **.
-func (r Rule) weigh(pattern string, value any) certainty {
+func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
-	text, fits := "null", anything(pattern)
+	text, fits := "null", matchesAll(pattern)
 	switch v := value.(type) {
 	case string:
 		text, fits = v, true
@@ -149,7 +149,7 @@ func (r Rule) weigh(pattern string, value any) certainty {
 	case r.Permit == Allow:
 		return allows(pattern, text)
 	}
-	return bars(pattern, text)
+	return denies(pattern, text)
 }
 
 // valuesAt returns all values that some reader may find at a dotted key. Many readers, such as Go's own decoder, ignore

@@ -18,30 +18,30 @@ const (
 	maxLine       = 240
 )
 
-const whoIAm = "I am Everturn's built-in demo: a small set of rules, not a language model. " +
+const introduction = "I am Everturn's built-in demo: a small set of rules, not a language model. " +
 	"I quote what the tools return and understand nothing of it."
 
-const howToGetMore = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
+const modelHint = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
 
 // answer is composed of the tool results and nothing else.
 func (c conversation) answer() string {
 	var parts []string
-	if list := c.of(toolList); len(list) > 0 {
+	if list := c.resultsOf(toolList); len(list) > 0 {
 		parts = append(parts, c.describeListing(list))
 	}
-	for _, r := range c.of(toolSearch) {
+	for _, r := range c.resultsOf(toolSearch) {
 		parts = append(parts, describeSearch(r.argument(c.queryKey), r.text))
 	}
-	for _, r := range c.of(toolRead) {
+	for _, r := range c.resultsOf(toolRead) {
 		parts = append(parts, c.describeFile(r))
 	}
-	for _, r := range c.of("") {
+	for _, r := range c.resultsOf("") {
 		parts = append(parts, "A tool returned:\n"+quote(r.text, maxQuote))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, c.greet())
 	}
-	return whoIAm + "\n\n" + strings.Join(append(parts, howToGetMore), "\n\n")
+	return introduction + "\n\n" + strings.Join(append(parts, modelHint), "\n\n")
 }
 
 func (c conversation) greet() string {

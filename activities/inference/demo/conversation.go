@@ -42,7 +42,7 @@ func (r result) argument(key string) string {
 }
 
 // of returns the results of one tool.
-func (c conversation) of(tool string) []result {
+func (c conversation) resultsOf(tool string) []result {
 	var out []result
 	for _, r := range c.results {
 		if r.tool == tool {

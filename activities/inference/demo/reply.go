@@ -89,7 +89,7 @@ func (r reply) usage() openai.Usage {
 	return openai.Usage{PromptTokens: in, CompletionTokens: of, TotalTokens: in + of}
 }
 
-func (r reply) whole() openai.ChatCompletionResponse {
+func (r reply) response() openai.ChatCompletionResponse {
 	return openai.ChatCompletionResponse{
 		ID: r.callID(-1), Object: "chat.completion", Created: r.created, Model: Model, Usage: r.usage(),
 		Choices: []openai.ChatCompletionChoice{{

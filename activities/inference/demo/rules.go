@@ -27,11 +27,11 @@ func (c conversation) next() step {
 	case isGreeting(c.question), !canList && !canSearch, len(c.results) > 8:
 		return step{text: c.answer()}
 	case word != "" && canSearch:
-		if len(c.of(toolSearch)) == 0 {
+		if len(c.resultsOf(toolSearch)) == 0 {
 			return step{text: "I search for that.", calls: []call{{search, map[string]any{c.queryKey: word}}}}
 		}
 		return step{text: c.answer()}
-	case canList && len(c.of(toolList)) == 0:
+	case canList && len(c.resultsOf(toolList)) == 0:
 		return step{text: "I look at the files first.", calls: []call{{list, map[string]any{"path": "."}}}}
 	}
 	return c.readNext()
@@ -44,11 +44,11 @@ func (c conversation) readNext() step {
 		return step{text: c.answer()}
 	}
 	tried := map[string]bool{}
-	for _, r := range c.of(toolRead) {
+	for _, r := range c.resultsOf(toolRead) {
 		tried[r.argument("path")] = true
 	}
 	var calls []call
-	for _, file := range c.wanted() {
+	for _, file := range c.filesToRead() {
 		if !tried[file] {
 			calls = append(calls, call{name, map[string]any{"path": file}})
 		}
@@ -62,7 +62,7 @@ func (c conversation) readNext() step {
 // files returns the paths of the listing, without directories.
 func (c conversation) files() []string {
 	var out []string
-	for _, r := range c.of(toolList) {
+	for _, r := range c.resultsOf(toolList) {
 		for line := range strings.Lines(r.text) {
 			name, _, sized := strings.Cut(strings.TrimRight(line, "\r\n"), "\t")
 			looks := sized || !strings.ContainsAny(name, " :") // otherwise it may be the text of an error
@@ -76,22 +76,22 @@ func (c conversation) files() []string {
 
 // wanted returns the files to read, the most wanted first: those that the question names; otherwise, for a question
 // about the whole project, those that usually explain one; otherwise those whose names share words with the question.
-func (c conversation) wanted() []string {
+func (c conversation) filesToRead() []string {
 	files := c.files()
 	if named := namedFiles(c.question, files, c.listCut()); len(named) > 0 {
-		return head(named, maxReads)
+		return firstN(named, maxReads)
 	}
 	if !isOverview(c.question) {
 		if similar := similarFiles(c.question, files); len(similar) > 0 {
-			return head(similar, 2)
+			return firstN(similar, 2)
 		}
 	}
-	return head(explaining(files), maxReads)
+	return firstN(explaining(files), maxReads)
 }
 
 // listCut reports whether the listing is truncated.
 func (c conversation) listCut() bool {
-	for _, r := range c.of(toolList) {
+	for _, r := range c.resultsOf(toolList) {
 		if strings.Contains(r.text, "\n[cut") {
 			return true
 		}
@@ -99,7 +99,7 @@ func (c conversation) listCut() bool {
 	return false
 }
 
-func head(s []string, n int) []string { return s[:min(len(s), n)] }
+func firstN(s []string, n int) []string { return s[:min(len(s), n)] }
 
 // namedFiles returns the files whose path or name is in the question. It includes unlisted paths into a directory,
 // because listings do not descend to every level, and unlisted file names if the listing is truncated.

@@ -30,13 +30,13 @@ type Options struct {
 
 // Server is a running demo provider.
 type Server struct {
-	opts     Options
-	listener net.Listener
-	http     *http.Server
-	quit     chan struct{}
-	once     sync.Once
-	served   chan struct{}
-	unhook   func() bool
+	opts          Options
+	listener      net.Listener
+	http          *http.Server
+	quit          chan struct{}
+	once          sync.Once
+	served        chan struct{}
+	stopAfterFunc func() bool
 }
 
 // Start serves until Close or until ctx ends.
@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		defer close(s.served)
 		_ = s.http.Serve(listener) // ends with Close
 	}()
-	s.unhook = context.AfterFunc(ctx, func() { _ = s.stop() })
+	s.stopAfterFunc = context.AfterFunc(ctx, func() { _ = s.stop() })
 	return s, nil
 }
 
@@ -82,7 +82,7 @@ func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + 
 
 // Close cancels requests in progress and stops the server. It may be called again.
 func (s *Server) Close() error {
-	s.unhook()
+	s.stopAfterFunc()
 	return s.stop()
 }
 
@@ -105,13 +105,13 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, "the request is over 64 MiB")
+		respondError(w, http.StatusRequestEntityTooLarge, "the request is over 64 MiB")
 		return
 	case err != nil:
 		return // the client has disconnected
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		refuse(w, http.StatusBadRequest, "the request is not a chat completion: "+err.Error())
+		respondError(w, http.StatusBadRequest, "the request is not a chat completion: "+err.Error())
 		return
 	}
 	out := reply{request: req, step: decide(read(req)), prompt: len(body), created: time.Now().Unix()}
@@ -120,10 +120,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out.whole()) // the client may have disconnected
+	_ = json.NewEncoder(w).Encode(out.response()) // the client may have disconnected
 }
 
-func refuse(w http.ResponseWriter, status int, message string) {
+func respondError(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(openai.ErrorResponse{

@@ -52,7 +52,7 @@ func (p *Pool) arrive(name string) (*tenant, error) {
 		return nil, err
 	}
 	now := time.Now()
-	barred := t.breaker.strikes >= strikesAllowed || t.breaker.excluded(now)
+	barred := t.breaker.failedCalls >= failuresAllowed || t.breaker.excluded(now)
 	if wait := t.breaker.pause(now); wait > 0 && barred {
 		return nil, p.unavailable(t, wait)
 	}
@@ -77,7 +77,7 @@ func (p *Pool) takePermit(ctx context.Context, wait time.Duration) error {
 	case <-p.ctx.Done():
 		return ErrClosed
 	}
-	return ours(fmt.Sprintf("%s has %d calls in flight, which is the maximum (max_concurrent_calls), "+
+	return outageOf(fmt.Sprintf("%s has %d calls in flight, which is the maximum (max_concurrent_calls), "+
 		"and none of them ended in time", p.o.Name, cap(p.permits)))
 }
 
@@ -103,7 +103,7 @@ func (a *Admission) Settle(c *Conn, cancelled bool, problem string) {
 		p.record.Failures++
 		t.problem, t.modelText = problem, "it did not answer in time"
 		p.failed(problem)
-		t.breaker.struck(time.Now())
+		t.breaker.callFailed(time.Now())
 		p.changed()
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// strikesAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end at
+// failuresAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end at
 // once.
-const strikesAllowed = 3
+const failuresAllowed = 3
 
 // breaker decides when the host backs off from a failing server. It distinguishes two kinds of failures. A failed
 // connect opens it at once: without a connection there is nothing to try. Calls that are not answered in time open it
-// after strikesAllowed in a row. Each further failure doubles the pause. After the pause the breaker is half open: it
+// after failuresAllowed in a row. Each further failure doubles the pause. After the pause the breaker is half open: it
 // admits one connect, or one call, as a trial, and refuses all others until the trial has ended.
 //
 // A lost connection is not a failure: the server may have been restarted. Only if connections keep ending before they
@@ -21,11 +21,11 @@ const strikesAllowed = 3
 type breaker struct {
 	first, most time.Duration // the shortest and the longest pause
 
-	connects int // failed connects in a row
-	flaps    int // connections lost before they were useful, in a row
-	strikes  int // calls not answered in time, in a row
-	until    time.Time
-	trial    bool // the trial call of a half-open breaker is in flight
+	connects    int // failed connects in a row
+	flaps       int // connections lost before they were useful, in a row
+	failedCalls int // calls not answered in time, in a row
+	until       time.Time
+	trial       bool // the trial call of a half-open breaker is in flight
 
 	offences int       // connections dropped because they exceeded a bound, in a row
 	barred   time.Time // end of the backoff for the last of them
@@ -53,7 +53,7 @@ func (b *breaker) retryAt() time.Time {
 func (b *breaker) excluded(now time.Time) bool { return b.barred.After(now) }
 
 // misbehaved records that a connection was dropped because it exceeded a bound.
-func (b *breaker) misbehaved(now time.Time) {
+func (b *breaker) exceeded(now time.Time) {
 	if now.Sub(b.barred) > quiet {
 		b.offences = 0
 	}
@@ -63,7 +63,7 @@ func (b *breaker) misbehaved(now time.Time) {
 
 // connected records a successful connect, which clears failed connects and strikes.
 func (b *breaker) connected() {
-	b.connects, b.strikes, b.trial = 0, 0, false
+	b.connects, b.failedCalls, b.trial = 0, 0, false
 	b.until = time.Time{}
 }
 
@@ -74,15 +74,15 @@ func (b *breaker) lost(now time.Time, useful bool) {
 		b.flaps = 0
 		return
 	}
-	if b.flaps++; b.flaps >= strikesAllowed {
-		b.open(now, b.flaps-strikesAllowed+1)
+	if b.flaps++; b.flaps >= failuresAllowed {
+		b.open(now, b.flaps-failuresAllowed+1)
 	}
 }
 
-// failing reports whether the server counts as failing: after a failed connect, after strikesAllowed unanswered calls,
+// failing reports whether the server counts as failing: after a failed connect, after failuresAllowed unanswered calls,
 // or during a pause for lost connections or an exceeded bound.
 func (b *breaker) failing(now time.Time) bool {
-	return b.connects > 0 || b.strikes >= strikesAllowed || b.flaps >= strikesAllowed && b.pause(now) > 0 ||
+	return b.connects > 0 || b.failedCalls >= failuresAllowed || b.flaps >= failuresAllowed && b.pause(now) > 0 ||
 		b.excluded(now)
 }
 
@@ -96,7 +96,7 @@ func (b *breaker) admit(now time.Time) (ok, finding bool) {
 	switch {
 	case b.excluded(now):
 		return false, false
-	case b.strikes < strikesAllowed:
+	case b.failedCalls < failuresAllowed:
 		return true, false
 	case b.pause(now) > 0 || b.trial:
 		return false, false
@@ -108,18 +108,18 @@ func (b *breaker) admit(now time.Time) (ok, finding bool) {
 // answered records an answered call. It does not end the pause after failed connects: the server may accept no new
 // connections.
 func (b *breaker) answered() {
-	b.strikes, b.flaps, b.trial = 0, 0, false
+	b.failedCalls, b.flaps, b.trial = 0, 0, false
 	if b.connects == 0 {
 		b.until = time.Time{}
 	}
 }
 
 // struck records a call that was not answered in time.
-func (b *breaker) struck(now time.Time) {
-	b.strikes++
+func (b *breaker) callFailed(now time.Time) {
+	b.failedCalls++
 	b.trial = false
-	if b.strikes >= strikesAllowed {
-		b.open(now, b.strikes-strikesAllowed+1)
+	if b.failedCalls >= failuresAllowed {
+		b.open(now, b.failedCalls-failuresAllowed+1)
 	}
 }
 

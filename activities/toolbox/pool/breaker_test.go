@@ -10,13 +10,13 @@ import (
 func TestTheBreakerLetsOneCallFindOut(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := breaker{first: time.Second, most: time.Minute}
-	for range strikesAllowed - 1 {
-		b.struck(now)
+	for range failuresAllowed - 1 {
+		b.callFailed(now)
 	}
 	ok, finding := b.admit(now)
 	assert.True(t, ok, "it opened early")
 	assert.False(t, finding)
-	b.struck(now)
+	b.callFailed(now)
 	ok, _ = b.admit(now)
 	assert.False(t, ok, "it did not open")
 
@@ -29,7 +29,7 @@ func TestTheBreakerLetsOneCallFindOut(t *testing.T) {
 	ok, finding = b.admit(now)
 	assert.True(t, ok && finding, "the one that was cancelled was the last")
 
-	b.struck(now)
+	b.callFailed(now)
 	assert.Greater(t, b.pause(now), time.Second, "the pause did not grow")
 	now = now.Add(time.Minute)
 	b.admit(now)
@@ -77,7 +77,7 @@ func TestTheBackoffForOffencesGrowsWhateverTheServerAnswers(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := breaker{first: time.Second, most: time.Minute}
 	for n := range 8 {
-		b.misbehaved(now)
+		b.exceeded(now)
 		assert.LessOrEqual(t, b.pause(now), backoff(n+1, b.first, b.most))
 		assert.Greater(t, b.pause(now), backoff(n+1, b.first, b.most)/2, "offence %d", n+1)
 		ok, _ := b.admit(now)
@@ -89,7 +89,7 @@ func TestTheBackoffForOffencesGrowsWhateverTheServerAnswers(t *testing.T) {
 		assert.True(t, ok)
 	}
 	now = now.Add(2 * quiet)
-	b.misbehaved(now)
+	b.exceeded(now)
 	assert.LessOrEqual(t, b.pause(now), time.Second, "it kept within its bounds for long")
 }
 
@@ -100,7 +100,7 @@ func TestALostConnectionCountsOnlyIfItWasOfNoUse(t *testing.T) {
 		b.lost(now, true)
 	}
 	assert.Zero(t, b.pause(now), "a server that is restarted is shut out")
-	for range strikesAllowed {
+	for range failuresAllowed {
 		b.lost(now, false)
 		b.connected()
 	}
@@ -114,8 +114,8 @@ func TestALostConnectionCountsOnlyIfItWasOfNoUse(t *testing.T) {
 func TestAConnectClearsAllStrikes(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := breaker{first: time.Second, most: time.Minute}
-	for range strikesAllowed {
-		b.struck(now)
+	for range failuresAllowed {
+		b.callFailed(now)
 	}
 	b.connected()
 	ok, finding := b.admit(now)

@@ -111,15 +111,15 @@ func (p *Pool) Acquire(ctx context.Context, key Key) (*Conn, error) {
 				return nil, c.err
 			}
 		case <-ctx.Done():
-			return nil, ours(p.o.Name + " is still starting")
+			return nil, outageOf(p.o.Name + " is still starting")
 		}
 	}
 	text := p.o.Name + " ends as soon as it is started"
 	return nil, &Outage{Problem: text + p.lastProblem(key.Tenant), ModelText: text}
 }
 
-// ours returns an outage whose text contains no words of a server.
-func ours(text string) *Outage { return &Outage{Problem: text, ModelText: text} }
+// outageOf returns an outage whose text contains no words of a server.
+func outageOf(text string) *Outage { return &Outage{Problem: text, ModelText: text} }
 
 // lastProblem returns why the tenant has no connection, as the end of a sentence.
 func (p *Pool) lastProblem(name string) string {
@@ -234,7 +234,7 @@ func (c *Conn) refuse(f Failure) {
 
 // backOff starts a backoff from the server because a connection exceeded a bound. The pool's lock is held.
 func (p *Pool) backOff(t *tenant, excess error) {
-	t.breaker.misbehaved(time.Now())
+	t.breaker.exceeded(time.Now())
 	p.record.Drops++
 	p.record.Excess = excess
 	p.warn("an MCP server's connection was dropped", "tenant", t.name, "excess", excess, "offences", t.breaker.offences)
@@ -271,7 +271,7 @@ func (p *Pool) makeRoom(added Key) error {
 	}
 	oldest := cmp.Or(p.longestIdle(most), p.longestIdle(0))
 	if oldest == nil {
-		return ours(fmt.Sprintf("%s has %d connections on this worker, which is the maximum, and all of them are in use",
+		return outageOf(fmt.Sprintf("%s has %d connections on this worker, which is the maximum, and all of them are in use",
 			p.o.Name, maxConnections))
 	}
 	oldest.to(Closing, Idle)

@@ -17,8 +17,8 @@ const (
 	StatusFailing    Status = "failing" // in backoff until RetryAt, then tried once
 )
 
-// gravity orders the statuses by their importance to an operator, least important first.
-var gravity = []Status{StatusIdle, StatusConnecting, StatusConnected, StatusFailing}
+// byGravity orders the statuses by their importance to an operator, least important first.
+var byGravity = []Status{StatusIdle, StatusConnecting, StatusConnected, StatusFailing}
 
 // Record is what a pool has seen of its server since the worker started.
 type Record struct {
@@ -91,7 +91,7 @@ func (p *Pool) noteStatus() {
 		if now := t.now(); t.status != now {
 			t.status, t.since = now, time.Now()
 		}
-		if slices.Index(gravity, t.status) > slices.Index(gravity, worst) {
+		if slices.Index(byGravity, t.status) > slices.Index(byGravity, worst) {
 			worst = t.status
 		}
 	}

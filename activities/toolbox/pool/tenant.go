@@ -40,7 +40,7 @@ func (p *Pool) tenant(name string) (*tenant, error) {
 		p.forgetTenants()
 	}
 	if len(p.tenants) >= maxTenants {
-		return nil, ours(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.o.Name, maxTenants))
+		return nil, outageOf(fmt.Sprintf("%s serves %d tenants on this worker, which is the maximum", p.o.Name, maxTenants))
 	}
 	return p.newTenant(name), nil
 }

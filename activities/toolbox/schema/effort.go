@@ -1,7 +1,7 @@
 package schema
 
-// effort is the cost of validating with a schema.
-type effort struct {
+// validationCost is the cost of validating with a schema.
+type validationCost struct {
 	cost
 	instructions int  // of all compiled patterns
 	unique       bool // it has uniqueItems: the library compares items whose hashes are equal, and the sender can produce such items
@@ -19,7 +19,7 @@ func (c cost) plus(d cost) cost {
 }
 
 // exceeded reports whether validating that many values, with that many bytes of text, may take too long.
-func (e effort) exceeded(values, text int) bool {
+func (e validationCost) exceeded(values, text int) bool {
 	work := values*e.visits + text/stepsPerVisit*e.matching
 	if e.unique {
 		work += values * values / 16

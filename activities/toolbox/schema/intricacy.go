@@ -65,23 +65,23 @@ type schemaGraph struct {
 	unique       bool
 }
 
-// weigh checks every schema within raw and returns the effort of validating with it. Its visits exceed maxVisits if
+// costOf checks every schema within raw and returns the effort of validating with it. Its visits exceed maxVisits if
 // validating one value may take too long.
-func weigh(raw json.RawMessage) (effort, error) {
+func costOf(raw json.RawMessage) (validationCost, error) {
 	g := schemaGraph{nodes: map[string]*schemaNode{}}
 	if err := json.Unmarshal(raw, &g.root); err != nil {
-		return effort{}, fmt.Errorf("reading its schema: %w", err)
+		return validationCost{}, fmt.Errorf("reading its schema: %w", err)
 	}
 	root, err := g.node("", g.root)
 	if err != nil {
-		return effort{}, err
+		return validationCost{}, err
 	}
 	for _, n := range g.nodes {
 		if err := n.checkCycles(); err != nil {
-			return effort{}, err
+			return validationCost{}, err
 		}
 	}
-	return effort{root.cost(maxArgumentsDepth), g.instructions, g.unique}, nil
+	return validationCost{root.cost(maxArgumentsDepth), g.instructions, g.unique}, nil
 }
 
 // node builds the node of the value at a pointer. A schema that is not an object is true or false; the library refuses

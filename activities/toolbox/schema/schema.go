@@ -27,7 +27,7 @@ const (
 // Schema is a compiled schema. The zero value validates nothing.
 type Schema struct {
 	resolved *jsonschema.Resolved // nil if validating might take too long; only the object itself is checked then
-	effort   effort
+	effort   validationCost
 }
 
 // Compile checks that raw is the JSON schema of an object and compiles it. It adds an empty set of properties to a
@@ -57,7 +57,7 @@ func Compile(raw json.RawMessage) (json.RawMessage, Schema, error) {
 // Resolve compiles a schema of any type. It weighs the schema, including its regular expressions, before the library
 // compiles any of it.
 func Resolve(raw json.RawMessage) (Schema, error) {
-	effort, err := weigh(raw)
+	effort, err := costOf(raw)
 	if err != nil {
 		return Schema{}, err
 	}

@@ -31,7 +31,7 @@ type typedLine struct {
 
 func newAsker(f *follower) asker {
 	a := f.app
-	return asker{f: f, here: !f.o.noWait && f.online && a.onTerminal(),
+	return asker{f: f, here: !f.options.noWait && f.online && a.onTerminal(),
 		shown: map[string]bool{}, decided: map[string]bool{}, lines: make(chan typedLine, 1), sent: make(chan error, 1)}
 }
 
@@ -57,18 +57,18 @@ func (k *asker) chunk(ctx context.Context, c turn.Chunk) (bool, error) {
 // look finds the pending requests of the turn. It asks the first one here, or prints how to decide all of them.
 func (k *asker) look(ctx context.Context) (done bool, err error) {
 	f := k.f
-	if k.current != nil || f.s.ID == "" {
+	if k.current != nil || f.turn.ID == "" {
 		return false, nil
 	}
-	requests, err := f.client.Pending(ctx, client.PendingInput{Turn: f.s.ID})
+	requests, err := f.client.Pending(ctx, client.PendingInput{Turn: f.turn.ID})
 	if err != nil || len(requests) == 0 {
 		return false, nil // the next chunk or change of the journal calls look again
 	}
 	var pending []journal.RequestRecord
 	for _, r := range requests {
 		switch {
-		case k.decided[r.ID], f.s.Merged && r.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
-		case !k.shown[r.ID] && f.o.after < 0 && !f.s.Merged:
+		case k.decided[r.ID], f.turn.Merged && r.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
+		case !k.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
 			return false, nil // the chunk of this request is still to come
 		default:
 			pending = append(pending, r)
@@ -90,8 +90,8 @@ func (k *asker) look(ctx context.Context) (done bool, err error) {
 func (k *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) (bool, error) {
 	f := k.f
 	f.view.pause()
-	if f.o.stay && !f.o.noWait {
-		if !k.noticed && !f.o.quiet {
+	if f.options.stay && !f.options.noWait {
+		if !k.noticed && !f.options.quiet {
 			f.app.note("%s", layoutOf(f.app.err).withCommands(pending))
 		}
 		k.noticed = true
@@ -103,8 +103,8 @@ func (k *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) 
 		}
 		f.view.chunk(c)
 	}
-	if f.o.output == outputJSON {
-		r, err := f.client.Result(ctx, client.Turn{ID: f.s.ID})
+	if f.options.output == outputJSON {
+		r, err := f.client.Result(ctx, client.Turn{ID: f.turn.ID})
 		if err == nil {
 			err = writeJSON(f.app.out, r)
 		}
@@ -117,7 +117,7 @@ func (k *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) 
 		first = "\nrun `starter dev` in another terminal first: this command's server and worker stop when it exits"
 	}
 	f.app.note("%s%s\nthe turn keeps waiting; follow it with `%s`", layoutOf(f.app.err).withCommands(pending), first,
-		f.attachHint(f.s))
+		f.attachHint(f.turn))
 	return true, &exitError{code: exitWaiting}
 }
 

@@ -11,7 +11,7 @@ import (
 // reach connects to Temporal, and refuses a development server that belongs to another folder: its workers write to a
 // different journal, so this command would not see the turns it starts, and a turn of the same name there is a
 // different turn. If the server does not tell its owner, reach cannot check and accepts it.
-func (a *app) reach(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
+func (a *app) connectChecked(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -30,13 +30,13 @@ func (a *app) withClient(ctx context.Context, n needs, do func(*turnClient) erro
 	if err != nil {
 		return err
 	}
-	stack, cfg, err := a.bringUp(ctx, loaded.Config, n)
+	stack, cfg, err := a.startStack(ctx, loaded.Config, n)
 	if err != nil {
 		return err
 	}
 	defer stack.close()
-	t := &turnClient{app: a, cfg: cfg, failed: stack.failed(), hangUp: func() {}}
-	defer func() { t.hangUp() }()
+	t := &turnClient{app: a, cfg: cfg, failed: stack.failed(), closeConn: func() {}}
+	defer func() { t.closeConn() }()
 	open := openJournal
 	if n.journal {
 		open = readJournal
@@ -45,7 +45,7 @@ func (a *app) withClient(ctx context.Context, n needs, do func(*turnClient) erro
 		}
 	}
 	if !n.offline { // before the journal, which a command that cannot reach Temporal does not create
-		if err := t.call(ctx); err != nil {
+		if err := t.connectToTemporal(ctx); err != nil {
 			return err
 		}
 	}
@@ -74,15 +74,15 @@ func (a *app) onSession(ctx context.Context, args []string, n needs, find func(*
 }
 
 // call connects to Temporal. If the client is already connected, call does nothing.
-func (t *turnClient) call(ctx context.Context) error {
+func (t *turnClient) connectToTemporal(ctx context.Context) error {
 	if t.online {
 		return nil
 	}
-	c, err := t.app.reach(ctx, t.cfg)
+	c, err := t.app.connectChecked(ctx, t.cfg)
 	if err != nil {
 		return err
 	}
 	t.connect(c)
-	t.hangUp = c.Close
+	t.closeConn = c.Close
 	return nil
 }

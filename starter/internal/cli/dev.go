@@ -39,7 +39,7 @@ server keeps its data in the folder .everturn.`,
 
 // dev keeps the stack up until a signal arrives or its worker ends.
 func (a *app) dev(ctx context.Context, cfg config.Config, worker bool) error {
-	stack, cfg, err := a.bringUp(ctx, cfg, needs{server: true, worker: worker})
+	stack, cfg, err := a.startStack(ctx, cfg, needs{server: true, worker: worker})
 	if err != nil {
 		return err
 	}

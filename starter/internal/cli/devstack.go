@@ -37,8 +37,8 @@ type needs struct {
 	offline        bool // Temporal may be unreachable
 }
 
-// local is what a command has started on this machine: nothing, a server, or a server and a worker.
-type local struct {
+// devStack is what a command has started on this machine: nothing, a server, or a server and a worker.
+type devStack struct {
 	server *devserver.Stack
 	stop   context.CancelFunc
 	done   chan error // closed when the worker has ended
@@ -48,8 +48,8 @@ type local struct {
 // bringUp resolves the cluster that the configuration means and returns the configuration with its address and
 // namespace. If n asks for a server, bringUp starts one on this machine or joins the running one; if n asks for a
 // worker, bringUp runs it in this process.
-func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, config.Config, error) {
-	l := &local{}
+func (a *app) startStack(ctx context.Context, cfg config.Config, n needs) (*devStack, config.Config, error) {
+	l := &devStack{}
 	opts := cluster.FromConfig(cfg.Temporal, a.environ)
 	ports, movable, err := opts.DevPorts()
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *app) bringUp(ctx context.Context, cfg config.Config, n needs) (*local, 
 
 // startServer starts the development server or joins the running one. If movable, the server may use other ports than
 // the configured ones.
-func (l *local) startServer(ctx context.Context, a *app,
+func (l *devStack) startServer(ctx context.Context, a *app,
 	cfg config.Config, n needs, movable bool) (config.Config, error) {
 	if err := keepState(); err != nil {
 		return cfg, err
@@ -188,7 +188,7 @@ func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, jo
 }
 
 // startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
-func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) error {
+func (l *devStack) startWorker(ctx context.Context, a *app, cfg config.Config) error {
 	var err error
 	l.log, err = os.OpenFile(filepath.Join(stateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -209,10 +209,10 @@ func (l *local) startWorker(ctx context.Context, a *app, cfg config.Config) erro
 }
 
 // failed returns a channel that reports that the worker ended by itself. Without a worker, the channel is nil.
-func (l *local) failed() <-chan error { return l.done }
+func (l *devStack) failed() <-chan error { return l.done }
 
 // close drains the worker, then releases the server, which stops when its last user releases it.
-func (l *local) close() {
+func (l *devStack) close() {
 	if l.stop != nil {
 		l.stop()
 		for range l.done { // until the channel is closed

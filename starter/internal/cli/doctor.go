@@ -198,7 +198,7 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	if err != nil {
 		return "", err
 	}
-	if others := cluster.Elsewhere(workers, id); len(others) > 0 {
+	if others := cluster.WithOtherJournal(workers, id); len(others) > 0 {
 		return "", usage("%s polls task queue %s (now or in the last minute) but uses another journal than %s, so this "+
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			line(others[0].Identity, 80), queue, cfg.Journal.Place())

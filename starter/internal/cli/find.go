@@ -42,7 +42,7 @@ func (t *turnClient) askTemporal(ctx context.Context, known client.Turn,
 	turnID string, recorded, ended bool) (started, error) {
 	dialling, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	err := t.call(dialling)
+	err := t.connectToTemporal(dialling)
 	switch {
 	case err == nil:
 		session := known.Session
@@ -74,7 +74,7 @@ func (t *turnClient) latest(ctx context.Context) (string, error) { return lastSe
 
 // running returns the only session with a turn that is not over.
 func (t *turnClient) running(ctx context.Context) (string, error) {
-	if err := t.call(ctx); err != nil {
+	if err := t.connectToTemporal(ctx); err != nil {
 		return "", err
 	}
 	found, err := t.client.RunningSessions(ctx)

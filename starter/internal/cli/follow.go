@@ -35,8 +35,8 @@ type followOptions struct {
 // follower follows one turn.
 type follower struct {
 	*turnClient
-	s       started
-	o       followOptions
+	turn    started
+	options followOptions
 	view    *view
 	asker   asker
 	signals <-chan os.Signal
@@ -64,7 +64,7 @@ type outcome struct {
 // follow shows a turn's chunks until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
 // stops the turn.
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
-	f := &follower{turnClient: t, s: s, o: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
+	f := &follower{turnClient: t, turn: s, options: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
 	f.asker = newAsker(f)
 	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.store, c) }
 	if o.output == outputText && !o.quiet {
@@ -95,7 +95,7 @@ func (t *turnClient) follow(ctx context.Context, s started, o followOptions) err
 
 // read starts reading the turn's chunks in the background, until ctx ends.
 func (f *follower) read(ctx context.Context) {
-	s, after, chunks := f.s, f.o.after, make(chan received)
+	s, after, chunks := f.turn, f.options.after, make(chan received)
 	f.chunks = chunks
 	emit := func(h received) bool {
 		select {
@@ -131,7 +131,7 @@ func (f *follower) awaitEnd() {
 
 // wait waits for the result in the background.
 func (f *follower) wait(ctx context.Context) {
-	s, over := f.s, make(chan outcome, 1)
+	s, over := f.turn, make(chan outcome, 1)
 	f.over = over
 	f.readers.Go(func() {
 		r, err := f.client.Wait(ctx, s.Turn)
@@ -151,7 +151,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return f.asker.look(ctx)
 	case <-f.silence:
 		f.silence = nil
-		if f.online && !f.o.quiet {
+		if f.online && !f.options.quiet {
 			f.app.note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
 		return false, nil
@@ -161,13 +161,13 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return f.asker.acknowledged(ctx, err)
 	case err := <-f.failed:
 		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
-			"`%s`: %w", f.attachHint(f.s), err)
+			"`%s`: %w", f.attachHint(f.turn), err)
 	case first := <-f.signals:
 		f.view.pause()
-		return true, f.leave(f.s, first, f.signals)
+		return true, f.leave(f.turn, first, f.signals)
 	case <-timeout:
 		f.view.pause()
-		f.app.note("no answer within %s; the turn continues. Follow it with `%s`", f.o.timeout, f.attachHint(f.s))
+		f.app.note("no answer within %s; the turn continues. Follow it with `%s`", f.options.timeout, f.attachHint(f.turn))
 		return true, &exitError{code: exitTimeout}
 	case <-ctx.Done():
 		return true, context.Cause(ctx)
@@ -184,10 +184,10 @@ func (o followOptions) bound(ctx context.Context) (context.Context, context.Canc
 
 // deadline returns a channel that fires after --timeout, or nil if there is none.
 func (f *follower) deadline() <-chan time.Time {
-	if f.o.timeout <= 0 {
+	if f.options.timeout <= 0 {
 		return nil
 	}
-	return time.After(f.o.timeout)
+	return time.After(f.options.timeout)
 }
 
 // startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
@@ -205,12 +205,12 @@ func (f *follower) receive(ctx context.Context, h received, more bool) (bool, er
 	case h.err != nil:
 		return f.withoutJournal(ctx, h.err)
 	}
-	f.s.ID, f.s.Merged, f.pending = h.chunk.Turn, false, nil
+	f.turn.ID, f.turn.Merged, f.pending = h.chunk.Turn, false, nil
 	f.seen = h.chunk.Index
 	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
 	f.view.chunk(h.chunk)
 	if f.ended {
-		r, err := f.client.Result(ctx, f.s.Turn)
+		r, err := f.client.Result(ctx, f.turn.Turn)
 		return true, f.conclude(ctx, outcome{r, err})
 	}
 	return f.asker.chunk(ctx, h.chunk)
@@ -231,7 +231,7 @@ func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) 
 func (f *follower) checkAfter(ctx context.Context) error {
 	last := int64(-1)
 	for {
-		chunks, err := f.store.Chunks(ctx, f.s.ID, last, 1000)
+		chunks, err := f.store.Chunks(ctx, f.turn.ID, last, 1000)
 		if err != nil {
 			return err
 		}
@@ -241,9 +241,9 @@ func (f *follower) checkAfter(ctx context.Context) error {
 		end := chunks[len(chunks)-1]
 		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // turn_completed is before o.after
 	}
-	if f.ended && f.o.after > last {
+	if f.ended && f.options.after > last {
 		return usage("turn %s ended with chunk %d, so there is no chunk after %d: use --after-chunk %d or less, or omit it",
-			f.s.ID, last, f.o.after, last)
+			f.turn.ID, last, f.options.after, last)
 	}
 	return nil
 }
@@ -252,26 +252,26 @@ func (f *follower) checkAfter(ctx context.Context) error {
 func (f *follower) conclude(ctx context.Context, end outcome) error {
 	switch {
 	case errors.Is(end.err, client.ErrUndelivered):
-		id := f.s.MessageID
+		id := f.turn.MessageID
 		return &exitError{code: exitFailed, cause: fmt.Errorf("the turn was ended from outside before it took message %s: "+
 			"send the message again with --message-id %s, and it is answered once", id, id)}
 	case errors.Is(end.err, client.ErrNotFound):
-		return usage("turn %s does not exist: %w; `starter show %s` shows the turns in the journal", f.s.ID, end.err,
-			quoted(f.s.Session))
+		return usage("turn %s does not exist: %w; `starter show %s` shows the turns in the journal", f.turn.ID, end.err,
+			quoted(f.turn.Session))
 	case end.err != nil:
 		return end.err
 	}
-	if !f.ended && f.o.after >= 0 {
+	if !f.ended && f.options.after >= 0 {
 		if err := f.checkAfter(ctx); err != nil {
 			return err
 		}
 	}
-	if f.o.output == outputJSONL && !f.ended {
+	if f.options.output == outputJSONL && !f.ended {
 		if err := f.view.closing(end.result, f.seen+1); err != nil {
 			return err
 		}
 	}
-	return f.finish(end.result, f.view, f.o)
+	return f.finish(end.result, f.view, f.options)
 }
 
 // finish prints the turn's result.
@@ -298,7 +298,7 @@ func (t *turnClient) finish(r workflows.Result, view *view, o followOptions) err
 // rest returns the turn's chunks that are in the journal and that the follower has not seen.
 func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		chunks, err := f.store.Chunks(ctx, f.s.ID, f.seen, 1000)
+		chunks, err := f.store.Chunks(ctx, f.turn.ID, f.seen, 1000)
 		for _, c := range chunks {
 			f.seen = c.Index
 			if !yield(c, nil) {

@@ -17,23 +17,23 @@ var errInterrupted = errors.New("interrupted")
 // command's context, so that a build, a connection or a read from standard input ends; the next one kills the program,
 // as in programs that catch no signals.
 type interrupts struct {
-	incoming <-chan os.Signal
-	once     sync.Once
-	taken    chan struct{}
-	gone     chan struct{} // closed when the goroutine of catch has ended
+	incoming   <-chan os.Signal
+	once       sync.Once
+	handedOver chan struct{}
+	ended      chan struct{} // closed when the goroutine of catch has ended
 }
 
 // catch returns a context that ends with the first signal.
 func catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *interrupts) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	i := &interrupts{incoming: incoming, taken: make(chan struct{}), gone: make(chan struct{})}
+	i := &interrupts{incoming: incoming, handedOver: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
-		defer close(i.gone)
+		defer close(i.ended)
 		select {
 		case <-incoming:
 			cancel(errInterrupted)
-			time.AfterFunc(twin, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
-		case <-i.taken:
+			time.AfterFunc(sameSignalWithin, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+		case <-i.handedOver:
 		}
 	}()
 	return ctx, i
@@ -41,22 +41,22 @@ func catch(ctx context.Context, incoming <-chan os.Signal) (context.Context, *in
 
 // take hands the signals over to the caller: from now on, no signal ends the context.
 func (i *interrupts) take() <-chan os.Signal {
-	i.once.Do(func() { close(i.taken) })
-	<-i.gone
+	i.once.Do(func() { close(i.handedOver) })
+	<-i.ended
 	return i.incoming
 }
 
 const (
-	// twin is the time within which a repeated signal counts as the same one: GNU timeout signals its command and then
+	// sameSignalWithin is the time within which a repeated signal counts as the same one: GNU timeout signals its command and then
 	// the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
-	twin = 50 * time.Millisecond
-	// stopAgain is how long the command waits for a second Ctrl-C after the first one has detached.
-	stopAgain = 3 * time.Second
+	sameSignalWithin = 50 * time.Millisecond
+	// secondCtrlCWithin is how long the command waits for a second Ctrl-C after the first one has detached.
+	secondCtrlCWithin = 3 * time.Second
 )
 
 // pressedAgain waits for another Ctrl-C and reports whether it came. Any other signal ends the wait.
 func pressedAgain(signals <-chan os.Signal) bool {
-	first, over := time.Now(), time.After(stopAgain)
+	first, over := time.Now(), time.After(secondCtrlCWithin)
 	for {
 		select {
 		case <-over:
@@ -65,7 +65,7 @@ func pressedAgain(signals <-chan os.Signal) bool {
 			switch {
 			case s != os.Interrupt:
 				return false
-			case time.Since(first) >= twin:
+			case time.Since(first) >= sameSignalWithin:
 				return true
 			}
 		}

@@ -44,7 +44,7 @@ interrupted.`,
 
 // stop stops a turn and prints how it ended. A turn that is already over is not an error.
 func (a *app) stop(ctx context.Context, t *turnClient, session string, f stopFlags) error {
-	if err := t.call(ctx); err != nil {
+	if err := t.connectToTemporal(ctx); err != nil {
 		return err
 	}
 	s, err := t.find(ctx, session, "")

@@ -22,10 +22,10 @@ type turnClient struct {
 	store journal.Store
 	cfg   config.Config
 	// client only reads the journal until the command has connected to Temporal.
-	client *client.Client
-	conn   cluster.Conn // nil until the command has connected
-	online bool         // client has a connection
-	hangUp func()       // closes the connection that call has opened
+	client    *client.Client
+	conn      cluster.Conn // nil until the command has connected
+	online    bool         // client has a connection
+	closeConn func()       // closes the connection that call has opened
 	// failed reports the end of this command's own worker; nil if the command has no worker.
 	failed <-chan error
 }
@@ -39,7 +39,7 @@ type started struct {
 
 // newTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
 func (a *app) newTurnClient(c cluster.Conn, store journal.Store, cfg config.Config, failed <-chan error) *turnClient {
-	t := &turnClient{app: a, store: store, cfg: cfg, failed: failed, hangUp: func() {}}
+	t := &turnClient{app: a, store: store, cfg: cfg, failed: failed, closeConn: func() {}}
 	t.connect(c)
 	return t
 }

@@ -10,7 +10,7 @@ type block struct {
 	text string
 	code bool
 	// joined reports that the block continues the one before it, without a blank line between them.
-	joined bool
+	continued bool
 }
 
 // Bounds on what is rendered again with each piece of a stream, in bytes. A longer block is cut at the end of a line,
@@ -23,14 +23,14 @@ const (
 // splitter cuts a stream of Markdown into blocks. A block is settled when nothing that follows can change its
 // appearance. Only the open block must be rendered again when more text arrives.
 type splitter struct {
-	settled []block
-	open    strings.Builder // whole lines of the open block
-	line    strings.Builder // the last line, which is incomplete
-	fence   string          // the fence of the open code block; empty if there is none
-	inner   string          // the fence of a code block within a list; empty if there is none
-	list    bool            // the open block is a list
-	gap     bool            // the open block ends with blank lines
-	joined  bool            // the open block continues the last settled one
+	settled   []block
+	open      strings.Builder // whole lines of the open block
+	line      strings.Builder // the last line, which is incomplete
+	fence     string          // the fence of the open code block; empty if there is none
+	inner     string          // the fence of a code block within a list; empty if there is none
+	list      bool            // the open block is a list
+	gap       bool            // the open block ends with blank lines
+	continued bool            // the open block continues the last settled one
 }
 
 // write adds text to the stream.
@@ -71,7 +71,7 @@ func (s *splitter) takeLong() {
 	s.line.Reset()
 	if s.fence == "" {
 		s.settle()
-		s.joined = true
+		s.continued = true
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *splitter) takeCode(line string) {
 	s.add(line)
 	if s.open.Len() > maxBlock {
 		s.settleCode()
-		s.joined = true
+		s.continued = true
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *splitter) takeProse(line string) {
 	if s.open.Len() > 0 && (s.gap && flush && !(s.list && isItem(line)) || s.open.Len() > maxBlock) {
 		joined := !s.gap
 		s.settle()
-		s.joined = joined
+		s.continued = joined
 	}
 	s.gap = false
 	fence := opens(line)
@@ -137,16 +137,16 @@ func (s *splitter) settle() {
 		return
 	}
 	if text := strings.Trim(s.open.String(), "\n"); text != "" {
-		s.settled = append(s.settled, block{text: text, joined: s.joined})
-		s.joined = false
+		s.settled = append(s.settled, block{text: text, continued: s.continued})
+		s.continued = false
 	}
 	s.open.Reset()
 	s.list, s.gap, s.inner = false, false, ""
 }
 
 func (s *splitter) settleCode() {
-	s.settled = append(s.settled, block{text: strings.TrimSuffix(s.open.String(), "\n"), code: true, joined: s.joined})
-	s.joined = false
+	s.settled = append(s.settled, block{text: strings.TrimSuffix(s.open.String(), "\n"), code: true, continued: s.continued})
+	s.continued = false
 	s.open.Reset()
 }
 
@@ -154,10 +154,10 @@ func (s *splitter) settleCode() {
 func (s *splitter) rest() (block, bool) {
 	text := s.open.String() + s.line.String()
 	if s.fence != "" {
-		return block{text: strings.TrimSuffix(text, "\n"), code: true, joined: s.joined}, true
+		return block{text: strings.TrimSuffix(text, "\n"), code: true, continued: s.continued}, true
 	}
 	text = strings.Trim(text, "\n")
-	return block{text: text, joined: s.joined}, strings.TrimSpace(text) != ""
+	return block{text: text, continued: s.continued}, strings.TrimSpace(text) != ""
 }
 
 // end settles everything that is left.

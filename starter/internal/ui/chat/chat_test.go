@@ -144,7 +144,7 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
 	s.press(tab)
 	s.types("y")
 	assert.Contains(t, s.live(), "can only be denied")
@@ -161,8 +161,8 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 		allowed       bool
 	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false}, {18, 12, true}} {
 		s := newStage(t, size.width, size.height)
-		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
-			turn: "t", whole: true})
+		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
+			turn: "t", complete: true})
 		s.press(tab)
 		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
 		shown := strings.Split(s.live(), "\n")
@@ -171,7 +171,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size, shown)
 		s.types("yat")
 		if !size.allowed {
-			assert.False(t, s.asked().sent, "%v", size)
+			assert.False(t, s.currentRequest().sent, "%v", size)
 			s.take(tea.WindowSizeMsg{Width: 80, Height: 24})
 			assert.Contains(t, s.live(), arguments)
 			s.types("y")
@@ -183,11 +183,11 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 
 func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", whole: true})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", complete: true})
 	s.press(tab)
 	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
 	s.types("y")
-	assert.False(t, s.asked().sent)
+	assert.False(t, s.currentRequest().sent)
 	s.types("n")
 	s.until("it is denied", func() bool { return len(s.approvals) > 0 })
 	assert.False(t, s.approvals[0].Allow)
@@ -195,11 +195,11 @@ func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 
 func TestMarksOnALetterTakeRows(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
-		turn: "t", whole: true})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
+		turn: "t", complete: true})
 	s.press(tab)
 	s.types("y")
-	assert.False(t, s.asked().sent, "most of it is below the screen")
+	assert.False(t, s.currentRequest().sent, "most of it is below the screen")
 	assert.Contains(t, s.live(), `\u0301\u0301`)
 }
 
@@ -212,7 +212,7 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
 		s := newStage(t, 30, 12)
-		s.asksFor(wait{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t", whole: true})
+		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t", complete: true})
 		s.press(tab)
 		s.types(keys)
 		if len(keys) > 1 {
@@ -245,7 +245,7 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, "1.1", s.approvals[0].Call)
 	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
-	s.take(decidedMsg{s.asked().key(), s.requests.err})
+	s.take(decidedMsg{s.currentRequest().key(), s.requests.err})
 	s.prints("call 1.1 was denied already")
 }
 
@@ -381,10 +381,10 @@ func TestSmallTerminals(t *testing.T) {
 		s.stream(attempt, styled)
 		s.settle(attempt, styled, c)
 		s.asks(approvalOf(c, 1))
-		s.until("it asks", func() bool { return s.asked() != nil })
+		s.until("it asks", func() bool { return s.currentRequest() != nil })
 		s.press(tab)
 		s.rules(turn.Decision{ID: "1.0", Status: turn.StatusDenied, By: "me"})
-		s.until("it is ruled", func() bool { return s.asked() == nil })
+		s.until("it is ruled", func() bool { return s.currentRequest() == nil })
 		s.finish(turn.StateFailed, turn.FinishFailed, "it broke")
 		s.until("it is over", func() bool { return s.Model.turn.id == "" })
 		s.drained()
@@ -399,7 +399,7 @@ const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|--
 
 func TestCommandsThatAreMeant(t *testing.T) {
 	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "", "": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
-		got := meant(name, slashes())
+		got := suggestion(name, slashes())
 		if want == "" {
 			assert.Empty(t, got, name)
 		} else {

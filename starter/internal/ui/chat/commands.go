@@ -17,15 +17,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// slash is a command that the user types into the input.
-type slash struct {
+// slashCommand is a command that the user types into the input.
+type slashCommand struct {
 	name, argument, does string
 	run                  func(m *Model, argument string) tea.Cmd
 }
 
 // slashes returns the commands. It is a function because /help lists them.
-func slashes() []slash {
-	return []slash{
+func slashes() []slashCommand {
+	return []slashCommand{
 		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
 		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
 		{"help", "", "list the commands and keys", (*Model).helpCommand},
@@ -46,9 +46,9 @@ func (m *Model) command(line string) tea.Cmd {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
 	argument = strings.TrimSpace(argument)
 	all := slashes()
-	i := slices.IndexFunc(all, func(s slash) bool { return s.name == name })
+	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
-		m.refuse("there is no command /%s%s; /help lists them", terminal.Line(name, 20), meant(name, all))
+		m.refuse("there is no command /%s%s; /help lists them", terminal.Line(name, 20), suggestion(name, all))
 		return nil
 	}
 	if argument != "" && all[i].argument == "" {
@@ -56,16 +56,16 @@ func (m *Model) command(line string) tea.Cmd {
 		return nil
 	}
 	if name != "queue" { // /queue sends a message, which is accepted with its own text
-		m.accepted(line)
+		m.clearInput(line)
 	}
 	return all[i].run(m, argument)
 }
 
 // refuse reports what is wrong with a command. The command stays in the input so that the user can correct it.
-func (m *Model) refuse(format string, args ...any) { m.trouble(format, args...) }
+func (m *Model) refuse(format string, args ...any) { m.printError(format, args...) }
 
-// meant suggests a command with a similar name; empty if there is none.
-func meant(name string, all []slash) string {
+// suggestion suggests a command with a similar name; empty if there is none.
+func suggestion(name string, all []slashCommand) string {
 	names := make([]string, len(all))
 	for i, s := range all {
 		names[i] = s.name
@@ -88,13 +88,13 @@ type replyMsg struct {
 
 func (m *Model) replied(msg replyMsg) tea.Cmd {
 	if msg.err != nil {
-		m.trouble("%v", msg.err)
+		m.printError("%v", msg.err)
 	}
 	for _, line := range msg.lines {
-		m.say(entryNote, line)
+		m.printText(entryNote, line)
 	}
 	if msg.link != "" {
-		m.say(entryLink, msg.link)
+		m.printText(entryLink, msg.link)
 	}
 	if msg.listed != nil {
 		m.listed = msg.listed
@@ -102,13 +102,13 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	if msg.open == "" {
 		return nil
 	}
-	return m.change(msg.open)
+	return m.switchSession(msg.open)
 }
 
 // change switches to another session.
-func (m *Model) change(session string) tea.Cmd {
+func (m *Model) switchSession(session string) tea.Cmd {
 	if len(m.outbox.unsent()) > 0 {
-		m.trouble("a message of this session is still being sent; switch when it has arrived")
+		m.printError("a message of this session is still being sent; switch when it has arrived")
 		return nil
 	}
 	m.outbox.list = nil
@@ -120,12 +120,12 @@ func (m *Model) queueCommand(text string) tea.Cmd {
 		m.refuse("/queue needs a text, for example: /queue And the tests?")
 		return nil
 	}
-	return m.message(text, true)
+	return m.queueMessage(text, true)
 }
 
 func (m *Model) helpCommand(string) tea.Cmd {
 	for _, s := range slashes() {
-		m.say(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
+		m.printText(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
 	}
 	m.note("Enter sends a message, which is merged into a running turn; Alt-Enter or Ctrl-J starts a new line; the " +
 		"arrow keys " +
@@ -146,7 +146,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 		return nil
 	}
 	session, current := m.session, m.turn.id
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
 			current = s.LastTurn.ID
 		}
@@ -165,7 +165,7 @@ func (m *Model) stop() tea.Cmd {
 	}
 	m.turn.stopping = m.turn.id != ""
 	session := m.session
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		err := m.o.Client.Stop(ctx, session)
 		switch {
 		case errors.Is(err, client.ErrNotRunning):
@@ -178,7 +178,7 @@ func (m *Model) stop() tea.Cmd {
 }
 
 func (m *Model) toolsCommand(string) tea.Cmd {
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Catalogues(ctx)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the tools: %w", err)}
@@ -212,7 +212,7 @@ func toolLines(c turn.Catalogue) []string {
 // usageCommand shows the sum of what the session's turns have used.
 func (m *Model) usageCommand(string) tea.Cmd {
 	session, current, live := m.session, m.turn.id, m.turn.usage
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Turns(ctx, session)
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}

@@ -18,19 +18,19 @@ import (
 // the live part; the panel shows the field that is asked for.
 
 // elicitation returns the elicitation that the input answers; nil if there is none.
-func (m *Model) elicitation() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.RequestElicitation {
+func (m *Model) elicitation() *pendingRequest {
+	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestElicitation {
 		return w
 	}
 	return nil
 }
 
 // interview returns the request's interview. The first call starts it.
-func (w *wait) interview() *form.Interview {
-	if w.asking == nil {
-		w.asking, _ = form.NewInterview(form.ElicitationOf(w.Request)) // ui.Elicitation reports the error
+func (w *pendingRequest) interview() *form.Interview {
+	if w.dialog == nil {
+		w.dialog, _ = form.NewInterview(form.ElicitationOf(w.Request)) // ui.Elicitation reports the error
 	}
-	return w.asking
+	return w.dialog
 }
 
 // elicitationText describes everything that an elicitation asks for, and where the response goes.
@@ -43,10 +43,10 @@ func elicitationText(r turn.Request) string {
 }
 
 // elicitationPanel shows the field that is asked for now, in at most rows rows.
-func (m *Model) elicitationPanel(w *wait, rows int) []string {
+func (m *Model) elicitationPanel(w *pendingRequest, rows int) []string {
 	i := w.interview()
 	title := "? " + form.Asker(w.Request) + " asks"
-	if n := len(m.waits); n > 1 {
+	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(", 1 of %d", n)
 	}
 	prompt := i.Prompt()
@@ -67,14 +67,14 @@ func (m *Model) elicitationPanel(w *wait, rows int) []string {
 }
 
 // replyLine passes a line to the interview.
-func (m *Model) replyLine(w *wait, text string) tea.Cmd {
+func (m *Model) replyLine(w *pendingRequest, text string) tea.Cmd {
 	i := w.interview()
 	switch {
 	case w.sent:
 		m.hint("the answer is being sent")
 		return nil
-	case w.fresh: // the text was typed before the elicitation arrived, perhaps for something else
-		w.fresh = false
+	case w.typedBefore: // the text was typed before the elicitation arrived, perhaps for something else
+		w.typedBefore = false
 		m.hint("your text goes to %s: press Enter again to send it, or Ctrl-C to clear it", form.Asker(w.Request))
 		return nil
 	}
@@ -88,7 +88,7 @@ func (m *Model) replyLine(w *wait, text string) tea.Cmd {
 }
 
 // replyWhenOver sends the response if the interview is over.
-func (m *Model) replyWhenOver(w *wait) tea.Cmd {
+func (m *Model) replyWhenOver(w *pendingRequest) tea.Cmd {
 	r, over := w.interview().Response()
 	if !over || w.sent {
 		return nil
@@ -96,7 +96,7 @@ func (m *Model) replyWhenOver(w *wait) tea.Cmd {
 	w.sent = true
 	in := client.RespondInput{Session: m.session, Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
 	key := w.key()
-	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
+	return m.command(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
 }
 
 // declineCommand declines the current elicitation.

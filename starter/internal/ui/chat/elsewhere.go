@@ -22,9 +22,9 @@ const listSessions = 20
 
 func (m *Model) sessionsCommand(argument string) tea.Cmd {
 	if argument != "" {
-		return m.goTo(argument)
+		return m.switchTo(argument)
 	}
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Sessions(ctx, listSessions)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the sessions: %w", err)}
@@ -53,15 +53,15 @@ func sessionLine(n int, s journal.SessionRecord) string {
 }
 
 // goTo switches to a session, given by its number in the list or by its ID.
-func (m *Model) goTo(which string) tea.Cmd {
+func (m *Model) switchTo(which string) tea.Cmd {
 	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
-		return m.change(m.listed[n-1])
+		return m.switchSession(m.listed[n-1])
 	}
 	if err := turn.CheckSession(which); err != nil {
 		m.refuse("%v", err)
 		return nil
 	}
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		_, err := m.o.Store.Session(ctx, which)
 		switch {
 		case errors.Is(err, journal.ErrNotFound):
@@ -85,7 +85,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 		at = n
 	}
 	session := m.session
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		forked, err := m.fork(ctx, session, at)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("forking the session: %w", err)}

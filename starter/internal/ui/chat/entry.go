@@ -59,7 +59,7 @@ func (e entry) lines(p palette, m *markdown) []string {
 
 // marked lays out a text with a mark before its first line, and indents the other lines.
 func (p palette) marked(mark, text string, width int) []string {
-	if width < narrow {
+	if width < narrowColumns {
 		mark = ""
 	}
 	indent := len([]rune(mark))
@@ -78,7 +78,7 @@ func (p palette) marked(mark, text string, width int) []string {
 // barred lays out a text behind a bar, so that none of its lines passes for text of the chat itself.
 func (p palette) barred(text string, width int) []string {
 	mark := "│ "
-	if width < narrow {
+	if width < narrowColumns {
 		mark = ""
 	}
 	lines := wrapText(terminal.Printable(text), width-len([]rune(mark)))

@@ -15,7 +15,7 @@ import (
 type item struct {
 	chunk turn.Chunk
 	// said is, for turn_started, the message that the turn answers.
-	said *turn.Message
+	message *turn.Message
 	// arguments are, for approval_requested, the complete arguments if the chunk holds only a part of them.
 	arguments string
 	// media are, for tool_call_completed, the parts of the result that are not text.
@@ -100,7 +100,7 @@ func (f *feed) run(ctx context.Context, at journal.SessionCursor) {
 				break
 			}
 			at = journal.CursorAfter(c)
-			i := f.furnish(ctx, c, c.Step != step)
+			i := f.withDetails(ctx, c, c.Step != step)
 			step = c.Step
 			select {
 			case f.items <- i:
@@ -129,24 +129,24 @@ func (f *feed) pause(ctx context.Context, err error) {
 
 // furnish adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk itself
 // matters more.
-func (f *feed) furnish(ctx context.Context, c turn.Chunk, newStep bool) item {
+func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item {
 	i := item{chunk: c}
 	switch c.Kind {
 	case turn.ChunkTurnStarted:
-		i.said = f.asked(ctx, c.Turn)
+		i.message = f.startMessage(ctx, c.Turn)
 	case turn.ChunkApprovalRequested:
 		i.arguments = f.arguments(ctx, c)
 	case turn.ChunkToolCallCompleted:
 		i.media = MediaOf(ctx, f.store, c)
 	}
 	if newStep && c.Step > 1 {
-		i.usage = f.used(ctx, c.Turn)
+		i.usage = f.usageOf(ctx, c.Turn)
 	}
 	return i
 }
 
 // asked returns the message that started a turn; nil if it cannot be read.
-func (f *feed) asked(ctx context.Context, turnID string) *turn.Message {
+func (f *feed) startMessage(ctx context.Context, turnID string) *turn.Message {
 	t, err := f.store.Turn(ctx, turnID)
 	if err != nil || t.MessageSeq == 0 {
 		return nil
@@ -197,7 +197,7 @@ func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Medi
 }
 
 // used returns the sum of what the turn's settled inferences have used.
-func (f *feed) used(ctx context.Context, turnID string) *turn.Usage {
+func (f *feed) usageOf(ctx context.Context, turnID string) *turn.Usage {
 	list, err := f.store.Inferences(ctx, turnID)
 	if err != nil {
 		return nil

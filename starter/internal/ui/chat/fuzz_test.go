@@ -129,7 +129,7 @@ func happening(text string, b byte, index int64) tea.Msg {
 			kind = other
 		}
 		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text, Data: dataOf(kind, text, index%2 == 0)}
-		return itemsMsg{items: []item{{chunk: c, said: &turn.Message{ID: text, Text: text}}}}
+		return itemsMsg{items: []item{{chunk: c, message: &turn.Message{ID: text, Text: text}}}}
 	case k == 13:
 		return tea.PasteMsg{Content: text}
 	case k == 14:
@@ -191,8 +191,8 @@ func TestWildMarkdownIsShownAsItStands(t *testing.T) {
 		"|" + strings.Repeat("a|", 1000) + "\n|" + strings.Repeat("-|", 1000) + "\n|x\n"} {
 		for _, b := range blocksOf(text) {
 			requireLines(t, newMarkdown(true, 80).render(b), 80, true)
-			require.True(t, wild(b.text))
+			require.True(t, tooComplex(b.text))
 		}
 	}
-	require.False(t, wild(styled), "what people write is laid out")
+	require.False(t, tooComplex(styled), "what people write is laid out")
 }

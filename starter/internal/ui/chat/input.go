@@ -74,7 +74,7 @@ func newInput() textarea.Model {
 
 // fitInput gives the input its share of the screen.
 func (m *Model) fitInput() {
-	if m.cols() < narrow {
+	if m.cols() < narrowColumns {
 		m.input.Prompt = ""
 	} else {
 		m.input.Prompt = "> "
@@ -96,7 +96,7 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
 	switch {
 	case len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste:
-		m.trouble("the pasted text is %d bytes, too long for the chat; write it to a file and use `starter run -s %s - "+
+		m.printError("the pasted text is %d bytes, too long for the chat; write it to a file and use `starter run -s %s - "+
 			"<FILE`", len(text), m.session)
 		return nil
 	}
@@ -238,7 +238,7 @@ func (m *Model) submit() tea.Cmd {
 		return m.replyLine(asked, text)
 	}
 	if w := m.approval(); m.reason != "" {
-		m.accepted(text)
+		m.clearInput(text)
 		if w == nil || w.key() != m.reason {
 			m.reason = ""
 			m.note("the call has been decided in the meantime")
@@ -252,26 +252,26 @@ func (m *Model) submit() tea.Cmd {
 			m.hint("the answer is being sent")
 			return nil
 		}
-		m.accepted(text)
+		m.clearInput(text)
 		return m.answer(w, text)
 	}
-	return m.message(text, false)
+	return m.queueMessage(text, false)
 }
 
 // message puts a message into the outbox. The message is merged into the running turn or starts a turn. With queue, it
 // is queued for the next turn.
-func (m *Model) message(text string, queue bool) tea.Cmd {
+func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)
 		return nil
 	}
-	m.accepted(text)
+	m.clearInput(text)
 	m.outbox.put(text, queue && m.turn.id != "")
 	return nil
 }
 
 // accepted adds a text to the history and clears the input.
-func (m *Model) accepted(text string) {
+func (m *Model) clearInput(text string) {
 	m.history.add(text)
 	m.pastes = pastes{}
 	m.setInput("")

@@ -38,9 +38,9 @@ type shown struct {
 	stale  bool      // the open block has changed but is not rendered again yet
 }
 
-// patience is how many times its rendering time the open block is shown unchanged, so that rendering takes at most a
+// renderPause is how many times its rendering time the open block is shown unchanged, so that rendering takes at most a
 // tenth of the time.
-const patience = 9
+const renderPause = 9
 
 type laid struct {
 	block block
@@ -67,7 +67,7 @@ func (t *live) layout(m *markdown, now func() time.Time) []string {
 		t.shown.stale = t.shown.open.block != rest && began.Before(t.shown.until)
 		if t.shown.open.block != rest && !t.shown.stale {
 			t.shown.open = laid{rest, m.render(rest)}
-			t.shown.until = began.Add((1 + patience) * now().Sub(began))
+			t.shown.until = began.Add((1 + renderPause) * now().Sub(began))
 		}
 		lines = appendBlock(lines, t.shown.open, len(lines) > 0)
 	}
@@ -75,7 +75,7 @@ func (t *live) layout(m *markdown, now func() time.Time) []string {
 }
 
 func appendBlock(lines []string, l laid, gap bool) []string {
-	if gap && !l.block.joined {
+	if gap && !l.block.continued {
 		lines = append(lines, "")
 	}
 	return append(lines, l.lines...)

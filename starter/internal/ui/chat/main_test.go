@@ -236,8 +236,8 @@ func (s *stage) drained() {
 }
 
 // asksFor puts something before the person as the feed does.
-func (s *stage) asksFor(w wait) {
-	s.Model.waits = append(s.Model.waits, w)
+func (s *stage) asksFor(w pendingRequest) {
+	s.Model.pending = append(s.Model.pending, w)
 	s.take(tickMsg{})
 }
 
@@ -326,7 +326,7 @@ func (s *story) infer(results []turn.CallOutcome, joined ...turn.UserMessage) in
 
 func (s *story) again(results []turn.CallOutcome, joined ...turn.UserMessage) int {
 	s.t.Helper()
-	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Results: results, Messages: joined, Model: "m", At: s.now()})
+	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Outcomes: results, Messages: joined, Model: "m", At: s.now()})
 	require.NoError(s.t, err)
 	return i.Attempt
 }

@@ -20,8 +20,8 @@ type markdown struct {
 // codeIndent is how many columns code is indented, if the width allows it.
 const codeIndent = 2
 
-// narrow is the width in columns below which nothing is indented.
-const narrow = 12
+// narrowColumns is the width in columns below which nothing is indented.
+const narrowColumns = 12
 
 // Private-use characters that replace & and < while a block is rendered: an entity may decode to a control, and the
 // renderer would not show what looks like HTML. If the text itself has these characters, they become U+FFFD. Replacing
@@ -34,7 +34,7 @@ const (
 // restore replaces the stand-ins with & and < again, also within addresses, where they are percent-encoded.
 var restore = strings.NewReplacer(string(ampersand), "&", string(less), "<", "%EF%96%A6", "&", "%EF%96%A7", "<")
 
-func disguise(r rune) rune {
+func standIn(r rune) rune {
 	switch r {
 	case ampersand, less:
 		return utf8.RuneError
@@ -60,10 +60,10 @@ func (m *markdown) render(b block) []string {
 	if b.code {
 		return m.code(text)
 	}
-	if m.width < narrow || wild(text) { // too narrow for tables, or too costly to render; the words matter more
+	if m.width < narrowColumns || tooComplex(text) { // too narrow for tables, or too costly to render; the words matter more
 		return trimBlank(wrapText(text, m.width))
 	}
-	out := sgrOnly(m.tryProse(strings.Map(disguise, text)), bool(m.palette), terminal.Unprintable)
+	out := sgrOnly(m.tryProse(strings.Map(standIn, text)), bool(m.palette), terminal.Unprintable)
 	out = restore.Replace(out)
 	return trimBlank(fit(strings.ReplaceAll(out, "\t", strings.Repeat(" ", tabWidth)), m.width))
 }
@@ -75,8 +75,8 @@ const (
 	maxColumns = 16
 )
 
-// wild reports whether a text has deeper nesting or more columns than text written by hand. Such text is not rendered.
-func wild(text string) bool {
+// tooComplex reports whether a text has deeper nesting or more columns than text written by hand. Such text is not rendered.
+func tooComplex(text string) bool {
 	for line := range strings.Lines(text) {
 		if nesting(line) > maxNesting || strings.Count(line, "|") > maxColumns+1 {
 			return true
@@ -125,7 +125,7 @@ func (m *markdown) tryProse(text string) (out string) {
 
 func (m *markdown) code(text string) []string {
 	indent := ""
-	if m.width >= narrow {
+	if m.width >= narrowColumns {
 		indent = strings.Repeat(" ", codeIndent)
 	}
 	lines := m.palette.paintLines(cyan, breakText(text, m.width-len(indent)))

@@ -31,9 +31,9 @@ type Model struct {
 	used    turn.Usage // by the turns that ended while the chat was open
 	outbox  outbox
 
-	waits    []wait
+	pending  []pendingRequest
 	deciding bool   // keys decide the first of the waits
-	heeded   string // the key of the request whose calm period has begun
+	watched  string // the key of the request whose calm period has begun
 	reason   string // the key of the request to deny, while the user types the reason
 
 	input   textarea.Model
@@ -79,7 +79,7 @@ func (m *Model) close() {
 
 func (m *Model) left() Left {
 	return Left{Session: m.session, Begun: m.begun || len(m.outbox.list) > 0, Running: m.turn.id != "",
-		Waiting: len(m.waits) > 0, Unsent: m.outbox.unsent()}
+		Waiting: len(m.pending) > 0, Unsent: m.outbox.unsent()}
 }
 
 // Init opens the session.
@@ -88,7 +88,7 @@ func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.inpu
 // Update handles a key, a size, what the feed has read, or the result of a call to the session's workflow.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.take(msg), m.post(), m.watchRequest(), m.flush(), m.tick()}
+	cmds := []tea.Cmd{m.take(msg), m.sendNext(), m.watchRequest(), m.flush(), m.tick()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -111,19 +111,19 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	case openedMsg:
 		return m.open(msg)
 	case itemsMsg:
-		return m.fed(msg)
+		return m.showFed(msg)
 	case sentMsg:
 		m.sent(msg)
 	case decidedMsg:
 		m.decided(msg)
 	case calmMsg:
-		return m.calmed(msg)
+		return m.endCalm(msg)
 	case replyMsg:
 		return m.replied(msg)
 	case leaveMsg:
 		m.leave()
 	case failedMsg:
-		m.trouble("the worker of this command has ended (%v); turns wait for another worker", msg.err)
+		m.printError("the worker of this command has ended (%v); turns wait for another worker", msg.err)
 	case drawnMsg:
 		m.drawn = true
 	case paintMsg:
@@ -137,12 +137,12 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 }
 
 // fed shows what the feed has read and waits for more.
-func (m *Model) fed(msg itemsMsg) tea.Cmd {
+func (m *Model) showFed(msg itemsMsg) tea.Cmd {
 	if msg.feed != m.feed {
 		return nil // from a session that the chat has left
 	}
 	if msg.err != nil {
-		m.trouble("reading the journal: %v (retrying; turns continue)", msg.err)
+		m.printError("reading the journal: %v (retrying; turns continue)", msg.err)
 	}
 	m.show(msg.items)
 	return m.feed.next
@@ -215,9 +215,13 @@ func (m *Model) forget(msg noticeMsg) {
 }
 
 // note prints a note by the chat itself, and trouble an error.
-func (m *Model) note(format string, args ...any) { m.say(entryNote, fmt.Sprintf(format, args...)) }
+func (m *Model) note(format string, args ...any) {
+	m.printText(entryNote, fmt.Sprintf(format, args...))
+}
 
-func (m *Model) trouble(format string, args ...any) { m.say(entryFault, fmt.Sprintf(format, args...)) }
+func (m *Model) printError(format string, args ...any) {
+	m.printText(entryFault, fmt.Sprintf(format, args...))
+}
 
 // leave ends the chat once everything is printed. The blank line separates the chat from the program's later output.
 func (m *Model) leave() {

@@ -86,7 +86,7 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 		m.feed.close()
 	}
 	m.session, m.begun = msg.session, msg.found
-	m.turn, m.waits, m.deciding = live{}, nil, false
+	m.turn, m.pending, m.deciding = live{}, nil, false
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Store, msg.session, msg.cursor())
 	return m.feed.next
@@ -94,12 +94,12 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 
 func (m *Model) showPast(msg openedMsg) {
 	if !msg.found {
-		m.say(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
+		m.printText(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
 		return
 	}
-	m.say(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
+	m.printText(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
 	if msg.earlier > 0 {
-		m.say(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
+		m.printText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
 			msg.session))
 	}
 	calls := map[string]turn.ToolCall{}
@@ -111,17 +111,17 @@ func (m *Model) showPast(msg openedMsg) {
 			if ui.IsNotice(p) {
 				kind = entryNote
 			}
-			m.say(kind, beginning(p.Text))
+			m.printText(kind, beginning(p.Text))
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
 			}
 			if text != "" {
-				m.sayMarkdown(text)
+				m.printMarkdown(text)
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.say(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome}, p.Media))
+			m.printText(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome}, p.Media))
 		}
 	}
 }

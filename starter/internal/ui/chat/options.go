@@ -98,5 +98,5 @@ func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
 type leaveMsg struct{}
 type failedMsg struct{ err error }
 
-// sayWithin is the timeout of a call to the session's workflow or the journal.
-const sayWithin = time.Minute
+// callWithin is the timeout of a call to the session's workflow or the journal.
+const callWithin = time.Minute

@@ -23,7 +23,7 @@ type outgoing struct {
 type outbox struct {
 	list    []outgoing
 	sending bool
-	mine    map[string]bool // IDs of all messages sent from here
+	own     map[string]bool // IDs of all messages sent from here
 	retry   map[string]string
 }
 
@@ -39,21 +39,21 @@ func (o *outbox) put(text string, queue bool) {
 	}
 	delete(o.retry, text)
 	o.list = append(o.list, outgoing{id: id, text: text, queue: queue})
-	o.own(id)
+	o.addOwn(id)
 }
 
-// own records that a message was sent from here.
-func (o *outbox) own(id string) {
-	if o.mine == nil {
-		o.mine = map[string]bool{}
+// addOwn records that a message was sent from here.
+func (o *outbox) addOwn(id string) {
+	if o.own == nil {
+		o.own = map[string]bool{}
 	}
-	o.mine[id] = true
+	o.own[id] = true
 }
 
 // seen removes a message that the journal has, and reports whether it was sent from here.
 func (o *outbox) seen(id string) bool {
 	o.remove(id)
-	return o.mine[id]
+	return o.own[id]
 }
 
 func (o *outbox) remove(id string) (outgoing, bool) {
@@ -105,7 +105,7 @@ type sentMsg struct {
 }
 
 // post sends the next message that waits.
-func (m *Model) post() tea.Cmd {
+func (m *Model) sendNext() tea.Cmd {
 	if m.outbox.sending {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (m *Model) post() tea.Cmd {
 		in := client.SendInput{
 			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.queue},
 		}
-		return m.ask(func(ctx context.Context) tea.Msg {
+		return m.command(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}
 		})
@@ -137,20 +137,20 @@ func (m *Model) sent(msg sentMsg) {
 	if !failed {
 		return
 	}
-	m.trouble("the message was not sent: %v", msg.err)
+	m.printError("the message was not sent: %v", msg.err)
 	if m.input.Value() == "" {
 		m.setInput(text)
-		m.trouble("it is back in the input; press Enter to send it again")
+		m.printError("it is back in the input; press Enter to send it again")
 	} else {
 		m.history.add(text)
-		m.trouble("it is in the history; the up arrow restores it")
+		m.printError("it is in the history; the up arrow restores it")
 	}
 }
 
-// ask returns a command that runs request with a timeout of sayWithin.
-func (m *Model) ask(request func(context.Context) tea.Msg) tea.Cmd {
+// ask returns a command that runs request with a timeout of callWithin.
+func (m *Model) command(request func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, sayWithin)
+		ctx, cancel := context.WithTimeout(m.ctx, callWithin)
 		defer cancel()
 		return request(ctx)
 	}

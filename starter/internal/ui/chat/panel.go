@@ -11,7 +11,7 @@ import (
 
 // panel shows the current request in at most rows rows.
 func (m *Model) panel(rows int) []string {
-	w := m.asked()
+	w := m.currentRequest()
 	if w == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (m *Model) panel(rows int) []string {
 
 // approvalPanel lays out a call that waits for approval: its tool, the rows of its arguments that fit, and the keys. If
 // the tool and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
-func (m *Model) approvalPanel(w *wait, rows int) []string {
+func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 	keys := m.approvalKeys(w, max(1, rows/3))
 	head := m.approvalHead(w)
 	room := rows - len(head) - len(keys)
@@ -54,7 +54,7 @@ func (m *Model) approvalPanel(w *wait, rows int) []string {
 
 // show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.
 // If a new layout has another number of rows, no earlier row counts any more.
-func (w *wait) show(rows, room int) {
+func (w *pendingRequest) show(rows, room int) {
 	if w.rows != rows {
 		w.seen = 0
 	}
@@ -66,19 +66,19 @@ func (w *wait) show(rows, room int) {
 }
 
 // where describes which rows of the arguments are shown; empty if all are.
-func (w *wait) where() string {
+func (w *pendingRequest) position() string {
 	if w.rows <= w.room {
 		return ""
 	}
 	return fmt.Sprintf("rows %d-%d/%d ↑↓", w.scroll+1, min(w.scroll+w.room, w.rows), w.rows)
 }
 
-func (m *Model) approvalHead(w *wait) []string {
+func (m *Model) approvalHead(w *pendingRequest) []string {
 	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(terminal.Visible(w.Tool), "\n", `\n`))
 	if w.Risk != "" {
 		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
 	}
-	if n := len(m.waits); n > 1 {
+	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
 	}
 	if m.cols() < 2*len("Allow mcp/server/tool?") { // a narrow screen has no rows to spare
@@ -87,7 +87,7 @@ func (m *Model) approvalHead(w *wait) []string {
 	return m.palette.paintLines(yellow, wrapText(title, m.cols()))
 }
 
-func (m *Model) approvalWhy(w *wait) []string {
+func (m *Model) approvalWhy(w *pendingRequest) []string {
 	if w.Why == "" {
 		return nil
 	}
@@ -106,7 +106,7 @@ const (
 )
 
 // approvalKeys shows in at most rows rows which keys decide.
-func (m *Model) approvalKeys(w *wait, rows int) []string {
+func (m *Model) approvalKeys(w *pendingRequest, rows int) []string {
 	switch {
 	case w.sent:
 		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn to continue", m.cols()))}
@@ -129,14 +129,14 @@ func (m *Model) keys(long, short string, rows int) []string {
 }
 
 // keysFor omits the keys that would have no effect.
-func keysFor(w *wait, between, keys string) string {
+func keysFor(w *pendingRequest, between, keys string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(keys, between), func(key string) bool {
 		return key[0] == 'a' && !w.Grants(turn.GrantCall) || key[0] == 't' && !w.Grants(turn.GrantTool)
 	}), between)
 }
 
 // page is how many rows of the arguments one page scrolls.
-func (w *wait) page() int { return max(1, w.room-1) }
+func (w *pendingRequest) page() int { return max(1, w.room-1) }
 
 // clip shortens a list of lines to n, and replaces the last one with an ellipsis if it cuts any.
 func clip(lines []string, n int) []string {

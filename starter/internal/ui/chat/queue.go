@@ -84,18 +84,18 @@ func (m *Model) print(e entry) {
 }
 
 // say prints a text as an entry.
-func (m *Model) say(kind entryKind, text string) {
+func (m *Model) printText(kind entryKind, text string) {
 	gap := kind == entryOwn || kind == entryOther
 	m.print(entry{kind: kind, text: text, gap: gap})
 }
 
-func (m *Model) sayBlock(b block, gap bool) {
-	m.print(entry{kind: entryBlock, block: b, gap: gap && !b.joined})
+func (m *Model) printBlock(b block, gap bool) {
+	m.print(entry{kind: entryBlock, block: b, gap: gap && !b.continued})
 }
 
-func (m *Model) sayMarkdown(text string) {
+func (m *Model) printMarkdown(text string) {
 	for _, b := range blocksOf(text) {
-		m.sayBlock(b, true)
+		m.printBlock(b, true)
 	}
 }
 

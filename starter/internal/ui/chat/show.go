@@ -28,7 +28,7 @@ func (m *Model) showItem(i item) {
 	}
 	switch c.Kind {
 	case turn.ChunkTurnStarted:
-		m.showAsked(i.said)
+		m.showAsked(i.message)
 	case turn.ChunkTextDelta:
 		m.showText(c)
 	case turn.ChunkReasoningDelta:
@@ -44,7 +44,7 @@ func (m *Model) showItem(i item) {
 	case turn.ChunkMessageAdded:
 		m.showMessage(c)
 	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
-		m.showWait(c, i.arguments)
+		m.showRequest(c, i.arguments)
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		m.showDecision(c)
 	case turn.ChunkError:
@@ -60,7 +60,7 @@ func (m *Model) showFailure(c turn.Chunk) {
 	if json.Unmarshal(c.Data, &e) != nil || e.Final {
 		return
 	}
-	m.say(entryFault, ui.Retry(c.Text))
+	m.printText(entryFault, ui.Retry(c.Text))
 }
 
 // startTurn switches to a new turn. It first prints the remaining text of an earlier turn whose end the journal does
@@ -68,7 +68,7 @@ func (m *Model) showFailure(c turn.Chunk) {
 func (m *Model) startTurn(c turn.Chunk) {
 	m.settleText()
 	m.turn = live{id: c.Turn, began: c.At}
-	m.waits, m.deciding = nil, false
+	m.pending, m.deciding = nil, false
 	m.begun = true
 }
 
@@ -76,16 +76,16 @@ func (m *Model) showAsked(said *turn.Message) {
 	if said == nil {
 		return
 	}
-	m.sayUser(said.ID, said.Text)
+	m.printUserMessage(said.ID, said.Text)
 }
 
 // sayUser prints a user message and removes it from the outbox.
-func (m *Model) sayUser(id, text string) {
+func (m *Model) printUserMessage(id, text string) {
 	kind := entryOther
 	if m.outbox.seen(id) {
 		kind = entryOwn
 	}
-	m.say(kind, beginning(text))
+	m.printText(kind, beginning(text))
 }
 
 // saidLines is how many lines of a user message are shown.
@@ -121,9 +121,9 @@ func (m *Model) withdraw(c turn.Chunk) {
 	_, rest := t.text.rest()
 	had := rest || len(t.text.settled) > 0 || t.printed
 	if t.printed {
-		m.say(entryNote, "the inference was interrupted and starts again; its text above is withdrawn")
+		m.printText(entryNote, "the inference was interrupted and starts again; its text above is withdrawn")
 	} else if had {
-		m.say(entryNote, ui.Withdrawn)
+		m.printText(entryNote, ui.Withdrawn)
 	}
 	t.text, t.printed = splitter{}, false
 }
@@ -142,7 +142,7 @@ func (m *Model) spill(rows int) {
 	for len(t.text.settled) > 0 && (rows == 0 || len(t.layout(m.markdown, m.now)) > rows) {
 		first := t.text.settled[0]
 		t.drop()
-		m.sayBlock(first, true)
+		m.printBlock(first, true)
 	}
 }
 
@@ -164,10 +164,10 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 			break
 		}
 	}
-	m.say(entryCall, ui.CallEnded(call, media))
+	m.printText(entryCall, ui.CallEnded(call, media))
 	if call.Outcome == turn.OutcomeError || call.Outcome == turn.OutcomeDenied {
 		if why := terminal.Line(call.Preview, 160); why != "" {
-			m.say(entryCall, "  "+why)
+			m.printText(entryCall, "  "+why)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (m *Model) showLateResult(c turn.Chunk) {
 		return
 	}
 	m.settleText()
-	m.say(entryCall, "late result: "+ui.CallEnded(call, nil))
+	m.printText(entryCall, "late result: "+ui.CallEnded(call, nil))
 }
 
 func (m *Model) showMessage(c turn.Chunk) {
@@ -201,7 +201,7 @@ func (m *Model) showMessage(c turn.Chunk) {
 		return
 	}
 	m.settleText()
-	m.sayUser(added.MessageID, added.Text)
+	m.printUserMessage(added.MessageID, added.Text)
 }
 
 func (m *Model) endTurn(c turn.Chunk) {
@@ -213,12 +213,12 @@ func (m *Model) endTurn(c turn.Chunk) {
 		if done.State == turn.StateCancelled {
 			kind = entryNote
 		}
-		m.say(kind, strings.TrimSuffix(string(done.FinishReason)+": "+done.Message, ": "))
+		m.printText(kind, strings.TrimSuffix(string(done.FinishReason)+": "+done.Message, ": "))
 	}
 	m.print(entry{kind: entryEnd, text: m.summary(c, done)})
 	m.used = m.used.Add(done.Usage)
 	m.turn = live{}
-	m.waits, m.deciding = nil, false
+	m.pending, m.deciding = nil, false
 	m.interrupted = time.Time{}
 }
 

@@ -147,7 +147,7 @@ func (m *Model) state() string {
 	case m.elicitation() != nil:
 		state = form.Asker(m.elicitation().Request) + " asks: type your answer, or /decline"
 	case m.approval() != nil:
-		state = strings.TrimSpace(m.approval().where() + " waiting for your decision")
+		state = strings.TrimSpace(m.approval().position() + " waiting for your decision")
 	case len(t.calls) > 0:
 		state = "calling " + ui.Count(len(t.calls), "tool")
 	case t.thinking:

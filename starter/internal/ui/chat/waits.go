@@ -17,13 +17,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// wait is a request that waits for the user.
-type wait struct {
+// pendingRequest is a request that waits for the user.
+type pendingRequest struct {
 	turn.Request
 	turn string
 	// whole reports that Arguments match ArgumentsHash, so that they are all that would run. Otherwise the chat cannot
 	// allow the call.
-	whole bool
+	complete bool
 	// sent reports that a decision is on its way.
 	sent bool
 
@@ -36,8 +36,8 @@ type wait struct {
 	// fits reports that the tool and at least one row of the arguments are on the screen.
 	fits bool
 
-	asking *form.Interview // of an elicitation
-	fresh  bool            // the input was not empty when the elicitation arrived
+	dialog      *form.Interview // of an elicitation
+	typedBefore bool            // the input was not empty when the elicitation arrived
 }
 
 // requestOf decodes the chunk of a request or of its decision.
@@ -54,76 +54,76 @@ const calm = 600 * time.Millisecond
 // calmMsg arrives when calm has passed since a new approval was requested.
 type calmMsg struct{ wait string }
 
-func (m *Model) showWait(c turn.Chunk, arguments string) {
+func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	asked, ok := requestOf(c)
 	if !ok {
 		return
 	}
 	m.settleText()
-	w := wait{Request: asked.Request, turn: c.Turn}
+	w := pendingRequest{Request: asked.Request, turn: c.Turn}
 	if arguments != "" {
 		w.Arguments = arguments
 	}
-	w.whole = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
-	m.waits = append(m.waits, w)
+	w.complete = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
+	m.pending = append(m.pending, w)
 	if w.Kind == turn.RequestElicitation {
-		m.say(entryNote, "? "+ui.Asks(w.Request)+":")
-		m.say(entryBarred, elicitationText(w.Request))
+		m.printText(entryNote, "? "+ui.Asks(w.Request)+":")
+		m.printText(entryBarred, elicitationText(w.Request))
 	}
 }
 
 // asked returns the current request, the first of the waits; nil if there is none.
-func (m *Model) asked() *wait {
-	if len(m.waits) == 0 {
+func (m *Model) currentRequest() *pendingRequest {
+	if len(m.pending) == 0 {
 		return nil
 	}
-	return &m.waits[0]
+	return &m.pending[0]
 }
 
 // question returns the question that the input answers; nil if there is none.
-func (m *Model) question() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.RequestQuestion {
+func (m *Model) question() *pendingRequest {
+	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestQuestion {
 		return w
 	}
 	return nil
 }
 
-func (m *Model) approval() *wait {
-	if w := m.asked(); w != nil && w.Kind == turn.RequestApproval {
+func (m *Model) approval() *pendingRequest {
+	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestApproval {
 		return w
 	}
 	return nil
 }
 
-func (w *wait) key() string { return w.turn + " " + w.ID }
+func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
 
 // watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing
 // unless the user presses Tab.
 func (m *Model) watchRequest() tea.Cmd {
-	if e := m.elicitation(); e != nil && m.heeded != e.key() {
-		m.heeded, e.fresh = e.key(), m.input.Value() != ""
+	if e := m.elicitation(); e != nil && m.watched != e.key() {
+		m.watched, e.typedBefore = e.key(), m.input.Value() != ""
 	}
 	w := m.approval()
 	if w == nil {
 		m.deciding = false
-		if m.asked() == nil {
-			m.heeded = ""
+		if m.currentRequest() == nil {
+			m.watched = ""
 		}
 		return nil
 	}
-	if m.heeded == w.key() {
+	if m.watched == w.key() {
 		return nil
 	}
-	m.heeded, m.deciding = w.key(), false
-	return m.calmly(w.key())
+	m.watched, m.deciding = w.key(), false
+	return m.startCalm(w.key())
 }
 
-func (m *Model) calmly(key string) tea.Cmd {
+func (m *Model) startCalm(key string) tea.Cmd {
 	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
 }
 
 // calmed lets keys decide the current approval unless the user is typing.
-func (m *Model) calmed(msg calmMsg) tea.Cmd {
+func (m *Model) endCalm(msg calmMsg) tea.Cmd {
 	w := m.approval()
 	switch {
 	case w == nil || w.key() != msg.wait || m.deciding:
@@ -131,14 +131,14 @@ func (m *Model) calmed(msg calmMsg) tea.Cmd {
 	case m.input.Value() != "" || m.reason != "":
 		return nil // Tab switches to the decision
 	case m.now().Sub(m.pressed) < calm:
-		return m.calmly(msg.wait)
+		return m.startCalm(msg.wait)
 	}
 	m.deciding = true
 	return nil
 }
 
 // decideWithGrant allows a call and later ones. If the request cannot be granted, it shows why.
-func (m *Model) decideWithGrant(w *wait, scope turn.GrantScope) tea.Cmd {
+func (m *Model) decideWithGrant(w *pendingRequest, scope turn.GrantScope) tea.Cmd {
 	if !w.Grants(scope) {
 		m.note("%s", w.WhyNoGrant())
 		return nil
@@ -187,11 +187,11 @@ func (m *Model) decideKey(key string) tea.Cmd {
 }
 
 // decide sends a decision about exactly the call that was shown.
-func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
+func (m *Model) decide(w *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
 	if w.sent {
 		return nil
 	}
-	if allow && !w.whole {
+	if allow && !w.complete {
 		m.hint("the arguments are incomplete: the call can only be denied; press n")
 		return nil
 	}
@@ -209,7 +209,7 @@ func (m *Model) decide(w *wait, allow bool, in client.DecideInput) tea.Cmd {
 	if allow {
 		decide = m.o.Client.Approve
 	}
-	return m.ask(func(ctx context.Context) tea.Msg {
+	return m.command(func(ctx context.Context) tea.Msg {
 		_, err := decide(ctx, in)
 		return decidedMsg{key, err}
 	})
@@ -232,21 +232,21 @@ func (m *Model) decided(msg decidedMsg) {
 		m.note("%s", refused.Message) // the request was already decided; the journal says by whom
 		return
 	}
-	m.trouble("sending the decision: %v", msg.err)
-	for i := range m.waits {
-		if m.waits[i].key() == msg.wait {
-			m.waits[i].sent, m.waits[i].asking, m.heeded = false, nil, ""
+	m.printError("sending the decision: %v", msg.err)
+	for i := range m.pending {
+		if m.pending[i].key() == msg.wait {
+			m.pending[i].sent, m.pending[i].dialog, m.watched = false, nil, ""
 		}
 	}
 }
 
 // answer sends the answer to a question.
-func (m *Model) answer(w *wait, text string) tea.Cmd {
+func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 	w.sent = true
-	m.outbox.own(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
+	m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
 	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key := w.key()
-	return m.ask(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
+	return m.command(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
 // showDecision removes a settled request from the waits and prints its decision, whether the decision was made here, was
@@ -256,14 +256,14 @@ func (m *Model) showDecision(c turn.Chunk) {
 	if !ok {
 		return
 	}
-	for i, w := range m.waits {
+	for i, w := range m.pending {
 		if w.turn == c.Turn && w.ID == decided.ID {
 			decided.Request = w.Request
-			m.waits = append(m.waits[:i:i], m.waits[i+1:]...)
+			m.pending = append(m.pending[:i:i], m.pending[i+1:]...)
 			break
 		}
 	}
 	if decided.Decision != nil {
-		m.say(entryDecision, ui.Decided(decided))
+		m.printText(entryDecision, ui.Decided(decided))
 	}
 }

@@ -118,7 +118,7 @@ func escape(text string) (seq string, sgr bool) {
 			n++
 		}
 		if n < len(text) && text[n] == 'm' {
-			return text[:n+1], harmless(text[2:n])
+			return text[:n+1], isPlainStyle(text[2:n])
 		}
 	case strings.HasPrefix(text, "\x1b]"):
 		if end := strings.IndexByte(text, 0x07); end >= 0 && end < maxBlock {
@@ -128,9 +128,9 @@ func escape(text string) (seq string, sgr bool) {
 	return text[:1], false
 }
 
-// harmless reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured, or
-// reset it. Concealed text (8) and blinking are not harmless.
-func harmless(params string) bool {
+// isPlainStyle reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured, or
+// reset it. Concealed text (8) and blinking are not isPlainStyle.
+func isPlainStyle(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		switch p {
 		case "", "0", "1", "2", "3", "4", "9", "22", "23", "24", "29", "31", "32", "33", "34", "35", "36", "39", "91", "92", "93", "94", "95", "96":

@@ -31,8 +31,8 @@ func AddressOf(raw string) Address {
 	}{
 		{u.Scheme != "https", "it is not an https address (" + word(u.Scheme, 20) + ")"},
 		{u.User != nil, "the part before the @ is not the host"},
-		{foreign(u.Hostname()), "the host name may contain look-alike characters"},
-		{numeric(u.Hostname()), "the host is an IP address"},
+		{isNonASCII(u.Hostname()), "the host name may contain look-alike characters"},
+		{isIPAddress(u.Hostname()), "the host is an IP address"},
 		{u.Port() != "" && u.Port() != "443", "the port is unusual"},
 	} {
 		if w.odd {
@@ -42,13 +42,13 @@ func AddressOf(raw string) Address {
 	return a
 }
 
-// foreign reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
-func foreign(host string) bool {
+// isNonASCII reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
+func isNonASCII(host string) bool {
 	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host),
 		"xn--")
 }
 
-func numeric(host string) bool {
+func isIPAddress(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil
 }

@@ -117,7 +117,7 @@ func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	var wrong problems
 	for _, p := range pairs {
 		if _, known := f.find(p.Name); !known && texts[p.Name] == nil {
-			wrong.add(f.unknown(p.Name))
+			wrong.add(f.unknownField(p.Name))
 		}
 		texts[p.Name] = append(texts[p.Name], p.Text)
 	}
@@ -160,7 +160,7 @@ func (f Form) Read(text string) (json.RawMessage, error) {
 	for _, m := range members {
 		field, known := f.find(m.name)
 		if !known {
-			wrong.add(f.unknown(m.name))
+			wrong.add(f.unknownField(m.name))
 			continue
 		}
 		wrong.add(field.check(m.value))
@@ -198,7 +198,7 @@ func (f Form) find(name string) (Field, bool) {
 }
 
 // unknown returns the error for a name that no field has. It suggests a field with a similar name.
-func (f Form) unknown(name string) error {
+func (f Form) unknownField(name string) error {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
 		names[i] = field.Name
