@@ -83,7 +83,8 @@ func New(o Options) (*Activities, error) {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
 	return &Activities{
-		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal, model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.Home,
+		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.Home,
 		secrets: o.Redact, windows: windows, promptConfigs: profiles,
 	}, nil
 }

@@ -18,7 +18,8 @@ import (
 
 // allowed registers the turn of in with a policy that allows every tool.
 func allowed(a *Activities, in workflows.CallInput) {
-	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}}, Policy: turn.Policy{Allow: []string{"*"}}}
+	config := turn.PromptConfig{Descriptors: []turn.Descriptor{{ID: in.Tool.ID}},
+		Policy: turn.Policy{Allow: []string{"*"}}}
 	a.promptConfigs.lru.Add("allowed", config)
 	a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, promptConfig: "allowed"})
 }
@@ -27,7 +28,8 @@ func allowed(a *Activities, in workflows.CallInput) {
 type catalogued struct{ journal.Journal }
 
 func (c catalogued) Catalogues(context.Context) ([]turn.Catalogue, error) {
-	return []turn.Catalogue{{Server: "x", Hash: "h", Tools: []turn.Descriptor{{ID: "mcp/x/y", Hash: "h", Repeatable: false}}}}, nil
+	return []turn.Catalogue{{Server: "x", Hash: "h",
+		Tools: []turn.Descriptor{{ID: "mcp/x/y", Hash: "h", Repeatable: false}}}}, nil
 }
 
 // counted is a tool host that counts the calls that reach it.
@@ -58,7 +60,8 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store, in := claimable(t)
 			host := &counted{}
-			a, err := New(Options{Journal: catalogued{store}, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy}})
+			a, err := New(Options{Journal: catalogued{store}, Tools: host,
+				Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy}})
 			require.NoError(t, err)
 			in = begunWith(t, a, store, in)
 			in.Tool.Repeatable = true // forged, as any field of in may be
@@ -119,9 +122,10 @@ func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.Ca
 	key := journal.StepKey{Turn: in.Turn, Step: 1}
 	_, err = store.StartInference(t.Context(), journal.StartInference{Session: in.Session, Key: key, Expect: res.Head})
 	require.NoError(t, err)
-	_, err = store.SettleInference(t.Context(), journal.SettleInference{Session: in.Session, Key: key, Attempt: 1, Message: turn.Message{
-		ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
-	}})
+	_, err = store.SettleInference(t.Context(),
+		journal.SettleInference{Session: in.Session, Key: key, Attempt: 1, Message: turn.Message{
+			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
+		}})
 	require.NoError(t, err)
 	a.turns.Purge() // as on a worker that did not begin the turn
 	return in
@@ -130,9 +134,13 @@ func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.Ca
 func approve(t *testing.T, store journal.Store, in workflows.CallInput) {
 	t.Helper()
 	hash := journal.HashOf([]byte("{}"))
-	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}", ArgumentsHash: hash}
-	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn, Requests: []turn.Request{request}, At: time.Now()})
+	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
+		ArgumentsHash: hash}
+	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn,
+		Requests: []turn.Request{request}, At: time.Now()})
 	require.NoError(t, err)
-	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann", At: time.Now()}
-	require.NoError(t, store.Decide(t.Context(), journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
+	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann",
+		At: time.Now()}
+	require.NoError(t, store.Decide(t.Context(),
+		journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
 }

@@ -57,7 +57,8 @@ const answerKept = 4096
 func recordResult(t journal.TurnRecord) workflows.Result {
 	return workflows.Result{
 		Version: workflows.WireVersion, Session: t.Session, Turn: t.ID, State: t.State, FinishReason: t.Reason,
-		Answer: t.Answer, Truncated: len(t.Answer) > answerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage, Steps: t.Steps, ToolCalls: t.Calls,
+		Answer: t.Answer, Truncated: len(t.Answer) > answerKept-len("…"), Code: t.Code, Message: t.Message, Usage: t.Usage,
+		Steps: t.Steps, ToolCalls: t.Calls,
 	}
 }
 
@@ -74,18 +75,21 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	if limits.MaxCostUSD > 0 {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
-			"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Truncate(g.Model, 60)))
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
+			fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
+				"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Truncate(g.Model, 60)))
 	}
 	cfg := turn.Config{
-		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode, Limits: limits, Policy: g.Policy, Approvals: g.People,
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode,
+		Limits: limits, Policy: g.Policy, Approvals: g.People,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx,
+		turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
 	return cfg, err
 }
 
@@ -100,7 +104,8 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 		away := !c.Usable(time.Now())
 		if away && c.Required {
 			return nil, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf(
-				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server, turn.Truncate(c.Problem, 2000)))
+				"the required MCP server %q is not available: %s. Nothing was done; fix the server and ask again", c.Server,
+				turn.Truncate(c.Problem, 2000)))
 		}
 		if away {
 			cfg.Unavailable = append(cfg.Unavailable, c.Server)

@@ -14,10 +14,12 @@ import (
 
 // suspend keeps the continuation of a call whose server elicits something, and releases the claim. When the response
 // arrives, the workflow dispatches the call again, on any worker.
-func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
-		return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
-	})
+func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
+	result turn.ToolResult) (workflows.CallResult, error) {
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+		func(keep context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
+		})
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
@@ -26,7 +28,8 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput, result
 
 // askAgain returns the elicitations under the dispatch that the journal has for them: that dispatch's end was lost, or
 // the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
-func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int, result turn.ToolResult) (workflows.CallResult, error) {
+func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
+	result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {
 		return workflows.CallResult{}, err
 	}
@@ -73,7 +76,8 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 	}
 	var notes []string
 	if r.Full != nil {
-		notes = append(notes, fmt.Sprintf("[the whole, %d bytes, is the artifact %s: read on with local/read_artifact]", len(r.Full), journal.HashOf(r.Full)))
+		notes = append(notes, fmt.Sprintf("[the whole, %d bytes, is the artifact %s: read on with local/read_artifact]",
+			len(r.Full), journal.HashOf(r.Full)))
 	}
 	for _, m := range r.Media {
 		notes = append(notes, fmt.Sprintf("[%s, %d bytes, is the artifact %s]", m.Type, len(m.Data), journal.HashOf(m.Data)))
@@ -96,7 +100,8 @@ const minResult = 1024
 // noting returns a function that writes a call's progress to the turn's readers. If the journal is slower than the
 // server, only the latest report is written. Local activities are too short for progress. done waits for the write
 // under way.
-func (a *Activities) progressWriter(ctx context.Context, in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
+func (a *Activities) progressWriter(ctx context.Context,
+	in workflows.CallInput) (note func(turn.ToolProgress), done func()) {
 	if local(ctx) {
 		return nil, func() {}
 	}

@@ -24,7 +24,8 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
 		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
-			return workflows.CallResult{}, callFailure(ctx, in, clock, turn.Errorf(turn.CodeStoreUnavailable, err, "the previous dispatch is still running"))
+			return workflows.CallResult{}, callFailure(ctx, in, clock,
+				turn.Errorf(turn.CodeStoreUnavailable, err, "the previous dispatch is still running"))
 		}
 		defer leave()
 	}
@@ -47,7 +48,8 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	case journal.ClaimSettled:
 		return a.receipt(in, claim.Record), nil
 	case journal.ClaimStale:
-		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
+		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale,
+			"a later dispatch has this call")
 	case journal.ClaimTaken:
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
@@ -60,12 +62,14 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 	switch {
 	case err != nil:
 		return workflows.CallResult{}, err
-	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 && bytes.Equal(result.Continuation, claim.Record.Continuation):
+	case len(result.Elicitations) > 0 && claim.Record.Suspended != 0 &&
+		bytes.Equal(result.Continuation, claim.Record.Continuation):
 		return a.repeatElicitations(ctx, in, claim.Record.Suspended, result)
 	case len(result.Elicitations) > 0:
 		res, err := a.suspend(ctx, in, result)
 		return res, mayHaveRun(err)
-	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached && !temporal.IsCanceledError(context.Cause(ctx)):
+	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached &&
+		!temporal.IsCanceledError(context.Cause(ctx)):
 		// The claim stays: a later dispatch of a repeatable call is granted anyway, and the journal counts both. It
 		// runs on another worker if this one stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
@@ -87,7 +91,8 @@ func mayHaveRun(err error) error {
 }
 
 // claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
-func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+func (a *Activities) claim(ctx context.Context,
+	in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	at := time.Now() // once: a repetition must name the same claim, in case the first one was committed
 	claim, err = retryUntilAvailable(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
@@ -106,7 +111,8 @@ func (a *Activities) claim(ctx context.Context, in workflows.CallInput) (call tu
 }
 
 // unknownText is what the model reads about a call that died with its worker.
-const unknownText = "Outcome unknown: the worker died while this call ran. It may or may not have taken effect, and it was not repeated. Check before you try again."
+const unknownText = "Outcome unknown: the worker died while this call ran. It may or may not have taken effect, and " +
+	"it was not repeated. Check before you try again."
 
 // requested finds the call in the completion that asked for it: the workflow carries only a preview of its arguments.
 func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
@@ -119,26 +125,31 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 			continue
 		}
 		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
-			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil, "the call's arguments differ from the approved ones; it was not run")
+			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil,
+				"the call's arguments differ from the approved ones; it was not run")
 		}
 		return c, nil
 	}
-	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil, "the journal does not have call "+in.Call.ID+" of this turn")
+	return turn.ToolCall{}, turn.Errorf(turn.CodeInternal, nil,
+		"the journal does not have call "+in.Call.ID+" of this turn")
 }
 
 // run calls the tool within its deadline. An error means that nothing reached the tool. The caller closes kept when the
 // result is kept.
 func (a *Activities) run(
-	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock, kept <-chan struct{},
+	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock,
+	kept <-chan struct{},
 ) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
 	progress, noted := a.progressWriter(ctx, in)
 	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
-		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout, TotalTimeout: in.TotalTimeout,
-		Tenant: in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt, Repeatable: in.Tool.Repeatable,
-		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
+		Tool: in.Tool.ID, Hash: in.Tool.Hash, Arguments: json.RawMessage(call.Arguments), Timeout: in.Timeout,
+		TotalTimeout: in.TotalTimeout,
+		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
+		Repeatable: in.Tool.Repeatable,
+		Refused:    clock.refused, Dispatched: scheduled(ctx), Kept: kept,
 		Waits: !local(ctx), MaySuspend: !local(ctx) && a.stickyQueueName != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
@@ -156,20 +167,23 @@ func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, 
 		return rerr
 	}
 	e := asTurnError(err)
-	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter, Refused: e.Refused}
+	return &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter,
+		Refused: e.Refused}
 }
 
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
-	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (struct{}, error) {
-		return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
-	})
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+		func(keep context.Context) (struct{}, error) {
+			return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
+		})
 	return err
 }
 
 // retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is full, until
 // its time is over. Dispatches follow each other immediately, so without the retries all of them would be used up
 // within a moment.
-func retryUntilAvailable[T any](ctx context.Context, within time.Duration, write func(context.Context) (T, error)) (T, error) {
+func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
+	write func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -202,10 +216,12 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 }
 
 // settleCall records the result of a call. The call's own context may have ended.
-func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput, result turn.ToolResult) (workflows.CallResult, error) {
-	record, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx), func(keep context.Context) (journal.CallRecord, error) {
-		return a.journal.SettleCall(keep, settlement(in, result))
-	})
+func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
+	result turn.ToolResult) (workflows.CallResult, error) {
+	record, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+		func(keep context.Context) (journal.CallRecord, error) {
+			return a.journal.SettleCall(keep, settlement(in, result))
+		})
 	if err != nil {
 		return workflows.CallResult{}, err
 	}

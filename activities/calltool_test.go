@@ -153,7 +153,8 @@ func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 				store := &slowJournal{}
 				a, err := New(Options{Journal: store, Tools: slowTool{end}})
 				require.NoError(t, err)
-				in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1, Timeout: 15 * time.Second, ServerWait: time.Minute, Budget: time.Minute}
+				in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+					Timeout: 15 * time.Second, ServerWait: time.Minute, Budget: time.Minute}
 				began := time.Now()
 				allowed(a, in)
 				_, err = a.CallTool(t.Context(), in)

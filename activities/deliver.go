@@ -98,7 +98,8 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
-		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err, "cannot check whether the session has a running turn; the check is repeated")
+		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err,
+			"cannot check whether the session has a running turn; the check is repeated")
 	}
 	res, err := d.look(ctx, in) // only now, because the turn may have ended meanwhile
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {

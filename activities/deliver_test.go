@@ -40,17 +40,20 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			sent := 0
 			d := NewDeliveries(DeliveryOptions{
-				Journal: func(string) Deliverer { return absent{} }, Running: func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
-				Send: func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
+				Journal: func(string) Deliverer { return absent{} },
+				Running: func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
+				Send:    func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
 			})
 			env.RegisterActivity(d)
-			v, err := env.ExecuteActivity(d.HandOver, workflows.HandOverInput{Session: "s", Message: workflows.Message{ID: "m"}, MaxWait: time.Millisecond})
+			v, err := env.ExecuteActivity(d.HandOver,
+				workflows.HandOverInput{Session: "s", Message: workflows.Message{ID: "m"}, MaxWait: time.Millisecond})
 			assert.Equal(t, 1, sent)
 			if c.code == "" {
 				var res workflows.DeliverResult
 				require.NoError(t, err)
 				require.NoError(t, v.Get(&res))
-				assert.Equal(t, workflows.DeliverResult{Session: "s", MessageID: "m", Undelivered: true}, res, "it is looked at, and sent, again")
+				assert.Equal(t, workflows.DeliverResult{Session: "s", MessageID: "m", Undelivered: true}, res,
+					"it is looked at, and sent, again")
 				return
 			}
 			var app *temporal.ApplicationError

@@ -19,19 +19,23 @@ func asTurnError(err error) *turn.Error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, journal.ErrConflict):
-		return turn.Errorf(turn.CodeSessionBusy, err, "another turn has written to this session; what was done is kept: ask again")
+		return turn.Errorf(turn.CodeSessionBusy, err,
+			"another turn has written to this session; what was done is kept: ask again")
 	case errors.Is(err, journal.ErrClosed):
-		return turn.Errorf(turn.CodeSessionBusy, err, "this turn was closed by a later one of its session; what was done is kept")
+		return turn.Errorf(turn.CodeSessionBusy, err,
+			"this turn was closed by a later one of its session; what was done is kept")
 	case errors.Is(err, journal.ErrStale):
 		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt is running")
 	case errors.Is(err, journal.ErrNotFound):
-		return turn.Errorf(turn.CodeInternal, err, "the journal does not have the data that the turn refers to; check that this worker uses the right journal")
+		return turn.Errorf(turn.CodeInternal, err,
+			"the journal does not have the data that the turn refers to; check that this worker uses the right journal")
 	case errors.Is(err, journal.ErrUnapproved):
 		return turn.Errorf(turn.CodePolicyDenied, err, "the call was not approved with these arguments; it was not run")
 	case errors.As(err, &large):
 		return turn.Errorf(turn.CodeLLMRejected, err, tooLarge(large))
 	case errors.Is(err, journal.ErrReplaced):
-		return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal was deleted or replaced while the worker ran: restore it and start the worker again")
+		return turn.Errorf(turn.CodeStoreUnavailable, err,
+			"the journal was deleted or replaced while the worker ran: restore it and start the worker again")
 	case errors.Is(err, journal.ErrNewer):
 		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}
@@ -43,7 +47,8 @@ func tooLarge(e *journal.TooLargeError) string {
 	if e.Seq == 0 {
 		return fmt.Sprintf("the message is over %d MiB: send a shorter one", e.Max>>20)
 	}
-	return fmt.Sprintf("the prompt is over %d MiB, which no model accepts: fork the session before message %d, or start another one",
+	return fmt.Sprintf(
+		"the prompt is over %d MiB, which no model accepts: fork the session before message %d, or start another one",
 		e.Max>>20, e.Seq)
 }
 

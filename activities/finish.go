@@ -44,7 +44,8 @@ func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (jour
 // that the session has already had opens nothing.
 func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) error {
 	begin := turn.BeginInput{
-		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session), RunID: in.Turn,
+		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
+		RunID: in.Turn,
 		Agent: a.agent.Name, Message: *in.Opening, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)
@@ -63,7 +64,8 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 }
 
 // untaken returns the IDs of the messages that no turn of the session has.
-func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, session string, messages []workflows.Message) (ids []string, err error) {
+func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, session string,
+	messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {
 			continue

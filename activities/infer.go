@@ -23,7 +23,8 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
 	resume()
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
+		return workflows.InferResult{}, failure(ctx,
+			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
 	ctx, release := a.detachFromAttempt(ctx, in.Turn)
@@ -102,7 +103,8 @@ func budget(in workflows.InferInput, clock *clock) (time.Duration, error) {
 }
 
 // ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
-func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt, clock *clock) (turn.Completion, []turn.Chunk, error) {
+func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
+	clock *clock) (turn.Completion, []turn.Chunk, error) {
 	budget, err := budget(in, clock)
 	if err != nil {
 		return turn.Completion{}, nil, err
@@ -123,7 +125,8 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 
 // asked decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt do not
 // count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
-func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference, clock *clock, partial string, err error) error {
+func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference,
+	clock *clock, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
@@ -153,12 +156,14 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 		partial = ""
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: final, NextRetryDelay: e.RetryAfter, Details: []any{clock.busy(), turn.Truncate(partial, turn.AnswerInline)},
+		NonRetryable: final, NextRetryDelay: e.RetryAfter,
+		Details: []any{clock.busy(), turn.Truncate(partial, turn.AnswerInline)},
 	})
 }
 
 // settle appends the completion in its final form to the transcript.
-func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, promptConfig turn.PromptConfig,
+func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	promptConfig turn.PromptConfig,
 	messages []turn.Message, answer turn.Completion, rest []turn.Chunk) (workflows.InferResult, error) {
 	m := transcribe(in, promptConfig, answer)
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
@@ -218,7 +223,8 @@ func toolsOf(p turn.PromptConfig) []turn.Tool {
 }
 
 // inferResult returns the same result for a completion that was just settled and for one found in the journal.
-func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, inf journal.Inference) workflows.InferResult {
+func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
+	inf journal.Inference) workflows.InferResult {
 	return workflows.InferResult{
 		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head, Usage: inf.Completion.Usage,
 		Failures: inf.Failures, Undelivered: inf.Undelivered,
@@ -227,20 +233,23 @@ func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, p
 
 // stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
 // inside an action, the workflow may reprompt for smaller steps.
-func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
+func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
+	answer turn.Completion) turn.Proposal {
 	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
 	text := a.redact(partial.Text)
 	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
 		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
 	if partial.Action && p.Stop == turn.StopLength {
 		p.Invalid = &turn.InvalidAction{Step: in.Step,
-			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller steps"}
+			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller " +
+				"steps"}
 	}
 	return p
 }
 
 // proposal parses the completion and checks its calls against the tools of the turn config, before anything is claimed.
-func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Proposal {
+func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
+	answer turn.Completion) turn.Proposal {
 	if answer.Stop() != "" {
 		return a.stoppedProposal(in, promptConfig, answer)
 	}
@@ -251,7 +260,8 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 	switch act := action.(type) {
 	case turn.Final:
 		text := a.redact(act.Text)
-		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
+		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Truncate(text, turn.AnswerInline),
+			Truncated: len(text) > turn.AnswerInline}
 	case turn.AskUser:
 		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
 	case turn.CallTools:
@@ -288,9 +298,11 @@ const maxCalls = journal.MaxCalls
 func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
 
 // checkCalls returns an error for the first call that cannot run as it is.
-func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall, raw string) error {
+func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
+	raw string) error {
 	if len(calls) > maxCalls {
-		return &turn.InvalidAction{Step: step, Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
+		return &turn.InvalidAction{Step: step,
+			Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
 	}
 	for _, c := range calls {
 		reason, code := "", turn.Code("")
@@ -302,8 +314,9 @@ func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn
 			reason = "its arguments do not fit the tool's schema: " + err.Error()
 		}
 		if reason != "" {
-			return &turn.InvalidAction{Step: step, Name: turn.Truncate(c.Tool, 80), Arguments: turn.Truncate(c.Arguments, turn.ArgumentsPreview),
-				Reason: turn.Truncate(reason, 500), Code: code, Raw: turn.Truncate(raw, turn.ArgumentsPreview)}
+			return &turn.InvalidAction{Step: step, Name: turn.Truncate(c.Tool, 80),
+				Arguments: turn.Truncate(c.Arguments, turn.ArgumentsPreview),
+				Reason:    turn.Truncate(reason, 500), Code: code, Raw: turn.Truncate(raw, turn.ArgumentsPreview)}
 		}
 	}
 	return nil

@@ -120,7 +120,8 @@ func TestARepeatedClaimIsTheSameClaim(t *testing.T) {
 		j := &forgetfulJournal{}
 		a, err := New(Options{Journal: j, Tools: doneTool{}, Worker: "w"})
 		require.NoError(t, err)
-		in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1, Timeout: time.Second, Budget: time.Minute}
+		in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+			Timeout: time.Second, Budget: time.Minute}
 		allowed(a, in)
 		_, err = a.CallTool(t.Context(), in)
 		require.Len(t, j.claims, 2)

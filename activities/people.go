@@ -62,13 +62,15 @@ func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []
 // authorize checks a call against the policy and the tools that the journal has of its turn. It returns the tool and
 // whether the claim needs an approval, or an error if the policy denies the call. The workflow has reached the same
 // decision, unless its input was forged: no input of a workflow or an activity is a permission.
-func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (tool turn.Tool, ask bool, err error) {
+func (a *Activities) authorize(ctx context.Context, in workflows.CallInput,
+	call turn.ToolCall) (tool turn.Tool, ask bool, err error) {
 	pins, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
 		return tool, false, err
 	}
 	if pins.Session != in.Session || pins.Tenant != in.Tenant {
-		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil, "the call names another session or tenant than its turn has")
+		return tool, false, turn.Errorf(turn.CodePolicyDenied, nil,
+			"the call names another session or tenant than its turn has")
 	}
 	promptConfig, err := a.promptConfigs.get(ctx, pins.promptConfig)
 	if err != nil {
@@ -84,7 +86,8 @@ func (a *Activities) authorize(ctx context.Context, in workflows.CallInput, call
 			promptConfig.Descriptors = append(promptConfig.Descriptors, offeredOf(c, promptConfig.Policy)...)
 		}
 	}
-	proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, []turn.ToolCall{call})
+	proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig,
+		[]turn.ToolCall{call})
 	if err != nil { // the call may need no approval: ask the journal again
 		return tool, false, err
 	}
@@ -132,7 +135,8 @@ func (a *Activities) applyPolicy(
 			rules, rerr = a.journal.Grants(ctx, key.Turn)
 			read, err = true, errors.Join(err, rerr)
 		}
-		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict && isCovered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
+		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict &&
+			isCovered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
@@ -197,7 +201,9 @@ func (a *Activities) taintGuard(
 		if permission == turn.Ask {
 			why += "; "
 		}
-		why += fmt.Sprintf("the conversation contains untrusted output of %s, and this call could change or send something because of it", mark.Tool)
+		why += fmt.Sprintf(
+			"the conversation contains untrusted output of %s, and this call could change or send something because of it",
+			mark.Tool)
 		return turn.Ask, why, true
 	}
 }

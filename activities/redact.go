@@ -65,11 +65,13 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 		text = r.JSON
 	}
 	a.Text = blank(a.Text, text)
-	a.Reasoning, a.FinishReason, a.Model = blank(a.Reasoning, r.String), blank(a.FinishReason, r.String), blank(a.Model, r.String)
+	a.Reasoning, a.FinishReason, a.Model = blank(a.Reasoning, r.String), blank(a.FinishReason, r.String),
+		blank(a.Model, r.String)
 	a.FinishReason = turn.Truncate(a.FinishReason, maxFinishReason)
 	a.ToolCalls = slices.Clone(a.ToolCalls)
 	for i, c := range a.ToolCalls {
-		clean := turn.ToolCall{WireID: blank(c.WireID, r.String), Tool: blank(c.Tool, r.String), Arguments: blank(c.Arguments, r.JSON)}
+		clean := turn.ToolCall{WireID: blank(c.WireID, r.String), Tool: blank(c.Tool, r.String),
+			Arguments: blank(c.Arguments, r.JSON)}
 		if clean.WireID != c.WireID {
 			clean.WireID = "" // the turn assigns an ID: providers refuse IDs with brackets
 		}

@@ -49,7 +49,8 @@ func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
 	said := turn.Completion{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
 	assert.NotContains(t, redactAnswer(r, said).FinishReason, "canary")
 	var h heard
-	_, err := redactedModel{broken{echo{answer: turn.Completion{Text: "it is canary-5e1f09c"}, piece: 3}}, r}.Infer(t.Context(), turn.Prompt{}, &h)
+	_, err := redactedModel{broken{echo{answer: turn.Completion{Text: "it is canary-5e1f09c"}, piece: 3}},
+		r}.Infer(t.Context(), turn.Prompt{}, &h)
 	require.Error(t, err)
 	assert.Equal(t, "it is ", h.text.String())
 }
@@ -67,8 +68,9 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	r.Add(providerKey)
 	answer := turn.Completion{
 		Text: "It is " + providerKey + ".", Reasoning: providerKey, FinishReason: "stop " + providerKey, Model: providerKey,
-		ToolCalls: []turn.ToolCall{{WireID: "id-" + providerKey, Tool: providerKey, Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
-		Raw:       json.RawMessage(`[{"delta":"canary-"},{"delta":"5e1f09c2"}]`),
+		ToolCalls: []turn.ToolCall{{WireID: "id-" + providerKey, Tool: providerKey,
+			Arguments: `{"a":"\u0063anary-5e1f09c2"}`}},
+		Raw: json.RawMessage(`[{"delta":"canary-"},{"delta":"5e1f09c2"}]`),
 	}
 	for piece := 1; piece <= len(answer.Text); piece++ {
 		var h heard
@@ -84,10 +86,12 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	}
 	assert.Equal(t, "id-"+providerKey, answer.ToolCalls[0].WireID, "the model's own answer does not change")
 
-	action := redactAnswer(r, turn.Completion{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
+	action := redactAnswer(r,
+		turn.Completion{Text: `{"type":"tool_call","name":"x","arguments":{"a":"\u0063anary-5e1f09c2"}}`})
 	assert.JSONEq(t, `{"type":"tool_call","name":"x","arguments":{"a":"[redacted]"}}`, action.Text)
 
-	whole := turn.Completion{Text: "a canary", Raw: json.RawMessage(`[{"fingerprint":"` + providerKey + `","text":"a canary"}]`)}
+	whole := turn.Completion{Text: "a canary",
+		Raw: json.RawMessage(`[{"fingerprint":"` + providerKey + `","text":"a canary"}]`)}
 	assert.JSONEq(t, `[{"fingerprint":"[redacted]","text":"a canary"}]`, string(redactAnswer(r, whole).Raw))
 	assert.Equal(t, turn.Completion{Text: "a canary"}, redactAnswer(r, turn.Completion{Text: "a canary"}))
 }

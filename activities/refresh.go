@@ -43,8 +43,10 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		res.Tools = append(res.Tools, toolsOf(turn.PromptConfig{Descriptors: offered})...)
 		res.Recovered = append(res.Recovered, c.Server)
 	}
-	slices.SortStableFunc(promptConfig.Descriptors, func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
-	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable), func(s string) bool { return slices.Contains(res.Recovered, s) })
+	slices.SortStableFunc(promptConfig.Descriptors,
+		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
+	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
+		func(s string) bool { return slices.Contains(res.Recovered, s) })
 	res.PromptConfig, err = a.promptConfigs.put(ctx, promptConfig)
 	return res, err
 }

@@ -48,7 +48,8 @@ func (s *toolStatus) drifted(d turn.Descriptor) string {
 		case slices.ContainsFunc(c.Tools, func(t turn.Descriptor) bool { return isIt(t) && t.Hash == d.Hash }):
 			return ""
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return isIt(h.Now) }):
-			return "not run: " + d.ID + " has changed since this turn began and is quarantined until the operator approves it; go on without it"
+			return "not run: " + d.ID +
+				" has changed since this turn began and is quarantined until the operator approves it; go on without it"
 		case slices.ContainsFunc(c.Tools, isIt):
 			return "not run: " + d.ID + " has changed since this turn began; new turns have the new version"
 		}

@@ -37,7 +37,8 @@ func tools() *shelf {
 	held := []turn.QuarantinedTool{{Now: described("mcp/git/push", "new")}, {Now: described("mcp/git/secret", "new")}}
 	return &shelf{catalogues: []turn.Catalogue{
 		{Server: "away", Problem: "it does not start"},
-		{Server: "git", Tools: []turn.Descriptor{described("mcp/git/pull", "1"), described("mcp/git/add", "2")}, Quarantined: held},
+		{Server: "git", Tools: []turn.Descriptor{described("mcp/git/pull", "1"), described("mcp/git/add", "2")},
+			Quarantined: held},
 		{Server: "git_hub"},
 		{Server: "of another worker", Quarantined: []turn.QuarantinedTool{{Now: described("mcp/other/x", "1")}}},
 	}}
@@ -61,7 +62,8 @@ func TestWhetherAPinnedToolIsWhatItWas(t *testing.T) {
 		assert.Equal(t, c.says == "", got == "", "%s: %s", name, got)
 		assert.Contains(t, got, c.says, name)
 	}
-	assert.Empty(t, standingOf(t, &shelf{err: errors.New("disk")}).drifted(described("mcp/git/push", "old")), "a journal that cannot be read refuses nothing")
+	assert.Empty(t, standingOf(t, &shelf{err: errors.New("disk")}).drifted(described("mcp/git/push", "old")),
+		"a journal that cannot be read refuses nothing")
 }
 
 func TestWhyANameIsNoneOfTheTurnsTools(t *testing.T) {

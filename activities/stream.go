@@ -39,7 +39,8 @@ type stream struct {
 
 // openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails, for
 // instance because a newer attempt is running.
-func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, silent bool, abort context.CancelCauseFunc) *stream {
+func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, silent bool,
+	abort context.CancelCauseFunc) *stream {
 	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go s.run(ctx)

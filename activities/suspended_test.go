@@ -51,10 +51,12 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
 	require.NoError(t, err)
 	calls := []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}}
-	_, err = s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
+	_, err = s.SettleInference(t.Context(),
+		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(t, err)
 	return s, workflows.CallInput{
-		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}}, Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
+		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}},
+		Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
 	}
 }
 
@@ -94,7 +96,8 @@ func noBusy(r, like workflows.CallResult) workflows.CallResult {
 // operation. Only an unavailable journal is tried again.
 func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 	for _, err := range []error{
-		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved, journal.ErrNewer,
+		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved,
+		journal.ErrNewer,
 	} {
 		assert.NotEqual(t, turn.CodeStoreUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
 	}

@@ -51,7 +51,8 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 	}
 	clock.stop() // no heartbeat may follow the one recorded here
 	e, busy := asTurnError(err), clock.busy()
-	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, errors.As(err, new(reachedError))}}
+	options := temporal.ApplicationErrorOptions{NonRetryable: true,
+		Details: []any{busy, errors.As(err, new(reachedError))}}
 	if e.Code != turn.CodeToolNotSent || local(ctx) {
 		logFailure(ctx, e)
 		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)

@@ -22,9 +22,10 @@ func TestARetryDelayIsTheBreakersWithinItsBounds(t *testing.T) {
 		refused                        bool
 		after, wait, left, least, most time.Duration
 	}{
-		"not known":               {1, false, 0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
-		"the breaker's":           {1, false, time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * ms},
-		"another worker's turn":   {1, false, time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost, retryAtMost * 5 / 4},
+		"not known":     {1, false, 0, 15 * time.Second, 15 * time.Second, retryAtLeast, 2 * retryAtLeast},
+		"the breaker's": {1, false, time.Second, 15 * time.Second, 15 * time.Second, time.Second, 1250 * ms},
+		"another worker's turn": {1, false, time.Minute, 15 * time.Second, 15 * time.Second, retryAtMost,
+			retryAtMost * 5 / 4},
 		"at the end of the time":  {1, false, time.Minute, 15 * time.Second, 300 * ms, 300 * ms, 300 * ms},
 		"of a long wait":          {1, false, time.Hour, time.Hour, time.Hour, 36 * time.Second, 45 * time.Second},
 		"not known for a while":   {4, false, 0, 15 * time.Second, 15 * time.Second, 800 * ms, 1000 * ms},
@@ -70,7 +71,8 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, err := New(Options{Journal: &readyJournal{}, Tools: unsent{c.err}})
 			require.NoError(t, err)
-			in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1, Timeout: time.Second, ServerWait: c.wait}
+			in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
+				Timeout: time.Second, ServerWait: c.wait}
 			allowed(a, in)
 			_, err = a.CallTool(t.Context(), in)
 			var app *temporal.ApplicationError

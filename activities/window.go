@@ -99,7 +99,8 @@ func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn
 	if in.Plan.Anchor == 0 || in.Plan.From <= in.Plan.Anchor {
 		return nil, nil
 	}
-	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn} // cannot collide with a window's hash, which is hex
+	// cannot collide with a window's hash, which is hex
+	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn}
 	messages, ok := a.windows.get(key, in.Plan.Anchor)
 	if !ok {
 		var err error

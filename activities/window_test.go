@@ -31,7 +31,8 @@ func (j *longJournal) Window(_ context.Context, _ string, from, to, maxBytes int
 	j.bound = maxBytes
 	for range to - from + 1 {
 		j.loaded++
-		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes), Media: []turn.Media{{Bytes: j.media}}})
+		list = append(list, turn.Message{Role: turn.RoleUser, Text: strings.Repeat("x", j.bytes),
+			Media: []turn.Media{{Bytes: j.media}}})
 	}
 	return list, nil
 }
@@ -50,7 +51,8 @@ func head(seq int64) turn.Head { return turn.Head{Seq: seq, Hash: "h"} }
 // again.
 func TestAPromptThatNoModelTakesIsRefused(t *testing.T) {
 	j := &longJournal{bytes: 1 << 20}
-	_, _, err := prompter(t, j).prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 5}}, head(40), startClock(t.Context()))
+	_, _, err := prompter(t, j).prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 5}}, head(40),
+		startClock(t.Context()))
 	var large *journal.TooLargeError
 	require.ErrorAs(t, err, &large)
 	assert.Equal(t, journal.TooLargeError{Seq: 20, Max: maxPrompt}, *large)
@@ -68,7 +70,8 @@ func TestLargeImagesWaitForEachOther(t *testing.T) {
 		a, entered := prompter(t, &longJournal{bytes: 1, media: maxMediaBytes}), make(chan func(), 5)
 		for range 5 {
 			go func() {
-				_, leave, err := a.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(1), startClock(t.Context()))
+				_, leave, err := a.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(1),
+					startClock(t.Context()))
 				require.NoError(t, err)
 				entered <- leave
 			}()
@@ -89,7 +92,8 @@ func TestLargePromptsWaitForEachOther(t *testing.T) {
 		var entered []func()
 		var mu sync.Mutex
 		prompt := func(seq int64) {
-			_, leave, err := large.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(seq), startClock(t.Context()))
+			_, leave, err := large.prompting(t.Context(), workflows.InferInput{Plan: turn.Plan{From: 1}}, head(seq),
+				startClock(t.Context()))
 			require.NoError(t, err)
 			mu.Lock()
 			defer mu.Unlock()

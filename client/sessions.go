@@ -139,7 +139,8 @@ func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
 	}
-	listed, err := retryRequest(ctx, c, func(ctx context.Context) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	listed, err := retryRequest(ctx, c, func(ctx context.Context) (*workflowservice.ListWorkflowExecutionsResponse,
+		error) {
 		return c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			PageSize: runningLimit,
 			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running' AND TaskQueue = %s",

@@ -50,7 +50,8 @@ func TestExampleUncommentedIsValid(t *testing.T) {
 	assert.Equal(t, map[string]string{"path": "docs/**"}, loaded.Config.Policy.Rules[0].Arguments)
 	require.Len(t, loaded.Config.MCP.Servers, 1)
 	s := loaded.Config.MCP.Servers[0]
-	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, LocalActivity: true, Risk: turn.RiskLow, Timeout: 5 * time.Second}}, s.Tools)
+	assert.Equal(t, map[string]MCPTool{"list_directory": {Repeatable: true, LocalActivity: true, Risk: turn.RiskLow,
+		Timeout: 5 * time.Second}}, s.Tools)
 	assert.Equal(t, "warn", s.Env["LOG_LEVEL"].Reveal())
 	assert.Equal(t, "sk-test", loaded.Config.LLM.APIKey.Reveal())
 	assert.Equal(t, 0.2, *loaded.Config.LLM.Temperature)

@@ -63,7 +63,10 @@ func requireSecret(t *testing.T, text string, loaded *Loaded, err error) {
 	if strings.Contains(b.String(), canary) && !strings.Contains(text, canary) {
 		t.Fatalf("what the environment holds is shown:\n%s", b.String())
 	}
-	if i := strings.IndexFunc(b.String(), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }); i >= 0 {
+	if i := strings.IndexFunc(b.String(), func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' &&
+			r != '\t'
+	}); i >= 0 {
 		t.Fatalf("a control character at %d of %q", i, b.String())
 	}
 }

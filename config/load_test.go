@@ -119,8 +119,9 @@ func TestBadFiles(t *testing.T) {
 func TestLayersInTheirOrder(t *testing.T) {
 	path := write(t, "[runtime]\nmax_steps = 2\nmax_tool_calls = 2\nmax_reprompts = 2\n")
 	loaded, err := Load(LoadOptions{
-		Path:      path,
-		Environ:   []string{"EVERTURN_RUNTIME_MAX_TOOL_CALLS=3", "EVERTURN_RUNTIME_MAX_REPROMPTS=3", "EVERTURN_POLICY_DENY=local/a, mcp/b/*"},
+		Path: path,
+		Environ: []string{"EVERTURN_RUNTIME_MAX_TOOL_CALLS=3", "EVERTURN_RUNTIME_MAX_REPROMPTS=3",
+			"EVERTURN_POLICY_DENY=local/a, mcp/b/*"},
 		Overrides: map[string]string{"runtime.max_reprompts": "4", "runtime.turn_timeout": "2m", "llm.temperature": "0"},
 	})
 	require.NoError(t, err)

@@ -16,7 +16,8 @@ func TestASecretComesFromAFile(t *testing.T) {
 	file := filepath.Join(dir, "key")
 	require.NoError(t, os.WriteFile(file, []byte("sk-from-a-file\r\n"), 0o600))
 	loaded, err := Load(LoadOptions{Path: write(t, fmt.Sprintf(
-		"[llm]\napi_key = \"${file:%s}\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\nenv = { AUTH = \"Bearer ${file:%s}\" }\n", file, file))})
+		"[llm]\napi_key = \"${file:%s}\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\nenv = { AUTH = \"Bearer "+
+			"${file:%s}\" }\n", file, file))})
 	require.NoError(t, err)
 	assert.Equal(t, "sk-from-a-file", loaded.Config.LLM.APIKey.Reveal())
 	assert.Equal(t, "Bearer sk-from-a-file", loaded.Config.MCP.Servers[0].Env["AUTH"].Reveal())

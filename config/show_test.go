@@ -78,16 +78,20 @@ func TestShowHidesWhatAURLMayCarry(t *testing.T) {
 		assert.Contains(t, got, "url = '"+want+"'")
 		assert.NotContains(t, got, "canary")
 	}
-	written := shown(t, load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \"https://example.com/mcp?key=${K}\"\n", "K=canary"), false)
+	written := shown(t,
+		load(t, "[[mcp.servers]]\nid = \"web\"\ntransport = \"http\"\nurl = \"https://example.com/mcp?key=${K}\"\n",
+			"K=canary"), false)
 	assert.Contains(t, written, "url = 'https://example.com/mcp?key=${K}'", "a reference is no secret")
 }
 
 func TestWhatServersAreToInheritIsLookedForWhereTheyAreStarted(t *testing.T) {
-	loaded := load(t, "[[mcp.servers]]\nid = \"files\"\ncommand = \"serve\"\nenv_allow = [\"SET\",\n  \"UNSET\"]\n", "SET=")
+	loaded := load(t, "[[mcp.servers]]\nid = \"files\"\ncommand = \"serve\"\nenv_allow = [\"SET\",\n  \"UNSET\"]\n",
+		"SET=")
 	require.NoError(t, loaded.CheckEnviron([]string{"SET=", "UNSET=1"}))
 	err := loaded.CheckEnviron([]string{"SET="})
 	require.ErrorIs(t, err, ErrCredentials)
-	assert.Equal(t, loaded.Path+`:5:3: mcp.servers[0].env_allow[1] names UNSET, which is not set; set it, or remove it from the list of server "files"`, err.Error())
+	assert.Equal(t, loaded.Path+
+		`:5:3: mcp.servers[0].env_allow[1] names UNSET, which is not set; set it, or remove it from the list of server "files"`, err.Error())
 	err = loaded.Config.CheckEnviron(nil)
 	require.ErrorIs(t, err, ErrCredentials)
 	assert.Contains(t, err.Error(), "mcp.servers[0].env_allow[0] names SET")
@@ -100,7 +104,8 @@ func TestSecretsStayHiddenHoweverTheyArePrinted(t *testing.T) {
 	var logged strings.Builder
 	slog.New(slog.NewTextHandler(&logged, nil)).Info("config", "key", c.LLM.APIKey, "headers", c.MCP.Servers[1].Headers)
 	for _, printed := range []string{
-		fmt.Sprintf("%v %+v %#v %s %q %x", c, c, c, c.LLM.APIKey, c.LLM.APIKey, c.LLM.APIKey), string(asJSON), logged.String(),
+		fmt.Sprintf("%v %+v %#v %s %q %x", c, c, c, c.LLM.APIKey, c.LLM.APIKey, c.LLM.APIKey), string(asJSON),
+		logged.String(),
 	} {
 		assert.NotContains(t, printed, "sk-plain")
 		assert.NotContains(t, printed, "Bearer t0psecret")

@@ -57,7 +57,8 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`agent.toml:7:13: mcp.servers[0].oauth.token_url is unencrypted http to another machine; use https, or list its private network: networks = ["10.0.0.0/8"]`,
 		},
 		"two who ask": {
-			remote + "headers = { authorization = \"Bearer x\" }\n[mcp.servers.oauth]\nclient_id = \"me\"\ntoken_url = \"https://idp.example\"\n",
+			remote + "headers = { authorization = \"Bearer x\" }\n[mcp.servers.oauth]\nclient_id = \"me\"\ntoken_url = " +
+				"\"https://idp.example\"\n",
 			`mcp.servers[0].oauth conflicts with headers.authorization, which authenticates too; remove one of them`,
 		},
 		"a switch for a choice": {
@@ -89,7 +90,8 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`mcp.servers[0].tools.t.background_timeout is 48h0m0s; it must be at most 24h`,
 		},
 		"quick, and going on": {
-			server + "on_all_workers = true\ntools.t = { local_activity = true, repeatable = true, background_timeout = \"1m\" }\n",
+			server + "on_all_workers = true\ntools.t = { local_activity = true, repeatable = true, background_timeout = " +
+				"\"1m\" }\n",
 			`mcp.servers[0].tools.t.background_timeout conflicts with local_activity = true: a local activity ends within a second; remove one of them`,
 		},
 		"a moment to answer": {
@@ -124,10 +126,12 @@ func TestServersThatContradictThemselves(t *testing.T) {
 func TestServersAsTheyAreMeant(t *testing.T) {
 	for name, text := range map[string]string{
 		"on this machine": "[[mcp.servers]]\nid = \"a\"\ntransport = \"sse\"\nurl = \"http://localhost:9000/sse\"\n",
-		"in the cluster":  "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"http://mcp.internal\"\nnetworks = [\"10.0.0.0/8\", \"fd00::/8\"]\n",
+		"in the cluster": "[[mcp.servers]]\nid = \"a\"\ntransport = \"http\"\nurl = \"http://mcp.internal\"\nnetworks = " +
+			"[\"10.0.0.0/8\", \"fd00::/8\"]\n",
 		"with a client": remote + "[mcp.servers.oauth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n" +
 			"token_url = \"https://idp.example\"\nscopes = [\"read\"]\n",
-		"that remembers and reports": server + "session_affinity = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nelicitation_timeout = \"10m\"\n" +
+		"that remembers and reports": server +
+			"session_affinity = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nelicitation_timeout = \"10m\"\n" +
 			"tools.t = { timeout = \"1m\", background_timeout = \"1h\", read_only = true }\n",
 	} {
 		t.Run(name, func(t *testing.T) {

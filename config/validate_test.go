@@ -149,7 +149,8 @@ func TestContradictionsAndBadValues(t *testing.T) {
 			`agent.toml:4:10: policy.rules[1] can never decide: policy.rules[0] matches all of its calls first; move it up, or remove one of them`,
 		},
 		"the same rule twice": {
-			rule + "arguments = { path = \"docs/**\" }\n" + strings.Replace(rule, "allow", "deny", 1) + "arguments = { path = \"docs/**\" }\n",
+			rule + "arguments = { path = \"docs/**\" }\n" + strings.Replace(rule, "allow", "deny", 1) +
+				"arguments = { path = \"docs/**\" }\n",
 			`agent.toml:5:10: policy.rules[1] can never decide: policy.rules[0] matches all of its calls first; move it up, or remove one of them`,
 		},
 		"rule that moves a terminal": {
@@ -170,7 +171,8 @@ func TestContradictionsAndBadValues(t *testing.T) {
 				`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be at least 1s, or 0s to wait without limit`,
 		},
 		"numbers that overflow": {
-			"[approvals]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = 9223372036854775807\nmax_cost_usd = 1e308\n",
+			"[approvals]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = " +
+				"9223372036854775807\nmax_cost_usd = 1e308\n",
 			`agent.toml:5:13: runtime.max_steps is 9223372036854775807; it must be at most 1000000000` + "\n" +
 				`agent.toml:4:16: runtime.turn_timeout is 87601h0m0s; it must be at most 87600h` + "\n" +
 				`agent.toml:6:16: runtime.max_cost_usd is 1e+308; it must be at most 1000000000` + "\n" +
@@ -222,12 +224,14 @@ permit = "deny"
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []PolicyRule{
-		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"}, Permit: turn.Allow},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**", "options.to": "*@corp.com", "n": "7"},
+			Permit: turn.Allow},
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "/**"}, Permit: turn.Ask, Why: "that is outside"},
 		{Tool: "*", Permit: turn.Deny},
 	}, loaded.Config.Policy.Rules)
 	shown := shown(t, loaded, true)
-	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '7'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
+	assert.Contains(t, shown, "[policy.rules.arguments]\nn = '7'  # from agent.toml:4\n\"options.to\" = '*@corp.com'  # "+
+		"from agent.toml:4\npath = '${FOLDER}/**'  # from agent.toml:4\n")
 	again := load(t, strings.ReplaceAll(shown, "${FOLDER}", "docs"))
 	assert.Equal(t, loaded.Config.Policy, again.Config.Policy)
 }
@@ -277,9 +281,10 @@ func TestTheTenantIsOnesOwnToName(t *testing.T) {
 		assert.Equal(t, c.want, loaded.Config.Tenant, name)
 	}
 	for text, want := range map[string]string{
-		"\ntenant = \"a b\"\n":     `agent.toml:2:10: tenant is "a b"; it must be at most 64 letters`,
-		"tenant = \"Default\"\n":   `agent.toml:1:10: tenant is "Default", which is reserved`,
-		"[policy]\ntaint = true\n": "agent.toml:2:9: policy.taint is true or false; it must be a string, one of on, off, strict",
+		"\ntenant = \"a b\"\n":   `agent.toml:2:10: tenant is "a b"; it must be at most 64 letters`,
+		"tenant = \"Default\"\n": `agent.toml:1:10: tenant is "Default", which is reserved`,
+		"[policy]\ntaint = true\n": "agent.toml:2:9: policy.taint is true or false; it must be a string, one of on, off, " +
+			"strict",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})
 		assert.ErrorContains(t, err, want)

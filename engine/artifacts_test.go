@@ -41,7 +41,8 @@ func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in rea
 	return func(turnID string, in readArtifactInput) turn.ToolResult {
 		arguments, err := json.Marshal(in)
 		require.NoError(t, err)
-		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: arguments, Session: "s", Turn: turnID, CallID: "1.0", Attempt: 1})
+		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: arguments, Session: "s",
+			Turn: turnID, CallID: "1.0", Attempt: 1})
 		require.NoError(t, err)
 		return r
 	}
@@ -70,7 +71,8 @@ func TestAnArtifactIsReadPartByPart(t *testing.T) {
 	assert.Equal(t, whole, got.String(), "the parts are the whole")
 
 	r := read("s", readArtifactInput{Artifact: name, Offset: 3, Length: 1})
-	assert.True(t, strings.HasPrefix(r.Text, "üß") || strings.HasPrefix(r.Text, "ü"), "it begins with a whole character: %q", r.Text)
+	assert.True(t, strings.HasPrefix(r.Text, "üß") || strings.HasPrefix(r.Text, "ü"),
+		"it begins with a whole character: %q", r.Text)
 }
 
 func TestWhatCannotBeReadSaysWhy(t *testing.T) {

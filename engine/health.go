@@ -102,7 +102,8 @@ func (e *Engine) report(ctx context.Context, servers []ServerHealth) error {
 	if err != nil {
 		return err
 	}
-	return e.journal.ReportWorker(ctx, journal.WorkerReport{ID: e.id, Identity: e.identity(), TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b})
+	return e.journal.ReportWorker(ctx, journal.WorkerReport{ID: e.id, Identity: e.identity(),
+		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b})
 }
 
 // AskServers connects to the configured servers, lists their tools and closes them again, without journal, model or

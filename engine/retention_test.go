@@ -48,10 +48,12 @@ func finished(t *testing.T, s journal.Store, id string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago)
 	_, err := s.Begin(t.Context(), journal.BeginInput{
-		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.UserMessage{Text: "hello"}, Config: json.RawMessage(`{}`), At: at,
+		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.UserMessage{Text: "hello"},
+		Config: json.RawMessage(`{}`), At: at,
 	})
 	require.NoError(t, err)
-	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id, Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi"}, At: at})
+	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id,
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi"}, At: at})
 	require.NoError(t, err)
 }
 
@@ -83,7 +85,8 @@ func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { e.prune(ctx, time.Millisecond) })
 
-	assert.Equal(t, []int{0, pruneBatch, 3, 0}, []int{<-journal.tried, <-journal.tried, <-journal.tried, <-journal.tried}, "a failure is tried again, in small steps")
+	assert.Equal(t, []int{0, pruneBatch, 3, 0}, []int{<-journal.tried, <-journal.tried, <-journal.tried, <-journal.tried},
+		"a failure is tried again, in small steps")
 	stop()
 	running.Wait()
 	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, kinds(t, store, "old-0"))

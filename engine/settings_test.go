@@ -15,7 +15,8 @@ import (
 // TestAJournalThatCameWithACloneIsRefused checks that a journal inside a cloned repository is refused, whatever path
 // the configuration gives: its grants would count.
 func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
-	for _, path := range []string{".everturn/journal.db", ".everturn/journal", ".everturn/state/journal.db", "state/journal.db", "journal.db"} {
+	for _, path := range []string{".everturn/journal.db", ".everturn/journal", ".everturn/state/journal.db",
+		"state/journal.db", "journal.db"} {
 		author, clone := t.TempDir(), filepath.Join(t.TempDir(), "clone")
 		cfg := config.Default()
 		cfg.Journal.Path = path

@@ -30,7 +30,8 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 	return e, func(s ServerHealth) func() {
 		servers, err := json.Marshal([]ServerHealth{s})
 		require.NoError(t, err)
-		require.NoError(t, e.journal.ReportWorker(t.Context(), journal.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
+		require.NoError(t, e.journal.ReportWorker(t.Context(),
+			journal.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
 		return func() { require.NoError(t, e.journal.RemoveWorker(context.WithoutCancel(t.Context()), "other")) }
 	}
 }
@@ -47,7 +48,8 @@ func current(t *testing.T, e *Engine) turn.Catalogue {
 	return turn.Catalogue{}
 }
 
-var offered = turn.Catalogue{Server: "files", Hash: "h", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
+var offered = turn.Catalogue{Server: "files", Hash: "h", ConfigHash: "s",
+	Tools: []turn.Descriptor{{ID: "mcp/files/read", Hash: "1"}}}
 
 // told is a log that sends each line to a channel.
 type told chan string
@@ -64,7 +66,8 @@ func TestAServerThatAnotherWorkerHasIsNotTakenAway(t *testing.T) {
 	log := make(told, 100)
 	e.log = slog.New(slog.NewTextHandler(log, nil))
 	require.NoError(t, e.journal.PublishCatalogue(t.Context(), offered))
-	end := other(ServerHealth{Server: "files", State: ServerFailing, Tenants: []TenantHealth{{State: ServerConnected}, {Tenant: "acme", State: ServerFailing}}})
+	end := other(ServerHealth{Server: "files", State: ServerFailing,
+		Tenants: []TenantHealth{{State: ServerConnected}, {Tenant: "acme", State: ServerFailing}}})
 
 	ctx, stop := context.WithCancel(t.Context())
 	watched := make(chan struct{})
@@ -94,7 +97,8 @@ func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 	e, _ := beside(t)
 	known := &publishedCatalogues{last: map[string]turn.Catalogue{}}
 	require.NoError(t, e.publishChange(t.Context(), known, offered))
-	require.NoError(t, e.journal.PublishCatalogue(t.Context(), turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "npx: not found"}))
+	require.NoError(t, e.journal.PublishCatalogue(t.Context(),
+		turn.Catalogue{Server: "files", ConfigHash: "s", Problem: "npx: not found"}))
 	e.reconcile(t.Context(), known)
 	assert.Equal(t, offered.Tools, bare(current(t, e).Tools))
 
@@ -107,7 +111,8 @@ func TestACatalogueThatWasOverwrittenIsPublishedAgain(t *testing.T) {
 // TestAServerThatNoWorkerHasIsAway checks that a server that fails on every worker is published as unavailable,
 // whichever worker connects first.
 func TestAServerThatNoWorkerHasIsAway(t *testing.T) {
-	for _, state := range []ServerHealth{{Server: "files", State: ServerFailing}, {Server: "mail", State: ServerConnected}} {
+	for _, state := range []ServerHealth{{Server: "files", State: ServerFailing},
+		{Server: "mail", State: ServerConnected}} {
 		e, other := beside(t)
 		ctx, stop := context.WithCancel(t.Context())
 		require.NoError(t, e.journal.PublishCatalogue(ctx, offered))

@@ -21,7 +21,8 @@ func (t *tx) review(c turn.Catalogue) error {
 		return err
 	}
 	var known int
-	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server, c.ConfigHash).Scan(&known)
+	err = t.row(`SELECT count(*) FROM config_versions WHERE server = ? AND config_hash = ?`, c.Server,
+		c.ConfigHash).Scan(&known)
 	if err == nil && known == 0 && c.Problem == "" {
 		err = t.insertConfigVersion(c.Server, c.ConfigHash)
 	}
@@ -78,7 +79,8 @@ func (t *tx) approve(server string, d turn.Descriptor, by string, at time.Time) 
 	if err != nil {
 		return err
 	}
-	if err := t.exec(`DELETE FROM approved_tools WHERE server = ? AND tool = ? AND hash = ?`, server, d.ID, d.Hash); err != nil {
+	if err := t.exec(`DELETE FROM approved_tools WHERE server = ? AND tool = ? AND hash = ?`, server, d.ID,
+		d.Hash); err != nil {
 		return err
 	}
 	err = t.exec(`INSERT INTO approved_tools (server, tool, hash, descriptor, approved_by, at) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -93,7 +95,8 @@ func (t *tx) approve(server string, d turn.Descriptor, by string, at time.Time) 
 // lastAccepted returns the version of a tool that was approved last, nil if none was.
 func (q querier) lastApproved(server, tool string) (*turn.Descriptor, error) {
 	var content []byte
-	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server, tool).Scan(&content)
+	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server,
+		tool).Scan(&content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -113,7 +113,8 @@ func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err er
 func (q querier) taintSource(session int64) (*TaintSource, error) {
 	var m TaintSource
 	var at int64
-	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID, &m.Tool, &at)
+	err := q.row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID,
+		&m.Tool, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

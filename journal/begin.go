@@ -37,7 +37,8 @@ func checkBegin(in BeginInput) (BeginInput, error) {
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
 		return in, errors.New("the turn config is not JSON")
 	}
-	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn), checkID("message", in.Message.ID))
+	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn),
+		checkID("message", in.Message.ID))
 }
 
 func checkID(what, id string) error {
@@ -144,7 +145,8 @@ func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
 	}
-	if _, err := t.appendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text}); err != nil {
+	if _, err := t.appendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser,
+		Text: in.Message.Text}); err != nil {
 		return out, err
 	}
 	if err := t.saveHead(*sc); err != nil {
@@ -165,7 +167,8 @@ func (t *tx) touchSession(sc *scope, in BeginInput) error {
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
 	}
 	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, t.tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At), nanos(in.At)).Scan(&sc.session)
+		in.Session, t.tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At),
+		nanos(in.At)).Scan(&sc.session)
 }
 
 func (t *tx) insertTurn(sc *scope, in BeginInput) error {
@@ -193,7 +196,8 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err != nil {
 		return "", err
 	}
-	in := FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message}, At: at}
+	in := FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message},
+		At: at}
 	if err := t.totals(old, &in); err != nil {
 		return "", err
 	}
@@ -206,7 +210,8 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 
 // totals counts a turn's settled steps, the calls that ran, and its usage.
 func (t *tx) totals(sc scope, in *FinishInput) error {
-	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`, sc.turn).Scan(&in.Counters.ToolCalls); err != nil {
+	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`,
+		sc.turn).Scan(&in.Counters.ToolCalls); err != nil {
 		return err
 	}
 	list, err := t.inferences(sc)

@@ -68,7 +68,8 @@ const unbounded = int64(math.MaxInt64)
 func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	var encoding string
 	var size int64
-	err = q.row(`SELECT encoding, size, CASE WHEN size <= ? THEN bytes END FROM blobs WHERE hash = ?`, *room, hash).Scan(&encoding, &size, &b)
+	err = q.row(`SELECT encoding, size, CASE WHEN size <= ? THEN bytes END FROM blobs WHERE hash = ?`, *room,
+		hash).Scan(&encoding, &size, &b)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("blob %s: %w", hash, ErrNotFound)
 	}

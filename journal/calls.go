@@ -47,7 +47,8 @@ func (c *call) scan(scan func(...any) error, before ...any) error {
 }
 
 func (q querier) call(turnID, callID string) (c call, err error) {
-	row := q.row(`SELECT `+scopeColumns+`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
+	row := q.row(`SELECT `+scopeColumns+
+		`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
 		`+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
 		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
 	err = c.scan(row.Scan, append(c.fields(), &c.requests)...)
@@ -122,7 +123,8 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	switch {
 	case in.Attempt < c.rec.Attempt:
 		return ClaimStale, nil
-	case c.granted == in.Attempt && c.rec.Worker == in.Worker && c.rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
+	case c.granted == in.Attempt && c.rec.Worker == in.Worker &&
+		c.rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
 		return ClaimGranted, nil
 	case c.underWay() && (!c.rec.Repeatable || !in.Repeatable): // even if it is not approved: it may have run
 		c.rec.Attempt = in.Attempt
@@ -133,7 +135,8 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	}
 	if c.row == 0 {
 		c.rec = CallRecord{
-			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable, Worker: in.Worker,
+			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
+			Worker:    in.Worker,
 			ClaimedAt: instant(nanos(in.At)),
 		}
 		c.granted = in.Attempt
@@ -142,7 +145,8 @@ func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	c.rec.Attempt = in.Attempt
 	c.rec.Runs++
 	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
-	return ClaimGranted, t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
+	return ClaimGranted,
+		t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
 		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
 }
 
@@ -166,7 +170,8 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	c.argumentsHash = HashOf([]byte(r.Call.Arguments))
 	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
 		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash, r.Attempt,
+		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash,
+		r.Attempt,
 		c.granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
 	if err != nil {
 		return err
@@ -175,7 +180,8 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	if len(started.Arguments) < len(r.Call.Arguments) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
-	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at}, started)
+	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
+		started)
 }
 
 // ReleaseCall implements Journal.
@@ -241,10 +247,12 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at}, turn.CallChunk{
-		CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Code: r.Code, Preview: Preview(r.Text, PreviewBytes),
-		SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
-	})
+	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at},
+		turn.CallChunk{
+			CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
+			Preview:   Preview(r.Text, PreviewBytes),
+			SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
+		})
 }
 
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {

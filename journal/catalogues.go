@@ -96,7 +96,8 @@ func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]tur
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s of server %q: no quarantined tool has this name: %w", strings.Join(missing, ", "), in.Server, ErrNotFound)
+		return nil, fmt.Errorf("%s of server %q: no quarantined tool has this name: %w", strings.Join(missing, ", "),
+			in.Server, ErrNotFound)
 	}
 	var out []turn.QuarantinedTool
 	for i, d := range held {
@@ -121,7 +122,8 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 		seen = in.Hashes[ToolName(in.Server, d.Now.ID)]
 	}
 	if seen != d.Now.Hash {
-		return fmt.Errorf("tool %s has the hash %.8q now, not %.8q: it has changed since it was shown; review it again: %w", d.Now.ID, d.Now.Hash, seen, ErrConflict)
+		return fmt.Errorf("tool %s has the hash %.8q now, not %.8q: it has changed since it was shown; review it again: %w",
+			d.Now.ID, d.Now.Hash, seen, ErrConflict)
 	}
 	return nil
 }

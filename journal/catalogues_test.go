@@ -39,7 +39,8 @@ func TestReview(t *testing.T) {
 }
 
 func TestToolName(t *testing.T) {
-	for id, want := range map[string]string{"mcp/files/read": "read", "mcp/files/a/b": "a/b", "local/read": "local/read", "mcp/other/read": "mcp/other/read"} {
+	for id, want := range map[string]string{"mcp/files/read": "read", "mcp/files/a/b": "a/b", "local/read": "local/read",
+		"mcp/other/read": "mcp/other/read"} {
 		assert.Equal(t, want, journal.ToolName("files", id))
 	}
 	assert.Equal(t, "read", journal.ToolName("local", "local/read"))

@@ -28,7 +28,8 @@ func TestChainIsStable(t *testing.T) {
 	assert.Equal(t, turn.Head{Seq: 2, Hash: sha(head.Hash + "\n" + json)}, journal.Next(head, second))
 
 	third := turn.Message{Role: turn.RoleTool, Text: "ok", CallID: "1.0", Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1}
-	assert.Equal(t, `{"role":"tool","text":"ok","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`, string(journal.Canonical(third)))
+	assert.Equal(t, `{"role":"tool","text":"ok","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`,
+		string(journal.Canonical(third)))
 }
 
 func sha(s string) string {
@@ -41,7 +42,8 @@ func TestPreviewCutsBetweenRunes(t *testing.T) {
 		text  string
 		limit int
 		want  string
-	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"€€", 5, "€"}, {"€", 2, ""}, {"", 0, ""}, {"a", 0, ""}} {
+	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"€€", 5, "€"}, {"€", 2, ""}, {"", 0, ""},
+		{"a", 0, ""}} {
 		assert.Equal(t, c.want, journal.Preview(c.text, c.limit), "%q %d", c.text, c.limit)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // copied are the tables, each after the tables that its rows refer to.
 var copied = []string{
-	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources", "requests",
+	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
+	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "chunks",
 }
 

@@ -128,7 +128,8 @@ func TestEditedPeople(t *testing.T) {
 	for _, c := range []struct{ name, find, change, says string }{
 		{"requests.jsonl", `"request":{`, `"request":{`, ""},
 		{"requests.jsonl", `"request":{"session":"","turn":"u1-s2"`, `"request":{"session":"","turn":"u9"`, "does not have"},
-		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`, `"request":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
+		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`,
+			`"request":{"session":"","turn":"u1-s2","id":"q1"`, "is over"},
 		{"requests.jsonl", `"risk":"`, `"risk":"\u001b[31m`, "unknown risk"},
 		{"requests.jsonl", `"kind":"question"`, `"kind":"wish"`, "unknown kind"},
 		{"requests.jsonl", `"grant":{"tool":"local/write_file"`, `"grant":{"tool":""`, "tool ID is empty"},
@@ -152,7 +153,8 @@ func TestEditedTools(t *testing.T) {
 		{`"taint_source":{"turn":"w1"`, `"taint_source":{"turn":"w1"`, ""},
 		{`"type":"image/png","bytes":12`, `"type":"image/png","bytes":13`, "12 bytes is given as 13"},
 		{`"media":[{"hash":"6157`, `"media":[{"hash":"6158`, "no blob"},
-		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`, "medium ID is empty"},
+		{`"media":[{"hash":"dd29442deca69f52c50006b831cb216edf78a7da33748f0a80ff19f2ebe57ecd"`, `"media":[{"hash":""`,
+			"medium ID is empty"},
 		{`"call":"2.0","asked_at"`, `"call":"","asked_at"`, "an elicitation and a call"},
 	} {
 		_, err := read(edit(t, "tools.jsonl", c.find, c.change))
@@ -208,8 +210,9 @@ func TestExportsThatMultiplyABlob(t *testing.T) {
 		says   string
 	}{
 		"more calls than a turn has": {bounded(10, 0, user, calls(journal.MaxCalls+1)), "129 calls; the maximum is 128"},
-		"a message of several blobs": {bounded(1<<20, 0, user, calls(100)), "the message is 104857600 bytes; the maximum is 67108864"},
-		"lines that repeat a blob":   {bounded(8<<20, 40, user), "name blobs of 318767104 bytes in all"},
+		"a message of several blobs": {bounded(1<<20, 0, user, calls(100)),
+			"the message is 104857600 bytes; the maximum is 67108864"},
+		"lines that repeat a blob": {bounded(8<<20, 40, user), "name blobs of 318767104 bytes in all"},
 	} {
 		err := error(nil)
 		load := func(string) ([]byte, error) { return nil, errors.New("a blob was loaded") }

@@ -56,7 +56,8 @@ func (c *exportCheck) line(l Line) error {
 	case c.ended:
 		return errors.New("there is a line after the end line")
 	case rank < c.lastRank || (rank == 0) != (c.lines == 0):
-		return errors.New("a line is out of order: header, blobs, turns, messages, inferences, calls, late results, requests, grants, chunks, end")
+		return errors.New("a line is out of order: header, blobs, turns, messages, inferences, calls, late results, " +
+			"requests, grants, chunks, end")
 	}
 	c.lastRank = rank
 	if err := c.content(l); err != nil {
@@ -69,7 +70,8 @@ func (c *exportCheck) line(l Line) error {
 // rankOf returns which of the line's pointers is set.
 func rankOf(l Line) (rank int, err error) {
 	rank = -1
-	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil, l.LateResult != nil,
+	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil,
+		l.LateResult != nil,
 		l.Request != nil, l.Grant != nil, l.Chunk != nil, l.End != nil}
 	for i, is := range set {
 		if is && rank >= 0 {
@@ -173,13 +175,15 @@ func (c *exportCheck) countBlobs(hashes ...string) error {
 		c.blobBytes += size
 	}
 	if most := maxBlobBytesNamed + maxBlobBytesPerByte*c.read; c.blobBytes > most {
-		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.blobBytes, most)
+		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.blobBytes,
+			most)
 	}
 	return nil
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID), c.countBlobs(t.ConfigBlob)); err != nil {
+	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID),
+		c.countBlobs(t.ConfigBlob)); err != nil {
 		return err
 	}
 	over := t.State.Terminal()

@@ -61,7 +61,8 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 // order.
 func (c *exportCheck) checkResultOrder(m turn.Message) error {
 	switch {
-	case m.Role == turn.RoleTool && len(c.callsWithoutResult) > 0 && m.CallID == c.callsWithoutResult[0] && m.Outcome != "":
+	case m.Role == turn.RoleTool && len(c.callsWithoutResult) > 0 && m.CallID == c.callsWithoutResult[0] &&
+		m.Outcome != "":
 		c.callsWithoutResult = c.callsWithoutResult[1:]
 		return nil
 	case m.Role == turn.RoleTool:
@@ -90,12 +91,14 @@ func (c *exportCheck) checkInference(e ExportInference) error {
 }
 
 func (c *exportCheck) checkCall(e ExportCall) error {
-	return errors.Join(c.checkTurnID(e.Turn), checkShownID("call", e.Call.ID), badWord("outcome", e.Outcome), badWord("code", e.Code),
+	return errors.Join(c.checkTurnID(e.Turn), checkShownID("call", e.Call.ID), badWord("outcome", e.Outcome),
+		badWord("code", e.Code),
 		c.countBlobs(e.ArgumentsBlob, e.TextBlob, e.FullBlob), c.media(e.Media))
 }
 
 func (c *exportCheck) checkLate(e ExportLateResult) error {
-	return errors.Join(c.checkTurnID(e.Turn), badWord("outcome", e.Outcome), c.countBlobs(e.TextBlob, e.FullBlob), c.media(e.Media))
+	return errors.Join(c.checkTurnID(e.Turn), badWord("outcome", e.Outcome), c.countBlobs(e.TextBlob, e.FullBlob),
+		c.media(e.Media))
 }
 
 // checkRequest checks a request. The line has the beginning of its arguments; the journal reads the rest from the blob
@@ -121,7 +124,8 @@ func (c *exportCheck) checkRequest(e ExportRequest) error {
 			return fmt.Errorf("the decision of request %s: %w", e.ID, err)
 		}
 	}
-	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkRequest(request), c.countBlobs(named...))
+	return errors.Join(checkShownID("request", e.ID), badWord("risk", e.Risk), checkRequest(request),
+		c.countBlobs(named...))
 }
 
 func (c *exportCheck) checkGrant(r turn.Grant) error {

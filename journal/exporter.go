@@ -208,7 +208,9 @@ func (e *exporter) turns(p part) error {
 		}
 		t.Config, t.ConfigBlob = rawOf(pins), pins.blob.String
 		return e.out.Write(Line{Turn: &t})
-	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+` ORDER BY t.id`,
+	}, `SELECT `+turnColumns+
+		`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+
+		` ORDER BY t.id`,
 		p.args()[:3]...)
 }
 
@@ -221,7 +223,8 @@ func (e *exporter) forkedTurn(r TurnRecord) TurnRecord {
 	}
 	return TurnRecord{
 		ID: r.ID, WorkflowID: r.WorkflowID, RunID: r.RunID, Agent: r.Agent, MessageID: r.MessageID, MessageSeq: r.MessageSeq,
-		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: ForkedMessage, StartedAt: r.StartedAt, EndedAt: ended,
+		State: turn.StateClosed, Reason: turn.FinishTerminated, Message: ForkedMessage, StartedAt: r.StartedAt,
+		EndedAt: ended,
 	}
 }
 
@@ -238,7 +241,8 @@ func (e *exporter) messages(p part) error {
 		var text stored
 		var calls, media sql.NullString
 		m := &x.Message
-		err := rows.Scan(&x.Seq, &x.Hash, &m.ID, &m.Role, &text.inline, &text.blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+		err := rows.Scan(&x.Seq, &x.Hash, &m.ID, &m.Role, &text.inline, &text.blob, &calls, &m.CallID, &m.Outcome, &media,
+			&m.TurnID, &m.Step)
 		if err == nil {
 			m.Media, err = readMedia(media)
 		}

@@ -19,7 +19,8 @@ func (e *exporter) inferences(p part) error {
 		x.Key.Turn = turnID
 		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.completion), a.completion.blob.String, a.raw.String
 		return e.out.Write(Line{Inference: &x})
-	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+` FROM inferences i JOIN turns t ON t.id = i.turn
+	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+
+		` FROM inferences i JOIN turns t ON t.id = i.turn
 		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
 }
 
@@ -35,12 +36,14 @@ func (e *exporter) calls(p part) error {
 			return err
 		}
 		x := ExportCall{
-			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash, TextBlob: c.text.blob.String,
+			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash,
+			TextBlob:   c.text.blob.String,
 			Repeatable: c.rec.Repeatable, ClaimedAttempt: c.granted, SettledAttempt: c.settledAttempt,
 		}
 		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
 		return e.out.Write(Line{Call: &x})
-	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`, p.args()...)
+	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`,
+		p.args()...)
 }
 
 func (e *exporter) lateResults(p part) error {
@@ -48,7 +51,8 @@ func (e *exporter) lateResults(p part) error {
 		var x ExportLateResult
 		var at int64
 		var media sql.NullString
-		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at, &x.Digest, &media, &x.NotifyModel)
+		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at,
+			&x.Digest, &media, &x.NotifyModel)
 		if err == nil {
 			x.Media, err = readMedia(media)
 		}

@@ -27,7 +27,8 @@ func runTurn(t *testing.T, s *journal.DB, session, id string) {
 	in := journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: id, Text: "go"}, At: time.Now()}
 	_, err := s.Begin(t.Context(), in)
 	require.NoError(t, err)
-	done := journal.FinishInput{Session: session, Turn: id, Result: turn.Result{State: turn.StateCompleted}, At: time.Now()}
+	done := journal.FinishInput{Session: session, Turn: id, Result: turn.Result{State: turn.StateCompleted},
+		At: time.Now()}
 	_, err = s.Finish(t.Context(), done)
 	require.NoError(t, err)
 }

@@ -31,7 +31,8 @@ type SessionStream interface {
 // the session or the cursor's turn has not begun, FollowSession waits for it; if another turn begins meanwhile, the
 // reader gets that one: no turn is left out. An error, including ctx's, is yielded once and is the last value. Each
 // wake-up costs one or two reads, however long the session is.
-func FollowSession(ctx context.Context, store SessionStream, session string, from SessionCursor) iter.Seq2[turn.Chunk, error] {
+func FollowSession(ctx context.Context, store SessionStream, session string, from SessionCursor) iter.Seq2[turn.Chunk,
+	error] {
 	return func(yield func(turn.Chunk, error) bool) {
 		f := sessionFollower{store: store, session: session, start: from}
 		for {

@@ -16,7 +16,8 @@ func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err err
 			return err
 		}
 		var parent, head int64
-		err := t.row(`SELECT id, head_seq FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, in.Session).Scan(&parent, &head)
+		err := t.row(`SELECT id, head_seq FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant,
+			in.Session).Scan(&parent, &head)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,8 @@ func (im *importer) run(ctx context.Context, f *spooled) error {
 	}
 	im.header = *first.Header
 	if of := im.header.Tenant; of != im.db.tenant {
-		return fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(of), tenantName(im.db.tenant), ErrOtherTenant)
+		return fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(of),
+			tenantName(im.db.tenant), ErrOtherTenant)
 	}
 	if err := im.write(ctx, im.open); err != nil || im.exists {
 		return err
@@ -177,7 +178,8 @@ func (im *importer) open() error {
 	if im.exists = n != 0; err != nil || im.exists {
 		return err
 	}
-	err = im.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, stagedTenant, im.stagedPrefix).Scan(&im.session)
+	err = im.row(`SELECT id FROM sessions WHERE tenant = ? AND session_id = ?`, stagedTenant,
+		im.stagedPrefix).Scan(&im.session)
 	if !errors.Is(err, sql.ErrNoRows) { // an earlier run of this transaction, which seemed lost, was committed
 		return err
 	}
@@ -217,7 +219,8 @@ func (im *importer) find() (session int64, err error) {
 		return 0, err
 	}
 	if p.hash != s.Head.Hash {
-		return 0, fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID, ErrConflict)
+		return 0, fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID,
+			ErrConflict)
 	}
 	return session, nil
 }
@@ -304,7 +307,8 @@ func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 
 func (im *importer) turn(t ExportTurn) error {
 	var other, tenant string
-	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, t.ID).Scan(&other, &tenant)
+	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
+		t.ID).Scan(&other, &tenant)
 	if err == nil && tenant != im.tenant {
 		return fmt.Errorf("turn %s is in the journal already: %w", t.ID, ErrConflict)
 	}
@@ -322,7 +326,8 @@ func (im *importer) turn(t ExportTurn) error {
 	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
 		message, answer, usage, steps, calls, started_at, ended_at, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
 		RETURNING id`, // TRUE: nothing prunes it before it is published
-		im.stagedPrefix+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config), null(t.ConfigBlob),
+		im.stagedPrefix+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config),
+		null(t.ConfigBlob),
 		string(t.State), string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls,
 		nanos(t.StartedAt), sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n

@@ -10,8 +10,10 @@ func (im *importer) inference(x ExportInference) error {
 	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
 		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		im.turns[x.Key.Turn], x.Key.Step, x.Attempt, x.Failures, x.FailedAttempt, string(x.FailedCode), x.FailedMessage, x.Emitted, x.Model,
-		x.ExpectSeq, x.Base.Seq, x.Base.Hash, x.Head.Seq, x.Head.Hash, jsonColumn(x.Stored), null(x.StoredBlob), null(x.RawBlob),
+		im.turns[x.Key.Turn], x.Key.Step, x.Attempt, x.Failures, x.FailedAttempt, string(x.FailedCode), x.FailedMessage,
+		x.Emitted, x.Model,
+		x.ExpectSeq, x.Base.Seq, x.Base.Hash, x.Head.Seq, x.Head.Hash, jsonColumn(x.Stored), null(x.StoredBlob),
+		null(x.RawBlob),
 		nanos(x.StartedAt), sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Settled}, x.Late)
 }
 
@@ -30,9 +32,11 @@ func (im *importer) call(x ExportCall) error {
 	err = im.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, claimed_attempt,
 		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late_count,
 		suspended_attempt, media, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash, x.Attempt,
+		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash,
+		x.Attempt,
 		x.ClaimedAttempt, x.Runs, x.Repeatable, x.Worker, nanos(x.ClaimedAt), string(x.Outcome), text.inline, text.blob,
-		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled}, x.DurationMS, x.LateCount,
+		null(x.FullBlob), x.SizeBytes, x.SettledAttempt, sql.NullInt64{Int64: nanos(x.SettledAt), Valid: settled},
+		x.DurationMS, x.LateCount,
 		x.Suspended, media, string(cleanCode(x.Outcome, x.Code))).Scan(&row)
 	if err != nil {
 		return err
@@ -53,7 +57,8 @@ func (im *importer) lateResult(x ExportLateResult) error {
 	var row int64
 	err = im.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
 		VALUES ((SELECT id FROM calls WHERE turn = ? AND call_id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING call`,
-		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes, nanos(x.At), x.Digest,
+		im.turns[x.Turn], x.CallID, x.Attempt, string(x.Outcome), text.inline, text.blob, null(x.FullBlob), x.SizeBytes,
+		nanos(x.At), x.Digest,
 		media, due).Scan(&row)
 	if err != nil {
 		return err

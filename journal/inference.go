@@ -31,14 +31,17 @@ const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.inf
-	err := scan(append(before, &a.row, &in.Attempt, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect, &in.Base.Seq, &in.Base.Hash,
-		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late, &in.Key.Step)...)
+	err := scan(append(before, &a.row, &in.Attempt, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect,
+		&in.Base.Seq, &in.Base.Hash,
+		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late,
+		&in.Key.Step)...)
 	in.StartedAt, in.SettledAt = instant(started), instant(settled)
 	in.Settled = a.completion.inline.Valid || a.completion.blob.Valid
 	return err
 }
 
-const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` + inferenceColumns
+const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
+	inferenceColumns
 
 func (q querier) attempt(key StepKey) (a attempt, err error) {
 	row := q.row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
@@ -57,7 +60,8 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	if t.Lock() == "" {
 		return t.attempt(key)
 	}
-	row := t.row(`SELECT `+attemptColumns+` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
+	row := t.row(`SELECT `+attemptColumns+
+		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
 		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
 	err = a.scan(row.Scan, append(a.fields(), &a.hasLateResults)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -71,7 +75,8 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 func (q querier) loadSettled(a attempt) (Inference, error) {
 	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
-		return a.inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.inf.Key.Step, len(messages)))
+		return a.inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.inf.Key.Step,
+			len(messages)))
 	}
 	a.inf.Message = messages[0]
 	text, err := q.get(a.completion)
@@ -188,7 +193,8 @@ func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 			return a.inf, err
 		}
 	}
-	return a.inf, t.exec(`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ? WHERE id = ?`,
+	return a.inf, t.exec(
+		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ? WHERE id = ?`,
 		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
 }
 
@@ -298,7 +304,8 @@ func (t *tx) saveCompletion(a attempt, at int64) error {
 
 // FailInference implements Journal. The failure of an attempt counts once; failures of settled steps and closed turns
 // do not count.
-func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code, message string) (failures int, err error) {
+func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
+	message string) (failures int, err error) {
 	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
 		a, err := t.lockedAttempt(key)
 		if err != nil {

@@ -18,7 +18,8 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 	if err != nil {
 		return err
 	}
-	if in.Attempt == c.settledAttempt && in.Result.Outcome == c.rec.Outcome && in.Result.Text == c.rec.Text && full.String == c.rec.FullBlob &&
+	if in.Attempt == c.settledAttempt && in.Result.Outcome == c.rec.Outcome && in.Result.Text == c.rec.Text &&
+		full.String == c.rec.FullBlob &&
 		late.media == c.media {
 		return nil
 	}
@@ -29,7 +30,8 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 	}
 	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
-		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes, nanos(in.At),
+		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes,
+		nanos(in.At),
 		digest(in.Result, full.String, late.media.String), late.media, due).Scan(new(int64))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // it is kept already
@@ -57,7 +59,8 @@ func (t *tx) sessionToNotify(c *call, in SettleInput) (sql.NullInt64, error) {
 		return sql.NullInt64{}, nil
 	}
 	var told int
-	err := t.row(`SELECT count(*) FROM late_results WHERE call = ? AND attempt = ? AND outcome <> ?`, c.row, in.Attempt, string(turn.OutcomeUnknown)).Scan(&told)
+	err := t.row(`SELECT count(*) FROM late_results WHERE call = ? AND attempt = ? AND outcome <> ?`, c.row, in.Attempt,
+		string(turn.OutcomeUnknown)).Scan(&told)
 	if err != nil || told > 0 {
 		return sql.NullInt64{}, err
 	}
@@ -113,7 +116,8 @@ func (q querier) pendingLateResults(session int64) (list []pendingLateResult, er
 		var text stored
 		var m sql.NullString
 		l := &d.late
-		err := rows.Scan(&d.row, &l.Turn, &l.CallID, &d.call.Call.Tool, &l.Attempt, &l.Outcome, &text.inline, &text.blob, &l.FullBlob, &l.SizeBytes, &m)
+		err := rows.Scan(&d.row, &l.Turn, &l.CallID, &d.call.Call.Tool, &l.Attempt, &l.Outcome, &text.inline, &text.blob,
+			&l.FullBlob, &l.SizeBytes, &m)
 		d.call.Call.ID = l.CallID
 		list, texts, media = append(list, d), append(texts, text), append(media, m)
 		return err

@@ -31,7 +31,8 @@ func (q querier) segments(session, from, to int64) (list []segment, err error) {
 	from = max(from, 1)
 	for session != 0 && from <= to {
 		var parent, forkSeq int64
-		if err := q.row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&parent, &forkSeq); err != nil {
+		if err := q.row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&parent,
+			&forkSeq); err != nil {
 			return nil, err
 		}
 		if s := (segment{session, max(forkSeq, from-1), to}); s.low < s.high {
@@ -78,7 +79,8 @@ func (q querier) turnOfMessage(session int64, messageID string) (turnN int64, er
 		return 0, err
 	}
 	for _, s := range slices.Backward(list) {
-		err = q.row(`SELECT turn FROM messages WHERE session = ? AND message_id = ? AND seq <= ?`, s.session, messageID, s.high).Scan(&turnN)
+		err = q.row(`SELECT turn FROM messages WHERE session = ? AND message_id = ? AND seq <= ?`, s.session, messageID,
+			s.high).Scan(&turnN)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return turnN, err
 		}
@@ -107,7 +109,8 @@ func (q querier) depth(session int64) (n int, err error) {
 func (q querier) checkDepth(session int64) error {
 	n, err := q.depth(session)
 	if err == nil && n >= maxDepth {
-		err = fmt.Errorf("it would be session %d of its line; the maximum is %d: fork a session that is closer to the first one", n+1, maxDepth)
+		err = fmt.Errorf("it would be session %d of its line; the maximum is %d: fork a session that is closer to the "+
+			"first one", n+1, maxDepth)
 	}
 	return err
 }

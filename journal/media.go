@@ -19,13 +19,15 @@ func cleanResult(r turn.ToolResult) turn.ToolResult {
 		if size := len(m.Data); size == 0 || size > MaxMediaBytes || len(r.Media) == MaxMedia {
 			continue
 		}
-		r.Media = append(r.Media, turn.Media{Hash: HashOf(m.Data), Type: mediaType(m.Type), Bytes: int64(len(m.Data)), Data: m.Data})
+		r.Media = append(r.Media, turn.Media{Hash: HashOf(m.Data), Type: mediaType(m.Type), Bytes: int64(len(m.Data)),
+			Data: m.Data})
 	}
 	if lost := len(media) - len(r.Media); lost > 0 {
 		if r.Text != "" {
 			r.Text += "\n"
 		}
-		r.Text += fmt.Sprintf("(%d of the result's %d images and sounds are not kept: %d are the most, of up to %d MiB each, and none may be empty.)",
+		r.Text += fmt.Sprintf("(%d of the result's %d images and sounds are not kept: %d are the most, of up to %d MiB "+
+			"each, and none may be empty.)",
 			lost, len(media), MaxMedia, MaxMediaBytes>>20)
 	}
 	return r

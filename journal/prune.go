@@ -49,7 +49,8 @@ func (t *tx) prune(before int64, limit int) (list []int64, err error) {
 		err := rows.Scan(&n)
 		list = append(list, n)
 		return err
-	}, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+t.Lock(), before, limit)
+	}, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
+		t.Lock(), before, limit)
 	if err != nil {
 		return nil, err
 	}

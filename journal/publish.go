@@ -33,7 +33,8 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 			return err
 		}
 		if len(content) > MaxBlobBytes {
-			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content), MaxBlobBytes)
+			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content),
+				MaxBlobBytes)
 		}
 		hash, current := HashOf(content), ""
 		err = t.row(`SELECT hash FROM catalogues WHERE server = ?`, c.Server).Scan(&current)
@@ -41,7 +42,8 @@ func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 			return err
 		}
 		if current == "" {
-			err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')`, c.Server, hash, string(content))
+			err = t.exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')`, c.Server,
+				hash, string(content))
 		} else {
 			err = t.exec(`UPDATE catalogues SET hash = ?, content = ? WHERE server = ?`, hash, string(content), c.Server)
 		}

@@ -133,7 +133,8 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 			Version int    `json:"version"`
 		} `json:"header"`
 	}
-	if lr.number == 1 && json.Unmarshal(text, &probe) == nil && probe.Header.Format == ExportFormat && probe.Header.Version > ExportVersion {
+	if lr.number == 1 && json.Unmarshal(text, &probe) == nil && probe.Header.Format == ExportFormat &&
+		probe.Header.Version > ExportVersion {
 		return newerExportError(probe.Header.Version)
 	}
 	if lr.number == 1 {
@@ -143,7 +144,8 @@ func (lr *lineReader) notAnExport(text []byte, cause error) error {
 }
 
 func newerExportError(version int) error {
-	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", ErrNewer, version, ExportVersion)
+	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", ErrNewer, version,
+		ExportVersion)
 }
 
 // read returns the next line without its line feed. At the end of the input it returns io.EOF.

@@ -22,7 +22,8 @@ const lastTurnColumns = `coalesce(t.turn_id, ''), CASE WHEN t.id IS NULL THEN ''
 func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 	var usage string
 	var started, ended int64
-	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State, &r.Reason, &r.Code,
+	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State,
+		&r.Reason, &r.Code,
 		&r.Message, &r.Answer, &usage, &r.Steps, &r.Calls, &started, &ended}, after...)...)
 	if err != nil {
 		return r, err
@@ -36,7 +37,8 @@ func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 
 // turnRecord returns the turn that the condition where selects, or sql.ErrNoRows.
 func (q querier) turnRecord(where string, args ...any) (TurnRecord, error) {
-	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where, args...).Scan)
+	return scanTurn(q.row(`SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE `+where,
+		args...).Scan)
 }
 
 // namedTurn returns the tenant's turn with this ID, or sql.ErrNoRows.
@@ -116,7 +118,8 @@ const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FRO
 
 func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	var created, updated int64
-	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated, &r.FirstText, &r.PendingRequests,
+	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated,
+		&r.FirstText, &r.PendingRequests,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err
@@ -186,7 +189,8 @@ func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, 
 		r, err := scanTurn(rows.Scan)
 		out = append(out, r)
 		return err
-	}, `SELECT `+turnColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
+	}, `SELECT `+turnColumns+
+		` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
 		session, after, limit)
 	return out, err
 }

@@ -24,14 +24,17 @@ const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.s
 	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
 	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
 
-const requestQuery = `SELECT ` + requestColumns + ` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
+const requestQuery = `SELECT ` + requestColumns +
+	` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
 
 func (x *request) scan(scan func(...any) error) error {
 	var expires, asked, ruled int64
 	var r turn.Decision
 	w := &x.rec
-	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob, &w.ArgumentsHash, &x.size,
-		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Grant, &ruled,
+	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob,
+		&w.ArgumentsHash, &x.size,
+		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Grant,
+		&ruled,
 		&w.Call, &x.elicitation.inline, &x.elicitation.blob, &x.response.inline, &x.response.blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
 	if r.Status != "" {
@@ -128,7 +131,8 @@ func (t *tx) decideRequest(x *request, r turn.Decision) (err error) {
 	x.rec.Decision = &r
 	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
-		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.response.inline, x.response.blob, x.row)
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.response.inline,
+		x.response.blob, x.row)
 }
 
 // emitRequest tells followers about a request or, if it has a decision, about the decision.
@@ -168,7 +172,8 @@ func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]
 	if session == "" {
 		return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, s.tenant, limit)
 	}
-	return s.pending(ctx, `w.session = (SELECT id FROM sessions WHERE tenant = ? AND session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`,
+	return s.pending(ctx,
+		`w.session = (SELECT id FROM sessions WHERE tenant = ? AND session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`,
 		s.tenant, session, limit)
 }
 

@@ -57,7 +57,8 @@ func (t *tx) openOnce(sc *scope, w turn.Request, at time.Time) (*turn.Decision, 
 
 // sameRequest reports whether a and b are the same request.
 func sameRequest(a, b turn.Request) bool {
-	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call && reflect.DeepEqual(a.Elicitation, b.Elicitation)
+	return a.Kind == b.Kind && a.ArgumentsHash == b.ArgumentsHash && a.Call == b.Call &&
+		reflect.DeepEqual(a.Elicitation, b.Elicitation)
 }
 
 // openRequest records a new request and tells followers.

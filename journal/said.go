@@ -86,7 +86,8 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 // settled. It reads from the turn's last chunk back to the first chunk of that step.
 func (q querier) streamedText(sc *scope) (string, error) {
 	var step, attempt int
-	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`, sc.turn).Scan(&step, &attempt)
+	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,
+		sc.turn).Scan(&step, &attempt)
 	if err != nil {
 		return "", ignoreNoRows(err)
 	}

@@ -11,6 +11,7 @@ func CheckSchema(minProgram int) error {
 	if minProgram <= SchemaVersion {
 		return nil
 	}
-	return fmt.Errorf("%w: it is for programs of schema version %d, and this program's is %d: use the newer program, or another journal",
+	return fmt.Errorf("%w: it is for programs of schema version %d, and this program's is %d: use the newer program, or "+
+		"another journal",
 		ErrNewer, minProgram, SchemaVersion)
 }

@@ -19,7 +19,8 @@ func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 		if err != nil {
 			return err
 		}
-		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended && c.continuation.String == HashOf(in.Result.Continuation)
+		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended &&
+			c.continuation.String == HashOf(in.Result.Continuation)
 		if err := c.holds(in.Attempt); err != nil && (!again || c.closed || c.rec.Outcome != "") {
 			return err
 		}
@@ -30,7 +31,8 @@ func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 		if err != nil {
 			return err
 		}
-		return t.exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`, in.Attempt, hash, c.row)
+		return t.exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`,
+			in.Attempt, hash, c.row)
 	})
 }
 
@@ -50,7 +52,8 @@ func (c *call) holds(attempt int) error {
 }
 
 // NoteCall implements Journal.
-func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
+func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
+	at time.Time) error {
 	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
 		c, err := t.call(turnID, callID)
 		if err == nil {
@@ -66,9 +69,10 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
 			return err
 		}
-		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, ToolProgress: turn.ToolProgress{
-			Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
-		}})
+		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool,
+			ToolProgress: turn.ToolProgress{
+				Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
+			}})
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 // unscoped are the methods of a Store, beyond those of Journal, that name no session and no turn for a reader.
-var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker", "Workers", "Close"}
+var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
+	"Workers", "Close"}
 
 // TestNoMethodOfAStoreForgetsTheTenant checks that the conformance suite asks every method of Store that names a session
 // or a turn for those of another tenant. The methods of Journal name a turn that Begin has returned.
@@ -37,6 +38,7 @@ func TestNoMethodOfAStoreForgetsTheTenant(t *testing.T) {
 		if _, records := recording.MethodByName(name); records || slices.Contains(unscoped, name) {
 			continue
 		}
-		assert.Contains(t, asked, name, "journal.Store has the method %s: add it to journaltest/tenants.go, or say in this test why it is for all tenants", name)
+		assert.Contains(t, asked, name, "journal.Store has the method %s: add it to journaltest/tenants.go, or say in this "+
+			"test why it is for all tenants", name)
 	}
 }

@@ -51,13 +51,15 @@ func ResultText(o turn.Outcome) string {
 }
 
 // SuspendedText is the result of a call that was still suspended when its turn ended.
-const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went on. What it had done until then is not known. Check before trying again."
+const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went " +
+	"on. What it had done until then is not known. Check before trying again."
 
 // lateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
 // wrote that message. rec is the call as it was settled, late is the late result.
 func lateNotice(rec CallRecord, late ExportLateResult) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to an end after all. Its outcome is %s.",
+	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to "+
+		"an end after all. Its outcome is %s.",
 		rec.Call.ID, rec.Call.Tool, late.Outcome)
 	for _, m := range late.Media {
 		if strings.Contains(late.Text, m.Hash) {
@@ -81,14 +83,17 @@ func LateID(turnID, callID string, attempt int) string {
 
 // ForkedMessage is the message of a turn of which an imported fork has only the beginning. Readers of the session see
 // it.
-const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it was forked from."
+const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it " +
+	"was forked from."
 
 // closedMessage is the message of a turn that the session's next turn had to close. Readers of the session see it.
-const closedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls without a known result are marked. Send the message again to have it answered."
+const closedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls " +
+	"without a known result are marked. Send the message again to have it answered."
 
 // ImportedMessage is the message of a turn that was running when its session was exported. Readers of the session see
 // it.
-const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries no running turn, approval or open question. Send the message again to have it answered."
+const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries " +
+	"no running turn, approval or open question. Send the message again to have it answered."
 
 // LargeText replaces the text of a message that exceeds MaxMessageBytes.
 const LargeText = "(this message's text is too large: send a shorter one)"

@@ -27,7 +27,8 @@ type scope struct {
 const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, s.tenant, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
 
 func (sc *scope) fields() []any {
-	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.tenant, &sc.messageSeq, &sc.closed, &sc.head.Seq, &sc.head.Hash}
+	return []any{&sc.turnID, &sc.turn, &sc.session, &sc.sessionID, &sc.tenant, &sc.messageSeq, &sc.closed, &sc.head.Seq,
+		&sc.head.Hash}
 }
 
 // check refuses a turn that does not belong to the session that the caller names.
@@ -41,7 +42,8 @@ func (sc *scope) check(session string) error {
 // scope returns a turn of any tenant: it is for the methods of Journal, which name a turn that Begin has returned. The
 // other methods use namedScope.
 func (q querier) scope(turnID string) (sc scope, err error) {
-	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`, turnID).Scan(sc.fields()...)
+	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
+		turnID).Scan(sc.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sc, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
 	}
@@ -75,7 +77,8 @@ func (t *tx) appendMessage(sc *scope, m turn.Message) (turn.Message, error) {
 	}
 	sc.head = Next(sc.head, m)
 	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
-	return m, t.exec(insertMessage, sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob, calls,
+	return m, t.exec(insertMessage, sc.session, sc.head.Seq, sc.head.Hash, id, string(m.Role), text.inline, text.blob,
+		calls,
 		m.CallID, string(m.Outcome), media, sc.turn, m.Step)
 }
 
@@ -209,7 +212,8 @@ func scanMessage(rows Rows) (m turn.Message, calls sql.NullString, size int64, e
 	var blob sql.RawBytes
 	var encoding string
 	var media sql.NullString
-	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &size, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID, &m.Step)
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &size, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID,
+		&m.Step)
 	if err == nil {
 		m.Media, err = readMedia(media)
 	}

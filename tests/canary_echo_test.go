@@ -37,10 +37,12 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 	gate := script.NewGate()
 	model := script.Start(t, script.Cases(
 		script.When("refuse", script.Func(func(script.Request) script.Reply { return refusals[refusal.Add(1)-1] })),
-		script.When("hold", script.Always(script.Text("").Pieces("It is ", echoed[:9], echoed[9:], ", and so on", " and on").Hold(5, gate))),
+		script.When("hold",
+			script.Always(script.Text("").Pieces("It is ", echoed[:9], echoed[9:], ", and so on", " and on").Hold(5, gate))),
 		script.When("answer", script.Func(func(script.Request) script.Reply { return answers[next.Add(1)-1] })),
 	))
-	h := newHome(t, asking(model)+"max_steps = 60\nmax_tool_calls = 50\nmax_consecutive_errors = 50\nmax_reprompts = 50\n[policy]\ntaint = \"off\"\nask = [\"local/search_text\"]\n")
+	h := newHome(t, asking(model)+"max_steps = 60\nmax_tool_calls = 50\nmax_consecutive_errors = 50\nmax_reprompts = "+
+		"50\n[policy]\ntaint = \"off\"\nask = [\"local/search_text\"]\n")
 	h.environ = append(h.environ, "EVERTURN_LLM_API_KEY="+echoed, "EVERTURN_LLM_RETRY_MAX=0")
 	worker := h.worker()
 	worker.says("worker polls")
@@ -52,7 +54,8 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 		return one
 	}
 	answering := h.begin(nil, "run", "-o", "jsonl", "-s", "answers", "answer")
-	require.Eventually(t, func() bool { return strings.Contains(h.starter("list").out.String(), "waiting") }, within, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(h.starter("list").out.String(), "waiting") }, within,
+		200*time.Millisecond)
 	asks := start("approvals", "-o", "json").out.String()
 	assert.Contains(t, asks, "[redacted]", "what is approved is what is sent")
 	start("approve", "answers", "--all", "-y").exits(0)
@@ -82,10 +85,12 @@ func TestAProviderThatEchoesItsKey(t *testing.T) {
 	said.WriteString(worker.out.String() + worker.err.String())
 	require.Contains(t, model.Requests()[0].Header.Get("Authorization"), echoed, "the key is in use")
 	for name, form := range formsOfKey() {
-		assert.False(t, strings.Contains(said.String(), form), "%s is in what is shown, logged or recorded:\n%s", name, around(said.String(), form))
+		assert.False(t, strings.Contains(said.String(), form), "%s is in what is shown, logged or recorded:\n%s", name,
+			around(said.String(), form))
 		assert.Empty(t, filesWith(t, h.path(".everturn"), form, ""), "%s is in the database", name)
 		for _, q := range model.Requests() {
-			require.False(t, bytes.Contains(q.Body, []byte(form)), "%s was sent to the model:\n%s", name, around(string(q.Body), form))
+			require.False(t, bytes.Contains(q.Body, []byte(form)), "%s was sent to the model:\n%s", name,
+				around(string(q.Body), form))
 		}
 	}
 }
@@ -95,7 +100,8 @@ func formsOfKey() map[string]string {
 	quoted, _ := json.Marshal(echoed)
 	forms := map[string]string{
 		"raw": echoed, "shaped": shaped, "json": string(quoted[1 : len(quoted)-1]), "query": url.QueryEscape(echoed),
-		"path": url.PathEscape(echoed), "lower": strings.NewReplacer("%2F", "%2f", "%2B", "%2b").Replace(url.QueryEscape(echoed)),
+		"path": url.PathEscape(echoed), "lower": strings.NewReplacer("%2F", "%2f", "%2B",
+			"%2b").Replace(url.QueryEscape(echoed)),
 		"hex": hex.EncodeToString([]byte(echoed)),
 	}
 	for before := range 3 {
@@ -148,10 +154,12 @@ func echoingEvents() []string {
 		return "data: " + string(b) + "\n\n"
 	}
 	delta := func(delta map[string]any) string {
-		return event(map[string]any{"system_fingerprint": echoed, "choices": []any{map[string]any{"index": 0, "delta": delta}}})
+		return event(map[string]any{"system_fingerprint": echoed,
+			"choices": []any{map[string]any{"index": 0, "delta": delta}}})
 	}
 	call := func(id, name, arguments string) map[string]any {
-		return map[string]any{"tool_calls": []any{map[string]any{"index": 0, "id": id, "function": map[string]any{"name": name, "arguments": arguments}}}}
+		return map[string]any{"tool_calls": []any{
+			map[string]any{"index": 0, "id": id, "function": map[string]any{"name": name, "arguments": arguments}}}}
 	}
 	var events []string
 	for i := range len(echoed) {
@@ -164,8 +172,10 @@ func echoingEvents() []string {
 	}
 	events = append(events, delta(call("", "", `"}`)))
 	return append(events,
-		event(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": "tool_calls"}}}),
-		event(map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": echoed, "completion_tokens": 1}}), "data: [DONE]\n\n")
+		event(map[string]any{"choices": []any{
+			map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": "tool_calls"}}}),
+		event(map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": echoed, "completion_tokens": 1}}),
+		"data: [DONE]\n\n")
 }
 
 // echoingRefusals returns error replies that hold the key.
@@ -177,7 +187,8 @@ func echoingRefusals() []script.Reply {
 	quoted, _ := json.Marshal(echoed)
 	return []script.Reply{
 		script.Status(401, "invalid_api_key", all),
-		script.Status(400, echoed, "no"), script.StatusBody(500, "text/plain", "no "+echoed), script.StatusBody(400, "text/plain", `{"detail":[`+string(quoted)),
+		script.Status(400, echoed, "no"), script.StatusBody(500, "text/plain", "no "+echoed),
+		script.StatusBody(400, "text/plain", `{"detail":[`+string(quoted)),
 		script.Raw(`data: {"error":{"message":` + string(quoted) + `,"code":"x"}}` + "\n\n"), script.Raw(echoed + "\n\n"),
 		script.StatusBody(302, "text/plain", echoed).Header("Location", "http://"+shaped+".example/"+echoed),
 	}

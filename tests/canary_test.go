@@ -27,7 +27,8 @@ func canary(slot string) string { return "canary-" + slot + "-5e1f09c2" }
 
 // slots are all places that can hold a secret: in a configuration, and in what is fetched with it.
 var slots = []string{
-	"llm_api_key", "temporal_api_key", "mcp_env", "mcp_env_short", "mcp_env_allow", "mcp_header", "mcp_header_token", "mcp_url",
+	"llm_api_key", "temporal_api_key", "mcp_env", "mcp_env_short", "mcp_env_allow", "mcp_header", "mcp_header_token",
+	"mcp_url",
 	"oauth_client_secret", "oauth_access_token", "oauth_refused_secret", "broken_env",
 }
 
@@ -62,7 +63,8 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 	asking.wait()
 	said.WriteString(asking.out.String() + asking.err.String())
 	assert.Contains(t, said.String(), "[redacted]", "what the server asks is shown")
-	for _, args := range [][]string{{"show", "env"}, {"show", "-o", "json", "header"}, {"export", "env"}, {"export", "oauth"}, {"list"}, {"tools"},
+	for _, args := range [][]string{{"show", "env"}, {"show", "-o", "json", "header"}, {"export", "env"},
+		{"export", "oauth"}, {"list"}, {"tools"},
 		{"tools", "-o", "json"}, {"tools", "status"}, {"doctor"}} {
 		start(args...)
 	}
@@ -76,10 +78,12 @@ func TestNoSecretIsFoundAnywhere(t *testing.T) {
 		if slot != "mcp_url" { // the command prints a URL as it is configured
 			assert.NotContains(t, settings.out.String()+settings.err.String(), canary(slot))
 		}
-		assert.False(t, strings.Contains(said.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s", slot, around(said.String(), canary(slot)))
+		assert.False(t, strings.Contains(said.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s",
+			slot, around(said.String(), canary(slot)))
 		assert.Empty(t, filesWith(t, h.path(".everturn"), canary(slot), ""), "%s is in the database", slot)
 		for _, q := range c.model.Requests() {
-			assert.False(t, bytes.Contains(q.Body, []byte(canary(slot))), "%s was sent to the model:\n%s", slot, around(string(q.Body), canary(slot)))
+			assert.False(t, bytes.Contains(q.Body, []byte(canary(slot))), "%s was sent to the model:\n%s", slot,
+				around(string(q.Body), canary(slot)))
 		}
 	}
 	worker.end()
@@ -112,7 +116,8 @@ func newCage(t *testing.T) *cage {
 	tell := func(server string) script.Case {
 		calls := make([]script.ToolCall, len(ways))
 		for i, way := range ways {
-			calls[i] = script.ToolCall{Name: "mcp_" + server + "_leak", Arguments: fmt.Sprintf(`{"text":"told %s %s","where":%q}`, server, way, way)}
+			calls[i] = script.ToolCall{Name: "mcp_" + server + "_leak",
+				Arguments: fmt.Sprintf(`{"text":"told %s %s","where":%q}`, server, way, way)}
 		}
 		steps := []script.Script{script.Calls(calls...)}
 		if server == "env" { // a crash ends the process, so it needs a step of its own
@@ -122,7 +127,8 @@ func newCage(t *testing.T) *cage {
 	}
 	c.model = script.Start(t, script.Cases(
 		script.When("refuse", script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary("llm_api_key"))),
-		script.When("ask env", script.Steps(script.Call("mcp_env_leak", `{"text":"told env ask","where":"ask"}`), script.Text("Done."))),
+		script.When("ask env", script.Steps(script.Call("mcp_env_leak", `{"text":"told env ask","where":"ask"}`),
+			script.Text("Done."))),
 		tell("env"), tell("header"), tell("oauth"),
 	))
 	c.home = newHome(t, "")
@@ -131,19 +137,27 @@ func newCage(t *testing.T) *cage {
 	c.home.environ = append(c.home.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false")
 	settings, err := os.ReadFile(c.home.path("agent.toml"))
 	require.NoError(t, err)
-	text := strings.Replace(string(settings), "[temporal]\n", fmt.Sprintf("[temporal]\napi_key = %q\n", canary("temporal_api_key")), 1)
-	text += asking(c.model) + "max_tool_calls = 50\nmax_consecutive_errors = 50\n[policy]\ntaint = \"off\"\nask_risk = \"never\"\n"
-	text = strings.Replace(text, "model = \"scripted\"\n", fmt.Sprintf("model = \"scripted\"\nretry_max = 0\napi_key = %q\n", canary("llm_api_key")), 1)
-	text += hosting(t, "env", fmt.Sprintf("env_allow = [\"ALLOWED_TOKEN\"]\nenv = {TOKEN = %q, OTHER = %q}", canary("mcp_env"), canary("mcp_env_short")),
+	text := strings.Replace(string(settings), "[temporal]\n",
+		fmt.Sprintf("[temporal]\napi_key = %q\n", canary("temporal_api_key")), 1)
+	text += asking(c.model) +
+		"max_tool_calls = 50\nmax_consecutive_errors = 50\n[policy]\ntaint = \"off\"\nask_risk = \"never\"\n"
+	text = strings.Replace(text, "model = \"scripted\"\n",
+		fmt.Sprintf("model = \"scripted\"\nretry_max = 0\napi_key = %q\n", canary("llm_api_key")), 1)
+	text += hosting(t, "env", fmt.Sprintf("env_allow = [\"ALLOWED_TOKEN\"]\nenv = {TOKEN = %q, OTHER = %q}",
+		canary("mcp_env"), canary("mcp_env_short")),
 		"-leak", "TOKEN,OTHER,ALLOWED_TOKEN", "-pidfile", c.home.path("pid-env"))
 	text += hosting(t, "other", "", "-pidfile", c.home.path("pid-other"))
 	text += hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", canary("broken_env")), "-mode", "exit")
 	http := func(id, more string) {
-		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = \"%s?key=%s\"\n%s\n", id, remote, canary("mcp_url"), more)
+		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = \"%s?key=%s\"\n%s\n", id, remote,
+			canary("mcp_url"), more)
 	}
-	http("header", fmt.Sprintf("headers = {Authorization = \"Bearer %s\", X-Key = %q}", canary("mcp_header_token"), canary("mcp_header")))
-	http("oauth", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/token", canary("oauth_client_secret")))
-	http("refused", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/refuse", canary("oauth_refused_secret")))
+	http("header", fmt.Sprintf("headers = {Authorization = \"Bearer %s\", X-Key = %q}", canary("mcp_header_token"),
+		canary("mcp_header")))
+	http("oauth", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/token",
+		canary("oauth_client_secret")))
+	http("refused", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/refuse",
+		canary("oauth_refused_secret")))
 	c.home.write("agent.toml", text)
 	return c
 }
@@ -169,7 +183,8 @@ func (c *cage) tokens() string {
 			return
 		}
 		assert.Equal(c.t, canary("oauth_client_secret"), secret)
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": canary("oauth_access_token"), "token_type": "Bearer", "expires_in": 3600})
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": canary("oauth_access_token"), "token_type": "Bearer",
+			"expires_in": 3600})
 	}))
 	c.t.Cleanup(s.Close)
 	return s.URL
@@ -206,7 +221,8 @@ func (c *cage) told() {
 			assert.Contains(c.t, results[server+" "+way], "[redacted]", "%s did not tell by %s", server, way)
 		}
 	}
-	assert.Equal(c.t, "Bearer "+canary("llm_api_key"), c.model.Requests()[0].Header.Get("Authorization"), "the provider's key is in use")
+	assert.Equal(c.t, "Bearer "+canary("llm_api_key"), c.model.Requests()[0].Header.Get("Authorization"),
+		"the provider's key is in use")
 }
 
 // apart checks that each server process has the secrets it was given and no others.

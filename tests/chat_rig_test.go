@@ -32,7 +32,8 @@ func (h *home) chat(width, height int, settings []string, args ...string) *scree
 	require.NoError(h.t, err)
 	s := &screen{t: h.t, dir: dir, width: width, height: height}
 	h.t.Cleanup(s.close)
-	command := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", h.dir, "env", "-i"}, h.environ...)
+	command := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", h.dir, "env",
+		"-i"}, h.environ...)
 	command = append(command, "TERM=screen-256color", "LC_ALL=C.UTF-8")
 	command = append(command, settings...)
 	command = append(command, "sh", "-c", `"$@"; echo "left with $?"; exec cat`, "chat", binary(h.t, "./starter"), "chat")
@@ -51,7 +52,8 @@ func (s *screen) tmux(args ...string) string {
 
 func (s *screen) close() {
 	if s.t.Failed() {
-		out, _ := exec.Command("tmux", "-u", "-S", filepath.Join(s.dir, "tmux"), "capture-pane", "-p", "-S", "-").CombinedOutput()
+		out, _ := exec.Command("tmux", "-u", "-S", filepath.Join(s.dir, "tmux"), "capture-pane", "-p", "-S",
+			"-").CombinedOutput()
 		s.t.Logf("the terminal showed:\n%s", ending(string(out)))
 	}
 	_ = exec.Command("tmux", "-S", filepath.Join(s.dir, "tmux"), "kill-server").Run() // the server may have exited already
@@ -66,7 +68,8 @@ func (s *screen) whole() string   { return s.tmux("capture-pane", "-p", "-S", "-
 func (s *screen) shows(texts ...string) {
 	s.t.Helper()
 	for _, text := range texts {
-		require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.visible()), squeezed(text)) }, within, 20*time.Millisecond, "%q is not shown", text)
+		require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.visible()), squeezed(text)) }, within,
+			20*time.Millisecond, "%q is not shown", text)
 	}
 	s.fits()
 }
@@ -74,7 +77,8 @@ func (s *screen) shows(texts ...string) {
 // printed waits until the terminal or its scrollback has the text.
 func (s *screen) printed(text string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.whole()), squeezed(text)) }, within, 20*time.Millisecond, "%q is not printed", text)
+	require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.whole()), squeezed(text)) }, within,
+		20*time.Millisecond, "%q is not printed", text)
 }
 
 // squeezed returns a text without its white space, which depends on the terminal's width.
@@ -128,7 +132,10 @@ func (s *screen) resize(width, height int) {
 // awaitKeys waits until keys decide an approval. The chat ignores them for a moment after it appears.
 func (s *screen) awaitKeys() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return strings.Contains(s.visible(), "y allow") || strings.Contains(s.visible(), "y/n/") },
+	require.Eventually(s.t, func() bool {
+		return strings.Contains(s.visible(), "y allow") ||
+			strings.Contains(s.visible(), "y/n/")
+	},
 		within, 20*time.Millisecond, "nothing can be decided")
 }
 
@@ -138,7 +145,8 @@ func (s *screen) allows() {
 	s.awaitKeys()
 	require.Eventually(s.t, func() bool {
 		shown := s.visible()
-		if strings.Contains(shown, "y allow this") || strings.Contains(shown, "y allow ·") || strings.Contains(shown, "y/n/a") {
+		if strings.Contains(shown, "y allow this") || strings.Contains(shown, "y allow ·") ||
+			strings.Contains(shown, "y/n/a") {
 			return true
 		}
 		s.press("PageDown")

@@ -114,7 +114,8 @@ func TestChatTakesBackWhatAnInterruptedInferenceSaid(t *testing.T) {
 func approving(t *testing.T, effects string) (*home, *script.Server) {
 	t.Helper()
 	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
-	model := script.Start(t, script.Steps(script.Call("mcp_ledger_append", arguments).WithText("I write."), script.Text("Done with it.")))
+	model := script.Start(t, script.Steps(script.Call("mcp_ledger_append", arguments).WithText("I write."),
+		script.Text("Done with it.")))
 	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
 	h.worker()
 	return h, model
@@ -253,7 +254,8 @@ func TestChatStopsATurn(t *testing.T) {
 	t.Parallel()
 	everySize(t, func(t *testing.T, width, height int) {
 		gate := script.NewGate()
-		model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")), script.When("", script.Text("It takes its time.").Hold(3, gate))))
+		model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
+			script.When("", script.Text("It takes its time.").Hold(3, gate))))
 		h := newHome(t, asking(model))
 		h.worker()
 		s := h.chat(width, height, nil)
@@ -300,7 +302,8 @@ func TestChatKeepsItsShape(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	words := strings.Repeat("These words are there to be laid out anew. ", 8)
-	model := script.Start(t, script.Cases(script.When("more", script.Text(words+"More follows.").Hold(60, gate)), script.When("", script.Text(words+"The end."))))
+	model := script.Start(t, script.Cases(script.When("more", script.Text(words+"More follows.").Hold(60, gate)),
+		script.When("", script.Text(words+"The end."))))
 	h := newHome(t, asking(model))
 	h.worker()
 	s := h.chat(80, 24, nil)
@@ -371,7 +374,8 @@ func TestChatSteersAndQueues(t *testing.T) {
 	model := script.Start(t, script.Cases(
 		script.When("later", script.Text("Now to the later one.")),
 		script.When("steer", script.Text("Steered.")),
-		script.When("", script.Steps(script.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate), script.Text("Unsteered."))),
+		script.When("", script.Steps(script.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate),
+			script.Text("Unsteered."))),
 	))
 	h := newHome(t, asking(model))
 	h.worker()

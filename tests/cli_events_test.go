@@ -49,7 +49,8 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	h := newHome(t, asking(script.Start(t, script.Cases(
 		script.When("blue", script.Text("Blue it is.")),
 		script.When("", script.Steps(
-			script.Attempts(script.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4), script.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
+			script.Attempts(script.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4),
+				script.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
 			script.Call("ask_user", `{"question":"Which colour?"}`),
 		)),
 	)))+askingToRead)
@@ -62,13 +63,16 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	whole := h.starter("attach", "-o", "jsonl", "all").exits(0)
 	kinds := valid(t, schema, whole)
 	for _, k := range []turn.ChunkKind{
-		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkMessageAdded,
-		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
+		turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted,
+		turn.ChunkToolCallCompleted, turn.ChunkMessageAdded,
+		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
+		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
 		turn.ChunkPhase, turn.ChunkError,
 	} {
 		assert.NotZero(t, kinds[k], k)
 	}
-	for session, end := range map[string][]string{"denied": {"deny", "denied", "1.0", "--reason", "no"}, "stopped": {"stop", "stopped"}} {
+	for session, end := range map[string][]string{"denied": {"deny", "denied", "1.0", "--reason", "no"},
+		"stopped": {"stop", "stopped"}} {
 		h.starter("run", "-s", session, "Begin.").exits(6)
 		h.starter(end...).exits(0)
 		h.starter("attach", "--no-wait", session)
@@ -111,7 +115,8 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	said := h.starter("attach", "terminated").exits(1)
 	assert.Contains(t, said.err.String(), "terminated: the turn was ended from outside; what was done is kept")
 
-	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "malformed", TaskQueue: loaded.Config.Temporal.TaskQueue}, workflows.TurnWorkflow,
+	_, err = c.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: "malformed", TaskQueue: loaded.Config.Temporal.TaskQueue}, workflows.TurnWorkflow,
 		workflows.Input{Message: &workflows.Message{Text: " "}})
 	require.NoError(t, err)
 	valid(t, schema, h.starter("attach", "-o", "jsonl", "malformed").exits(3))
@@ -122,7 +127,8 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Cases(script.When("Hang", script.Text("never").Hold(0, gate)), script.When("", script.Text("Yes."))))))
+	h := newHome(t, asking(script.Start(t, script.Cases(script.When("Hang", script.Text("never").Hold(0, gate)),
+		script.When("", script.Text("Yes."))))))
 	h.worker()
 	h.starter("run", "--detach", "-s", "lost", "Hang.").exits(0)
 	awaitGate(t, gate)
@@ -130,9 +136,12 @@ func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	joined.says("the message is merged")
 	require.NoError(t, h.dial().TerminateWorkflow(t.Context(), "lost", "", "a test"))
 	assert.Contains(t, joined.exits(1).err.String(), "send the message again with --message-id m2")
-	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
-	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2", "And this?").exits(0).out.String())
-	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`), "once taken, it is not taken again")
+	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2",
+		"And this?").exits(0).out.String())
+	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2",
+		"And this?").exits(0).out.String())
+	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`),
+		"once taken, it is not taken again")
 }
 
 // shorn returns the events of a stream without their times: the client makes an end that the journal lacks when it

@@ -35,14 +35,17 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	h.starter("run", "-s", "second", "Which \x1b[2Jfiles?").exits(0)
 
 	list := h.starter("list").exits(0)
-	assert.Regexp(t, `(?s)^SESSION.*\nsecond +1 +completed +- .* Which \[2Jfiles\?\nfirst +1 +completed`, list.out.String())
+	assert.Regexp(t, `(?s)^SESSION.*\nsecond +1 +completed +- .* Which \[2Jfiles\?\nfirst +1 +completed`,
+		list.out.String())
 	sessions := decoded[[]journal.SessionRecord](h.starter("list", "-o", "json", "-n", "1").exits(0))
 	require.Len(t, sessions, 1)
 	assert.Equal(t, "second", sessions[0].ID)
 
 	plain := h.starter("show", "first").exits(0)
-	for _, line := range []string{"session first · 4 messages", "user      Which files?", "→ local/list_files {}", "assistant Two files.",
-		"step 1  call ", "local/list_files: ok, ran 1 time, 0 late results", "step 2  inference scripted: settled once, 1 attempt, 0 failures"} {
+	for _, line := range []string{"session first · 4 messages", "user      Which files?", "→ local/list_files {}",
+		"assistant Two files.",
+		"step 1  call ", "local/list_files: ok, ran 1 time, 0 late results",
+		"step 2  inference scripted: settled once, 1 attempt, 0 failures"} {
 		assert.Contains(t, plain.out.String(), line)
 	}
 	unknown := h.starter("show", "third").exits(3)
@@ -62,7 +65,8 @@ func TestCLIShowsAndMovesSessions(t *testing.T) {
 	imported := other.begin(strings.NewReader(string(b)), "import", "-").exits(0)
 	assert.Regexp(t, "^session first · 4 messages · 1 turn\ntainted: .*\n$", imported.out.String())
 	assert.Contains(t, other.starter("import", h.path("first.jsonl")).exits(0).out.String(), "\nunchanged: ")
-	was, is := decoded[shown](h.starter("show", "-o", "json", "first")), decoded[shown](other.starter("show", "-o", "json", "first"))
+	was, is := decoded[shown](h.starter("show", "-o", "json", "first")),
+		decoded[shown](other.starter("show", "-o", "json", "first"))
 	assert.Equal(t, was.Messages, is.Messages)
 	assert.Equal(t, was.Session.Head, is.Session.Head)
 	assert.Equal(t, was.Turns, is.Turns)

@@ -29,11 +29,15 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 	guest := newDevHomeAt(t, h.address)
 	refused := guest.worker().wait()
 	assert.Equal(t, 3, refused.code())
-	assert.Contains(t, refused.err.String(), "is the development server of "+h.dir+", whose turns are kept in "+h.path("data/kept.db"))
-	assert.Contains(t, refused.err.String(), "give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
+	assert.Contains(t, refused.err.String(),
+		"is the development server of "+h.dir+", whose turns are kept in "+h.path("data/kept.db"))
+	assert.Contains(t, refused.err.String(),
+		"give this folder ports of its own with [temporal] address and dev_ui_port in agent.toml")
 	ill := guest.starter("doctor").exits(3)
-	assert.Contains(t, ill.out.String(), "FAIL  Temporal: the Temporal on "+h.address+" is the development server of "+h.dir)
-	for _, args := range [][]string{{"schedule", "list"}, {"stop", "guest"}, {"attach", "guest"}, {"approve", "guest", "--all"}} {
+	assert.Contains(t, ill.out.String(), "FAIL  Temporal: the Temporal on "+h.address+" is the development server of "+
+		h.dir)
+	for _, args := range [][]string{{"schedule", "list"}, {"stop", "guest"}, {"attach", "guest"},
+		{"approve", "guest", "--all"}} {
 		assert.Contains(t, guest.starter(args...).exits(3).err.String(), "is the development server of "+h.dir, "%v", args)
 	}
 	other := h.worker("-set", "journal.path=other.db").wait()
@@ -42,7 +46,8 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 
 	require.NoError(t, os.Symlink(h.path("data"), guest.path("linked")))
 	guest.worker("-set", "journal.path=linked/kept.db").says("worker polls")
-	assert.Contains(t, h.starter("run", "Who is in notes.txt?").exits(0).out.String(), "Ottoline", "another way to the same journal is the same journal")
+	assert.Contains(t, h.starter("run", "Who is in notes.txt?").exits(0).out.String(), "Ottoline",
+		"another way to the same journal is the same journal")
 	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "ok    worker: 1 polling task queue everturn")
 }
 
@@ -60,17 +65,21 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	assert.NotContains(t, same.err.String(), "keeps another journal")
 	other := h.worker("-set", "journal.path=other.db")
 	other.says("worker polls")
-	assert.Contains(t, other.err.String(), "another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a session would be in both")
+	assert.Contains(t, other.err.String(), "another worker polls this task queue, or did a minute ago, and keeps "+
+		"another journal: turns of a session would be in both")
 	var ill *command
-	require.Eventually(t, func() bool { ill = h.starter("doctor"); return ill.code() != 0 }, within, 100*time.Millisecond, "its polls are never seen")
+	require.Eventually(t, func() bool { ill = h.starter("doctor"); return ill.code() != 0 }, within, 100*time.Millisecond,
+		"its polls are never seen")
 	ill.exits(3)
-	assert.Regexp(t, `FAIL  worker: \d+@\S+ polls task queue \S+ .* uses another journal than \.everturn/journal\.db`, ill.out.String())
+	assert.Regexp(t, `FAIL  worker: \d+@\S+ polls task queue \S+ .* uses another journal than \.everturn/journal\.db`,
+		ill.out.String())
 
 	stranger := newHome(t, "")
 	settings, err := os.ReadFile(h.path("agent.toml"))
 	require.NoError(t, err)
 	stranger.write("agent.toml", string(settings))
-	assert.Contains(t, stranger.starter("doctor").exits(3).out.String(), "uses another journal than", "a journal that is not there yet is nobody's")
+	assert.Contains(t, stranger.starter("doctor").exits(3).out.String(), "uses another journal than",
+		"a journal that is not there yet is nobody's")
 }
 
 // TestCLIDoctorLeavesOutWorkersThatAreGone checks that doctor counts only live workers: Temporal lists a worker for
@@ -80,7 +89,10 @@ func TestCLIDoctorLeavesOutWorkersThatAreGone(t *testing.T) {
 	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
 	w := h.worker()
 	w.says("worker polls")
-	require.Eventually(t, func() bool { return strings.Contains(h.starter("doctor").out.String(), "ok    worker: 1 polling") }, within, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(h.starter("doctor").out.String(),
+			"ok    worker: 1 polling")
+	}, within, 100*time.Millisecond)
 	require.NoError(t, w.cmd.Process.Kill())
 	w.wait()
 	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "warn  worker: none polls")

@@ -36,10 +36,12 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	c.says("approval 1.0 of session yes: call local/read_file")
 	c.says("always this [t]ool: ")
 	typeIn(t, keys, "perhaps\n")
-	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y]es") == 2 }, within, 5*time.Millisecond, "what is no word of these is asked again")
+	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y]es") == 2 }, within, 5*time.Millisecond,
+		"what is no word of these is asked again")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("It is read.")
-	assert.Contains(t, h.starter("show", "yes").exits(0).out.String(), "? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
+	assert.Contains(t, h.starter("show", "yes").exits(0).out.String(),
+		"? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
 
 	c, keys = h.onTerminal("run", "-s", "no", "Read it.")
 	c.says("[y]es")
@@ -83,7 +85,8 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	arguments := `{"path":"` + strings.Repeat("notes/", 17000) + `../../etc/shadow"}`
-	h := newHome(t, asking(script.Start(t, script.Steps(script.Call("local_read_file", arguments), script.Text("It is read."))))+askingToRead)
+	h := newHome(t, asking(script.Start(t, script.Steps(script.Call("local_read_file", arguments),
+		script.Text("It is read."))))+askingToRead)
 	h.worker()
 	h.starter("run", "-s", "tail", "Read it.").exits(6)
 
@@ -185,7 +188,8 @@ func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 		wg.Go(func() { allow = h.starter("approve", session, "1.0", "-y") })
 		wg.Go(func() { deny = h.starter("deny", session, "1.0") })
 		wg.Wait()
-		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(), deny.err.String())
+		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(),
+			deny.err.String())
 		taken, refused, outcome := allow, deny, "allowed by"
 		if deny.code() == 0 {
 			taken, refused, outcome = deny, allow, "denied by"
@@ -244,7 +248,8 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	assert.NotContains(t, left.exits(0).err.String(), "to stop it")
 	gate.Release()
 	assert.Equal(t, "It takes its time.\n", run.exits(0).out.String())
-	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(), "the journal is enough to follow a turn to its end")
+	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(),
+		"the journal is enough to follow a turn to its end")
 }
 
 // TestCLISendsForATurnOfItsOwn closes a run as continued: a client that follows the first turn sees its end and nothing
@@ -266,7 +271,8 @@ func TestCLISendsForATurnOfItsOwn(t *testing.T) {
 	for _, e := range decodedLines[event](reader.exits(0)) {
 		assert.Equal(t, sent.Turn, e.Turn)
 	}
-	assert.Equal(t, "Two.\n", h.starter("attach", "-q", "turns").exits(0).out.String(), "the session's next turn, which Temporal knows before the journal does")
+	assert.Equal(t, "Two.\n", h.starter("attach", "-q", "turns").exits(0).out.String(),
+		"the session's next turn, which Temporal knows before the journal does")
 	assert.Equal(t, "One.\n", h.starter("attach", "-q", "--turn", sent.Turn, "turns").exits(0).out.String())
 }
 

@@ -26,8 +26,9 @@ func TestCLIScripts(t *testing.T) {
 	h := newHome(t, "")
 	h.write("notes/a.txt", "alpha\n")
 	h.write("notes/b.txt", "beta\n")
-	h.extend(asking(script.Start(t, scripted())) + fmt.Sprintf("workspace = %q\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\n",
-		h.dir, h.path("journal.db")) + hosting(t, "ledger", ""))
+	h.extend(asking(script.Start(t, scripted())) +
+		fmt.Sprintf("workspace = %q\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\n",
+			h.dir, h.path("journal.db")) + hosting(t, "ledger", ""))
 	h.worker()
 	settings, err := os.ReadFile(h.path("agent.toml"))
 	require.NoError(t, err)
@@ -96,7 +97,8 @@ func scripted() script.Script {
 		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
 		script.When("read one", script.Steps(script.Calls(read("a")), script.Text("It says alpha."))),
 		script.When("read two", script.Steps(script.Calls(read("a"), read("b")), script.Text("Both are read."))),
-		script.When("sneak", script.Steps(script.Call("local_read_file", "{\"path\":\n\"notes/\u202etxt.a\u200b\\u001b[2J\"}"), script.Text("Done."))),
+		script.When("sneak", script.Steps(script.Call("local_read_file",
+			"{\"path\":\n\"notes/\u202etxt.a\u200b\\u001b[2J\"}"), script.Text("Done."))),
 		script.When("ask me", script.Call("ask_user", `{"question":"Which colour, red or blue?"}`)),
 		script.When("red", script.Text("Red it is.")),
 		script.When("hello", script.Text("Hello back.")),

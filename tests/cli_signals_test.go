@@ -39,7 +39,8 @@ func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
 		fmt.Fprintf(&bomb, `,{"index":%d}`, i)
 	}
 	bomb.WriteString("]}}]}\n\n")
-	h := newHome(t, asking(script.Start(t, script.Cases(script.When("bomb", script.Raw(bomb.String())), script.When("", script.Text("Done."))))))
+	h := newHome(t, asking(script.Start(t, script.Cases(script.When("bomb", script.Raw(bomb.String())),
+		script.When("", script.Text("Done."))))))
 	w := h.worker()
 	c := h.begin(nil, "run", "bomb")
 	h.starter("run", "hello").exits(0)

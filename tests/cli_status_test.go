@@ -39,7 +39,8 @@ func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
 	assert.Equal(t, "connected", rows[0].State)
 	assert.Equal(t, "messages_per_second", rows[1].Excess.Bound)
 	assert.Positive(t, rows[1].Excess.Limit)
-	assert.Contains(t, h.starter("tools", "status").wait().err.String(), "it exceeded messages_per_second (200, and 5000 at once)")
+	assert.Contains(t, h.starter("tools", "status").wait().err.String(),
+		"it exceeded messages_per_second (200, and 5000 at once)")
 }
 
 func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {
@@ -57,7 +58,8 @@ func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {
 func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	t.Parallel()
 	model := script.Start(t, script.Text("Hello."))
-	h := newHome(t, asking(model)+hosting(t, "good", "")+hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", "canary-of-the-env"), "-mode", "exit"))
+	h := newHome(t, asking(model)+hosting(t, "good", "")+
+		hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", "canary-of-the-env"), "-mode", "exit"))
 	worker := h.worker()
 	h.starter("run", "hello").exits(0)
 	var rows []status

@@ -45,7 +45,8 @@ func TestCLIAnswersInEveryFormat(t *testing.T) {
 	h.worker()
 
 	text := h.starter("run", "What is this?").exits(0)
-	assert.Equal(t, "It is [2Ja test.\n", text.out.String(), "only the answer goes to stdout, and nothing of it moves a terminal")
+	assert.Equal(t, "It is [2Ja test.\n", text.out.String(),
+		"only the answer goes to stdout, and nothing of it moves a terminal")
 	assert.Contains(t, text.err.String(), "/namespaces/default/workflows/s-")
 	assert.Contains(t, text.err.String(), "2 steps · 1 tool call · 30 tokens in, 8 out")
 
@@ -59,7 +60,8 @@ func TestCLIAnswersInEveryFormat(t *testing.T) {
 	result := decoded[workflows.Result](h.starter("run", "-o", "json", "What is this?").exits(0))
 	assert.Equal(t, workflows.Result{
 		Version: 1, Session: result.Session, Turn: result.Turn, State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
-		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: 2, ToolCalls: 1, Model: "scripted",
+		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: 2, ToolCalls: 1,
+		Model: "scripted",
 	}, result)
 
 	none := h.starter("run", "-o", "none", "What is this?").exits(0)

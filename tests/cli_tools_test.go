@@ -20,7 +20,8 @@ import (
 
 func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, hosting(t, "good", "[mcp.servers.tools.echo]\nrisk = \"low\"\nrepeatable = true\n[mcp.servers.tools.ecko]\nrisk = \"high\"")+
+	h := newHome(t, hosting(t, "good",
+		"[mcp.servers.tools.echo]\nrisk = \"low\"\nrepeatable = true\n[mcp.servers.tools.ecko]\nrisk = \"high\"")+
 		"[[mcp.servers]]\nid = \"missing\"\ncommand = \"no-such-command-anywhere\"\n"+
 		hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
 	tools := h.starter("tools").exits(1)
@@ -65,7 +66,8 @@ func TestCLIDoctor(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
 	well := h.starter("doctor").exits(0)
-	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db", "ok    model: openai, scripted",
+	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db",
+		"ok    model: openai, scripted",
 		"ok    tools: ", "ok    Temporal: server 1."} {
 		assert.Contains(t, well.out.String(), line)
 	}
@@ -130,8 +132,10 @@ func TestCLIKeepsSecretsToItself(t *testing.T) {
 	worker := h.worker()
 	var outputs strings.Builder
 	for _, args := range [][]string{
-		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"}, {"show"}, {"show", "-o", "json"}, {"export"},
-		{"tools"}, {"tools", "-o", "json"}, {"doctor"}, {"config", "show", "--origin"}, {"run", "-s", "dev", "--dev", "--exit", "refuse"},
+		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"},
+		{"show"}, {"show", "-o", "json"}, {"export"},
+		{"tools"}, {"tools", "-o", "json"}, {"doctor"}, {"config", "show", "--origin"},
+		{"run", "-s", "dev", "--dev", "--exit", "refuse"},
 	} {
 		c := h.starter(args...)
 		outputs.WriteString(c.out.String() + c.err.String())
@@ -153,7 +157,8 @@ func historiesText(t *testing.T, session string) string {
 	require.NoError(t, err)
 	defer c.Close()
 	var b strings.Builder
-	for iter := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); iter.HasNext(); {
+	for iter := c.GetWorkflowHistory(t.Context(), session, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); iter.HasNext(); {
 		e, err := iter.Next()
 		require.NoError(t, err)
 		b.WriteString(e.String()) // includes payloads as text

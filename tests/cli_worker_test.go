@@ -25,7 +25,8 @@ func TestWorkerExitCodes(t *testing.T) {
 		"no key":                {4, "OPENAI_API_KEY", h, []string{"-set", "llm.provider=openai"}},
 		"no secret to inherit":  {4, "env_allow[0] names NO_SUCH_SECRET, which is not set", inherits, nil},
 		"no secret to be given": {4, "NO_SUCH_SECRET, which is not set", names, nil},
-		"no Temporal":           {5, "no Temporal answers at 127.0.0.1:1", h, []string{"-set", "temporal.address=127.0.0.1:1"}},
+		"no Temporal": {5, "no Temporal answers at 127.0.0.1:1", h,
+			[]string{"-set", "temporal.address=127.0.0.1:1"}},
 	} {
 		w := c.in.worker(c.args...).wait()
 		assert.Equal(t, c.code, w.code(), "%s: %s", name, w.err.String())

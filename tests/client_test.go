@@ -21,9 +21,11 @@ import (
 
 // send starts a session's turn with a message, or merges the message into the running one, as the starter does:
 // update-with-start under the message's ID.
-func (r *rig) send(ctx context.Context, session string, m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
+func (r *rig) send(ctx context.Context, session string,
+	m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
 	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 	}, workflows.TurnWorkflow, workflows.Input{})
 	var res workflows.SendResult
 	update, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
@@ -47,14 +49,18 @@ func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 	r := newRig(t, script.Text("Hello back.").Usage(10, 2, 0))
 	r.work()
 	id := session(t)
-	run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, "Turn",
-		map[string]any{"session": id, "message": map[string]any{"id": "m1", "text": "Hello."}, "agent": "default", "limits": map[string]any{"max_steps": 3}})
+	run, err := r.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, "Turn",
+		map[string]any{"session": id, "message": map[string]any{"id": "m1", "text": "Hello."}, "agent": "default",
+			"limits": map[string]any{"max_steps": 3}})
 	require.NoError(t, err)
 	var out map[string]any
 	require.NoError(t, run.Get(t.Context(), &out))
 	assert.Equal(t, map[string]any{
-		"v": 1.0, "session": id, "turn": run.GetRunID(), "state": "completed", "finish_reason": "answered", "answer": "Hello back.",
-		"usage": map[string]any{"input_tokens": 10.0, "output_tokens": 2.0}, "steps": 1.0, "tool_calls": 0.0, "model": "scripted",
+		"v": 1.0, "session": id, "turn": run.GetRunID(), "state": "completed", "finish_reason": "answered",
+		"answer": "Hello back.",
+		"usage":  map[string]any{"input_tokens": 10.0, "output_tokens": 2.0}, "steps": 1.0, "tool_calls": 0.0,
+		"model": "scripted",
 	}, out)
 }
 
@@ -174,7 +180,8 @@ func TestTwentyClientsSendTheSameMessage(t *testing.T) {
 			return res, run.Get(t.Context(), &res)
 		},
 		"by input": func(r *rig, id string) (res workflows.Result, err error) {
-			run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue},
+			run, err := r.client.ExecuteWorkflow(t.Context(),
+				client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue},
 				workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{ID: "m1", Text: "Ask."}})
 			if err != nil {
 				return res, err

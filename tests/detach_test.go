@@ -16,7 +16,8 @@ import (
 func TestACallThatGoesOnByItselfIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{Repeatable: true, Timeout: time.Second, BackgroundTimeout: time.Minute}))
+	r := newRig(t, appendOnce("after"),
+		l.host(config.MCPTool{Repeatable: true, Timeout: time.Second, BackgroundTimeout: time.Minute}))
 	r.work()
 	run := r.begin(session(t), "Append it.", nil)
 	assert.Equal(t, "Appended.", r.result(run).Answer)

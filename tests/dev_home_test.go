@@ -45,7 +45,8 @@ func newDevHomeAt(t *testing.T, address string) *home {
 	require.NoError(t, err)
 	h := &home{t: t, dir: t.TempDir(), address: address}
 	h.environ = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + h.dir}
-	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address, uiPort))
+	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address,
+		uiPort))
 	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")
 	t.Cleanup(h.deserted)
 	return h

@@ -43,7 +43,8 @@ func TestDevKeepsItsStateToItsUser(t *testing.T) {
 func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 	t.Parallel()
 	for _, planted := range []string{
-		".everturn", ".everturn/.gitignore", ".everturn/start.lock", ".everturn/stack.lock", ".everturn/temporal.log", ".everturn/temporal.db",
+		".everturn", ".everturn/.gitignore", ".everturn/start.lock", ".everturn/stack.lock", ".everturn/temporal.log",
+		".everturn/temporal.db",
 		".everturn/temporal.version", ".everturn/worker.log", ".everturn/journal.db", ".everturn/journal.db-wal",
 	} {
 		h := newDevHome(t)

@@ -74,17 +74,20 @@ func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 func checkNamespace(t *testing.T, h *home) {
 	t.Helper()
 	c := h.dial()
-	d, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: "default"})
+	d, err := c.WorkflowService().DescribeNamespace(t.Context(),
+		&workflowservice.DescribeNamespaceRequest{Namespace: "default"})
 	require.NoError(t, err)
 	assert.Equal(t, 30*24*time.Hour, d.Config.WorkflowExecutionRetentionTtl.AsDuration())
-	have, err := c.OperatorService().ListSearchAttributes(t.Context(), &operatorservice.ListSearchAttributesRequest{Namespace: "default"})
+	have, err := c.OperatorService().ListSearchAttributes(t.Context(),
+		&operatorservice.ListSearchAttributesRequest{Namespace: "default"})
 	require.NoError(t, err)
 	for _, key := range workflows.SearchAttributes() {
 		assert.Equal(t, key.GetValueType(), have.CustomAttributes[key.GetName()], key.GetName())
 	}
 	other := temporal.NewSearchAttributeKeyInt64(workflows.AttrSession.GetName())
 	err = cluster.EnsureAttributes(t.Context(), c, "default", []temporal.SearchAttributeKey{other})
-	assert.ErrorContains(t, err, "temporal operator search-attribute remove", "a name that is taken is not used with another type")
+	assert.ErrorContains(t, err, "temporal operator search-attribute remove",
+		"a name that is taken is not used with another type")
 }
 
 func TestDevServerDiesWithItsSupervisorAndIsStartedAgain(t *testing.T) {
@@ -121,7 +124,8 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 	h := newDevHomeAt(t, stranger.Addr().String())
 	other := h.starter("run", "--dev", "hello").exits(3)
 	assert.Contains(t, other.err.String(), "something that is not Temporal listens on "+h.address)
-	elsewhere := h.starter("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set", "temporal.allow_plaintext=true", "hello").exits(3)
+	elsewhere := h.starter("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set",
+		"temporal.allow_plaintext=true", "hello").exits(3)
 	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
 
 	h = newDevHome(t)
@@ -158,7 +162,8 @@ func TestDevSaysWhyTheServerDidNotStart(t *testing.T) {
 func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {
 	t.Parallel()
 	h := newDevHomeAt(t, stack.Address)
-	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.task_queue=guest-%d", time.Now().UnixNano()), "Who is in notes.txt?").exits(0)
+	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.task_queue=guest-%d", time.Now().UnixNano()),
+		"Who is in notes.txt?").exits(0)
 	assert.Contains(t, got.out.String(), "Ottoline")
 	assert.Contains(t, got.err.String(), "that already listens on "+stack.Address)
 	h.dial()

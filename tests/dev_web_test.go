@@ -105,14 +105,18 @@ func attackAsPage(t *testing.T, a *net.TCPAddr) {
 		header http.Header
 		token  bool
 	}{
-		"another site":                 {a.String(), http.Header{"Origin": {"https://evil.example"}}, false},
-		"another site, fetch metadata": {a.String(), http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}, false},
-		"another local port":           {a.String(), http.Header{"Origin": {"http://127.0.0.1:1"}}, true},
-		"another local port, metadata": {a.String(), http.Header{"Origin": {"http://127.0.0.1:1"}, "Sec-Fetch-Site": {"same-site"}}, true},
-		"a sandboxed frame":            {a.String(), http.Header{"Origin": {"null"}}, true},
-		"rebound name":                 {rebound, http.Header{"Origin": {"http://" + rebound}}, true},
-		"rebound name, fetch metadata": {rebound, http.Header{"Origin": {"http://" + rebound}, "Sec-Fetch-Site": {"same-origin"}}, true},
-		"rebound name, authorization":  {rebound, http.Header{"Origin": {"http://" + rebound}, "Authorization": {"Bearer x"}}, false},
+		"another site": {a.String(), http.Header{"Origin": {"https://evil.example"}}, false},
+		"another site, fetch metadata": {a.String(),
+			http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}, false},
+		"another local port": {a.String(), http.Header{"Origin": {"http://127.0.0.1:1"}}, true},
+		"another local port, metadata": {a.String(),
+			http.Header{"Origin": {"http://127.0.0.1:1"}, "Sec-Fetch-Site": {"same-site"}}, true},
+		"a sandboxed frame": {a.String(), http.Header{"Origin": {"null"}}, true},
+		"rebound name":      {rebound, http.Header{"Origin": {"http://" + rebound}}, true},
+		"rebound name, fetch metadata": {rebound,
+			http.Header{"Origin": {"http://" + rebound}, "Sec-Fetch-Site": {"same-origin"}}, true},
+		"rebound name, authorization": {rebound, http.Header{"Origin": {"http://" + rebound}, "Authorization": {"Bearer x"}},
+			false},
 	}
 	for name, attack := range attacks {
 		status, err := pagePost(t, a.String(), attack.header, attack.host, attack.token)
@@ -128,7 +132,8 @@ var pageClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transp
 // pagePost sends the update as a page's form can, with the Web UI's CSRF token if the host returns one.
 func pagePost(t *testing.T, address string, header http.Header, host string, token bool) (status int, err error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+pageUpdate, strings.NewReader(pageBody))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+pageUpdate,
+		strings.NewReader(pageBody))
 	require.NoError(t, err)
 	req.Host, req.Header = host, header.Clone()
 	req.Header.Set("Content-Type", "text/plain")

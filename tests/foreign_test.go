@@ -21,7 +21,8 @@ func TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Here."))
 	r.work()
-	run, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue}, "Nope", "x")
+	run, err := r.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue}, "Nope", "x")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

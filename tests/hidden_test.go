@@ -50,7 +50,8 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	const canary = "sk-canary-hidden-0123456789"
 	for program, args := range map[string][]string{"worker": nil, "starter": {"tools"}} {
 		t.Run(program, func(t *testing.T) {
-			h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = [\"-spy\", \"spied\"]\n")
+			h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = "+
+				"[\"-spy\", \"spied\"]\n")
 			h.environ = append(h.environ, "SECRET="+canary)
 			cmd := exec.Command("./"+program, args...)
 			cmd.SysProcAttr = h.asNobody(program, "mcpserver")
@@ -79,7 +80,8 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 // hidden, root owns the files in /proc that a worker reads to find orphans.
 func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = [\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = "+
+		"[\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")
 	attr := h.asNobody("worker", "mcpserver")
 	start := func() *command {
 		cmd := exec.Command("./worker")

@@ -40,7 +40,8 @@ func newHome(t *testing.T, settings string) *home {
 
 // asking returns the part of agent.toml that configures a scripted model.
 func asking(m *script.Server) string {
-	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n", m.URL())
+	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n",
+		m.URL())
 }
 
 // hosting returns the part of agent.toml that configures the tests' MCP server.
@@ -51,7 +52,8 @@ func hosting(t *testing.T, id, more string, args ...string) string {
 	if args == nil {
 		b = []byte("[]")
 	}
-	return fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nargs = %s\n%s\n", id, binary(t, "./tests/mcpserver"), b, more)
+	return fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nargs = %s\n%s\n", id, binary(t, "./tests/mcpserver"), b,
+		more)
 }
 
 func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
@@ -145,7 +147,8 @@ func (c *command) end() {
 		<-c.done
 	}
 	if c.t.Failed() {
-		c.t.Logf("%s, %s, said:\n%s\n%s", strings.Join(c.cmd.Args, " "), c.cmd.ProcessState, ending(c.out.String()), ending(c.err.String()))
+		c.t.Logf("%s, %s, said:\n%s\n%s", strings.Join(c.cmd.Args, " "), c.cmd.ProcessState, ending(c.out.String()),
+			ending(c.err.String()))
 	}
 }
 
@@ -174,7 +177,8 @@ func (c *command) signal(s syscall.Signal) {
 func (c *command) exits(code int) *command {
 	c.t.Helper()
 	c.wait()
-	require.Equal(c.t, code, c.code(), "%s\n%s\n%s", strings.Join(c.cmd.Args, " "), ending(c.out.String()), ending(c.err.String()))
+	require.Equal(c.t, code, c.code(), "%s\n%s\n%s", strings.Join(c.cmd.Args, " "), ending(c.out.String()),
+		ending(c.err.String()))
 	return c
 }
 

@@ -24,7 +24,8 @@ import (
 // no turn is offered it, and a call that names it anyway does not run until the operator accepts the new version.
 func TestAToolThatChangesIsHeldBackUntilItIsAccepted(t *testing.T) {
 	t.Parallel()
-	for face, tool := range map[string]string{"description": "mcp_shop_append", "schema": "mcp_shop_append", "annotations": "mcp_shop_append", "new": "mcp_shop_extra"} {
+	for face, tool := range map[string]string{"description": "mcp_shop_append", "schema": "mcp_shop_append",
+		"annotations": "mcp_shop_append", "new": "mcp_shop_extra"} {
 		t.Run(face, func(t *testing.T) {
 			t.Parallel()
 			shop := newSuspect(t, "shop")
@@ -188,13 +189,15 @@ func TestANameTakenInMidSessionReachesNobody(t *testing.T) {
 	r.work()
 	r.ask(session(t), "Begin.")
 	require.Equal(t, 1, victim.noted("effect", "first"))
-	r.model.SetScript(script.Steps(script.Call("mcp_a_grow", `{"text":"b_append"}`), script.Call(theirs, `{"text":"second"}`), script.Text("Done.")))
+	r.model.SetScript(script.Steps(script.Call("mcp_a_grow", `{"text":"b_append"}`),
+		script.Call(theirs, `{"text":"second"}`), script.Text("Done.")))
 	r.ask(session(t), "Grow, and go on.")
 	assert.Equal(t, []string{"mcp/a/b_append"}, r.held("a"))
 	assert.Equal(t, 1, victim.noted("effect", "second"))
 	r.model.SetScript(insisting("mcp_a_b_append", "third"))
 	last := r.ask(session(t), "Once more.")
-	assert.Equal(t, map[string]turn.Outcome{"1.0": turn.OutcomeDenied}, r.outcomes(last.Turn), "what is held back was called")
+	assert.Equal(t, map[string]turn.Outcome{"1.0": turn.OutcomeDenied}, r.outcomes(last.Turn),
+		"what is held back was called")
 	assert.NotContains(t, r.offered(), "mcp_a_b_append")
 }
 
@@ -217,7 +220,8 @@ func TestALyingAnnotationPermitsNothing(t *testing.T) {
 	assert.JSONEq(t, `{"text":"peeked"}`, w.Arguments, "the person sees what would run")
 	assert.NotEmpty(t, w.Why)
 	assert.Zero(t, shop.noted("begun", "peeked"))
-	_, err := r.people().Deny(t.Context(), client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+	_, err := r.people().Deny(t.Context(), client.DecideInput{Session: session(t), Turn: a.ID, Call: w.ID,
+		ArgumentsHash: w.ArgumentsHash})
 	require.NoError(t, err)
 	rec := r.answered(session(t), "m1")
 	assert.Equal(t, "Done.", rec.Answer)

@@ -22,7 +22,8 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Appended.")),
-		l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Tools["confirm"] = config.MCPTool{Risk: turn.RiskLow} })
+		l.host(config.MCPTool{}),
+		func(c *config.Config) { c.MCP.Servers[0].Tools["confirm"] = config.MCPTool{Risk: turn.RiskLow} })
 	first := r.process()
 	a := r.say(t.Name(), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	for round := 1; round <= 2; round++ {
@@ -37,8 +38,10 @@ func TestAServersQuestionIsAnsweredAfterWorkerAndServerWereReplaced(t *testing.T
 		gone(t, server)
 		first = r.process()
 		require.Eventually(t, func() bool {
-			err := r.people().Respond(t.Context(), client.RespondInput{Session: t.Name(), Turn: a.ID, Request: w.ID, By: "somebody",
-				Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
+			err := r.people().Respond(t.Context(),
+				client.RespondInput{Session: t.Name(), Turn: a.ID, Request: w.ID, By: "somebody",
+					Response: turn.ElicitationResponse{Action: turn.ElicitationAccept,
+						Content: json.RawMessage(`{"sure":true,"note":"by another"}`)}})
 			return err == nil
 		}, within, 100*time.Millisecond)
 	}
@@ -74,8 +77,9 @@ func TestAServersQuestionMayBeDeclined(t *testing.T) {
 		reply turn.ElicitationResponse
 		heard string
 	}{
-		"declined":  {turn.ElicitationResponse{Action: turn.ElicitationDecline}, "decline"},
-		"not sure":  {turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":false}`)}, "accept"},
+		"declined": {turn.ElicitationResponse{Action: turn.ElicitationDecline}, "decline"},
+		"not sure": {turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"sure":false}`)},
+			"accept"},
 		"cancelled": {turn.ElicitationResponse{Action: turn.ElicitationCancel}, "cancel"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +89,8 @@ func TestAServersQuestionMayBeDeclined(t *testing.T) {
 			r.work()
 			a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 			w := r.waits(a.ID, 1)[0]
-			err := r.people().Respond(t.Context(), client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID, Response: c.reply})
+			err := r.people().Respond(t.Context(),
+				client.RespondInput{Session: session(t), Turn: a.ID, Request: w.ID, Response: c.reply})
 			require.NoError(t, err)
 			assert.Equal(t, "Then not.", r.answered(session(t), "m1").Answer)
 			assert.Zero(t, shop.noted("effect", "x"))
@@ -99,7 +104,8 @@ func TestAServersQuestionMayBeDeclined(t *testing.T) {
 func TestAServerThatAsksWithoutEndComesToOne(t *testing.T) {
 	t.Parallel()
 	shop := newSuspect(t, "shop")
-	r := newRig(t, script.Steps(script.Call("mcp_shop_confirm", `{"text":"x","rounds":-1}`), script.Text("Enough.")), shop.host())
+	r := newRig(t, script.Steps(script.Call("mcp_shop_confirm", `{"text":"x","rounds":-1}`), script.Text("Enough.")),
+		shop.host())
 	r.work()
 	a := r.say(session(t), workflows.Message{ID: "m1", Text: "Append it, if I may say so."})
 	answered := map[string]bool{}

@@ -37,8 +37,10 @@ func (s *suspect) file(name string) string { return filepath.Join(s.dir, name) }
 func (s *suspect) host(args ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
-			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"), ConnectTimeout: 30 * time.Second,
-			Args: append([]string{"-ledger", s.file("ledger"), "-release", s.file("release"), "-pidfile", s.file("pid"), "-face", s.file("face")}, args...),
+			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"),
+			ConnectTimeout: 30 * time.Second,
+			Args: append([]string{"-ledger", s.file("ledger"), "-release", s.file("release"), "-pidfile", s.file("pid"), "-face",
+				s.file("face")}, args...),
 		})
 	}
 }
@@ -61,7 +63,8 @@ func (s *suspect) noted(event, text string) int {
 // await returns when the ledger has the event.
 func (s *suspect) await(event, text string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.noted(event, text) > 0 }, within, 5*time.Millisecond, "%s of %s was never reached", event, text)
+	require.Eventually(s.t, func() bool { return s.noted(event, text) > 0 }, within, 5*time.Millisecond,
+		"%s of %s was never reached", event, text)
 }
 
 // wear sets the face that append has the next time it is listed.
@@ -109,7 +112,8 @@ func (r *rig) held(server string) (ids []string) {
 // acceptAll accepts, as the operator, all tools that a server offers now.
 func (r *rig) acceptAll(server string) {
 	r.t.Helper()
-	_, err := r.store.ApproveTools(r.t.Context(), journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
+	_, err := r.store.ApproveTools(r.t.Context(),
+		journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
 	require.NoError(r.t, err)
 }
 

@@ -108,7 +108,8 @@ func largeSession(t *testing.T, id string) *bytes.Buffer {
 	record := journal.TurnRecord{ID: "of-" + id, MessageID: "m", MessageSeq: 1, State: turn.StateRunning, StartedAt: at}
 	content := bytes.Repeat([]byte("a"), 10<<20)
 	lines := []journal.Line{
-		{Blob: &journal.ExportBlob{Hash: journal.HashOf(content), MediaType: "text/plain", Bytes: content}}, {Turn: &journal.ExportTurn{TurnRecord: record}},
+		{Blob: &journal.ExportBlob{Hash: journal.HashOf(content), MediaType: "text/plain", Bytes: content}},
+		{Turn: &journal.ExportTurn{TurnRecord: record}},
 	}
 	head := turn.Head{}
 	for i := range 5 {
@@ -157,7 +158,8 @@ func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
 
 	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
 	assert.True(t, again.Unchanged)
-	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
+	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
+		"-").exits(0))
 	require.NotEmpty(t, listed.DroppedPermissions)
 	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)
 	assert.NotNil(t, listed.TaintSource)

@@ -19,46 +19,63 @@ const module = "github.com/everturn/everturn"
 // house lists the imports that each package (room) may use: packages of this module and modules of others. The standard
 // library is always allowed, except for the packages listed in pure. Test files may import anything.
 var house = map[string][]string{
-	"internal/childenv":       {},
-	"internal/jsonbound":      {},
-	"internal/loopback":       {},
-	"internal/redact":         {"internal/invisible"},
-	"internal/regex":          {},
-	"internal/retryafter":     {},
-	"internal/nearest":        {"github.com/agnivade/levenshtein"},
-	"workflows/turn":          {"internal/plain"},
-	"workflows":               {"workflows/turn", "go.temporal.io/api/enums/v1", "go.temporal.io/sdk/workflow", "go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log", "go.temporal.io/sdk/converter"},
-	"journal":                 {"workflows/turn", "internal/jsonbound"},
-	"internal/statedir":       {"golang.org/x/sys"},
-	"journal/internal/watch":  {"journal"},
-	"journal/sqlite":          {"workflows/turn", "journal", "journal/internal/watch", "internal/statedir", "modernc.org/sqlite"},
+	"internal/childenv":   {},
+	"internal/jsonbound":  {},
+	"internal/loopback":   {},
+	"internal/redact":     {"internal/invisible"},
+	"internal/regex":      {},
+	"internal/retryafter": {},
+	"internal/nearest":    {"github.com/agnivade/levenshtein"},
+	"workflows/turn":      {"internal/plain"},
+	"workflows": {"workflows/turn", "go.temporal.io/api/enums/v1", "go.temporal.io/sdk/workflow",
+		"go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log", "go.temporal.io/sdk/converter"},
+	"journal":                {"workflows/turn", "internal/jsonbound"},
+	"internal/statedir":      {"golang.org/x/sys"},
+	"journal/internal/watch": {"journal"},
+	"journal/sqlite": {"workflows/turn", "journal", "journal/internal/watch", "internal/statedir",
+		"modernc.org/sqlite"},
 	"journal/postgres":        {"journal", "journal/internal/watch", "github.com/jackc/pgx/v5"},
 	"journal/postgres/pgtest": {"journal/postgres", "github.com/jackc/pgx/v5"},
 	"journal/journaltest":     {"workflows/turn", "journal", "github.com/stretchr/testify"},
-	"activities": {"workflows", "workflows/turn", "journal", "internal/redact", "go.temporal.io/sdk", "github.com/hashicorp/golang-lru/v2",
+	"activities": {"workflows", "workflows/turn", "journal", "internal/redact", "go.temporal.io/sdk",
+		"github.com/hashicorp/golang-lru/v2",
 		"golang.org/x/sync"},
-	"activities/inference":      {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter", "internal/plain", "github.com/sashabaranov/go-openai"},
+	"activities/inference": {"workflows/turn", "internal/jsonbound", "internal/redact", "internal/retryafter",
+		"internal/plain", "github.com/sashabaranov/go-openai"},
 	"activities/inference/demo": {"internal/plain", "github.com/sashabaranov/go-openai"},
-	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact", "internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/pool", "internal/loopback", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
+	"activities/toolbox": {"workflows/turn", "internal/childenv", "internal/jsonbound", "internal/redact",
+		"internal/retryafter", "activities/toolbox/stdio", "activities/toolbox/schema", "activities/toolbox/pool",
+		"internal/loopback", "internal/plain", "github.com/modelcontextprotocol/go-sdk",
 		"github.com/google/jsonschema-go", "code.dny.dev/ssrf", "golang.org/x/oauth2", "golang.org/x/sync"},
-	"internal/plain":            {},
-	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go", "github.com/hashicorp/golang-lru/v2"},
-	"activities/toolbox/stdio":  {"golang.org/x/sys"},
-	"activities/toolbox/pool":   {},
-	"activities/toolbox/files":  {"workflows/turn", "internal/regex", "activities/toolbox"},
-	"config":                    {"internal/loopback", "internal/nearest", "internal/plain", "workflows/turn", "github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
-	"internal/cluster":          {"config", "internal/loopback", "internal/statedir", "go.temporal.io/sdk", "go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
-	"client":                    {"workflows", "workflows/turn", "journal", "config", "internal/cluster", "go.temporal.io/sdk", "go.temporal.io/api"},
-	"engine": {"internal/plain", "client", "workflows", "workflows/turn", "activities", "activities/inference", "activities/inference/demo", "activities/toolbox",
-		"activities/toolbox/files", "journal", "journal/sqlite", "journal/postgres", "config", "internal/cluster", "internal/statedir", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
+	"internal/plain": {},
+	"activities/toolbox/schema": {"workflows/turn", "internal/regex", "internal/plain", "github.com/google/jsonschema-go",
+		"github.com/hashicorp/golang-lru/v2"},
+	"activities/toolbox/stdio": {"golang.org/x/sys"},
+	"activities/toolbox/pool":  {},
+	"activities/toolbox/files": {"workflows/turn", "internal/regex", "activities/toolbox"},
+	"config": {"internal/loopback", "internal/nearest", "internal/plain", "workflows/turn",
+		"github.com/pelletier/go-toml/v2", "github.com/google/jsonschema-go"},
+	"internal/cluster": {"config", "internal/loopback", "internal/statedir", "go.temporal.io/sdk",
+		"go.temporal.io/api", "google.golang.org/grpc", "google.golang.org/protobuf", "go.temporal.io/sdk/contrib/envconfig"},
+	"client": {"workflows", "workflows/turn", "journal", "config", "internal/cluster",
+		"go.temporal.io/sdk", "go.temporal.io/api"},
+	"engine": {"internal/plain", "client", "workflows", "workflows/turn", "activities", "activities/inference",
+		"activities/inference/demo", "activities/toolbox",
+		"activities/toolbox/files", "journal", "journal/sqlite", "journal/postgres", "config", "internal/cluster",
+		"internal/statedir", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
 	"worker":  {"engine", "config", "internal/cluster", "journal"},
 	"starter": {"starter/internal/cli"},
-	"starter/internal/cli": {"github.com/cli/browser", "internal/invisible", "internal/nearest", "workflows", "workflows/turn", "journal",
-		"client", "config", "internal/cluster", "engine", "internal/devserver", "internal/statedir", "docs", "starter/internal/ui/chat",
-		"starter/internal/ui", "starter/internal/ui/form", "starter/internal/ui/terminal", "github.com/spf13/cobra", "github.com/spf13/pflag",
+	"starter/internal/cli": {"github.com/cli/browser", "internal/invisible", "internal/nearest", "workflows",
+		"workflows/turn", "journal",
+		"client", "config", "internal/cluster", "engine", "internal/devserver", "internal/statedir", "docs",
+		"starter/internal/ui/chat",
+		"starter/internal/ui", "starter/internal/ui/form", "starter/internal/ui/terminal", "github.com/spf13/cobra",
+		"github.com/spf13/pflag",
 		"golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},
-	"starter/internal/ui": {"workflows/turn", "starter/internal/ui/form", "starter/internal/ui/terminal", "github.com/dustin/go-humanize"},
-	"starter/internal/ui/chat": {"internal/nearest", "workflows", "workflows/turn", "journal", "client", "starter/internal/ui",
+	"starter/internal/ui": {"workflows/turn", "starter/internal/ui/form", "starter/internal/ui/terminal",
+		"github.com/dustin/go-humanize"},
+	"starter/internal/ui/chat": {"internal/nearest", "workflows", "workflows/turn", "journal", "client",
+		"starter/internal/ui",
 		"starter/internal/ui/form",
 		"starter/internal/ui/terminal", "charm.land", "github.com/charmbracelet"},
 	"starter/internal/ui/form":     {"internal/nearest", "workflows/turn", "starter/internal/ui/terminal"},
@@ -66,7 +83,8 @@ var house = map[string][]string{
 	"internal/invisible":           {},
 	"docs":                         {},
 	"examples/client":              {"client", "config", "engine", "workflows/turn"},
-	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra", "go.temporal.io/sdk", "go.temporal.io/api",
+	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
+		"go.temporal.io/sdk", "go.temporal.io/api",
 		"google.golang.org/grpc"},
 }
 
@@ -76,7 +94,8 @@ var pure = map[string][]string{"workflows/turn": {"context", "os", "net", "math/
 func TestImportsFollowTheHouse(t *testing.T) {
 	for room, imports := range rooms(t) {
 		allowed, known := house[room]
-		if !assert.True(t, known, "room %s is not in the house: add it to the table with what it may import, or take it away", room) {
+		if !assert.True(t, known, "room %s is not in the house: add it to the table with what it may import, or take it away",
+			room) {
 			continue
 		}
 		for file, names := range imports {
@@ -121,7 +140,8 @@ func rooms(t *testing.T) map[string]map[string][]string {
 			return err
 		}
 		rel := filepath.ToSlash(strings.TrimPrefix(p, "../"))
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || rel == "tests" || rel == "tools" || d.Name() == "testdata") {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || rel == "tests" || rel == "tools" ||
+			d.Name() == "testdata") {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {

@@ -175,7 +175,8 @@ func TestKilledInMidQuickCall(t *testing.T) {
 		assert.Equal(t, runs, call.Runs)
 	}
 	events := r.events(t.Name(), run.GetRunID())
-	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "the calls ran inside the task that was lost")
+	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT),
+		"the calls ran inside the task that was lost")
 	r.sound(t.Name())
 	r.keep("v1-killed-in-quick-call", t.Name(), run.GetRunID())
 	t.Logf("recovery: answered after %s", time.Since(killed))

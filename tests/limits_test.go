@@ -58,20 +58,23 @@ func (r *rig) goesOn(session string) {
 }
 
 func withFailing() engine.Option {
-	return engine.WithTool("broken", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("it is broken") },
+	return engine.WithTool("broken", "Fails.",
+		func(context.Context, struct{}) (string, error) { return "", errors.New("it is broken") },
 		engine.LocalActivity(), engine.Risk(turn.RiskLow))
 }
 
 func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
 	t.Parallel()
-	echoes := script.Calls(script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
+	echoes := script.Calls(script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
 	for reason, c := range map[turn.FinishReason]struct {
 		script   script.Script
 		limits   workflows.LimitsRequest
 		requests int
 		calls    int
 	}{
-		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2}, // no step is left to use the results of the last calls, so they are not made
+		// no step is left to use the results of the last calls, so they are not made
+		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2},
 		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
 		turn.FinishMaxErrors:    {script.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
 		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},
@@ -110,10 +113,11 @@ func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 		queue[i] = workflows.Message{ID: fmt.Sprint(i), Text: strings.Repeat("x", 15<<10)}
 	}
 	for name, in := range map[string]workflows.Input{
-		"timeout": {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{TurnTimeout: ptr("2562047h47m16.854775807s")}},
-		"cost":    {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{MaxCostUSD: ptr(0.5)}},
-		"queue":   {Queue: queue},
-		"agent":   {Message: &workflows.Message{Text: "hi"}, Agent: strings.Repeat("a", 100<<10)},
+		"timeout": {Message: &workflows.Message{Text: "hi"},
+			Limits: &workflows.LimitsRequest{TurnTimeout: ptr("2562047h47m16.854775807s")}},
+		"cost":  {Message: &workflows.Message{Text: "hi"}, Limits: &workflows.LimitsRequest{MaxCostUSD: ptr(0.5)}},
+		"queue": {Queue: queue},
+		"agent": {Message: &workflows.Message{Text: "hi"}, Agent: strings.Repeat("a", 100<<10)},
 	} {
 		run := r.start(session(t)+" "+name, in)
 		_, res := r.failure(run)
@@ -129,12 +133,14 @@ func TestInputsThatNoServerCouldCarryOutAreRefused(t *testing.T) {
 func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
-	r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("late").Hold(1, gate)), func(c *config.Config) {
-		c.Approvals.ApprovalExpiry, c.Approvals.QuestionExpiry = turn.MaxDuration, turn.MaxDuration
-	})
+	r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("late").Hold(1, gate)),
+		func(c *config.Config) {
+			c.Approvals.ApprovalExpiry, c.Approvals.QuestionExpiry = turn.MaxDuration, turn.MaxDuration
+		})
 	r.work(withEcho()...)
 	longest := turn.MaxDuration.String()
-	run := r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: &longest, ToolTimeout: &longest, MaxSteps: ptr(turn.MaxCount),
+	run := r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: &longest, ToolTimeout: &longest,
+		MaxSteps:     ptr(turn.MaxCount),
 		MaxToolCalls: ptr(turn.MaxCount), MaxTokens: ptr(int64(turn.MaxCount))})
 	r.reach(gate)
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), ""))
@@ -149,7 +155,8 @@ func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 	slow := script.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)
 	r := newRig(t, slow)
 	r.work(withEcho()...)
-	res := r.result(r.begin(session(t), "Look.", &workflows.LimitsRequest{TurnTimeout: ptr("1s"), MaxSteps: ptr(50), MaxToolCalls: ptr(50)}))
+	res := r.result(r.begin(session(t), "Look.",
+		&workflows.LimitsRequest{TurnTimeout: ptr("1s"), MaxSteps: ptr(50), MaxToolCalls: ptr(50)}))
 	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
 	assert.LessOrEqual(t, len(r.model.Requests()), 5)
 	r.goesOn(session(t))
@@ -213,7 +220,8 @@ func TestToolOutputThatIsNoText(t *testing.T) {
 				opts = append(opts, engine.LocalActivity())
 			}
 			r := newRig(t, script.Steps(script.Call("local_dirty", `{}`), script.Text("done")))
-			r.work(engine.WithTool("dirty", "Says odd bytes.", func(context.Context, struct{}) (string, error) { return dirty, nil }, opts...))
+			r.work(engine.WithTool("dirty", "Says odd bytes.",
+				func(context.Context, struct{}) (string, error) { return dirty, nil }, opts...))
 			r.ask(session(t), "Say it.")
 			assert.Equal(t, "beginred\uFFFD\uFFFD\nend", r.model.Requests()[1].Chat.Last("tool").Content)
 			r.goesOn(session(t))
@@ -250,7 +258,8 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Text("never"))
 		r.work()
-		_, err := r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue},
+		_, err := r.client.ExecuteWorkflow(t.Context(),
+			client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue},
 			workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
 		assert.ErrorContains(t, err, "larger than max")
 		_, err = r.client.DescribeWorkflowExecution(t.Context(), session(t), "")
@@ -263,7 +272,8 @@ func TestOddSessionIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("hello"))
 	r.work()
-	for _, id := range []string{"sitzung-ü-会話-🙂", "two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y", strings.Repeat("x", 200)} {
+	for _, id := range []string{"sitzung-ü-会話-🙂", "two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y",
+		strings.Repeat("x", 200)} {
 		run := r.start(id, workflows.Input{Session: id, Message: &workflows.Message{Text: "hi"}})
 		assert.Equal(t, "hello", r.result(run).Answer, id)
 		record, err := r.store.Session(t.Context(), id)
@@ -272,7 +282,8 @@ func TestOddSessionIDs(t *testing.T) {
 	}
 	asked := len(r.model.Requests())
 	for id, why := range map[string]string{
-		"tab\tin it": "cannot be printed", "line\nbreak": "cannot be printed", "escape\x1b[2J": "cannot be printed", "zero\u200bwidth": "cannot be printed",
+		"tab\tin it": "cannot be printed", "line\nbreak": "cannot be printed", "escape\x1b[2J": "cannot be printed",
+		"zero\u200bwidth":        "cannot be printed",
 		strings.Repeat("x", 201): "201 bytes", " space around ": "space around it",
 	} {
 		app, res := r.failure(r.begin(id, "hi", nil))
@@ -323,7 +334,8 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 	}{
 		"denied": {func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} }, "no such tool"},
 		"denied-by-rule": {func(c *config.Config) {
-			c.Policy.Rules = []config.PolicyRule{{Tool: "local/echo", Arguments: map[string]string{"text": "a"}, Permit: "deny", Why: "no a here"}}
+			c.Policy.Rules = []config.PolicyRule{
+				{Tool: "local/echo", Arguments: map[string]string{"text": "a"}, Permit: "deny", Why: "no a here"}}
 		}, "no a here"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,7 +346,8 @@ func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
 			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
 			res := r.ask(session(t), "Echo.")
 			assert.Equal(t, "I may not.", res.Answer)
-			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v1-policy-denied-by-rule"}[name], session(t), res.Turn)
+			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v1-policy-denied-by-rule"}[name],
+				session(t), res.Turn)
 			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
 			assert.False(t, ran)
 			messages := paired(t, r, session(t))
@@ -384,7 +397,8 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	res := r.cancelled(run)
 	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
 	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
-	require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
+	require.NoError(t, r.model.Await(t.Context(),
+		func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
 	r.goesOn(session(t))
 }
 
@@ -519,7 +533,8 @@ func TestAStreamThatIsCutIsWithdrawn(t *testing.T) {
 
 func TestARateLimitIsWaitedOut(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"), script.Text("here")))
+	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
+		script.Text("here")))
 	r.work()
 	res := r.ask(session(t), "Hi.")
 	assert.Equal(t, "here", res.Answer)
@@ -587,15 +602,18 @@ func TestAClientsOddStartsCanBeStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))
 	r.work()
-	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowTaskTimeout: 1}
-	run, err := r.client.ExecuteWorkflow(t.Context(), options, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: "hi"}})
+	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: r.cfg.Temporal.TaskQueue,
+		WorkflowTaskTimeout: 1}
+	run, err := r.client.ExecuteWorkflow(t.Context(), options, workflows.TurnWorkflow,
+		workflows.Input{Message: &workflows.Message{Text: "hi"}})
 	require.NoError(t, err)
 	_, res := r.failure(run)
 	assert.Equal(t, turn.CodeConfigInvalid, res.Code)
 
 	for name, input := range map[string]any{
-		workflows.TurnWorkflow:    workflows.Input{Queue: []workflows.Message{{Text: "x"}}},
-		workflows.DeliverWorkflow: workflows.DeliverInput{Session: "x", Since: time.Now(), Message: workflows.Message{Text: "x"}},
+		workflows.TurnWorkflow: workflows.Input{Queue: []workflows.Message{{Text: "x"}}},
+		workflows.DeliverWorkflow: workflows.DeliverInput{Session: "x", Since: time.Now(),
+			Message: workflows.Message{Text: "x"}},
 	} {
 		id := session(t) + " " + name
 		options := client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, CronSchedule: "@every 1s"}

@@ -87,10 +87,13 @@ func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	r.reach(gate)
 	bulky := strings.Repeat("<", 170<<10) // about a megabyte when encoded
 	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "inline", Text: bulky}))
-	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "more", Text: bulky}))
-	refused(t, turn.CodeConfigInvalid, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "long", Text: bulky + bulky}))
+	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate,
+		workflows.Message{ID: "more", Text: bulky}))
+	refused(t, turn.CodeConfigInvalid, r.update(session(t), workflows.SendUpdate,
+		workflows.Message{ID: "long", Text: bulky + bulky}))
 	for _, id := range []string{"a", "b", "c"} { // these texts go through the journal
-		_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
+		_, err := r.people().Send(t.Context(),
+			client.SendInput{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
 		require.NoError(t, err)
 	}
 	gate.Release()
@@ -114,7 +117,8 @@ func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
 		return count(r.events(session(t), first.ID), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED) > 0 &&
 			count(r.events(session(t), first.ID), enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED) > 1
 	}, time.Minute, 50*time.Millisecond, "the turn is never settled with patience")
-	refused(t, turn.CodeNotWaiting, r.update(session(t), workflows.AnswerUpdate, workflows.Answer{Question: "q1", Text: "main.go"}))
+	refused(t, turn.CodeNotWaiting, r.update(session(t), workflows.AnswerUpdate,
+		workflows.Answer{Question: "q1", Text: "main.go"}))
 	release()
 	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
 	r.sound(session(t))
@@ -143,7 +147,8 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	r := newRig(t, script.Text("Hello."))
 	r.work()
 	id := session(t) + " "
-	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
+	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	h, err := r.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
@@ -159,7 +164,8 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 	d, err := r.client.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
-	assert.Equal(t, d.WorkflowExecutionInfo.FirstRunId, d.WorkflowExecutionInfo.Execution.RunId, "it went on in no other run")
+	assert.Equal(t, d.WorkflowExecutionInfo.FirstRunId, d.WorkflowExecutionInfo.Execution.RunId,
+		"it went on in no other run")
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
 }
 
@@ -168,7 +174,8 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), script.Text("Done.")), askToTouch)
+	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), script.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	first := r.say(session(t), workflows.Message{Text: "Touch."})
 	w := r.waits(first.ID, 2)
@@ -206,10 +213,15 @@ func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
 		arg    any
 		code   turn.Code
 	}{
-		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1", Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}}, turn.CodeConfigInvalid},
-		"an answer":       {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"of no call":      {workflows.AnswerUpdate, workflows.Answer{Question: "e9.9.1", Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"an approval":     {workflows.ApproveUpdate, workflows.Approval{Call: "e1.0.1", Allow: true, ArgumentsHash: "x"}, turn.CodeNotWaiting},
+		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1",
+			Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}},
+			turn.CodeConfigInvalid},
+		"an answer": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1",
+			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
+		"of no call": {workflows.AnswerUpdate, workflows.Answer{Question: "e9.9.1",
+			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
+		"an approval": {workflows.ApproveUpdate, workflows.Approval{Call: "e1.0.1", Allow: true, ArgumentsHash: "x"},
+			turn.CodeNotWaiting},
 	} {
 		var app *temporal.ApplicationError
 		if assert.ErrorAs(t, r.update(run.GetID(), c.update, c.arg), &app, name) {

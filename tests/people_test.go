@@ -123,7 +123,8 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 	for _, m := range messages {
 		roles = append(roles, string(m.Role))
 	}
-	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "), "after the results, before the next answer")
+	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "),
+		"after the results, before the next answer")
 	_, kinds, _ := r.story(first.ID)
 	assert.Equal(t, 1, kinds[turn.ChunkMessageAdded])
 	r.keep("v1-joined", session(t), first.ID)
@@ -152,7 +153,8 @@ func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
 	r.keep("v1-queued-first", session(t), first.ID)
 	r.keep("v1-queued-middle", session(t), second.ID)
 	r.keep("v1-queued-last", session(t), third.ID)
-	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID},
+		workflow.Execution{ID: session(t), RunID: third.ID})
 	r.sound(session(t))
 }
 
@@ -160,11 +162,13 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(r *rig, session string) error{
 		"answer": func(r *rig, session string) error {
-			err := r.people().Answer(t.Context(), client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
+			err := r.people().Answer(t.Context(),
+				client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
 			return err
 		},
 		"message": func(r *rig, session string) error {
-			_, err := r.people().Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
+			_, err := r.people().Send(t.Context(),
+				client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
 			return err
 		},
 	} {
@@ -224,7 +228,8 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 			stop()
 			r.work(touching(&effects))
 			decide := decider(r.people(), allow)
-			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "ann", Reason: "not now"}
+			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash,
+				By: "ann", Reason: "not now"}
 			res, err := decide(t.Context(), decision)
 			require.NoError(t, err)
 			assert.Equal(t, client.DecideResult{Turn: begun.ID}, res)
@@ -264,7 +269,8 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
 	requests := r.waits(begun.ID, 2)
 	decide := func(i int, allow bool) (client.DecideResult, error) {
-		return decider(r.people(), allow)(t.Context(), client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
+		return decider(r.people(), allow)(t.Context(),
+			client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
 	require.NoError(t, err)
@@ -281,10 +287,11 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 		allow bool
 		want  error
 	}{
-		"drift":      {client.DecideInput{Call: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
-		"no hash":    {client.DecideInput{Call: requests[0].ID}, true, client.ErrInvalid},
-		"no such":    {client.DecideInput{Call: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
-		"other turn": {client.DecideInput{Turn: "another", Call: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
+		"drift":   {client.DecideInput{Call: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
+		"no hash": {client.DecideInput{Call: requests[0].ID}, true, client.ErrInvalid},
+		"no such": {client.DecideInput{Call: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
+		"other turn": {client.DecideInput{Turn: "another", Call: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash},
+			true, client.ErrNotPending},
 		"deny with a grant": {client.DecideInput{
 			Call: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
 	} {
@@ -297,7 +304,8 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	assert.EqualValues(t, 1, effects.Load())
 	messages := paired(t, r, session(t))
-	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied}, []turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
+	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied},
+		[]turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
 	r.keep("v1-approvals-mixed", session(t), begun.ID)
 	r.sound(session(t))
 }
@@ -317,7 +325,8 @@ func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
 			begun := r.say(session(t), workflows.Message{Text: "Touch."})
 			for n := 1; n <= c.asked; n++ {
 				w := r.waits(begun.ID, n)[n-1]
-				_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: c.scope})
+				_, err := r.people().Approve(t.Context(),
+					client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: c.scope})
 				require.NoError(t, err)
 			}
 			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
@@ -338,9 +347,11 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 		effects int32
 		verdict turn.DecisionStatus
 	}{
-		"approval-denied":  {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
-		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`), func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
-		"question":         {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0, turn.StatusExpired},
+		"approval-denied": {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
+		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`),
+			func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
+		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0,
+			turn.StatusExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +376,8 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, c.verdict, requests[0].Decision.Status)
-			_, err = r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+			_, err = r.people().Approve(t.Context(),
+				client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, client.ErrNotRunning)
 			r.keep("v1-expired-"+name, session(t), begun.ID)
 			r.sound(session(t))
@@ -391,26 +403,34 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 		say    string
 		check  func(t *testing.T, r *rig, rec journal.TurnRecord)
 	}{
-		"stalled-stream": {script.Text("one two three four").StallAfter(4), func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "", func(t *testing.T, _ *rig, rec journal.TurnRecord) {
-			assert.True(t, strings.HasPrefix("one two three four", strings.TrimSpace(rec.Answer)) && rec.Answer != "", "what was said is kept: %q", rec.Answer)
-		}},
-		"hung-tool": {script.Call("local_hang", `{"text":"a"}`), func(*rig, string) { <-begun }, "", func(t *testing.T, r *rig, rec journal.TurnRecord) {
-			messages := paired(t, r, rec.Session)
-			assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
-		}},
-		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(t *testing.T, r *rig, rec journal.TurnRecord) {
-			messages := paired(t, r, rec.Session)
-			assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
-			requests, err := r.store.Requests(t.Context(), rec.ID)
-			require.NoError(t, err)
-			assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
-		}},
-		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "", func(*testing.T, *rig, journal.TurnRecord) {}},
-		"with-messages": {script.Text("one two three four").StallAfter(4), func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?", func(t *testing.T, r *rig, rec journal.TurnRecord) {
-			delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
-			require.NoError(t, err, "a message that was accepted is kept")
-			assert.Equal(t, rec.ID, delivered.ID)
-		}},
+		"stalled-stream": {script.Text("one two three four").StallAfter(4),
+			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "",
+			func(t *testing.T, _ *rig, rec journal.TurnRecord) {
+				assert.True(t, strings.HasPrefix("one two three four", strings.TrimSpace(rec.Answer)) && rec.Answer != "",
+					"what was said is kept: %q", rec.Answer)
+			}},
+		"hung-tool": {script.Call("local_hang", `{"text":"a"}`), func(*rig, string) { <-begun }, "",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				messages := paired(t, r, rec.Session)
+				assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
+			}},
+		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				messages := paired(t, r, rec.Session)
+				assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
+				requests, err := r.store.Requests(t.Context(), rec.ID)
+				require.NoError(t, err)
+				assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
+			}},
+		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
+			func(*testing.T, *rig, journal.TurnRecord) {}},
+		"with-messages": {script.Text("one two three four").StallAfter(4),
+			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
+				require.NoError(t, err, "a message that was accepted is kept")
+				assert.Equal(t, rec.ID, delivered.ID)
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -476,11 +496,13 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	gate := script.NewGate()
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Attempts(script.Text("Done.").Hold(1, gate), script.Text("Done."))), askToTouch)
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`),
+		script.Attempts(script.Text("Done.").Hold(1, gate), script.Text("Done."))), askToTouch)
 	r.work(touching(&effects))
 	run := r.begin(session(t), "Touch it.", nil)
 	w := r.waits(run.GetRunID(), 1)[0]
-	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	_, err := r.people().Approve(t.Context(),
+		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
 	r.reach(gate)
 	again := r.reset(run, r.tasks(run)[0])
@@ -497,7 +519,8 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
-	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")), script.When("", script.Text("To the first.").Hold(1, gate))))
+	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")),
+		script.When("", script.Text("To the first.").Hold(1, gate))))
 	r.work()
 	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.reach(gate)
@@ -510,7 +533,8 @@ func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 	third := r.answered(session(t), "m3")
 	assert.Equal(t, "To the third.", third.Answer)
 	r.keep("v1-queued-refused", session(t), refused.ID)
-	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID}, workflow.Execution{ID: session(t), RunID: third.ID})
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID},
+		workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
 // TestAMessageWhoseTextIsLostEndsNothing checks that a message whose text is missing from the journal does not end the
@@ -536,19 +560,23 @@ func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
 func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"b"}`), script.Text("Done.")), askToTouch,
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"b"}`),
+		script.Text("Done.")), askToTouch,
 		func(c *config.Config) {
-			c.Policy.Rules = []config.PolicyRule{{Tool: "local/touch", Arguments: map[string]string{"text": "b"}, Permit: "ask", Why: "b is precious"}}
+			c.Policy.Rules = []config.PolicyRule{
+				{Tool: "local/touch", Arguments: map[string]string{"text": "b"}, Permit: "ask", Why: "b is precious"}}
 		})
 	r.work(touching(&effects))
 	begun := r.say(session(t), workflows.Message{Text: "Touch."})
 	w := r.waits(begun.ID, 1)[0]
-	_, err := r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool})
+	_, err := r.people().Approve(t.Context(),
+		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool})
 	require.NoError(t, err)
 	w = r.waits(begun.ID, 2)[1]
 	assert.Contains(t, w.Why, "b is precious")
 	assert.EqualValues(t, 1, effects.Load())
-	_, err = r.people().Approve(t.Context(), client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+	_, err = r.people().Approve(t.Context(),
+		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 	require.NoError(t, err)
 	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
 	assert.EqualValues(t, 2, effects.Load())
@@ -571,7 +599,8 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	require.NoError(t, r.people().Stop(t.Context(), session(t)))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
+		_, err := r.people().Send(t.Context(),
+			client.SendInput{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
 		sent <- err
 	}()
 	r.work()

@@ -19,7 +19,8 @@ func TestTurnsOnPostgres(t *testing.T) {
 		script.Calls(script.ToolCall{Name: "local_list_files", Arguments: "{}"}), script.Text("Two files."),
 	))
 	url := server.Empty(t)
-	h := newHome(t, asking(model)+fmt.Sprintf("[policy]\nask = [\"local/list_files\"]\n[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
+	h := newHome(t, asking(model)+fmt.Sprintf(
+		"[policy]\nask = [\"local/list_files\"]\n[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
 	assert.Contains(t, h.starter("list").exits(3).err.String(), "starter journal migrate")
 	assert.Contains(t, h.worker().exits(1).err.String(), "starter journal migrate")
 	h.starter("journal", "migrate").exits(0)
@@ -35,7 +36,8 @@ func TestTurnsOnPostgres(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 
 	h.starter("journal", "copy", url, "copy.db").exits(0)
-	copied := h.starter("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set", "journal.path=copy.db").exits(0)
+	copied := h.starter("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set",
+		"journal.path=copy.db").exits(0)
 	assert.Equal(t, is, decoded[shown](copied))
 	assert.Contains(t, h.starter("journal", "copy", url, "copy.db").exits(3).err.String(), "not empty")
 }

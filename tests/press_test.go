@@ -46,7 +46,8 @@ var endings = map[string]struct {
 func (r *rig) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
-		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout, WorkflowExecutionErrorWhenAlreadyStarted: true,
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
@@ -80,12 +81,14 @@ func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
 			r.shown(run.GetRunID(), "This is ")
 			ending.end(r, run)
 			r.over(run)
-			r.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(), run.GetRunID())
+			r.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(),
+				run.GetRunID())
 			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
 			_, head := r.transcript(t.Name())
 
 			gate.Release() // the rest of the first answer reaches a closed turn
-			require.NoError(t, r.model.Await(t.Context(), func(all []script.Request) bool { return all[0].Outcome != script.Open }))
+			require.NoError(t, r.model.Await(t.Context(),
+				func(all []script.Request) bool { return all[0].Outcome != script.Open }))
 			record := r.closed(run)
 			assert.Contains(t, record, "ended from outside")
 			assert.Equal(t, []int{0, 0}, r.steps())
@@ -137,7 +140,8 @@ func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
 			assert.Contains(t, told[0], "outcome unknown")
 			assert.Contains(t, told[1], "cancelled")
 			l.open() // the first call's result reaches a closed turn
-			require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within,
+				20*time.Millisecond)
 			after, _ := r.transcript(t.Name())
 			assert.Equal(t, before, after)
 			assert.Equal(t, 1, l.count("effect", "x"))
@@ -258,7 +262,8 @@ func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(
 		script.When("first", script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Text("The first answer."))),
-		script.When("open", script.Steps(script.Call("local_quick_echo", `{"text":"b"}`), script.Text("This is never finished.").Hold(3, gate))),
+		script.When("open", script.Steps(script.Call("local_quick_echo", `{"text":"b"}`),
+			script.Text("This is never finished.").Hold(3, gate))),
 		script.When("third", script.Text("The third answer.")),
 		script.When("fourth", script.Text("The fourth answer.")),
 	))
@@ -353,7 +358,8 @@ func TestCancelledWhileTheWorkerIsDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			r := newRig(t, script.Cases(script.When("first", c.model), script.When("second", script.Text("The second answer."))), l.host(config.MCPTool{}))
+			r := newRig(t, script.Cases(script.When("first", c.model), script.When("second", script.Text("The second answer."))),
+				l.host(config.MCPTool{}))
 			first := r.process()
 			run := r.begin(t.Name(), "The first question.", nil)
 			if c.call {
@@ -386,7 +392,8 @@ func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
-	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
 		e, err := iter.Next()
 		require.NoError(r.t, err, "%s never happened", kind)

@@ -132,13 +132,15 @@ func configFile(t *testing.T, c config.Config) string {
 	for _, s := range c.MCP.Servers {
 		args, err := json.Marshal(s.Args) // TOML writes an array of plain strings like JSON
 		require.NoError(t, err)
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = %q\non_all_workers = %t\nelicitation_timeout = %q\n",
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = "+
+			"%q\non_all_workers = %t\nelicitation_timeout = %q\n",
 			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.OnAllWorkers, s.ElicitationTimeout)
 		if s.SessionAffinity != "" {
 			fmt.Fprintf(&b, "session_affinity = %q\n", s.SessionAffinity)
 		}
 		for name, tool := range s.Tools {
-			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nlocal_activity = %t\nrisk = %q\n", name, tool.Repeatable, tool.LocalActivity, tool.Risk)
+			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nlocal_activity = %t\nrisk = %q\n", name, tool.Repeatable,
+				tool.LocalActivity, tool.Risk)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "agent.toml")
@@ -228,7 +230,8 @@ type ledger struct {
 
 func newLedger(t *testing.T) *ledger {
 	dir := t.TempDir()
-	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"), pid: filepath.Join(dir, "pid")}
+	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"),
+		pid: filepath.Join(dir, "pid")}
 }
 
 // host configures the server, with the operator's settings for its tool append.
@@ -238,8 +241,9 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
 			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64, OnAllWorkers: tool.LocalActivity,
-			Tools: map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
+			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
+			OnAllWorkers: tool.LocalActivity,
+			Tools:        map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
 		}}
 	}
 }
@@ -258,7 +262,8 @@ func (l *ledger) count(event, text string) int {
 // await returns when the ledger has the event, so that the test can act at that point.
 func (l *ledger) await(event, text string) {
 	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond, "%s of %s was never reached", event, text)
+	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond,
+		"%s of %s was never reached", event, text)
 }
 
 // open lets blocked calls continue.
@@ -383,7 +388,8 @@ func (r *rig) sound(session string) {
 	soundResults(r.t, messages)
 	var export bytes.Buffer
 	require.NoError(r.t, r.store.Export(r.t.Context(), session, &export))
-	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
+	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"),
+		sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
 	rec, err := r.store.Session(r.t.Context(), session)
 	require.NoError(r.t, err)

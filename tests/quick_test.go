@@ -60,7 +60,8 @@ func TestAQuickCallPastItsCapIsDispatchedAgain(t *testing.T) {
 	events := r.events(session(t), run.GetRunID())
 	withinBudget(t, events, 26+6)
 	r.keep("v1-quick-past-cap", session(t), run.GetRunID())
-	assert.Equal(t, 3, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED), "two inferences and the one call that was slow")
+	assert.Equal(t, 3, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED),
+		"two inferences and the one call that was slow")
 	open()
 	select {
 	case late := <-store.late:

@@ -68,14 +68,16 @@ func TestAServerThatActsAndRefusesIsNotCalledWithoutEnd(t *testing.T) {
 				resp.StatusCode = status
 				resp.Header.Set("Retry-After", "0")
 				if status == http.StatusBadRequest {
-					resp.Body = io.NopCloser(bytes.NewReader([]byte(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no session"}}`)))
+					resp.Body = io.NopCloser(bytes.NewReader(
+						[]byte(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no session"}}`)))
 					resp.ContentLength = -1
 				}
 			})
-			r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")), func(c *config.Config) {
-				s.host()(c)
-				c.MCP.Servers[0].URL = at + "/mcp"
-			})
+			r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")),
+				func(c *config.Config) {
+					s.host()(c)
+					c.MCP.Servers[0].URL = at + "/mcp"
+				})
 			r.work()
 			run := r.begin(session(t), "Append it.", limited("5m", "15s"))
 			assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)

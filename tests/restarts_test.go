@@ -106,7 +106,8 @@ func TestTurnsOutliveAServerThatRestarts(t *testing.T) {
 				if q.Step == callsEach {
 					return script.Text("Done.")
 				}
-				return script.Call("mcp_ledger_append", fmt.Sprintf(`{"text":"%s/%d","take":%d}`, q.Chat.Asked(), q.Step, restarts.take))
+				return script.Call("mcp_ledger_append",
+					fmt.Sprintf(`{"text":"%s/%d","take":%d}`, q.Chat.Asked(), q.Step, restarts.take))
 			}), s.host())
 			r.work()
 			over := fails(t, s)

@@ -104,7 +104,8 @@ func (r *rig) start(session string, in any) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowExecutionErrorWhenAlreadyStarted: true, // otherwise a session ID used twice would silently attach to the other run
+		// otherwise a session ID used twice would silently attach to the other run
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, workflows.TurnWorkflow, in)
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
@@ -118,15 +119,19 @@ func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
 	queue := "continues " + session
 	w := worker.New(r.client, queue, worker.Options{DisableRegistrationAliasing: true})
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.Input) error {
-		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, r.cfg.Temporal.TaskQueue), workflows.TurnWorkflow, in)
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, r.cfg.Temporal.TaskQueue),
+			workflows.TurnWorkflow, in)
 	}, workflow.RegisterOptions{Name: "Continue"})
 	require.NoError(r.t, w.Start())
 	defer w.Stop()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue}, "Continue", in)
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue},
+		"Continue", in)
 	require.NoError(r.t, err)
-	end, err := r.client.GetWorkflowHistory(r.t.Context(), session, run.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+	end, err := r.client.GetWorkflowHistory(r.t.Context(), session, run.GetRunID(), true,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
 	require.NoError(r.t, err)
-	return r.client.GetWorkflow(r.t.Context(), session, end.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId())
+	return r.client.GetWorkflow(r.t.Context(), session,
+		end.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId())
 }
 
 // ask runs a turn to its result.

@@ -84,14 +84,17 @@ func (r *rig) seed(session string, turns, size int) {
 			Message: turn.UserMessage{ID: id, Text: text("user")}, At: time.Now()})
 		require.NoError(r.t, err)
 		key := journal.StepKey{Turn: id, Step: 1}
-		inf, err := r.store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
+		inf, err := r.store.StartInference(ctx,
+			journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
 		require.NoError(r.t, err)
 		answer := turn.Completion{Text: text("model"), FinishReason: "stop"}
-		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt, Answer: answer,
+		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
+			Answer:  answer,
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)
 		_, err = r.store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
-			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1}, At: time.Now()})
+			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
+			At: time.Now()})
 		require.NoError(r.t, err)
 	}
 }
@@ -249,7 +252,8 @@ func smallHistory(t *testing.T, r *rig, runID string, most int) {
 	described, err := r.client.DescribeWorkflowExecution(t.Context(), "long", runID)
 	require.NoError(t, err)
 	size := historyBytes(events)
-	t.Logf("%d events, %d bytes, %d by the server's count", len(events), size, described.WorkflowExecutionInfo.HistorySizeBytes)
+	t.Logf("%d events, %d bytes, %d by the server's count", len(events), size,
+		described.WorkflowExecutionInfo.HistorySizeBytes)
 	assert.LessOrEqual(t, size, 600<<10)
 	assert.LessOrEqual(t, described.WorkflowExecutionInfo.HistorySizeBytes, int64(600<<10))
 	withinBudget(t, events, 14+hopsLong*most)

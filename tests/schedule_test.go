@@ -86,7 +86,8 @@ func TestCLIAScheduleForOneSession(t *testing.T) {
 	h.starter("schedule", "trigger", name).exits(0)
 	h.schedules(over(2))
 	requests := model.Requests()
-	assert.Equal(t, []string{"What is new?", "Nothing new.", "What is new?"}, said(requests[len(requests)-1].Chat), "one session has it all")
+	assert.Equal(t, []string{"What is new?", "Nothing new.", "What is new?"}, said(requests[len(requests)-1].Chat),
+		"one session has it all")
 	text := h.starter("schedule", "list").exits(0).out.String()
 	assert.Contains(t, text, name+" · every 24h0m0s · session news\n  ask   What is new?\n  next  ")
 	assert.Contains(t, text, " · answered · news\n")
@@ -114,7 +115,8 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	model := script.Start(t, script.Cases(script.When("Say hello.", script.Text("Hello."))))
 	h := newHome(t, asking(model))
 	h.worker()
-	made := h.begin(strings.NewReader("Say hello."), "schedule", "create", name, "--cron", "0 9 * * 1-5", "--zone", "Europe/Berlin", "--max-steps", "2", "--paused", "-").exits(0)
+	made := h.begin(strings.NewReader("Say hello."), "schedule", "create", name, "--cron", "0 9 * * 1-5", "--zone",
+		"Europe/Berlin", "--max-steps", "2", "--paused", "-").exits(0)
 	assert.Contains(t, made.out.String(), "cron 0 9 * * 1-5 (Europe/Berlin)")
 	assert.Contains(t, made.err.String(), "starter schedule resume "+name)
 	list := h.schedules(func(list []scheduled) bool { return len(list) == 1 })
@@ -170,7 +172,8 @@ func TestCLIBadSchedules(t *testing.T) {
 		{"--jitter", create("--every", "1h", "--jitter", "1h", "Hello.")},
 		{"10s", create("--every", "1h", "--catch-up", "1s", "Hello.")},
 		{"the message is empty", create("--every", "1h", " ")},
-		{"262144", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000), strings.Repeat("z ", 20_000))},
+		{"262144", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000),
+			strings.Repeat("z ", 20_000))},
 		{"100", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
 		{"cannot be printed", []string{"schedule", "create", "a\x1b]0;b", "--every", "1h", "Hello."}},
 		{"--session", create("--every", "1h", "--session", " x", "Hello.")},
@@ -192,7 +195,8 @@ func TestCLIBadSchedules(t *testing.T) {
 
 	c := h.dial()
 	_, err := c.ScheduleClient().Create(t.Context(), sdk.ScheduleOptions{
-		ID: name + "-other", Action: &sdk.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"}, Paused: true,
+		ID: name + "-other", Action: &sdk.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"},
+		Paused: true,
 	})
 	require.NoError(t, err)
 	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
@@ -203,7 +207,8 @@ func TestCLIBadSchedules(t *testing.T) {
 // deliver starts a delivery as a schedule does.
 func (r *rig) deliver(id, session, text string) sdk.WorkflowRun {
 	r.t.Helper()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
+	run, err := r.client.ExecuteWorkflow(r.t.Context(),
+		sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
 		workflows.DeliverInput{Session: session, Message: workflows.Message{Text: text}})
 	require.NoError(r.t, err)
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
@@ -252,7 +257,8 @@ func TestADeliveryIsOverWhenItsTurnIs(t *testing.T) {
 	res, err := r.delivered(run)
 	require.NoError(t, err)
 	first := r.once(session(t), run)
-	assert.Equal(t, workflows.DeliverResult{Session: session(t), MessageID: first.MessageID, Turn: first.ID, State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
+	assert.Equal(t, workflows.DeliverResult{Session: session(t), MessageID: first.MessageID, Turn: first.ID,
+		State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
 	r.keep("v1-deliver", run.GetID(), run.GetRunID())
 }
 
@@ -302,7 +308,8 @@ func (r *rig) asleep(run sdk.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
-		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 && d.GetPendingWorkflowTask() == nil
+		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 &&
+			d.GetPendingWorkflowTask() == nil
 	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
 }
 

@@ -25,26 +25,30 @@ import (
 func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
-	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID, RunID: turnID, Message: turn.UserMessage{ID: "m1", Text: "One."}})
+	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
+		RunID: turnID, Message: turn.UserMessage{ID: "m1", Text: "One."}})
 	require.NoError(r.t, err)
 	require.True(r.t, begun.Resumed)
 	_, head := r.transcript(sessionID)
 	p := turn.Progress{Head: head, From: 1, Anchor: begun.Head.Seq, Counters: turn.Counters{Step: 1, Spent: 1}}
 	require.NoError(r.t, json.Unmarshal(begun.Config, &p.Config))
 	require.NoError(r.t, r.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
-	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID, Continued: &p})
+	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID,
+		Continued: &p})
 	sent := make(chan error, 1)
 	go func() {
-		h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
-			Args: []any{m}, WaitForStage: sdk.WorkflowUpdateStageCompleted})
+		h, err := r.client.UpdateWorkflow(ctx,
+			sdk.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
+				Args: []any{m}, WaitForStage: sdk.WorkflowUpdateStageCompleted})
 		if err == nil {
 			err = h.Get(ctx, nil)
 		}
 		sent <- err
 	}()
 	admitted := &workflowservice.PollWorkflowExecutionUpdateRequest{
-		Namespace:  sdk.DefaultNamespace,
-		UpdateRef:  &updatepb.UpdateRef{WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID}, UpdateId: m.ID},
+		Namespace: sdk.DefaultNamespace,
+		UpdateRef: &updatepb.UpdateRef{WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID},
+			UpdateId: m.ID},
 		WaitPolicy: &updatepb.WaitPolicy{LifecycleStage: enumspb.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED},
 	}
 	require.Eventually(r.t, func() bool {
@@ -60,7 +64,8 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 // handlers run before any other code of the run.
 func TestAMessageThatComesWithAContinuedRunIsTaken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")), script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
+	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")),
+		script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
 	stop := r.work()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
 	r.waits(begun.ID, 1)
@@ -120,8 +125,9 @@ func TestAMessageSentAgainAnswersNoQuestion(t *testing.T) {
 func TestASettledTurnSaysWhichMessagesItHasNot(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})
-	in := workflows.FinishInput{FinishInput: turn.FinishInput{Session: "s", Turn: "t", Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
-		Result: turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}}
+	in := workflows.FinishInput{FinishInput: turn.FinishInput{Session: "s", Turn: "t",
+		Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
+		Result:   turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}}
 	first, err := acts.Finish(t.Context(), in)
 	require.NoError(t, err)
 	assert.Empty(t, first.Undelivered)

@@ -35,12 +35,16 @@ func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 	l := newLedger(t)
 	provider := script.Start(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Appended.")))
 	h := newHome(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
-		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release, "-pidfile", l.pid))
+		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release,
+			"-pidfile", l.pid))
 	h.moves(server)
 
 	worker := h.worker()
 	begun := decoded[ids](h.starter("run", "--detach", "-o", "json", "Append it.").exits(0))
-	require.Eventually(t, func() bool { return strings.Contains(h.starter("approvals", "-o", "json").out.String(), begun.Turn) }, within, 50*time.Millisecond, "the turn asks nobody")
+	require.Eventually(t, func() bool {
+		return strings.Contains(h.starter("approvals", "-o", "json").out.String(),
+			begun.Turn)
+	}, within, 50*time.Millisecond, "the turn asks nobody")
 	worker.signal(syscall.SIGTERM)
 	worker.wait()
 	server.kill()
@@ -87,7 +91,8 @@ func (touchOnce) Takes(string, string) bool { return false }
 func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	last := p.Messages[len(p.Messages)-1]
 	if last.Role != turn.RoleTool {
-		return turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "c", Tool: "local_touch", Arguments: `{"text":"a"}`}}, FinishReason: "tool_calls"}, nil
+		return turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "c", Tool: "local_touch", Arguments: `{"text":"a"}`}},
+			FinishReason: "tool_calls"}, nil
 	}
 	sink.Text("It said: " + last.Text)
 	return turn.Completion{Text: "It said: " + last.Text, FinishReason: "stop"}, nil
@@ -115,10 +120,12 @@ func newSkipping(t *testing.T) *skipping {
 	policy := turn.DefaultPolicy()
 	policy.Ask = []string{"local/touch"}
 	people := config.Default().Approvals
-	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: host, Agent: activities.Agent{
-		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
-		People: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry), QuestionExpiry: people.QuestionExpiry},
-	}})
+	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: host,
+		Agent: activities.Agent{
+			Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
+			People: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),
+				QuestionExpiry: people.QuestionExpiry},
+		}})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet)
@@ -137,7 +144,8 @@ func (s *skipping) run() (res workflows.Result, took time.Duration) {
 	// Runs in this environment have no first run ID, which would be the turn's ID. Only a continued run can be given
 	// one.
 	s.SetContinuedExecutionRunID("r0")
-	s.ExecuteWorkflow(workflows.TurnWorkflow, workflows.Input{Turn: "t", Message: &workflows.Message{ID: "m1", Text: "Touch it."}})
+	s.ExecuteWorkflow(workflows.TurnWorkflow,
+		workflows.Input{Turn: "t", Message: &workflows.Message{ID: "m1", Text: "Touch it."}})
 	require.True(s.t, s.IsWorkflowCompleted())
 	require.NoError(s.t, s.GetWorkflowError())
 	require.NoError(s.t, s.GetWorkflowResult(&res))
@@ -164,7 +172,8 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 		assert.Nil(t, w.Decision)
 		assert.Zero(t, s.effects.Load())
 		s.UpdateWorkflow(workflows.ApproveUpdate, "u", &testsuite.TestUpdateCallback{
-			OnReject: func(err error) { assert.NoError(t, err) }, OnAccept: func() {}, OnComplete: func(_ any, err error) { assert.NoError(t, err) },
+			OnReject: func(err error) { assert.NoError(t, err) }, OnAccept: func() {},
+			OnComplete: func(_ any, err error) { assert.NoError(t, err) },
 		}, workflows.Approval{Call: w.ID, Allow: true, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	}, 24*time.Hour)
 	res, took := s.run()

@@ -48,7 +48,8 @@ func TestDuplicateSends(t *testing.T) {
 		client := client.New(c, client.Options{TaskQueue: g.cfg.Temporal.TaskQueue, Agent: "default", Journal: g.store})
 		lanes.Go(func() {
 			for n := next.Add(1); n <= int64(*duplicates) && !t.Failed(); n = next.Add(1) {
-				d := &doubter{talk: g.talk(t, fmt.Sprintf("dup-%d", n), client), proxy: proxy, random: rand.New(rand.NewPCG(1, uint64(n)))}
+				d := &doubter{talk: g.talk(t, fmt.Sprintf("dup-%d", n), client), proxy: proxy,
+					random: rand.New(rand.NewPCG(1, uint64(n)))}
 				trial := trials[int(n)%len(trials)]
 				trial.run(d)
 				d.verify(trial.name)
@@ -58,7 +59,8 @@ func TestDuplicateSends(t *testing.T) {
 		})
 	}
 	lanes.Wait()
-	t.Logf("%d trials: %d messages sent %d times, %d answers lost; %d turns, %d runs replayed, %d of them continued in the middle of a turn",
+	t.Logf("%d trials: %d messages sent %d times, %d answers lost; %d turns, %d runs replayed, %d of them continued in "+
+		"the middle of a turn",
 		*duplicates, g.messages.Load(), sent.Load(), lost.Load(), g.turns.Load(), g.runs.Load(), g.continued.Load())
 	assert.NotZero(t, lost.Load(), "some answers were lost")
 }
@@ -94,7 +96,8 @@ var trials = []struct {
 		d.insist(first)
 		run := d.running()
 		d.insist(second)
-		require.Eventually(d.t, func() bool { return d.running() != run }, within, 5*time.Millisecond, "the turn never went on in a new run")
+		require.Eventually(d.t, func() bool { return d.running() != run }, within, 5*time.Millisecond,
+			"the turn never went on in a new run")
 		d.insist(first)
 		d.insist(second)
 		d.settle()
@@ -147,7 +150,8 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 		done := make(chan struct{})
 		timer := time.AfterFunc(patience/2, func() {
 			defer close(done)
-			_, err := d.proxy.Toxics.AddToxicJson(strings.NewReader(`{"name":"cut","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`))
+			_, err := d.proxy.Toxics.AddToxicJson(
+				strings.NewReader(`{"name":"cut","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`))
 			assert.NoError(d.t, err)
 			assert.NoError(d.t, d.proxy.Toxics.RemoveToxic(context.Background(), "cut"))
 		})
@@ -166,7 +170,8 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 // again sends a message again until it is accepted.
 func (d *doubter) again(s model.Sent) {
 	d.sent.Add(1)
-	require.Eventually(d.t, func() bool { return d.try(d.context(), s) == nil }, within, 10*time.Millisecond, "message %s is not accepted", s.ID)
+	require.Eventually(d.t, func() bool { return d.try(d.context(), s) == nil }, within, 10*time.Millisecond,
+		"message %s is not accepted", s.ID)
 }
 
 // running returns the ID of the session's latest run.

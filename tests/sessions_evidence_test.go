@@ -19,7 +19,8 @@ import (
 func (k *talk) check(after any) {
 	e := k.evidence()
 	if problems := k.m.Check(e); len(problems) > 0 {
-		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after, strings.Join(problems, "\n"), k.state())
+		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after,
+			strings.Join(problems, "\n"), k.state())
 	}
 	for _, record := range e.Turns {
 		k.starts[record.ID] = true // a turn's ID is that of the run in which it began

@@ -36,7 +36,8 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 11 {
 		all.Go(func() {
-			a, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
+			a, err := r.people().Send(t.Context(), client.SendInput{Session: session(t),
+				Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
 			assert.NoError(t, err)
 			assert.True(t, a.Merged)
 		})
@@ -69,7 +70,8 @@ type effort struct{ allocated, rows, read, written, disk, events float64 }
 func (m *meter) effortOf(t *testing.T) effort {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	return effort{allocated: float64(mem.TotalAlloc), rows: float64(m.rows.Load()), read: float64(m.read.Load()), written: float64(m.written.Load()), disk: bytesRead(t)}
+	return effort{allocated: float64(mem.TotalAlloc), rows: float64(m.rows.Load()), read: float64(m.read.Load()),
+		written: float64(m.written.Load()), disk: bytesRead(t)}
 }
 
 // bytesRead returns how many bytes this process has read from files and sockets, including the kernel's caches, so that
@@ -90,7 +92,8 @@ func bytesRead(t *testing.T) float64 {
 
 // TestASessionOfTenThousandTurns is not parallel, because it measures what this process allocates and reads.
 func TestASessionOfTenThousandTurns(t *testing.T) {
-	r := newRig(t, script.Cases(script.When("", script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("Here.")))))
+	r := newRig(t, script.Cases(script.When("",
+		script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("Here.")))))
 	m := &meter{}
 	r.seed("ten", 10, 80)
 	r.seed("hundred", 100, 80)
@@ -104,9 +107,11 @@ func TestASessionOfTenThousandTurns(t *testing.T) {
 	cheaper := func(name string, times float64) {
 		few, many := costs[name], costs["ten thousand"]
 		for what, of := range map[string]func(effort) float64{
-			"bytes allocated": func(e effort) float64 { return e.allocated }, "messages read": func(e effort) float64 { return e.rows },
-			"bytes read": func(e effort) float64 { return e.read }, "bytes written": func(e effort) float64 { return e.written },
-			"bytes of files": func(e effort) float64 { return e.disk }, "events": func(e effort) float64 { return e.events },
+			"bytes allocated": func(e effort) float64 { return e.allocated },
+			"messages read":   func(e effort) float64 { return e.rows },
+			"bytes read":      func(e effort) float64 { return e.read },
+			"bytes written":   func(e effort) float64 { return e.written },
+			"bytes of files":  func(e effort) float64 { return e.disk }, "events": func(e effort) float64 { return e.events },
 		} {
 			assert.LessOrEqual(t, of(many), times*of(few), "%s of a turn after ten thousand and after %s", what, name)
 		}
@@ -133,7 +138,8 @@ func (r *rig) cost(m *meter, session string) (e effort) {
 	for _, run := range runs {
 		e.events += float64(len(r.events(session, run))) / turns
 	}
-	e.allocated, e.rows, e.read = (after.allocated-before.allocated)/turns, (after.rows-before.rows)/turns, (after.read-before.read)/turns
+	e.allocated, e.rows, e.read = (after.allocated-before.allocated)/turns, (after.rows-before.rows)/turns,
+		(after.read-before.read)/turns
 	e.written, e.disk = (after.written-before.written)/turns, (after.disk-before.disk)/turns
 	return e
 }

@@ -141,7 +141,8 @@ func readSession(ctx context.Context, t *testing.T, store journal.Store, session
 }
 
 // readTurn follows the session's turns one by one, each with readers that detach and attach.
-func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, session string, s *seen, random *rand.Rand) {
+func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, session string, s *seen,
+	random *rand.Rand) {
 	for n := range readTurns {
 		turnID, after := r.taker(ctx, session, fmt.Sprintf("m%d", n)), int64(-1)
 		for over := false; !over; s.left++ {
@@ -187,7 +188,8 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 	over, reads := false, 0
 	for ; !over; reads++ {
 		after := int64(len(lines)) - 1
-		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.ID, "--after-chunk", fmt.Sprint(after), "-o", "jsonl", session(t))
+		cmd := exec.CommandContext(t.Context(), starter, "attach", "--config", path, "--turn", begun.ID, "--after-chunk",
+			fmt.Sprint(after), "-o", "jsonl", session(t))
 		cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir, "PATH=" + os.Getenv("PATH")}
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -208,7 +210,8 @@ func TestAttachedProcessesComeAndGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lines, len(chunks))
 	for i, e := range lines {
-		assert.Equal(t, event{Version: 1, Turn: begun.ID, Index: int64(i), Kind: chunks[i].Kind, Step: chunks[i].Step, Text: chunks[i].Text}, e)
+		assert.Equal(t, event{Version: 1, Turn: begun.ID, Index: int64(i), Kind: chunks[i].Kind, Step: chunks[i].Step,
+			Text: chunks[i].Text}, e)
 	}
 	t.Logf("%d chunks read by %d processes", len(lines), reads)
 }

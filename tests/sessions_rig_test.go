@@ -39,9 +39,11 @@ func newMortal(t *testing.T, database string, suggest int) *mortal {
 	port, err := loopback.Port()
 	require.NoError(t, err)
 	m := &mortal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
-	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " + cluster.DefaultNamespace + " --port " + strconv.Itoa(port))
+	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " +
+		cluster.DefaultNamespace + " --port " + strconv.Itoa(port))
 	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
-		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true"}
+		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
+		"system.forceSearchAttributesCacheRefreshOnRead=true"}
 	if suggest > 0 {
 		settings = append(settings, "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(suggest))
 	}

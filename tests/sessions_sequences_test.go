@@ -67,12 +67,15 @@ type ground struct {
 
 // figures counts what happened in all sequences.
 type figures struct {
-	sequences, messages, resent, decided, answered, refused, stops, turns, waits, effects, runs, continued, followed atomic.Int64
+	sequences, messages, resent, decided, answered, refused, stops, turns, waits, effects, runs, continued,
+	followed atomic.Int64
 }
 
 func (f *figures) String() string {
-	return fmt.Sprintf("%d messages accepted and %d sent again, %d decisions and %d answers accepted, %d refused, %d stops; "+
-		"%d turns, %d waits, %d effects; %d runs replayed, %d of them continued in the middle of a turn and %d with the next one",
+	return fmt.Sprintf(
+		"%d messages accepted and %d sent again, %d decisions and %d answers accepted, %d refused, %d stops; "+
+			"%d turns, %d waits, %d effects; %d runs replayed, %d of them continued in the middle of a turn and %d with the "+
+			"next one",
 		f.messages.Load(), f.resent.Load(), f.decided.Load(), f.answered.Load(), f.refused.Load(), f.stops.Load(),
 		f.turns.Load(), f.waits.Load(), f.effects.Load(), f.runs.Load(), f.continued.Load(), f.followed.Load())
 }
@@ -87,7 +90,8 @@ func newGround(t *testing.T) *ground {
 	s.serves(g.rig)
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
-		engine.WithTool(model.LookTool, "Looks.", func(_ context.Context, in model.Arguments) (string, error) { return "seen", nil }, engine.Risk(turn.RiskLow)),
+		engine.WithTool(model.LookTool, "Looks.",
+			func(_ context.Context, in model.Arguments) (string, error) { return "seen", nil }, engine.Risk(turn.RiskLow)),
 	)
 	return g
 }
@@ -126,15 +130,20 @@ func (g *ground) sequence(t *rapid.T) {
 // remembered are sequences that have failed in the past.
 var remembered = [][]model.Op{
 	{ // a message for a turn that is already settled, in a workflow task that is lost
-		{Kind: model.Burst, Do: []string{"look"}, After: true}, {Kind: model.Stop}, {Kind: model.Resend, Which: 1}, {Kind: model.Send},
+		{Kind: model.Burst, Do: []string{"look"}, After: true}, {Kind: model.Stop}, {Kind: model.Resend, Which: 1},
+		{Kind: model.Send},
 	},
 	{ // a message that arrives after a stop, behind a queued one and before others
-		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Settle}, {Kind: model.Send, Do: []string{"look"}}, {Kind: model.Send, After: true}, {Kind: model.Stop},
-		{Kind: model.Send, Do: []string{"touch", "look"}}, {Kind: model.Send, Do: []string{"look"}}, {Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Stop}, {Kind: model.Send},
+		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Settle}, {Kind: model.Send, Do: []string{"look"}},
+		{Kind: model.Send, After: true}, {Kind: model.Stop},
+		{Kind: model.Send, Do: []string{"touch", "look"}}, {Kind: model.Send, Do: []string{"look"}},
+		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Stop}, {Kind: model.Send},
 	},
 	{ // messages that arrive with the first workflow task of a continued run
-		{Kind: model.Send, Do: []string{"look", "slow", "look", "touch", "look"}}, {Kind: model.Send, After: true}, {Kind: model.Decide, Verdict: model.Allow},
-		{Kind: model.Send, Do: []string{"slow", "look", "ask", "look", "look"}}, {Kind: model.Send}, {Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Decide, Verdict: model.Allow}, {Kind: model.Send},
+		{Kind: model.Send, Do: []string{"look", "slow", "look", "touch", "look"}}, {Kind: model.Send, After: true},
+		{Kind: model.Decide, Verdict: model.Allow},
+		{Kind: model.Send, Do: []string{"slow", "look", "ask", "look", "look"}}, {Kind: model.Send},
+		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Decide, Verdict: model.Allow}, {Kind: model.Send},
 	},
 }
 

@@ -96,10 +96,13 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 	require.NoError(t, err)
 	s := &ownServer{address: "127.0.0.1:" + strconv.Itoa(port)}
 	cmd := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(t.TempDir(), "temporal.db"), "--log-level", "never",
+		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(t.TempDir(), "temporal.db"), "--log-level",
+		"never",
 		"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(events),
-		"--dynamic-config-value", "history.transferProcessorMaxPollRPS=100000", "--dynamic-config-value", "history.timerProcessorMaxPollRPS=100000",
-		"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1", "--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
+		"--dynamic-config-value", "history.transferProcessorMaxPollRPS=100000", "--dynamic-config-value",
+		"history.timerProcessorMaxPollRPS=100000",
+		"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1", "--dynamic-config-value",
+		"matching.numTaskqueueWritePartitions=1",
 		"--dynamic-config-value", "system.forceSearchAttributesCacheRefreshOnRead=true")
 	spawn(t, cmd)
 	require.Eventually(t, func() bool {
@@ -107,7 +110,8 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 		return err == nil
 	}, within, 50*time.Millisecond, "the server does not answer")
 	t.Cleanup(s.client.Close)
-	require.NoError(t, cluster.EnsureAttributes(t.Context(), s.client, cluster.DefaultNamespace, workflows.SearchAttributes()))
+	require.NoError(t, cluster.EnsureAttributes(t.Context(), s.client, cluster.DefaultNamespace,
+		workflows.SearchAttributes()))
 	return s
 }
 

@@ -97,10 +97,13 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 		reason turn.FinishReason
 		answer string
 	}{
-		"model-retry":             {turn.ErrorRetry, script.Attempts(down, script.Text("Here again.")), workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
-		"model-reprompt":          {turn.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{}, turn.FinishAnswered, "In brief."},
-		"model-interrupt":         {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
-		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps, ""},
+		"model-retry": {turn.ErrorRetry, script.Attempts(down, script.Text("Here again.")),
+			workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
+		"model-reprompt": {turn.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{},
+			turn.FinishAnswered, "In brief."},
+		"model-interrupt": {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
+		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps,
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +133,8 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."), func(c *config.Config) { c.Policy.OnToolError = decision })
+			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."),
+				func(c *config.Config) { c.Policy.OnToolError = decision })
 			r.work(withFailing())
 			run := r.begin(session(t), "Use it.", nil)
 			if decision == turn.ErrorFail {
@@ -189,7 +193,8 @@ func TestCallsOfBothLanesWaitForASlot(t *testing.T) {
 		calls = append(calls, script.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
 			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
 	}
-	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")), func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
+	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")),
+		func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Echo six times.", nil)
 	assert.Equal(t, 6, r.result(run).ToolCalls)
@@ -207,7 +212,8 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	r := newRig(t, script.Calls(script.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
+	r := newRig(t, script.Calls(script.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
 		func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
 	r.work(engine.WithTool("hang", "Hangs.", hang, engine.Risk(turn.RiskLow)))
 	run := r.begin(session(t), "Hang twice.", nil)
@@ -225,7 +231,8 @@ func TestAToolThatChangedIsNotCalled(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	l := newLedger(t)
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_good", `{}`).WithText("One moment.").Hold(2, gate), script.Text("It has changed.")),
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_good", `{}`).WithText("One moment.").Hold(2, gate),
+		script.Text("It has changed.")),
 		l.host(config.MCPTool{}))
 	server := &r.cfg.MCP.Servers[0]
 	server.Args = append(server.Args, "-mode", "moody")
@@ -282,8 +289,9 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 	}{
 		"begin-locked":       {"Hello?", &away{begin: wait, left: 1}},
 		"begin-locked-large": {large, &away{begin: refuse, left: 3}},
-		"begin-locked-long":  {large, &away{begin: refuse, left: 4}}, // longer than one attempt may take; the history has the same shape
-		"finish-locked":      {"Hello?", &away{finish: wait, left: 1}},
+		// longer than one attempt may take; the history has the same shape
+		"begin-locked-long": {large, &away{begin: refuse, left: 4}},
+		"finish-locked":     {"Hello?", &away{finish: wait, left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -319,9 +327,10 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 		comes bool // whether the journal comes back in time
 		keep  string
 	}{
-		"and comes back":                   {"The first question.", true, "v1-cancelled-begin-locked"},
-		"and stays away":                   {"The first question.", false, "v1-cancelled-begin-gone"},
-		"and stays away, a large question": {large, false, ""}, // its workflow task may end before its local activity at any time
+		"and comes back": {"The first question.", true, "v1-cancelled-begin-locked"},
+		"and stays away": {"The first question.", false, "v1-cancelled-begin-gone"},
+		// its workflow task may end before its local activity at any time
+		"and stays away, a large question": {large, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

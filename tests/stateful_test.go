@@ -14,7 +14,8 @@ import (
 // remembering returns a rig whose server counts the calls to its process and has session affinity for a turn.
 func remembering(t *testing.T, s script.Script) *rig {
 	l := newLedger(t)
-	return newRig(t, s, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
+	return newRig(t, s, l.host(config.MCPTool{}),
+		func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
 }
 
 func remember(text string) script.Reply {
@@ -23,7 +24,8 @@ func remember(text string) script.Reply {
 
 func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 	t.Parallel()
-	two := script.Calls(script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`}, script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
+	two := script.Calls(script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
 	r := remembering(t, script.Steps(two, remember("c"), remember("d"), script.Text("Remembered.")))
 	for range 3 {
 		r.process()
@@ -35,8 +37,10 @@ func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 		for _, c := range r.calls(run.GetRunID(), 4) {
 			said = append(said, c.Text)
 		}
-		assert.ElementsMatch(t, []string{"remembered a as number 1", "remembered b as number 2"}, swapped(said[:2]), "calls of one answer share a process")
-		assert.Equal(t, []string{"remembered c as number 3", "remembered d as number 4"}, said[2:], "each turn has a process of its own")
+		assert.ElementsMatch(t, []string{"remembered a as number 1", "remembered b as number 2"}, swapped(said[:2]),
+			"calls of one answer share a process")
+		assert.Equal(t, []string{"remembered c as number 3", "remembered d as number 4"}, said[2:],
+			"each turn has a process of its own")
 		r.sound(session)
 		r.keep("v1-stateful", session, run.GetRunID())
 	}

@@ -20,7 +20,8 @@ import (
 func TestAReplyAnswersNoLaterQuestion(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Confirmed.")), l.host(config.MCPTool{}))
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_confirm", `{"text":"x","rounds":2}`), script.Text("Confirmed.")),
+		l.host(config.MCPTool{}))
 	first := r.dies("SuspendCall:after:2")
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
 	require.NoError(t, r.reply(session(t), r.waits(begun.ID, 1)[0], turn.ElicitationAccept, `{"sure":true,"note":"one"}`))
@@ -69,7 +70,8 @@ func TestWhatAServerAsksSurvivesAReset(t *testing.T) {
 	run := r.begin(session(t), "Do it.", nil)
 	request := r.waits(run.GetRunID(), 1)[0]
 	again := r.reset(run, r.tasks(run)[0])
-	require.Eventually(t, func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
+	require.Eventually(t,
+		func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
 		within, within/100, "the turn waits again")
 	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
 	assert.Equal(t, 1, l.count("asked", "x"))

@@ -81,7 +81,8 @@ func TestTenantsUseOneSessionName(t *testing.T) {
 	colours := map[string]string{"": "Blue", "acme": "Red", "beta": "Blue"}
 	people, sent := map[string]*client.Client{}, map[string]client.Turn{}
 	for tenant := range colours {
-		people[tenant] = client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant, Journal: r.store})
+		people[tenant] = client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant,
+			Journal: r.store})
 		var err error
 		sent[tenant], err = people[tenant].Send(t.Context(), client.SendInput{
 			Session: t.Name(), Message: workflows.Message{ID: "one", Text: "Paint it for " + tenant},
@@ -107,7 +108,8 @@ func TestTenantsUseOneSessionName(t *testing.T) {
 func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(
-		script.When("Blue", script.Text("Blue it is.")), script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
+		script.When("Blue", script.Text("Blue it is.")),
+		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
 	))
 	r.work()
 	session := t.Name()
@@ -116,7 +118,8 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 	require.NoError(t, err)
 	acme := r.as("acme")
 	request := acme.waits(sent.ID, 1)[0]
-	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)}, {"", "/acme/" + session}, {"beta", "../acme/" + session}} {
+	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)},
+		{"", "/acme/" + session}, {"beta", "../acme/" + session}} {
 		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
 		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: request.ID, Text: "Red."})
 		assert.ErrorIs(t, err, client.ErrNotRunning, "%q", c)
@@ -134,7 +137,8 @@ func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
 func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 	model := script.Start(t, script.Cases(
 		script.When("Tell", script.Text("the secret of acme")),
-		script.When("Read", script.Steps(script.Call("local_read_file", `{"path":"secret.txt"}`), script.Text("It is read."))),
+		script.When("Read", script.Steps(script.Call("local_read_file", `{"path":"secret.txt"}`),
+			script.Text("It is read."))),
 		script.When("", script.Text("Hello.")),
 	))
 	h = newHome(t, asking(model)+askingToRead)
@@ -161,7 +165,8 @@ var addressed = map[string][][]string{
 	"approve":   {{"approve", "WAIT"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
 	"deny":      {{"deny", "WAIT", "1.0"}, {"deny", "WAIT", "--all"}},
 	"attach": {
-		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"}, {"attach", "--no-wait", "WAIT"},
+		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"},
+		{"attach", "--no-wait", "WAIT"},
 		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
 	},
 	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
@@ -174,8 +179,10 @@ var addressed = map[string][][]string{
 
 // finding are the commands that find sessions by themselves.
 var finding = [][]string{
-	{"list"}, {"list", "-o", "json"}, {"approvals"}, {"approvals", "-o", "json"}, {"show"}, {"export"}, {"attach", "--no-wait"}, {"stop"}, {"open"},
-	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""}, {"__complete", "answer", "WAIT", ""},
+	{"list"}, {"list", "-o", "json"}, {"approvals"}, {"approvals", "-o", "json"}, {"show"}, {"export"},
+	{"attach", "--no-wait"}, {"stop"}, {"open"},
+	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""},
+	{"__complete", "answer", "WAIT", ""},
 	{"schedule", "list"}, {"tools", "diff"},
 }
 
@@ -205,7 +212,8 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 				nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
 				said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
 					Replace(c.out.String() + c.err.String())
-				assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there", tenant, args)
+				assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
+					tenant, args)
 				assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
 			}
 		}
@@ -219,7 +227,8 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 		}
 	}
 	c := h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
-	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ", "what is proposed acts for the same tenant")
+	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ",
+		"what is proposed acts for the same tenant")
 	h.starter("--tenant", "acme", "approve", waiting, "1.0", "--yes").exits(0)
 	c = h.starter("--tenant", "acme", "attach", "-q", waiting).exits(0)
 	assert.Equal(t, "It is read.\n", c.out.String(), "the turn went on as if nobody had asked for it")
@@ -231,7 +240,8 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 func TestTheTableOfCommandsIsWhole(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
-	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(), -1)
+	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(),
+		-1)
 	require.NotEmpty(t, commands)
 	for _, c := range commands {
 		name := c[1]
@@ -304,7 +314,8 @@ func TestSchedulesAreTheirTenants(t *testing.T) {
 	name := t.Name()
 	for _, tenant := range []string{"acme", "beta"} {
 		h.starter("--tenant", tenant, "schedule", "create", name, "--every", "24h", "For "+tenant).exits(0)
-		h.starter("--tenant", tenant, "schedule", "create", name+"-shared", "--session", name+"-"+tenant, "--every", "24h", "For "+tenant).exits(0)
+		h.starter("--tenant", tenant, "schedule", "create", name+"-shared", "--session", name+"-"+tenant, "--every", "24h",
+			"For "+tenant).exits(0)
 		t.Cleanup(func() {
 			h.starter("--tenant", tenant, "schedule", "delete", name).exits(0)
 			h.starter("--tenant", tenant, "schedule", "delete", name+"-shared").exits(0)

@@ -97,8 +97,9 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 	for name, bad := range map[string]script.Reply{
 		"text": script.Text("I think so."), "fenced": script.Text("```json\n{\"type\":\"final\",\"content\":\"x\"}\n```"),
-		"two objects": script.Text(`{"type":"final","content":"a"} {"type":"final","content":"b"}`),
-		"duplicates":  script.Text(`{"type":"final","content":"a","content":"b"}`), "half": script.Text(`{"type":"final","con`),
+		"two objects":  script.Text(`{"type":"final","content":"a"} {"type":"final","content":"b"}`),
+		"duplicates":   script.Text(`{"type":"final","content":"a","content":"b"}`),
+		"half":         script.Text(`{"type":"final","con`),
 		"unknown tool": script.JSONCall("no_such_tool", `{}`), "bad arguments": script.JSONCall("local_echo", `{"txet":"a"}`),
 		"nothing": script.Empty(),
 	} {
@@ -131,7 +132,8 @@ func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 }
 
 func TestAPromptIsABytePrefixOfTheNextOne(t *testing.T) {
-	r := newRig(t, script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Call("local_quick_echo", `{"text":"b"}`), script.Text("done")))
+	r := newRig(t, script.Steps(script.Call("local_quick_echo", `{"text":"a"}`),
+		script.Call("local_quick_echo", `{"text":"b"}`), script.Text("done")))
 	r.work(withEcho()...)
 	r.ask("prefix", "Echo twice.")
 	requests := r.model.Requests()
@@ -142,7 +144,8 @@ func TestAPromptIsABytePrefixOfTheNextOne(t *testing.T) {
 			end = tools
 		}
 		head := requests[i].Body[:end]
-		assert.True(t, strings.HasPrefix(string(requests[i+1].Body), string(head)), "step %d:\n%s\nstep %d:\n%s", i+1, head, i+2, requests[i+1].Body)
+		assert.True(t, strings.HasPrefix(string(requests[i+1].Body), string(head)), "step %d:\n%s\nstep %d:\n%s", i+1, head,
+			i+2, requests[i+1].Body)
 	}
 }
 
@@ -154,9 +157,10 @@ type cityIn struct {
 // model sees its schema and gets its result, and its arguments are checked.
 func TestAnEmbeddedToolIsCalled(t *testing.T) {
 	r := newRig(t, script.Steps(script.Call("local_weather", `{"name":"Oslo"}`), script.Text("Sunny.")))
-	r.work(engine.WithTool("weather", "Tells the weather of a city.", func(_ context.Context, in cityIn) (map[string]string, error) {
-		return map[string]string{"sky": "sunny in " + in.Name}, nil
-	}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
+	r.work(engine.WithTool("weather", "Tells the weather of a city.",
+		func(_ context.Context, in cityIn) (map[string]string, error) {
+			return map[string]string{"sky": "sunny in " + in.Name}, nil
+		}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
 	assert.Equal(t, "Sunny.", r.ask("weather", "How is the weather in Oslo?").Answer)
 	requests := r.model.Requests()
 	require.Len(t, requests, 2)

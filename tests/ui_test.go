@@ -67,7 +67,8 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	const secret = "sk-test-0123456789abcdefghij"
 	gate := script.NewGate()
 	r := newRig(t, script.Steps(
-		script.Calls(script.ToolCall{Name: "local_echo", Arguments: `{"text":"a|b"}`}, script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"<b>"}`}).
+		script.Calls(script.ToolCall{Name: "local_echo", Arguments: `{"text":"a|b"}`},
+			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"<b>"}`}).
 			WithText("Let me *see*.").Usage(100, 10, 0),
 		script.Text("There it is.").Hold(2, gate).Usage(120, 5, 0),
 	), func(c *config.Config) { c.LLM.APIKey = secret })
@@ -78,7 +79,8 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 
 	shown := r.details(id, run.GetRunID())
 	t.Logf("current details:\n%s", shown)
-	for _, row := range []string{"| state | LlmInfer |", "| model | scripted |", "| steps | 2 of 12 |", "| tool calls | 2 of 8 |",
+	for _, row := range []string{"| state | LlmInfer |", "| model | scripted |", "| steps | 2 of 12 |",
+		"| tool calls | 2 of 8 |",
 		`local/quick\_echo`, "| tokens | 100 in, 10 out |", `| said | Let me \*see\*. |`} {
 		assert.Contains(t, shown, row)
 	}
@@ -103,7 +105,8 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	events := r.events(id, run.GetRunID())
 	lines := summaries(t, events)
 	t.Logf("summaries: %q", lines)
-	assert.ElementsMatch(t, []string{"take the message", "scripted · step 1", `local/echo {"text":"a|b"}`, `local/quick_echo {"text":"<b>"}`,
+	assert.ElementsMatch(t, []string{"take the message", "scripted · step 1", `local/echo {"text":"a|b"}`,
+		`local/quick_echo {"text":"<b>"}`,
 		"scripted · step 2", "settle the turn: answered"}, lines)
 
 	want := map[string]any{
@@ -141,6 +144,7 @@ func TestEndingsCanBeSearched(t *testing.T) {
 	run := r.begin(id, "Hi.", nil)
 	_, res := r.failure(run)
 	assert.Equal(t, turn.CodeLLMRejected, res.Code)
-	r.searched(`EverturnState = 'failed' AND EverturnFinishReason = 'failed' AND EverturnSession = '`+id+`'`, run.GetRunID())
+	r.searched(`EverturnState = 'failed' AND EverturnFinishReason = 'failed' AND EverturnSession = '`+id+`'`,
+		run.GetRunID())
 	assert.Contains(t, r.details(id, run.GetRunID()), "| state | failed (failed) |")
 }

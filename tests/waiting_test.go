@@ -27,7 +27,8 @@ type comingServer struct {
 }
 
 func newComingServer(t *testing.T) *comingServer {
-	return &comingServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"), program: binary(t, "./tests/mcpserver")}
+	return &comingServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"),
+		program: binary(t, "./tests/mcpserver")}
 }
 
 func (s *comingServer) host(tool config.MCPTool, change ...func(*config.MCPServer)) func(*config.Config) {
@@ -74,7 +75,8 @@ func (r *rig) askWithout(s *comingServer, gate *script.Gate, limits *workflows.L
 }
 
 func gatedAppend(gate *script.Gate) script.Script {
-	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate), script.Text("Done."))
+	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate),
+		script.Text("Done."))
 }
 
 func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
@@ -132,7 +134,8 @@ func TestTheModelIsToldWhyACallWasNotMade(t *testing.T) {
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 	told := results(r.model.Requests()[1].Chat)
 	require.Len(t, told, 1)
-	for _, part := range []string{"mcp/ledger/append was not called", `MCP server "ledger" is unavailable: its command was not found`, "tried for 2s", "next try in "} {
+	for _, part := range []string{"mcp/ledger/append was not called",
+		`MCP server "ledger" is unavailable: its command was not found`, "tried for 2s", "next try in "} {
 		assert.Contains(t, told[0], part)
 	}
 	call := r.calls(run.GetRunID(), 1)[0]
@@ -219,7 +222,8 @@ func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
 	r.work()
 	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
 	for n := range workflows.Repeats + 1 {
-		require.Eventually(t, func() bool { return l.count("begun", "x") > n }, within, 5*time.Millisecond, "call %d was not made", n+1)
+		require.Eventually(t, func() bool { return l.count("begun", "x") > n }, within, 5*time.Millisecond,
+			"call %d was not made", n+1)
 		l.kill()
 	}
 	l.open()
@@ -248,7 +252,8 @@ func TestATurnThatBeginsWhileAServerIsAwayHasItsTools(t *testing.T) {
 	t.Parallel()
 	s := newComingServer(t)
 	s.comeBack()
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")), s.host(config.MCPTool{}))
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")),
+		s.host(config.MCPTool{}))
 	stop := r.work()
 	s.leave()
 	r.catalogued("away", isAway)
@@ -268,7 +273,8 @@ func TestATurnTakesUpTheToolsOfAServerThatIsBack(t *testing.T) {
 	s := newComingServer(t)
 	gate := script.NewGate()
 	list, last := script.Call("local_list_files", `{}`), script.Text("Done.")
-	r := newRig(t, script.Steps(list, list.WithText("One moment.").Hold(2, gate), script.Call("mcp_ledger_append", `{"text":"x"}`), last),
+	r := newRig(t, script.Steps(list, list.WithText("One moment.").Hold(2, gate),
+		script.Call("mcp_ledger_append", `{"text":"x"}`), last),
 		s.host(config.MCPTool{}))
 	r.work()
 	run := r.begin(session(t), "Append it.", nil)

@@ -39,7 +39,8 @@ func (r *run) answer(ctx workflow.Context, a Answer) (AnswerResult, error) {
 
 func (a Answer) decision(ctx workflow.Context) turn.Decision {
 	return turn.Decision{
-		ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx), Response: a.Response,
+		ID: a.Question, Status: turn.StatusAnswered, By: turn.Truncate(a.By, maxBy), At: workflow.Now(ctx),
+		Response: a.Response,
 	}
 }
 

@@ -85,7 +85,8 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		return err
 	}
 	if before, ruled := r.requests.decision(a.Call); ruled {
-		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash && (a.Grant == "" || a.Grant == before.Grant)
+		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash &&
+			(a.Grant == "" || a.Grant == before.Grant)
 		if same && before.Status != turn.StatusExpired {
 			return nil
 		}

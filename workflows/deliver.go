@@ -156,8 +156,10 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 // givenUp returns the error for a message that no turn accepts.
 func (in DeliverInput) givenUp() error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(
-		"the message was sent to session %s %d times and no turn accepted it; see the last runs of workflow %s, fix the problem and send the message again",
-		turn.Truncate(in.Session, 200), maxUndelivered, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)), string(turn.CodeInternal), nil)
+		"the message was sent to session %s %d times and no turn accepted it; see the last runs of workflow %s, fix the "+
+			"problem and send the message again",
+		turn.Truncate(in.Session, 200), maxUndelivered, turn.Truncate(WorkflowID(in.Tenant, in.Session), 300)),
+		string(turn.CodeInternal), nil)
 }
 
 // check rejects a delivery that no session would accept.

@@ -94,7 +94,8 @@ func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult,
 }
 
 func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {
-	for sent, says := range map[int]string{maxUndelivered - 1: "", maxUndelivered: "sent to session s 5 times", 1 << 20: "sent to session s 5 times"} {
+	for sent, says := range map[int]string{maxUndelivered - 1: "", maxUndelivered: "sent to session s 5 times",
+		1 << 20: "sent to session s 5 times"} {
 		s := &refusing{begins: sent}
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()

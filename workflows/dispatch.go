@@ -96,7 +96,8 @@ var nonRetryable = []string{"payloadSizeError"}
 // unavailable for stopTimeout after the stop; the turn is then cancelled and leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
 	in := BeginInput{Limits: r.in.Limits, BeginInput: turn.BeginInput{
-		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent, Message: m,
+		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent,
+		Message: m,
 	}}
 	taking, giveUp := workflow.NewDisconnectedContext(ctx)
 	defer giveUp()
@@ -121,7 +122,8 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 
 func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (FinishResult, error) {
 	in := FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
-		Session: r.session, Turn: r.turnID, Outcomes: r.progress.Pending, Messages: late, Result: e, Counters: r.progress.Counters,
+		Session: r.session, Turn: r.turnID, Outcomes: r.progress.Pending, Messages: late, Result: e,
+		Counters: r.progress.Counters,
 	}}
 	if !r.begun {
 		in.Opening = r.refused
@@ -130,7 +132,8 @@ func (r *run) finish(ctx workflow.Context, e turn.Result, late []Message) (Finis
 }
 
 // runJournal runs a short write to the journal, and repeats it if the journal is slow or unavailable.
-func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) (Out, error) {
+func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
+	summary string) (Out, error) {
 	out, err := callLocal(localOptions(ctx, summary), act, in)
 	if err == nil || !journalUnavailable(err) {
 		return out, err
@@ -146,7 +149,8 @@ func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.
 // runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the workflow
 // task end. If the input is too large to be recorded, it uses a local activity, which records no input. After a
 // cancellation it still waits for the attempt in progress, which may succeed.
-func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In, summary string) workflow.Future {
+func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
+	summary string) workflow.Future {
 	patient := &temporal.RetryPolicy{
 		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second,
 		MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
@@ -176,7 +180,8 @@ func journalUnavailable(err error) bool {
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
-	ctx = workflow.WithActivityOptions(ctx, inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step)))
+	ctx = workflow.WithActivityOptions(ctx,
+		inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step)))
 	return call(ctx, Activities.Infer, InferInput{
 		Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 		Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,

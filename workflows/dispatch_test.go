@@ -42,16 +42,24 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 		outcome       turn.Outcome
 		once          bool // the tool is not repeatable
 	}{
-		"asked, then changed":       {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown, false},
-		"unknown, then not sent":    {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown, false},
-		"unknown, then changed":     {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown, false},
-		"unknown, then state lost":  {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown, false},
-		"lost, then not sent":       {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown, false},
-		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, false},
-		"not sent in its time":      {ended(turn.CodeToolNotSent), nil, turn.OutcomeError, false},
-		"not taken, then denied":    {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied, false},
-		"lost, then denied":         {errors.New("context canceled"), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, true},
-		"not settled, then denied":  {ended(turn.CodeStoreUnavailable, time.Second, true), ended(turn.CodePolicyDenied), turn.OutcomeUnknown, false},
+		"asked, then changed": {nil, ended(turn.CodeToolDrift), turn.OutcomeUnknown, false},
+		"unknown, then not sent": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolNotSent), turn.OutcomeUnknown,
+			false},
+		"unknown, then changed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolDrift), turn.OutcomeUnknown,
+			false},
+		"unknown, then state lost": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodeToolStateLost), turn.OutcomeUnknown,
+			false},
+		"lost, then not sent": {errors.New("context canceled"), ended(turn.CodeToolNotSent), turn.OutcomeUnknown,
+			false},
+		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown,
+			false},
+		"not sent in its time": {ended(turn.CodeToolNotSent), nil, turn.OutcomeError, false},
+		"not taken, then denied": {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied,
+			false},
+		"lost, then denied": {errors.New("context canceled"), ended(turn.CodePolicyDenied), turn.OutcomeUnknown,
+			true},
+		"not settled, then denied": {ended(turn.CodeStoreUnavailable, time.Second, true), ended(turn.CodePolicyDenied),
+			turn.OutcomeUnknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite
@@ -104,7 +112,8 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Outcome, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		receipt, err := r.dispatch(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}, turn.Tool{Timeout: time.Second})
+		receipt, err := r.dispatch(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}},
+			turn.Tool{Timeout: time.Second})
 		return receipt.Outcome, err
 	})
 	require.NoError(t, env.GetWorkflowError())

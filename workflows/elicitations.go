@@ -27,8 +27,9 @@ func (r *run) resume(ctx workflow.Context, f *callState) (again bool) {
 	}
 	if f.elicited >= maxElicitations {
 		f.outcome.Outcome, f.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
-		f.outcome.Text = fmt.Sprintf("Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
-			"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
+		f.outcome.Text = fmt.Sprintf(
+			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
+				"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
 		f.receipt = CallResult{
 			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.outcome.Text, Busy: f.receipt.Busy,
 		}

@@ -32,7 +32,8 @@ type elicitingPort struct {
 }
 
 func (p *elicitingPort) Begin(context.Context, BeginInput) (BeginResult, error) {
-	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(), Tools: []turn.Tool{{ID: "mcp/a/x", Timeout: time.Minute, ElicitationTimeout: time.Hour}}}}, nil
+	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(),
+		Tools: []turn.Tool{{ID: "mcp/a/x", Timeout: time.Minute, ElicitationTimeout: time.Hour}}}}, nil
 }
 
 func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, error) {
@@ -42,7 +43,8 @@ func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, er
 	}
 	out := turn.Proposal{Kind: turn.ProposeCalls}
 	for _, id := range p.calls {
-		out.Calls = append(out.Calls, turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: "mcp/a/x"}, Permission: turn.Allow})
+		out.Calls = append(out.Calls, turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: "mcp/a/x"},
+			Permission: turn.Allow})
 	}
 	return InferResult{Proposal: out}, nil
 }
@@ -58,8 +60,10 @@ func (p *elicitingPort) Ask(_ context.Context, in AskInput) (AskResult, error) {
 }
 
 func (p *elicitingPort) respond(id string, action turn.ElicitationAction) {
-	callback := &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {}, OnComplete: func(any, error) {}}
-	p.env.UpdateWorkflow(AnswerUpdate, "u"+id, callback, Answer{Question: id, Response: &turn.ElicitationResponse{Action: action}})
+	callback := &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {},
+		OnComplete: func(any, error) {}}
+	p.env.UpdateWorkflow(AnswerUpdate, "u"+id, callback,
+		Answer{Question: id, Response: &turn.ElicitationResponse{Action: action}})
 }
 
 func (p *elicitingPort) CallTool(ctx context.Context, in CallInput) (CallResult, error) {
@@ -86,7 +90,8 @@ func elicits(t *testing.T, p *elicitingPort) {
 	p.port, p.env = &port{}, suite.NewTestWorkflowEnvironment()
 	p.env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	for name, act := range map[string]any{
-		"Begin": p.Begin, "Infer": p.Infer, "Ask": p.Ask, "Decide": p.Decide, "CallTool": p.CallTool, "AwaitCall": p.AwaitCall, "Finish": p.Finish,
+		"Begin": p.Begin, "Infer": p.Infer, "Ask": p.Ask, "Decide": p.Decide, "CallTool": p.CallTool,
+		"AwaitCall": p.AwaitCall, "Finish": p.Finish,
 	} {
 		p.env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: name})
 	}
@@ -96,7 +101,8 @@ func elicits(t *testing.T, p *elicitingPort) {
 }
 
 func suspended(in CallInput) CallResult {
-	return CallResult{Elicitations: []turn.Elicitation{{Key: "k", Message: "?"}}, ElicitationAttempt: in.Attempt, Busy: time.Second}
+	return CallResult{Elicitations: []turn.Elicitation{{Key: "k", Message: "?"}}, ElicitationAttempt: in.Attempt,
+		Busy: time.Second}
 }
 
 // TestACallElicitsABoundedNumberOfTimes checks that no user is asked more often than maxElicitations in one call, that
@@ -168,7 +174,8 @@ func TestASuspendedCallThatEndedIsNotAskedAbout(t *testing.T) {
 			assert.Equal(t, turn.ReasonCallEnded, p.decided[0].Decisions[0].Reason)
 			require.Len(t, p.queues, 2)
 			assert.Equal(t, gone, p.queues[1] != "its worker", p.queues)
-			assert.WithinDuration(t, time.Now().Add(time.Hour), p.opened[0].ExpiresAt, 10*time.Minute, "it is open for elicitation_timeout")
+			assert.WithinDuration(t, time.Now().Add(time.Hour), p.opened[0].ExpiresAt, 10*time.Minute,
+				"it is open for elicitation_timeout")
 		})
 	}
 }

@@ -60,7 +60,8 @@ func (r *run) resultOf(err error) turn.Result {
 	if c == "" {
 		c = turn.CodeInternal
 	}
-	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.LastText, Message: message(err)}
+	return turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: c, Answer: r.progress.LastText,
+		Message: message(err)}
 }
 
 func failedResult(err *turn.Error) turn.Result {

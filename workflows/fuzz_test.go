@@ -17,10 +17,15 @@ import (
 // the same when it is encoded again. Unknown keys are refused.
 func FuzzInput(f *testing.F) {
 	for _, s := range []string{
-		`{"message":{"text":"hi"}}`, `{"v":1,"session":"mine","message":{"id":"m","text":"hi","blob":"b"},"agent":"a","limits":{"max_steps":3,"turn_timeout":"60s"}}`,
-		`{"v":99}`, `{"session":"other"}`, `{"limits":{"tool_timeout":"-1s"}}`, `{"limits":{"max_cost_usd":-1e-300}}`, `{"limits":{"max_steps":1e3}}`, `{"limits":{"max_tokens":9223372036854775807}}`,
-		`{"limits":{"turn_timeout":"9223372036854775807ns"}}`, `{"continued":{"counters":{"step":3},"something_new":1}}`, `{"continued":null,"x":1}`, `{"mesage":1}`,
-		`[]`, `null`, `"x"`, `{"message":null}`, `{"message":{"text":" \n"}}`, `{"message":{"id":"` + strings.Repeat("i", 201) + `"}}`, `{"session":"\u202emine"}`, "{\"session\":\"\xff\"}", `{"` + strings.Repeat("k", 5000) + `":1}`,
+		`{"message":{"text":"hi"}}`,
+		`{"v":1,"session":"mine","message":{"id":"m","text":"hi","blob":"b"},"agent":"a","limits":{"max_steps":3,"turn_timeout":"60s"}}`,
+		`{"v":99}`, `{"session":"other"}`, `{"limits":{"tool_timeout":"-1s"}}`, `{"limits":{"max_cost_usd":-1e-300}}`,
+		`{"limits":{"max_steps":1e3}}`, `{"limits":{"max_tokens":9223372036854775807}}`,
+		`{"limits":{"turn_timeout":"9223372036854775807ns"}}`, `{"continued":{"counters":{"step":3},"something_new":1}}`,
+		`{"continued":null,"x":1}`, `{"mesage":1}`,
+		`[]`, `null`, `"x"`, `{"message":null}`, `{"message":{"text":" \n"}}`,
+		`{"message":{"id":"` + strings.Repeat("i", 201) + `"}}`, `{"session":"\u202emine"}`, "{\"session\":\"\xff\"}",
+		`{"` + strings.Repeat("k", 5000) + `":1}`,
 	} {
 		f.Add([]byte(s), "mine")
 	}
@@ -42,7 +47,8 @@ func FuzzInput(f *testing.F) {
 			return
 		}
 		require.True(t, in.Session == "" || in.Session == id)
-		require.True(t, id != "" && len(id) <= 200 && utf8.ValidString(id) && strings.TrimSpace(id) == id && !strings.ContainsAny(id, "\x00\n\r\x1b\u202e"))
+		require.True(t, id != "" && len(id) <= 200 && utf8.ValidString(id) && strings.TrimSpace(id) == id &&
+			!strings.ContainsAny(id, "\x00\n\r\x1b\u202e"))
 		l, err := in.Limits.Apply(turn.DefaultLimits())
 		require.NoError(t, err)
 		require.NoError(t, l.Validate())

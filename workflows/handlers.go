@@ -36,16 +36,20 @@ type SendResult struct {
 // handlers registers the query and update handlers. A handler never waits: what it accepts is in the run's state when
 // it returns.
 func (r *run) handlers(ctx workflow.Context) error {
-	if err := workflow.SetQueryHandler(ctx, StateQuery, func() (Snapshot, error) { return r.snapshot(), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, StateQuery,
+		func() (Snapshot, error) { return r.snapshot(), nil }); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, SendUpdate, r.send, workflow.UpdateHandlerOptions{Validator: r.validateSend}); err != nil {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, SendUpdate, r.send,
+		workflow.UpdateHandlerOptions{Validator: r.validateSend}); err != nil {
 		return err
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, ApproveUpdate, r.approve, workflow.UpdateHandlerOptions{Validator: r.validateApprove}); err != nil {
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, ApproveUpdate, r.approve,
+		workflow.UpdateHandlerOptions{Validator: r.validateApprove}); err != nil {
 		return err
 	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer, workflow.UpdateHandlerOptions{Validator: r.validateAnswer})
+	return workflow.SetUpdateHandlerWithOptions(ctx, AnswerUpdate, r.answer,
+		workflow.UpdateHandlerOptions{Validator: r.validateAnswer})
 }
 
 func (r *run) snapshot() Snapshot {
@@ -108,7 +112,8 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	case r.hasMessage(m.ID) || m.ID != "" && m.ID == r.opening:
 		return nil
 	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
-		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages are already waiting for this turn; send more later", len(r.progress.Inbox)))
+		return rejected(turn.CodeSessionBusy, fmt.Sprintf("%d messages are already waiting for this turn; send more later",
+			len(r.progress.Inbox)))
 	}
 	return nil
 }
@@ -137,7 +142,8 @@ func checkSent(m Message) *turn.Error {
 // checkEncodedSize rejects a message that is too large for the history.
 func checkEncodedSize(m Message, most int) *turn.Error {
 	if n := encodedSize(m); n > most {
-		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as the starter does, or send less", n, most)
+		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as the starter "+
+			"does, or send less", n, most)
 	}
 	return nil
 }

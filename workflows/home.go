@@ -102,5 +102,6 @@ func (r *run) checkStateLost(f *callState, tool turn.Tool, err error) error {
 	return err
 }
 
-const stateLostText = "server state lost: the worker that held the connection to this server is gone, and with it the state that the server " +
+const stateLostText = "server state lost: the worker that held the connection to this server is gone, and with it " +
+	"the state that the server " +
 	"kept for this turn. The call was not made. The next call starts with a new server."

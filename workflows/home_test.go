@@ -30,16 +30,19 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
 		got = append(got, dispatch{in.Call.ID, in.OwningCall, in.Resume})
 		if in.Call.ID == "lost" {
-			return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost), nil)
+			return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost),
+				nil)
 		}
-		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, StickyQueue: "default-test-taskqueue"}, nil
+		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID,
+			StickyQueue: "default-test-taskqueue"}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Effects: turn.Effects{SessionAffinity: true}}
 		r := &run{connecting: map[string]bool{}}
 		r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 		for _, id := range []string{"first", "second", "lost", "third", "fourth"} {
-			if _, _, err := r.oneCall(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
+			if _, _, err := r.oneCall(ctx, &callState{
+				call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}}); err != nil {
 				return err
 			}
 		}
@@ -47,7 +50,8 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	assert.Equal(t, []dispatch{
-		{"first", "", false}, {"second", "first", true}, {"lost", "first", true}, {"third", "", false}, {"fourth", "third", true},
+		{"first", "", false}, {"second", "first", true}, {"lost", "first", true}, {"third", "", false},
+		{"fourth", "third", true},
 	}, got)
 }
 
@@ -69,21 +73,25 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 				mu.Unlock()
 				switch {
 				case !in.Resume:
-					return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID, StickyQueue: "default-test-taskqueue"}, nil
+					return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Tool: in.Tool.ID,
+						StickyQueue: "default-test-taskqueue"}, nil
 				case in.Attempt > 1:
-					return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost), nil)
+					return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost),
+						nil)
 				}
 				return CallResult{}, gone
 			}, activity.RegisterOptions{Name: "CallTool"})
 			env.ExecuteWorkflow(func(ctx workflow.Context) ([]turn.Code, error) {
-				tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Repeatable: true, Effects: turn.Effects{SessionAffinity: true}}
+				tool := turn.Tool{ID: "mcp/git/commit", Timeout: time.Second, Repeatable: true,
+					Effects: turn.Effects{SessionAffinity: true}}
 				r := &run{connecting: map[string]bool{}}
 				r.progress.Config = turn.Config{Tools: []turn.Tool{tool}, Limits: turn.DefaultLimits()}
 				r.setStickyQueue("mcp/git", "default-test-taskqueue")
 				r.setOwningCall("mcp/git", "1.0")
 				var flights []*callState
 				for _, id := range []string{"2.0", "2.1", "3.0"} {
-					flights = append(flights, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
+					flights = append(flights,
+						&callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: id, Tool: tool.ID}, Permission: turn.Allow}})
 				}
 				r.runCalls(ctx, flights[:2])
 				r.runCalls(ctx, flights[2:])

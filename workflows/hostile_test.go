@@ -135,7 +135,8 @@ func hostile() map[string]string {
 
 func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 	for says, fields := range hostile() {
-		for name, rest := range map[string]string{TurnWorkflow: `{"message":{"text":"hi"},`, DeliverWorkflow: `{"session":"s","message":{"text":"hi"},`} {
+		for name, rest := range map[string]string{TurnWorkflow: `{"message":{"text":"hi"},`,
+			DeliverWorkflow: `{"session":"s","message":{"text":"hi"},`} {
 			requireRefused(t, hostileRun(t, name, []byte(rest+fields+"}"), nil), says)
 		}
 	}
@@ -146,7 +147,9 @@ func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 	} {
 		requireRefused(t, hostileRun(t, TurnWorkflow, []byte(input), nil), "for the workflow itself")
 	}
-	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":"s","message":{"text":"hi"},"since":"2020-01-01T00:00:00Z"}`), nil), "since is for the workflow itself")
+	requireRefused(t, hostileRun(t, DeliverWorkflow,
+		[]byte(`{"session":"s","message":{"text":"hi"},"since":"2020-01-01T00:00:00Z"}`), nil),
+		"since is for the workflow itself")
 	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":5}`), nil), "cannot be read")
 }
 
@@ -162,7 +165,8 @@ func requireRefused(t *testing.T, err error, says string) {
 // TestTheLargestLimitsLeaveATurnThatCanBeStopped checks that a turn with the largest accepted limits can still be
 // stopped.
 func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
-	input := fmt.Sprintf(`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,"max_cost_usd":%[2]d}}`, turn.MaxDuration, turn.MaxCount)
+	input := fmt.Sprintf(
+		`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,"max_cost_usd":%[2]d}}`, turn.MaxDuration, turn.MaxCount)
 	err := hostileRun(t, TurnWorkflow, []byte(input), nil)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 }
@@ -184,7 +188,8 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeConfigInvalid},
 		{AnswerUpdate, `{"question":"q9","text":"x"}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`,
+			turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeConfigInvalid},
 		{ApproveUpdate, `{"call":"e1.0.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
@@ -230,8 +235,10 @@ func FuzzHostile(f *testing.F) {
 			f.Add([]byte(`{"session":"s","message":{"text":"hi"},`+fields+"}"), []byte(`{"question":"q1","text":"x"}`))
 		}
 	}
-	f.Add([]byte(`{"message":{"text":"hi"}}`), []byte(`{"question":"e1.0.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"e1.0.1","arguments_hash":"x"}`))
-	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`), []byte(`{"id":"turn:x","text":"x"}`))
+	f.Add([]byte(`{"message":{"text":"hi"}}`),
+		[]byte(`{"question":"e1.0.1","response":{"key":"k","action":"accept","content":{"a":1}},"call":"e1.0.1","arguments_hash":"x"}`))
+	f.Add([]byte(`{"continued":{"counters":{"step":-9223372036854775808}},"queue":[{"text":"x","after":true}]}`),
+		[]byte(`{"id":"turn:x","text":"x"}`))
 	f.Fuzz(func(t *testing.T, input, update []byte) {
 		if !json.Valid(input) || !json.Valid(update) {
 			return
@@ -240,7 +247,8 @@ func FuzzHostile(f *testing.F) {
 			requireTyped(t, hostileRun(t, name, input, func(env *testsuite.TestWorkflowEnvironment) {
 				for i, to := range []string{SendUpdate, ApproveUpdate, AnswerUpdate} {
 					if name == TurnWorkflow {
-						env.UpdateWorkflow(to, fmt.Sprint(i), &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {}, OnComplete: func(any, error) {}}, json.RawMessage(update))
+						env.UpdateWorkflow(to, fmt.Sprint(i), &testsuite.TestUpdateCallback{OnReject: func(error) {}, OnAccept: func() {},
+							OnComplete: func(any, error) {}}, json.RawMessage(update))
 					}
 				}
 			}))

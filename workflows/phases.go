@@ -61,7 +61,8 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 	}
 	if len(r.progress.Inbox) == 0 {
 		// AwaitWithTimeout starts the timer only if no update came with the start.
-		if _, err := workflow.AwaitWithTimeout(ctx, messageWait, func() bool { return len(r.progress.Inbox) > 0 }); err != nil {
+		if _, err := workflow.AwaitWithTimeout(ctx, messageWait,
+			func() bool { return len(r.progress.Inbox) > 0 }); err != nil {
 			return Message{}, false
 		}
 	}
@@ -75,11 +76,13 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 
 // duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
 func duplicateEnding(first Result) turn.Result {
-	said := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) + ")"
+	said := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) +
+		")"
 	if first.State == turn.StateClosed {
 		said += "; that turn was ended from outside: to ask again, send the message under a new ID"
 	}
-	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer, Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
+	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer,
+		Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
 }
 
 // buildPrompt plans another inference, if the guard allows one.
@@ -122,7 +125,8 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	}
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
-	c.Spent += max(res.Failures-r.progress.Retries, 0) // each repetition of the step is counted already, and follows a failure
+	// each repetition of the step is counted already, and follows a failure
+	c.Spent += max(res.Failures-r.progress.Retries, 0)
 	r.progress.Head = res.Head
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
@@ -170,7 +174,8 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	proposal := p.Proposal
 	switch proposal.Kind {
 	case turn.ProposeFinal:
-		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text, Truncated: proposal.Truncated}, nil)
+		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text,
+			Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
 		return r.question(ctx, p)
 	case turn.ProposeCalls:
@@ -194,7 +199,8 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 // invalid decides what follows an invalid action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Invalid == nil { // a kind that a newer worker produced
-		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Reason: "the completion is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
+		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step,
+			Reason: "the completion is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
 	}
 	cfg, c := r.progress.Config, &r.progress.Counters
 	reason := proposal.Invalid.Error()
@@ -226,15 +232,17 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 var stopMessages = map[turn.StopCause]string{
 	turn.StopLength: "the model's answer was cut at its limit of output tokens; " +
 		"raise llm.max_output_tokens or choose a model with a larger limit, or ask for less",
-	turn.StopContentFilter: "the provider's content filter ended the model's answer; ask in other words, or see the provider's filter settings",
-	turn.StopRefusal:       "the model refused to answer; ask in other words",
+	turn.StopContentFilter: "the provider's content filter ended the model's answer; ask in other words, or see the " +
+		"provider's filter settings",
+	turn.StopRefusal: "the model refused to answer; ask in other words",
 }
 
 // stopped ends the turn with a completion that ended early. The answer is the completion's text, or else the model's
 // latest text.
 func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
-	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text, Truncated: proposal.Truncated,
-		Message: stopMessages[proposal.Stop] + ". What was said and done is kept."}
+	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text,
+		Truncated: proposal.Truncated,
+		Message:   stopMessages[proposal.Stop] + ". What was said and done is kept."}
 	if e.Answer == "" {
 		e.Answer = r.progress.LastText
 	}
@@ -266,9 +274,11 @@ func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 }
 
 func (r *run) limitResult(no *turn.LimitExceeded) turn.Result {
-	return turn.Result{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.LastText, Code: turn.CodeGuardExceeded, Message: no.Message}
+	return turn.Result{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.LastText,
+		Code: turn.CodeGuardExceeded, Message: no.Message}
 }
 
 func (r *run) interruptedResult(why string) turn.Result {
-	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText, Message: "stopped for the operator to inspect: " + why}
+	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText,
+		Message: "stopped for the operator to inspect: " + why}
 }

@@ -37,7 +37,8 @@ type Activities interface {
 // call runs an activity of the port. Unlike the SDK's own call, it lets the compiler check In and Out. It returns as
 // soon as ctx is cancelled. The activity learns of the cancellation with its next heartbeat, and the journal rejects
 // its writes from then on.
-func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+func call[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error),
+	in In) (Out, error) {
 	var out Out
 	future := workflow.ExecuteActivity(ctx, activityName(act), in)
 	if workflow.Await(ctx, future.IsReady) != nil {
@@ -48,7 +49,8 @@ func call[In, Out any](ctx workflow.Context, act func(Activities, context.Contex
 }
 
 // callLocal runs an activity of the port inside the workflow task.
-func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In) (Out, error) {
+func callLocal[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error),
+	in In) (Out, error) {
 	var out Out
 	err := workflow.ExecuteLocalActivity(ctx, activityName(act), in).Get(ctx, &out)
 	return out, err

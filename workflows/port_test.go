@@ -28,7 +28,8 @@ func TestAWrongActivityArgumentDoesNotCompile(t *testing.T) {
 		"as it is":     {`_, _ = call(ctx, Activities.Infer, InferInput{})`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			src := "package workflows\n\nimport \"go.temporal.io/sdk/workflow\"\n\nfunc wrong(ctx workflow.Context) { " + c.code + " }\n"
+			src := "package workflows\n\nimport \"go.temporal.io/sdk/workflow\"\n\nfunc wrong(ctx workflow.Context) { " +
+				c.code + " }\n"
 			out := compileOver(t, src)
 			if c.want == "" {
 				assert.Empty(t, out)
@@ -47,10 +48,12 @@ func compileOver(t *testing.T, src string) string {
 	require.NoError(t, os.WriteFile(file, []byte(src), 0o600))
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(here, "wrong_overlay.go"): file}})
+	overlay, err := json.Marshal(map[string]any{
+		"Replace": map[string]string{filepath.Join(here, "wrong_overlay.go"): file}})
 	require.NoError(t, err)
 	overlayFile := filepath.Join(dir, "overlay.json")
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
-	out, _ := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-overlay", overlayFile, ".").CombinedOutput()
+	out, _ := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-overlay", overlayFile,
+		".").CombinedOutput()
 	return string(out)
 }

@@ -254,7 +254,8 @@ func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.Req
 	case r.stopping:
 		return w, rejected(turn.CodeNotWaiting, "the turn was stopped")
 	case turnID != "" && turnID != r.turnID:
-		return w, rejected(turn.CodeNotWaiting, fmt.Sprintf("turn %s is not the running turn of this session", turn.Truncate(turnID, 80)))
+		return w, rejected(turn.CodeNotWaiting,
+			fmt.Sprintf("turn %s is not the running turn of this session", turn.Truncate(turnID, 80)))
 	case !known || w.Kind != kind:
 		return w, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))

@@ -24,7 +24,8 @@ var (
 
 // SearchAttributes returns all search attributes of a turn.
 func SearchAttributes() []temporal.SearchAttributeKey {
-	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools, AttrTokens}
+	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools,
+		AttrTokens}
 }
 
 // maxToolsShown bounds the tools in the search attributes and details.

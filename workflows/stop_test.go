@@ -19,7 +19,8 @@ type eliciting struct{ *unavailable }
 
 func (eliciting) Begin(context.Context, BeginInput) (BeginResult, error) {
 	tool := turn.Tool{ID: "mcp/a/x", Activity: turn.ActivityRegular, Timeout: 10 * time.Second}
-	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(), Tools: []turn.Tool{tool}}, Head: turn.Head{Seq: 1}}, nil
+	return BeginResult{Config: turn.Config{Limits: turn.DefaultLimits(), Tools: []turn.Tool{tool}},
+		Head: turn.Head{Seq: 1}}, nil
 }
 
 func (eliciting) Infer(context.Context, InferInput) (InferResult, error) {
@@ -69,7 +70,8 @@ func (*flaky) Begin(context.Context, BeginInput) (BeginResult, error) {
 
 func (f *flaky) Infer(context.Context, InferInput) (InferResult, error) {
 	if f.inferences++; f.inferences == 1 { // its third failure
-		return InferResult{}, temporal.NewNonRetryableApplicationError("503", string(turn.CodeLLMTransport), nil, 7*time.Second, "")
+		return InferResult{}, temporal.NewNonRetryableApplicationError("503", string(turn.CodeLLMTransport), nil,
+			7*time.Second, "")
 	}
 	return InferResult{Proposal: turn.Proposal{Kind: turn.ProposeFinal, Text: "done"}, Failures: 3, Busy: time.Second}, nil
 }

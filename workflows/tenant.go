@@ -38,7 +38,8 @@ func CheckTenant(name string) error {
 	if name == "" || tenantName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("the tenant's name is %q; use at most 64 letters, digits, dots, underscores and dashes, beginning with a letter or digit", turn.Truncate(name, 80))
+	return fmt.Errorf("the tenant's name is %q; use at most 64 letters, digits, dots, underscores and dashes, beginning "+
+		"with a letter or digit", turn.Truncate(name, 80))
 }
 
 // sessionOf returns the session of a run with this workflow ID. If the ID does not belong to the input's tenant, check
@@ -58,5 +59,6 @@ func (in Input) checkTenant(workflowID string) *turn.Error {
 	if _, ok := SessionOf(in.Tenant, workflowID); ok || in.Tenant == "" {
 		return nil // for the default tenant, CheckSession reports the problem
 	}
-	return invalid("the workflow ID %q does not belong to tenant %q; start the workflow under %q and the session's name", turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
+	return invalid("the workflow ID %q does not belong to tenant %q; start the workflow under %q and the session's name",
+		turn.Truncate(workflowID, 80), in.Tenant, WorkflowID(in.Tenant, ""))
 }

@@ -24,7 +24,8 @@ func TestEachSessionOfEachTenantHasAWorkflowIDOfItsOwn(t *testing.T) {
 			}
 			for _, other := range []string{"", "a", "b", "a.b", "tenant"} {
 				if _, ok := SessionOf(other, id); other != tenant {
-					assert.False(t, ok && turn.CheckSession(session) == nil && tenant != "", "%q takes %q of %q for its own", other, id, tenant)
+					assert.False(t, ok && turn.CheckSession(session) == nil && tenant != "", "%q takes %q of %q for its own", other,
+						id, tenant)
 				}
 			}
 		}

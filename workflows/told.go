@@ -12,7 +12,8 @@ import (
 // modelText returns the model's text for a call that ended with an error.
 func modelText(outcome turn.Outcome, err error) string {
 	if outcome == turn.OutcomeUnknown {
-		return "Outcome unknown: " + message(err) + ". The call may or may not have taken effect, and it was not repeated. Check before you try again."
+		return "Outcome unknown: " + message(err) +
+			". The call may or may not have taken effect, and it was not repeated. Check before you try again."
 	}
 	return message(err)
 }
@@ -24,7 +25,8 @@ func reachedText(f *callState, err error) string {
 		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
 			". The call may have taken effect in part. Check before you try again."
 	}
-	return "Outcome unknown: the call was made, and its end is not known; it may or may not have taken effect. It was tried again, " +
+	return "Outcome unknown: the call was made, and its end is not known; it may or may not have taken effect. It was " +
+		"tried again, " +
 		"without success: " + why + ". Check before you try again."
 }
 

@@ -136,7 +136,8 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 		message := fmt.Sprintf("%s ended with outcome %s: %s", receipt.Tool, receipt.Outcome, receipt.Preview)
 		switch r.progress.Config.Policy.OnToolError {
 		case turn.ErrorFail:
-			return &turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed, Answer: r.progress.LastText, Message: message}
+			return &turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeToolFailed,
+				Answer: r.progress.LastText, Message: message}
 		case turn.ErrorInterrupt:
 			e := r.interruptedResult(message)
 			return &e
@@ -172,7 +173,8 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 		if (f.reached || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(f, err)
 		}
-		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text, Busy: receipt.Busy}, nil
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text,
+			Busy: receipt.Busy}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
@@ -316,9 +318,12 @@ func (r *run) callInput(f *callState, tool turn.Tool) CallInput {
 		timeout = l.ToolTimeout
 	}
 	in := CallInput{
-		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call, Tool: tool,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left), TotalTimeout: min(tool.TotalTimeout, left),
-		CheckApproval: f.decision.Allowed, Responses: f.responses, ElicitationAttempt: f.respondsTo, Resume: f.dependsOnState, OwningCall: f.owningCall,
+		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call,
+		Tool:         tool,
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left),
+		TotalTimeout:  min(tool.TotalTimeout, left),
+		CheckApproval: f.decision.Allowed, Responses: f.responses, ElicitationAttempt: f.respondsTo, Resume: f.dependsOnState,
+		OwningCall:      f.owningCall,
 		RepeatIfUnknown: f.repeatable(tool), Budget: left,
 	}
 	in.ServerWait = max(in.Timeout-f.busy, time.Second)

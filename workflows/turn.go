@@ -75,7 +75,8 @@ type run struct {
 func newRun(ctx workflow.Context, in Input) *run {
 	info := workflow.GetInfo(ctx)
 	id := info.WorkflowExecution.ID
-	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID, phase: turn.PhaseStart,
+	r := &run{in: in, id: id, session: in.sessionOf(id), turnID: turnID(info, in), runID: info.WorkflowExecution.RunID,
+		phase:      turn.PhaseStart,
 		connecting: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
@@ -121,7 +122,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	}
 	progress := r.progress
 	return workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
-		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress, Turn: r.turnID,
+		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress,
+		Turn: r.turnID,
 	})
 }
 

@@ -93,7 +93,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	if err := strict.Decode(&p); err != nil {
 		p = plain{}
 		if lenient := json.Unmarshal(b, &p); lenient != nil || p.Continued == nil {
-			p = plain{refusal: invalid("the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits",
+			p = plain{refusal: invalid(
+				"the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits",
 				turn.Truncate(strings.TrimPrefix(err.Error(), "json: "), 200))}
 		}
 	}
@@ -114,7 +115,8 @@ func (in Input) check(workflowID string) *turn.Error {
 	}
 	session := in.sessionOf(workflowID)
 	if in.Session != "" && in.Session != session {
-		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow under its ID", turn.Truncate(in.Session, 80), turn.Truncate(workflowID, 80))
+		return invalid("the session %q and the workflow ID %q must agree; leave the session out or start the workflow "+
+			"under its ID", turn.Truncate(in.Session, 80), turn.Truncate(workflowID, 80))
 	}
 	if err := turn.CheckSession(session); err != nil {
 		return invalid("%s", err.Error())
@@ -150,7 +152,8 @@ func invalid(format string, args ...any) *turn.Error {
 // checkVersion rejects what a newer client sends.
 func checkVersion(version int) *turn.Error {
 	if version > WireVersion {
-		return invalid("the client's messages are of version %d; this worker knows version %d and older: update the worker", version, WireVersion)
+		return invalid("the client's messages are of version %d; this worker knows version %d and older: update the worker",
+			version, WireVersion)
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ func TestInputRefusesWhatItDoesNotKnow(t *testing.T) {
 		`{"message":{"text":"hi"},"limits":{"max_steps":0}}`:       "max_steps is 0",
 	} {
 		var in Input
-		require.NoError(t, json.Unmarshal([]byte(text), &in), "decoding never fails: a run that cannot decode its input would hang")
+		require.NoError(t, json.Unmarshal([]byte(text), &in),
+			"decoding never fails: a run that cannot decode its input would hang")
 		err := in.check("mine")
 		if assert.NotNil(t, err, text) {
 			assert.Contains(t, err.Message, want, text)
@@ -32,7 +33,9 @@ func TestInputRefusesWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 	var in Input
-	require.NoError(t, json.Unmarshal([]byte(`{"session":"mine","message":{"id":"m","text":"hi"},"agent":"a","limits":{"max_steps":3,"turn_timeout":"60s"}}`), &in))
+	require.NoError(t, json.Unmarshal([]byte(
+		`{"session":"mine","message":{"id":"m","text":"hi"},"agent":"a","limits":{"max_steps":3,"turn_timeout":"60s"}}`),
+		&in))
 	assert.Nil(t, in.check("mine"))
 	l, err := in.Limits.Apply(turn.DefaultLimits())
 	require.NoError(t, err)

@@ -73,16 +73,24 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 		reply script.Reply
 		want  []turn.ToolCall
 	}{
-		"no index":          {calls(`{"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"id":"y","function":{"arguments":"1}"}}`), two},
-		"no index, no id":   {calls(`{"function":{"name":"a","arguments":"{"}}`, `{"function":{"arguments":"}"}}`), []turn.ToolCall{{Tool: "a", Arguments: "{}"}}},
-		"always index 0":    {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}`, `{"index":0,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
-		"several at once":   {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
-		"interleaved":       {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`, `{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"}"}}`, `{"index":1,"function":{"arguments":"1}"}}`), two},
-		"object arguments":  {calls(`{"index":0,"id":"y","function":{"name":"b","arguments":{"n":1}}}`), two[1:]},
-		"enormous index":    {calls(`{"index":999999999,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
-		"negative index":    {calls(`{"index":-5,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
-		"id repeated":       {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`, `{"index":0,"id":"x","function":{"name":"a","arguments":"}"}}`), two[:1]},
-		"null where absent": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":null}}`, `{"index":0,"id":null,"function":{"name":null,"arguments":"{}"}}`), two[:1]},
+		"no index": {calls(`{"id":"x","function":{"name":"a","arguments":"{}"}}`,
+			`{"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"id":"y","function":{"arguments":"1}"}}`), two},
+		"no index, no id": {calls(`{"function":{"name":"a","arguments":"{"}}`, `{"function":{"arguments":"}"}}`),
+			[]turn.ToolCall{{Tool: "a", Arguments: "{}"}}},
+		"always index 0": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}`,
+			`{"index":0,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
+		"several at once": {
+			calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":1}"}}`), two},
+		"interleaved": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`,
+			`{"index":1,"id":"y","function":{"name":"b","arguments":"{\"n\":"}}`, `{"index":0,"function":{"arguments":"}"}}`,
+			`{"index":1,"function":{"arguments":"1}"}}`), two},
+		"object arguments": {calls(`{"index":0,"id":"y","function":{"name":"b","arguments":{"n":1}}}`), two[1:]},
+		"enormous index":   {calls(`{"index":999999999,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
+		"negative index":   {calls(`{"index":-5,"id":"x","function":{"name":"a","arguments":"{}"}}`), two[:1]},
+		"id repeated": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}`,
+			`{"index":0,"id":"x","function":{"name":"a","arguments":"}"}}`), two[:1]},
+		"null where absent": {calls(`{"index":0,"id":"x","function":{"name":"a","arguments":null}}`,
+			`{"index":0,"id":null,"function":{"name":null,"arguments":"{}"}}`), two[:1]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _, err := infer(t, c.reply)
@@ -95,7 +103,8 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 func event(json string) string { return "data: " + json + "\n\n" }
 
 func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
-	a, sink, err := infer(t, script.Calls(script.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText("all at once").Reasoning("hm").Usage(5, 6, 0).Plain())
+	a, sink, err := infer(t, script.Calls(script.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText(
+		"all at once").Reasoning("hm").Usage(5, 6, 0).Plain())
 	require.NoError(t, err)
 	assert.Equal(t, "all at once", a.Text)
 	assert.Equal(t, "all at once", sink.all())
@@ -108,20 +117,27 @@ func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
 func TestOddStreamsAreUnderstood(t *testing.T) {
 	hi, end := `{"choices":[{"delta":{"content":"hi"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
 	for name, body := range map[string]string{
-		"CRLF":                 "data: " + hi + "\r\n\r\ndata: " + end + "\r\n\r\n",
-		"no blank lines":       "data: " + hi + "\ndata: " + end + "\ndata: [DONE]\n",
-		"no space":             "data:" + hi + "\n\ndata:" + end + "\n\n",
-		"no DONE, no newline":  "data: " + hi + "\n\ndata: " + end,
-		"other fields":         "event: message\nid: 7\nretry: 10\ndata: " + hi + "\n\ndata: " + end + "\n\n",
-		"over several lines":   "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: " + end + "\n\n",
-		"byte order mark":      "\xEF\xBB\xBFdata: " + hi + "\n\ndata: " + end + "\n\n",
-		"leading blank lines":  "\n\n\ndata: " + hi + "\n\ndata: " + end + "\n\n",
-		"lines of JSON":        hi + "\n" + end + "\n",
-		"content parts":        "data: " + `{"choices":[{"delta":{"content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]}}]}` + "\n\ndata: " + end + "\n\n",
-		"unknown types":        "data: " + `{"model":7,"usage":"none","choices":[{"delta":{"content":"hi","refusal":false,"reasoning":{}}}]}` + "\n\ndata: " + end + "\n\n",
-		"second choice":        "data: " + `{"choices":[{"index":0,"delta":{"content":"hi"}},{"index":1,"delta":{"content":"no"}}]}` + "\n\ndata: " + end + "\n\n",
+		"CRLF":                "data: " + hi + "\r\n\r\ndata: " + end + "\r\n\r\n",
+		"no blank lines":      "data: " + hi + "\ndata: " + end + "\ndata: [DONE]\n",
+		"no space":            "data:" + hi + "\n\ndata:" + end + "\n\n",
+		"no DONE, no newline": "data: " + hi + "\n\ndata: " + end,
+		"other fields":        "event: message\nid: 7\nretry: 10\ndata: " + hi + "\n\ndata: " + end + "\n\n",
+		"over several lines":  "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: " + end + "\n\n",
+		"byte order mark":     "\xEF\xBB\xBFdata: " + hi + "\n\ndata: " + end + "\n\n",
+		"leading blank lines": "\n\n\ndata: " + hi + "\n\ndata: " + end + "\n\n",
+		"lines of JSON":       hi + "\n" + end + "\n",
+		"content parts": "data: " +
+			`{"choices":[{"delta":{"content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]}}]}` + "\n\ndata: " + end +
+			"\n\n",
+		"unknown types": "data: " +
+			`{"model":7,"usage":"none","choices":[{"delta":{"content":"hi","refusal":false,"reasoning":{}}}]}` + "\n\ndata: " +
+			end + "\n\n",
+		"second choice": "data: " +
+			`{"choices":[{"index":0,"delta":{"content":"hi"}},{"index":1,"delta":{"content":"no"}}]}` + "\n\ndata: " + end +
+			"\n\n",
 		"broken after the end": "data: " + hi + "\n\ndata: " + end + "\n\ndata: {{{\n\n",
-		"refusal":              "data: " + `{"choices":[{"delta":{"content":null,"refusal":"hi"}}]}` + "\n\ndata: " + end + "\n\n",
+		"refusal": "data: " + `{"choices":[{"delta":{"content":null,"refusal":"hi"}}]}` + "\n\ndata: " + end +
+			"\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, sink, err := infer(t, script.Raw(body))
@@ -142,7 +158,8 @@ func TestKeepAlivesAreNoFault(t *testing.T) {
 
 func TestBadBytesAreReplaced(t *testing.T) {
 	a, sink, err := infer(t, script.Raw(
-		event(`{"choices":[{"delta":{"content":"a`+"\xff"+`b\u0000c","tool_calls":[{"index":0,"id":"i\u0000","function":{"name":"n","arguments":"`+"\xfe"+`"}}]}}]}`),
+		event(`{"choices":[{"delta":{"content":"a`+"\xff"+
+			`b\u0000c","tool_calls":[{"index":0,"id":"i\u0000","function":{"name":"n","arguments":"`+"\xfe"+`"}}]}}]}`),
 		event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
 	require.NoError(t, err)
 	assert.Equal(t, "a\uFFFDb\uFFFDc", a.Text)
@@ -153,8 +170,9 @@ func TestBadBytesAreReplaced(t *testing.T) {
 
 func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
 	for name, s := range map[string]script.Script{
-		"none":     script.Text("12345678"),
-		"nonsense": script.Raw(event(`{"choices":[{"delta":{"content":"12345678"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-4,"completion_tokens":1e300}}`)),
+		"none": script.Text("12345678"),
+		"nonsense": script.Raw(
+			event(`{"choices":[{"delta":{"content":"12345678"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-4,"completion_tokens":1e300}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := script.Start(t, s)
@@ -211,7 +229,8 @@ func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
 
 func TestACompleteAnswerSurvivesItsCallersCancel(t *testing.T) {
 	s := script.Start(t, script.Raw(
-		event(`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`), "data: [DONE]\n\n").Hold(1, script.NewGate()))
+		event(`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`), "data: [DONE]\n\n").Hold(1,
+		script.NewGate()))
 	ctx, cancel := context.WithCancel(t.Context())
 	sink := newRecorder()
 	go func() {

@@ -40,7 +40,8 @@ type partialCall struct {
 }
 
 func newCollector(sink turn.Sink, maxRaw int) *collector {
-	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*partialCall{}, byID: map[string]*partialCall{}}
+	return &collector{sink: sink, raw: rawLog{left: maxRaw}, byIndex: map[int]*partialCall{},
+		byID: map[string]*partialCall{}}
 }
 
 // add takes the next event, which is within the bounds of one event (see events.next). The error is errGarbage, an

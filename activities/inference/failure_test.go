@@ -25,35 +25,57 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		code  turn.Code
 		says  []string
 	}{
-		"key":               {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary), turn.CodeLLMUnauthorized, []string{"401", "Incorrect API key", "Check the API key"}},
-		"forbidden":         {script.Status(403, "x", "not for you"), turn.CodeLLMUnauthorized, []string{"not for you", "API key"}},
-		"model":             {script.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected, []string{"does not exist", "model's name and base_url"}},
-		"context":           {script.Status(400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected, []string{"8192", "max_history_messages"}},
-		"too large":         {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
-		"quota":             {script.Status(429, "insufficient_quota", "You exceeded your current quota."), turn.CodeLLMRejected, []string{"quota", "billing"}},
-		"payment":           {script.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected, []string{"Insufficient Balance", "billing"}},
-		"temperature":       {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."), turn.CodeLLMRejected, []string{"temperature"}},
-		"rate":              {script.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited, []string{"429", "Slow down"}},
-		"request timeout":   {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
-		"conflict":          {body(409, ``), turn.CodeLLMTransport, []string{"409"}},
-		"too early":         {body(425, ``), turn.CodeLLMTransport, []string{"425"}},
-		"server":            {body(500, `{"error":{"message":"boom"}}`), turn.CodeLLMTransport, []string{"could not answer (500): boom"}},
-		"gateway":           {script.StatusBody(502, "text/html", "<html>Bad gateway</html>"), turn.CodeLLMTransport, []string{"502"}},
-		"overloaded":        {body(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), turn.CodeLLMTransport, []string{"Overloaded"}},
-		"Ollama's shape":    {body(400, `{"error":"model is broken"}`), turn.CodeLLMRejected, []string{"model is broken"}},
-		"vLLM's shape":      {body(400, `{"object":"error","message":"bad thing","code":400}`), turn.CodeLLMRejected, []string{"bad thing"}},
-		"FastAPI's shape":   {body(422, `{"detail":[{"msg":"field required"}]}`), turn.CodeLLMRejected, []string{"field required"}},
-		"Gemini's shape":    {body(400, `[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]`), turn.CodeLLMRejected, []string{"API key not valid"}},
-		"text":              {script.StatusBody(400, "text/plain", "no such thing"), turn.CodeLLMRejected, []string{"no such thing"}},
-		"redirect":          {body(307, ``).Header("Location", "https://elsewhere.example/v1/chat/completions?k=1"), turn.CodeLLMRejected, []string{"307", "https://elsewhere.example/v1"}},
-		"web page":          {script.StatusBody(200, "text/html", "<!doctype html><p>Welcome"), turn.CodeLLMRejected, []string{"web page", "base_url"}},
-		"error in stream":   {script.Raw(event(`{"choices":[{"delta":{"content":"a"}}]}`), event(`{"error":{"message":"upstream died","code":502}}`)), turn.CodeLLMTransport, []string{"upstream died"}},
-		"limit in stream":   {script.Raw(event(`{"error":{"message":"too fast","code":429}}`)), turn.CodeLLMRateLimited, []string{"too fast"}},
-		"quota in stream":   {script.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)), turn.CodeLLMRejected, []string{"empty"}},
-		"refusal in stream": {script.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)), turn.CodeLLMRejected, []string{"bad role"}},
-		"finish of error":   {script.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
-		"garbage":           {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
-		"garbage JSON":      {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
+		"key": {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary),
+			turn.CodeLLMUnauthorized, []string{"401", "Incorrect API key", "Check the API key"}},
+		"forbidden": {script.Status(403, "x", "not for you"), turn.CodeLLMUnauthorized,
+			[]string{"not for you", "API key"}},
+		"model": {script.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected,
+			[]string{"does not exist", "model's name and base_url"}},
+		"context": {script.Status(400, "context_length_exceeded",
+			"This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected,
+			[]string{"8192", "max_history_messages"}},
+		"too large": {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
+		"quota": {script.Status(429, "insufficient_quota", "You exceeded your current quota."),
+			turn.CodeLLMRejected, []string{"quota", "billing"}},
+		"payment": {script.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected,
+			[]string{"Insufficient Balance", "billing"}},
+		"temperature": {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."),
+			turn.CodeLLMRejected, []string{"temperature"}},
+		"rate": {script.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited,
+			[]string{"429", "Slow down"}},
+		"request timeout": {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
+		"conflict":        {body(409, ``), turn.CodeLLMTransport, []string{"409"}},
+		"too early":       {body(425, ``), turn.CodeLLMTransport, []string{"425"}},
+		"server": {body(500, `{"error":{"message":"boom"}}`), turn.CodeLLMTransport,
+			[]string{"could not answer (500): boom"}},
+		"gateway": {script.StatusBody(502, "text/html", "<html>Bad gateway</html>"), turn.CodeLLMTransport,
+			[]string{"502"}},
+		"overloaded": {body(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
+			turn.CodeLLMTransport, []string{"Overloaded"}},
+		"Ollama's shape": {body(400, `{"error":"model is broken"}`), turn.CodeLLMRejected, []string{"model is broken"}},
+		"vLLM's shape": {body(400, `{"object":"error","message":"bad thing","code":400}`), turn.CodeLLMRejected,
+			[]string{"bad thing"}},
+		"FastAPI's shape": {body(422, `{"detail":[{"msg":"field required"}]}`), turn.CodeLLMRejected,
+			[]string{"field required"}},
+		"Gemini's shape": {body(400, `[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]`),
+			turn.CodeLLMRejected, []string{"API key not valid"}},
+		"text": {script.StatusBody(400, "text/plain", "no such thing"), turn.CodeLLMRejected,
+			[]string{"no such thing"}},
+		"redirect": {body(307, ``).Header("Location", "https://elsewhere.example/v1/chat/completions?k=1"),
+			turn.CodeLLMRejected, []string{"307", "https://elsewhere.example/v1"}},
+		"web page": {script.StatusBody(200, "text/html", "<!doctype html><p>Welcome"), turn.CodeLLMRejected,
+			[]string{"web page", "base_url"}},
+		"error in stream": {script.Raw(event(`{"choices":[{"delta":{"content":"a"}}]}`),
+			event(`{"error":{"message":"upstream died","code":502}}`)), turn.CodeLLMTransport, []string{"upstream died"}},
+		"limit in stream": {script.Raw(event(`{"error":{"message":"too fast","code":429}}`)), turn.CodeLLMRateLimited,
+			[]string{"too fast"}},
+		"quota in stream": {script.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)),
+			turn.CodeLLMRejected, []string{"empty"}},
+		"refusal in stream": {script.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)),
+			turn.CodeLLMRejected, []string{"bad role"}},
+		"finish of error": {script.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
+		"garbage":         {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
+		"garbage JSON":    {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)
@@ -66,7 +88,8 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 }
 
 func TestAProvidersWordsAreMadeHarmless(t *testing.T) {
-	_, _, err := infer(t, script.Status(400, "x", "a\x1b]0;title\x07b\nc\u202Ed\x00 "+strings.Repeat("long ", 1000)+canary))
+	_, _, err := infer(t, script.Status(400, "x",
+		"a\x1b]0;title\x07b\nc\u202Ed\x00 "+strings.Repeat("long ", 1000)+canary))
 	e := refusal(t, err, turn.CodeLLMRejected)
 	assert.Contains(t, e.Message, "a ]0;title b c d long")
 	assert.Less(t, len(e.Message), 400)
@@ -101,9 +124,10 @@ func TestCutStreamsAreNoAnswers(t *testing.T) {
 		"done without finish reason": script.Text("one").Finish(""),
 		"finish reason null":         script.Text("one").Finish("null"),
 		"nothing at all":             script.Raw(""),
-		"in the middle of an event":  script.Raw(event(`{"choices":[{"delta":{"content":"hi"}}]}`), `data: {"choices":[{"delta":{},"finish_rea`),
-		"half a JSON object":         script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"hal`),
-		"in the middle of a call":    script.Call("a", `{"path":"x"}`).CutAfter(2),
+		"in the middle of an event": script.Raw(event(`{"choices":[{"delta":{"content":"hi"}}]}`),
+			`data: {"choices":[{"delta":{},"finish_rea`),
+		"half a JSON object":      script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"hal`),
+		"in the middle of a call": script.Call("a", `{"path":"x"}`).CutAfter(2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _, err := infer(t, r)
@@ -119,15 +143,17 @@ func TestRetryAfterIsReadAndCapped(t *testing.T) {
 	// skewed asks for a retry after 20 seconds, by a clock that differs from ours by off.
 	skewed := func(off time.Duration) script.Reply {
 		theirs := time.Now().Add(off).UTC()
-		return limited.Header("Date", theirs.Format(http.TimeFormat)).RetryAfter(theirs.Add(20 * time.Second).Format(http.TimeFormat))
+		return limited.Header("Date", theirs.Format(http.TimeFormat)).RetryAfter(
+			theirs.Add(20 * time.Second).Format(http.TimeFormat))
 	}
 	for name, c := range map[string]struct {
 		reply    script.Reply
 		from, to time.Duration
 	}{
-		"seconds":      {limited.RetryAfter("7"), 7 * time.Second, 7 * time.Second},
-		"fraction":     {limited.RetryAfter("1.5"), 1500 * time.Millisecond, 1500 * time.Millisecond},
-		"milliseconds": {limited.RetryAfter("9").Header("Retry-After-Ms", "250"), 250 * time.Millisecond, 250 * time.Millisecond},
+		"seconds":  {limited.RetryAfter("7"), 7 * time.Second, 7 * time.Second},
+		"fraction": {limited.RetryAfter("1.5"), 1500 * time.Millisecond, 1500 * time.Millisecond},
+		"milliseconds": {limited.RetryAfter("9").Header("Retry-After-Ms", "250"), 250 * time.Millisecond,
+			250 * time.Millisecond},
 		"date":         {limited.RetryAfter(soon), 20 * time.Second, 30 * time.Second},
 		"clock ahead":  {skewed(time.Hour), 20 * time.Second, 20 * time.Second},
 		"clock behind": {skewed(-time.Hour), 20 * time.Second, 20 * time.Second},
@@ -169,7 +195,8 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	for name, r := range map[string]script.Reply{
 		"stream":   script.Huge(1 << 40),
 		"one line": script.StatusBody(200, "text/event-stream", "data: "+strings.Repeat("x", 2<<20)),
-		"object":   script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"`+strings.Repeat("x", 2<<20)),
+		"object": script.StatusBody(200, "application/json",
+			`{"choices":[{"message":{"content":"`+strings.Repeat("x", 2<<20)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, sink, err := infer(t, r, func(o *inference.Options) { o.MaxAnswerBytes = 1 << 20 })
@@ -189,11 +216,16 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 		change func(*inference.Options)
 		says   string
 	}{
-		"first token, no header":  {script.Text("x").StallAfter(-1), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"first token, header":     {script.Text("x").StallAfter(0), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"first token, keep-alive": {script.Text("x").KeepAlives(200).Delay(5 * time.Millisecond), func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"idle":                    {script.Text("one two three").StallAfter(2), func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
-		"total":                   {script.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond), func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
+		"first token, no header": {script.Text("x").StallAfter(-1),
+			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"first token, header": {script.Text("x").StallAfter(0),
+			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"first token, keep-alive": {script.Text("x").KeepAlives(200).Delay(5 * time.Millisecond),
+			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
+		"idle": {script.Text("one two three").StallAfter(2),
+			func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
+		"total": {script.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond),
+			func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,7 +270,8 @@ func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
 }
 
 func TestACallersTypedCauseKeepsItsCode(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, turn.Errorf(turn.CodeGuardExceeded, nil, "out of time"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond,
+		turn.Errorf(turn.CodeGuardExceeded, nil, "out of time"))
 	defer cancel()
 	s := script.Start(t, script.Text("x").StallAfter(1))
 	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
@@ -273,7 +306,8 @@ func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 		prompt turn.Prompt
 		failed string
 	}{
-		"images":  {showing("gpt-4o", picture), `{"error":{"code":400,"message":"Output blocked by content filtering policy"}}`},
+		"images": {showing("gpt-4o", picture),
+			`{"error":{"code":400,"message":"Output blocked by content filtering policy"}}`},
 		"audio":   {showing("gpt-audio", sound), `{"error":{"code":415,"message":"audio content is not supported"}}`},
 		"options": {prompt("hello"), `{"error":{"code":400,"message":"unknown parameter stream_options"}}`},
 		"tokens":  {prompt("hello"), `{"error":{"code":422,"message":"use max_completion_tokens"}}`},
@@ -316,14 +350,16 @@ func TestTheKeyIsInTheHeaderAndNowhereElse(t *testing.T) {
 	assert.Equal(t, "Bearer "+canary, r.Header.Get("Authorization"))
 	assert.NotContains(t, string(r.Body), canary)
 
-	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.APIKey = "" }).Infer(t.Context(), prompt("hello"), newRecorder())
+	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.APIKey = "" }).Infer(t.Context(), prompt("hello"),
+		newRecorder())
 	require.NoError(t, err)
 	assert.Empty(t, s.Requests()[1].Header.Get("Authorization"))
 
 	leaky := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("proxy refused header %q", r.Header.Get("Authorization"))
 	})}
-	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.HTTPClient = leaky }).Infer(t.Context(), prompt("hello"), newRecorder())
+	_, err = chatOf(t, s.URL(), func(o *inference.Options) { o.HTTPClient = leaky }).Infer(t.Context(), prompt("hello"),
+		newRecorder())
 	refusal(t, err, turn.CodeLLMTransport)
 }
 

@@ -80,7 +80,8 @@ func FuzzRefusal(f *testing.F) {
 		assert.Less(t, len(e.Message), 3*maxProviderMessage)
 		assert.Equal(t, printable(e.Message), e.Message)
 		assert.True(t, utf8.ValidString(e.Error()))
-		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMUnauthorized, turn.CodeLLMRateLimited, turn.CodeLLMTransport}, e.Code)
+		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMUnauthorized, turn.CodeLLMRateLimited,
+			turn.CodeLLMTransport}, e.Code)
 	})
 }
 
@@ -121,16 +122,19 @@ func TestCollectingIsLinear(t *testing.T) {
 	calls := func(n int) string {
 		var b strings.Builder
 		for i := range n {
-			fmt.Fprintf(&b, `data: {"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"a"}}]}}]}`+"\n\n", i%maxCalls)
+			fmt.Fprintf(&b, `data: {"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"a"}}]}}]}`+"\n\n",
+				i%maxCalls)
 		}
 		return b.String()
 	}
 	nested := func(n int) string {
 		depth := 9 * n / 1000 // nesting depth of lists of parts
 		content := `"` + strings.Repeat("a", 20*n) + `"`
-		return `data: {"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, depth) + content + strings.Repeat(`}]`, depth) + `}}]}` + "\n\n"
+		return `data: {"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, depth) + content +
+			strings.Repeat(`}]`, depth) + `}}]}` + "\n\n"
 	}
-	for name, body := range map[string]func(int) string{"content parts": parts, "parts of calls": calls, "nested content": nested} {
+	for name, body := range map[string]func(int) string{"content parts": parts, "parts of calls": calls,
+		"nested content": nested} {
 		t.Run(name, func(t *testing.T) {
 			const n = 1500
 			once, four := allocated(t, body(n)), allocated(t, body(4*n))

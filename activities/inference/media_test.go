@@ -23,7 +23,8 @@ var (
 func showing(model string, media ...turn.Media) turn.Prompt {
 	return turn.Prompt{Model: model, Messages: []turn.Message{
 		{Role: turn.RoleUser, Text: "look"},
-		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/a/b", Arguments: "{}"}, {ID: "1.1", Tool: "mcp/a/b", Arguments: "{}"}}},
+		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/a/b", Arguments: "{}"},
+			{ID: "1.1", Tool: "mcp/a/b", Arguments: "{}"}}},
 		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "[image/png]", Media: media},
 		{Role: turn.RoleTool, CallID: "1.1", Outcome: turn.OutcomeOK, Text: "nothing"},
 		{Role: turn.RoleAssistant, Text: "I see."},
@@ -46,21 +47,24 @@ func TestAModelThatSeesIsShownPicturesAfterTheResults(t *testing.T) {
 	assert.Equal(t, []string{"data:image/png;base64," + base(picture.Data)}, m[4].Media)
 	assert.Contains(t, m[4].Content, "the result of call 1.0: image/png")
 	assert.Contains(t, m[4].Content, "not from the user")
-	assert.Equal(t, "[image/png]\n[audio/wav, 2.1 MB, kept as artifact h2; you cannot see it]\n[image/svg+xml, 10 bytes, kept as artifact h3; you cannot see it]", m[2].Content)
+	assert.Equal(t, "[image/png]\n[audio/wav, 2.1 MB, kept as artifact h2; you cannot see it]\n[image/svg+xml, 10 "+
+		"bytes, kept as artifact h3; you cannot see it]", m[2].Content)
 }
 
 func TestAModelThatHearsIsSentSound(t *testing.T) {
 	r := sent(t, showing("gemini-2.5-flash", sound, picture), showing("gpt-audio", sound))
 	m := r[0].Chat.Messages
 	assert.Equal(t, []string{base(sound.Data), "data:image/png;base64," + base(picture.Data)}, m[4].Media)
-	assert.Contains(t, string(r[1].Body), `{"type":"input_audio","input_audio":{"data":"`+base(sound.Data)+`","format":"wav"}}`)
+	assert.Contains(t, string(r[1].Body), `{"type":"input_audio","input_audio":{"data":"`+base(sound.Data)+
+		`","format":"wav"}}`)
 }
 
 func TestAModelThatReadsOnlyIsToldWhatItMisses(t *testing.T) {
 	unloaded := picture
 	unloaded.Data = nil
 	for model, p := range map[string]turn.Prompt{
-		"o1-mini": showing("o1-mini", picture), "somebody/own-model": showing("somebody/own-model", picture), "gpt-4o": showing("gpt-4o", unloaded),
+		"o1-mini": showing("o1-mini", picture), "somebody/own-model": showing("somebody/own-model", picture),
+		"gpt-4o": showing("gpt-4o", unloaded),
 	} {
 		m := sent(t, p)[0].Chat.Messages
 		assert.Equal(t, []string{"user", "assistant", "tool", "tool", "assistant"}, roles(m), model)
@@ -79,7 +83,8 @@ func TestWhatTheOperatorSaysOfAModelCounts(t *testing.T) {
 	assert.False(t, seeing.Takes("own-model", "image/svg+xml"), "a picture that may hold scripts")
 	blind := chatOf(t, s.URL(), func(o *inference.Options) { o.Modalities = &inference.Modalities{} })
 	assert.False(t, blind.Takes("gpt-4o", "image/png"))
-	for model, sees := range map[string]bool{"openai/gpt-4o": true, "claude-sonnet-4-5": true, "claude-2.1": false, "o3-mini": false, "o3": true, "": false} {
+	for model, sees := range map[string]bool{"openai/gpt-4o": true, "claude-sonnet-4-5": true, "claude-2.1": false,
+		"o3-mini": false, "o3": true, "": false} {
 		assert.Equal(t, sees, inference.CapabilitiesOf(model).Images, model)
 	}
 }

@@ -31,12 +31,14 @@ func sent(t *testing.T, prompts ...turn.Prompt) []script.Request {
 
 // transcript returns a random transcript: user messages, answers, calls with their results, unusual texts.
 func transcript(r *rand.Rand, n int) []turn.Message {
-	odd := []string{"", "plain", "ünï\u2028code", `"quoted" \ <b>&`, "line\nbreak", "\xff\xfe", "\x00", strings.Repeat("long ", 50)}
+	odd := []string{"", "plain", "ünï\u2028code", `"quoted" \ <b>&`, "line\nbreak", "\xff\xfe", "\x00",
+		strings.Repeat("long ", 50)}
 	var out []turn.Message
 	for step := 1; len(out) < n; step++ {
 		text := func() string { return odd[r.IntN(len(odd))] }
 		if r.IntN(3) > 0 {
-			out = append(out, turn.Message{Role: turn.RoleUser, Text: text()}, turn.Message{Role: turn.RoleAssistant, Text: text()})
+			out = append(out, turn.Message{Role: turn.RoleUser, Text: text()},
+				turn.Message{Role: turn.RoleAssistant, Text: text()})
 			continue
 		}
 		call := turn.Message{Role: turn.RoleAssistant, Text: text()}
@@ -71,7 +73,8 @@ func TestALongerTranscriptExtendsTheBytes(t *testing.T) {
 	zero := 0.0
 	for range 30 {
 		all := transcript(r, 12)
-		base := turn.Prompt{Model: "m", System: "You help.", Tools: []turn.WireTool{{Name: "a", Schema: json.RawMessage(`{"z":1,"a":{"b":2}}`)}}, Temperature: &zero}
+		base := turn.Prompt{Model: "m", System: "You help.",
+			Tools: []turn.WireTool{{Name: "a", Schema: json.RawMessage(`{"z":1,"a":{"b":2}}`)}}, Temperature: &zero}
 		short, long := base, base
 		short.Messages, long.Messages = all[:r.IntN(len(all))], all
 		requests := sent(t, short, long, long)
@@ -134,7 +137,8 @@ func TestParametersAreSentAsAsked(t *testing.T) {
 		p.Model, p.Temperature, p.MaxTokens = model, temperature, max
 		return p
 	}
-	r := sent(t, with("m", nil, 0), with("m", &zero, 100), with("m", &warm, 0), with("gpt-5-mini", nil, 100), with("o1-mini", nil, 0))
+	r := sent(t, with("m", nil, 0), with("m", &zero, 100), with("m", &warm, 0), with("gpt-5-mini", nil, 100),
+		with("o1-mini", nil, 0))
 	assert.Nil(t, r[0].Chat.Temperature)
 	assert.Zero(t, r[0].Chat.MaxTokens+r[0].Chat.MaxCompletionTokens)
 	assert.True(t, r[0].Chat.Stream)
@@ -157,7 +161,8 @@ func TestUnknownParametersAreLeftOut(t *testing.T) {
 		case r.Chat.StreamOptions != nil:
 			return script.Status(422, "x", "Extra inputs are not permitted: stream_options")
 		case r.Chat.MaxTokens > 0:
-			return script.Status(400, "unsupported_parameter", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+			return script.Status(400, "unsupported_parameter",
+				"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
 		}
 		return script.Text("ok")
 	}))

@@ -118,7 +118,8 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))
 	}
 	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
-		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest, redact.MaxSecret)
+		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest,
+			redact.MaxSecret)
 	}
 	t.issued.remember(token.AccessToken, token.RefreshToken)
 	t.token, t.since = token, time.Now()

@@ -17,8 +17,10 @@ type Bound string
 
 // The bounds. A connection that exceeds one is dropped, and the worker backs off from its server.
 const (
-	BoundMessages  Bound = "messages_per_second"     // messages from the server, beyond one response to each of our requests
-	BoundRequests  Bound = "requests_per_second"     // the server's requests, such as pings and elicitations, and reopened streams
+	// messages from the server, beyond one response to each of our requests
+	BoundMessages Bound = "messages_per_second"
+	// the server's requests, such as pings and elicitations, and reopened streams
+	BoundRequests  Bound = "requests_per_second"
 	BoundReplies   Bound = "replies_in_flight"       // responses to its requests that it does not read
 	BoundUnsent    Bound = "unsent_bytes"            // of those responses
 	BoundBytes     Bound = "bytes_per_second"        // bytes from the server, beyond one message for each of our requests
@@ -58,7 +60,8 @@ type Excess struct {
 
 func (e *Excess) Error() string {
 	if e.Burst > 0 {
-		return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d, and %d at once)", e.Bound, e.Limit, e.Burst)
+		return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d, and %d at once)", e.Bound, e.Limit,
+			e.Burst)
 	}
 	return fmt.Sprintf("the worker dropped its connection: it exceeded %s (%d)", e.Bound, e.Limit)
 }
@@ -106,7 +109,8 @@ type meter struct {
 
 func newMeter(server string, total *totals, frameBytes int) *meter {
 	m := &meter{
-		server: server, total: total, frameBytes: frameBytes, large: make(chan struct{}, 1), open: map[jsonrpc.ID]context.Context{},
+		server: server, total: total, frameBytes: frameBytes, large: make(chan struct{}, 1),
+		open:     map[jsonrpc.ID]context.Context{},
 		messages: newBucket(messageRate, messageBurst), requests: newBucket(requestRate, requestBurst),
 		bytes: newBucket(byteRate, byteBurst), stderr: newBucket(stderrRate, stderrBurst),
 	}

@@ -33,12 +33,14 @@ func result(result string) handler {
 // MiB.
 func modern(tools func() string) map[string]handler {
 	return map[string]handler{
-		"server/discover": result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}}}`),
+		"server/discover": result(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}}}`),
 		"tools/list": func(w http.ResponseWriter, r *http.Request, id string) {
 			result(`{"resultType":"complete","ttlMs":100000000,"cacheScope":"private","tools":[`+tools()+`]}`)(w, r, id)
 		},
-		"resources/read": result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[{"uri":"x:","text":"` +
-			strings.Repeat("abc ", 2<<20) + `"}]}`),
+		"resources/read": result(
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[{"uri":"x:","text":"` +
+				strings.Repeat("abc ", 2<<20) + `"}]}`),
 	}
 }
 
@@ -60,7 +62,8 @@ func evilServer(t *testing.T, answers map[string]handler) toolbox.Server {
 		}
 		switch req.Method {
 		case "initialize":
-			answerJSON(w, req.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"evil","version":"1"}}`)
+			answerJSON(w, req.ID,
+				`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"evil","version":"1"}}`)
 		case "tools/list":
 			answerJSON(w, req.ID, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
 		case "server/discover":
@@ -92,10 +95,11 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 			}
 			answerJSON(w, []byte(id), `{"content":[]}`)
 		}},
-		"values in a stream of events in another letter case": {bound: "values_per_message", answer: func(w http.ResponseWriter, _ *http.Request, id string) {
-			w.Header().Set("Content-Type", "Text/Event-Stream")
-			fmt.Fprintf(w, ": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[0%s]}}}\n\n", id, manyValues)
-		}},
+		"values in a stream of events in another letter case": {bound: "values_per_message",
+			answer: func(w http.ResponseWriter, _ *http.Request, id string) {
+				w.Header().Set("Content-Type", "Text/Event-Stream")
+				fmt.Fprintf(w, ": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[0%s]}}}\n\n", id, manyValues)
+			}},
 		"a line that is no field": {bound: "field_bytes", answer: func(w http.ResponseWriter, _ *http.Request, _ string) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write(append(bytes.Repeat([]byte{1}, 1<<20), "\n\n"...))
@@ -106,12 +110,14 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute}, evilServer(t, map[string]handler{"tools/call": c.answer}))
+			h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute},
+				evilServer(t, map[string]handler{"tools/call": c.answer}))
 			r := call(t, h, "mcp/web/t", `{}`)
 			assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "it was sent")
 			assert.Less(t, len(h.Health()[0].LastError), 4<<10)
 			if c.bound != "" {
-				require.Eventually(t, func() bool { return standingOf(t, h, "web").Excess.Bound == c.bound }, 10*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return standingOf(t, h, "web").Excess.Bound == c.bound }, 10*time.Second,
+					5*time.Millisecond)
 			}
 		})
 	}
@@ -121,10 +127,11 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 // twice.
 func TestACallIsRedirectedOnce(t *testing.T) {
 	var acted atomic.Int32
-	h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, r *http.Request, _ string) {
-		acted.Add(1)
-		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
-	}}))
+	h := newHTTPHost(t, toolbox.Options{}, evilServer(t,
+		map[string]handler{"tools/call": func(w http.ResponseWriter, r *http.Request, _ string) {
+			acted.Add(1)
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}}))
 	assert.Equal(t, turn.OutcomeUnknown, call(t, h, "mcp/web/t", `{}`).Outcome)
 	assert.Equal(t, int32(2), acted.Load())
 }
@@ -136,18 +143,19 @@ func TestTheBodyOfAnErrorIsBounded(t *testing.T) {
 		const blocks = 64 // blocks of 1 MiB; loopback buffers some of them
 		var taken atomic.Int32
 		done := make(chan struct{})
-		h := newHTTPHost(t, toolbox.Options{}, evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, _ *http.Request, _ string) {
-			defer close(done)
-			w.Header().Set("Content-Type", kind)
-			w.WriteHeader(http.StatusTeapot)
-			block := []byte(":" + strings.Repeat("a", 1<<20) + "\n\n")
-			for range blocks {
-				if _, err := w.Write(block); err != nil {
-					return
+		h := newHTTPHost(t, toolbox.Options{},
+			evilServer(t, map[string]handler{"tools/call": func(w http.ResponseWriter, _ *http.Request, _ string) {
+				defer close(done)
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(http.StatusTeapot)
+				block := []byte(":" + strings.Repeat("a", 1<<20) + "\n\n")
+				for range blocks {
+					if _, err := w.Write(block); err != nil {
+						return
+					}
+					taken.Add(1)
 				}
-				taken.Add(1)
-			}
-		}}))
+			}}))
 		r := call(t, h, "mcp/web/t", `{}`)
 		assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 		receive(t, done)

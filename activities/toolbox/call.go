@@ -55,7 +55,8 @@ type dispatch struct {
 	forget       func()
 	suspended    *suspendedCall // nil: the call cannot be suspended
 	elicitations atomic.Int32   // that the server has sent in the middle of the call
-	doubted      bool           // a warning was logged that an elicitation may be another call's; guarded by the session's flights
+	// a warning was logged that an elicitation may be another call's; guarded by the session's flights
+	doubted bool
 
 	mu         sync.Mutex
 	reportedAt time.Time // when progress was last reported
@@ -63,7 +64,8 @@ type dispatch struct {
 }
 
 // call sends the request and returns how it ended. fresh: the session was opened after the call was dispatched.
-func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string, fresh bool) (turn.ToolResult, error) {
+func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string,
+	fresh bool) (turn.ToolResult, error) {
 	f := s.newDispatch(ctx, req, o, d, name)
 	f.fresh = fresh
 	f.send(o.continuation)
@@ -88,12 +90,14 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d t
 }
 
 // depart creates the flight of a request.
-func (s *session) newDispatch(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor, name string) *dispatch {
+func (s *session) newDispatch(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor,
+	name string) *dispatch {
 	f := &dispatch{
 		s: s, req: req, name: name, round: o.Round, suspended: o.suspended,
 		began: time.Now(), token: progressToken(req), replies: make(chan reply, 1), forget: func() {},
 	}
-	f.waiting, f.deadline, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout), max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
+	f.waiting, f.deadline, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout),
+		max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
 	if req.Late != nil {
 		f.detach = s.owner.describer.settings[name].Detach
 	}
@@ -127,7 +131,8 @@ func (f *dispatch) send(c continuation) {
 
 // exchanged runs the exchange and returns the SDK's reply. It recovers from panics, because part of it parses what the
 // server sent.
-func (f *dispatch) exchanged(ctx context.Context, exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
+func (f *dispatch) exchanged(ctx context.Context,
+	exchange func(context.Context) (*mcp.CallToolResult, error)) (r reply) {
 	defer f.s.owner.recoverPanic(f.req.Tool, &r.err)
 	if r.result, r.err = exchange(ctx); r.err == nil {
 		r.input = f.s.inputOf(r.result, f.round)
@@ -136,7 +141,8 @@ func (f *dispatch) exchanged(ctx context.Context, exchange func(context.Context)
 }
 
 // exchange returns the request that carries the call: the tool's own, or the one that an offered tool stands for.
-func (s *session) exchange(req turn.ToolRequest, name string, c continuation, meta mcp.Meta) func(context.Context) (*mcp.CallToolResult, error) {
+func (s *session) exchange(req turn.ToolRequest, name string, c continuation,
+	meta mcp.Meta) func(context.Context) (*mcp.CallToolResult, error) {
 	if stand := s.standIn(name); stand != nil {
 		return func(ctx context.Context) (*mcp.CallToolResult, error) { return stand(ctx, s, req.Arguments, meta) }
 	}

@@ -77,7 +77,8 @@ func trimResults(next mcp.MethodHandler) mcp.MethodHandler {
 
 // listTools requests every page of the server's tools, within the bounds. paged is the size of the pages after the
 // first, in bytes: the SDK keeps each of them under its cursor until the session ends.
-func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages, maxTools int) (tools []*mcp.Tool, paged int, err error) {
+func listTools(ctx context.Context, cs *mcp.ClientSession, maxPages,
+	maxTools int) (tools []*mcp.Tool, paged int, err error) {
 	seen, size := map[string]bool{}, 0
 	params := &mcp.ListToolsParams{}
 	for range maxPages {
@@ -119,7 +120,8 @@ func sizeOf(t *mcp.Tool) int {
 func listError(cs *mcp.ClientSession, err error) error {
 	var wire *jsonrpc.Error
 	init := cs.InitializeResult()
-	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && init.Capabilities != nil && init.Capabilities.Tools == nil {
+	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && init.Capabilities != nil &&
+		init.Capabilities.Tools == nil {
 		return nil
 	}
 	return fmt.Errorf("listing its tools: %w", err)
@@ -143,7 +145,8 @@ func (d describer) misnamed(o *offer, tools []*mcp.Tool) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
-		if len(o.catalogue.Misnamed) < maxDropped && !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+		if len(o.catalogue.Misnamed) < maxDropped &&
+			!slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
 			o.catalogue.Misnamed = append(o.catalogue.Misnamed, d.redact.line(name, 80))
 		}
 	}
@@ -155,7 +158,8 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
 	o.catalogue = d.emptyCatalogue()
 	instructions, size := 0, 0 // of the patterns in the tools' schemas; of everything offered, in bytes
-	for _, t := range slices.SortedStableFunc(slices.Values(tools), func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, t := range slices.SortedStableFunc(slices.Values(tools),
+		func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
 		if ctx.Err() != nil {
 			return offer{}, ctx.Err()
 		}
@@ -163,7 +167,8 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 			continue
 		}
 		if size += sizeOf(t); size > maxOfferBytes {
-			o.drop(d.redact.text(t.Name), fmt.Errorf("with it the server's tools are over %d KiB: allow fewer of them", maxOfferBytes>>10))
+			o.drop(d.redact.text(t.Name), fmt.Errorf("with it the server's tools are over %d KiB: allow fewer of them",
+				maxOfferBytes>>10))
 			continue
 		}
 		desc, parsed, err := d.describe(t)
@@ -171,7 +176,8 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 			err = errors.New("it is listed twice; the first is kept")
 		}
 		if err == nil && instructions+parsed.Instructions() > schema.MaxListInstructions {
-			err = fmt.Errorf("with it the patterns of the server's tools compile to more than %d instructions: allow fewer of them",
+			err = fmt.Errorf(
+				"with it the patterns of the server's tools compile to more than %d instructions: allow fewer of them",
 				schema.MaxListInstructions)
 		}
 		if err != nil {
@@ -192,7 +198,8 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 // blank returns the server's catalogue without tools.
 func (d describer) emptyCatalogue() turn.Catalogue {
 	return turn.Catalogue{
-		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace, AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.configHash(),
+		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace,
+		AllowToolChanges: d.server.TrustChanges || d.prefix == localID, ConfigHash: d.configHash(),
 	}
 }
 
@@ -217,7 +224,8 @@ func (d describer) configHash() string {
 func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
-		o.catalogue.Dropped = append(o.catalogue.Dropped, strings.TrimPrefix(fmt.Sprintf("%s: %v", plain.Line(name, 80), reason), ": "))
+		o.catalogue.Dropped = append(o.catalogue.Dropped,
+			strings.TrimPrefix(fmt.Sprintf("%s: %v", plain.Line(name, 80), reason), ": "))
 	case n == maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
 	}
@@ -239,7 +247,8 @@ func (d describer) describe(t *mcp.Tool) (turn.Descriptor, schema.Schema, error)
 		return turn.Descriptor{}, schema.Schema{}, err
 	}
 	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
-	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical, Activity: turn.ActivityRegular}
+	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical,
+		Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)
 	desc.Hash, desc.Details = identity(t, canonical), d.details(t)
 	d.applySettings(&desc, t)

@@ -27,7 +27,8 @@ func TestBadToolsAreDroppedAndTheRestIsSafe(t *testing.T) {
 	assert.Equal(t, []string{"good", strings.Repeat("n", 150), "talkative"}, names)
 	assert.Equal(t, "A good tool.", c.Tools[0].Description, "the twin took its place")
 	dropped := strings.Join(c.Dropped, "\n")
-	for _, want := range []string{"good: it is listed twice", "array: ", "notype: ", "broken: ", "remote: ", "noschema: ", "without a name", "two words: "} {
+	for _, want := range []string{"good: it is listed twice", "array: ", "notype: ", "broken: ", "remote: ", "noschema: ",
+		"without a name", "two words: "} {
 		assert.Contains(t, dropped, want)
 	}
 }
@@ -77,5 +78,6 @@ func TestSettingsOfToolsThatThereAreNotAreTold(t *testing.T) {
 		assert.Empty(t, c.Dropped, "nothing was left out")
 	}
 	require.NoError(t, h.Close())
-	assert.Equal(t, 1, strings.Count(log.String(), "agent.toml names tools that the server does not offer"), "%s", log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "agent.toml names tools that the server does not offer"), "%s",
+		log.String())
 }

@@ -75,7 +75,8 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 	for _, name := range s.EnvAllow {
 		v, ok := lookup(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("MCP server %q may inherit %s, which is not set: set it or take it from the list", s.ID, name)
+			return nil, nil, fmt.Errorf("MCP server %q may inherit %s, which is not set: set it or take it from the list", s.ID,
+				name)
 		}
 		vars[name] = v
 		passed = append(passed, v)
@@ -85,7 +86,8 @@ func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, p
 	}
 	for name, v := range vars {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v, 0) {
-			return nil, nil, fmt.Errorf("MCP server %q: environment variable %q: neither name nor value may hold NUL, nor the name =", s.ID, name)
+			return nil, nil, fmt.Errorf(
+				"MCP server %q: environment variable %q: neither name nor value may hold NUL, nor the name =", s.ID, name)
 		}
 		env = append(env, name+"="+v)
 	}

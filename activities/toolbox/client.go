@@ -39,7 +39,8 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 // set.
 func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize && c.describer.server.HoldQuestions <= 0 {
+		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize &&
+			c.describer.server.HoldQuestions <= 0 {
 			p.Capabilities.Elicitation = nil
 		}
 		return next(ctx, method, req)

@@ -35,12 +35,15 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 		server toolbox.Server
 		want   []string
 	}{
-		"missing command":   {missing, []string{`command "no-such-command-anywhere" is not in PATH`}},
-		"missing folder":    {toolbox.Server{ID: "srv", Command: binary, Dir: "/no/such/folder"}, []string{`dir = "/no/such/folder" cannot be its working directory`}},
-		"missing file":      {toolbox.Server{ID: "srv", Command: "./nothing", Dir: t.TempDir()}, []string{`command "./nothing" cannot be run`}},
-		"exits":             {stdioServer("srv", "-mode", "exit"), []string{"exit status 3", "no licence found in"}},
-		"hangs":             {stdioServer("srv", "-mode", "hang"), []string{"did not finish its handshake within 500ms"}},
-		"garbage":           {stdioServer("srv", "-mode", "garbage"), []string{"too many lines on stdout that are not JSON", "Hello from a server"}},
+		"missing command": {missing, []string{`command "no-such-command-anywhere" is not in PATH`}},
+		"missing folder": {toolbox.Server{ID: "srv", Command: binary, Dir: "/no/such/folder"},
+			[]string{`dir = "/no/such/folder" cannot be its working directory`}},
+		"missing file": {toolbox.Server{ID: "srv", Command: "./nothing", Dir: t.TempDir()},
+			[]string{`command "./nothing" cannot be run`}},
+		"exits": {stdioServer("srv", "-mode", "exit"), []string{"exit status 3", "no licence found in"}},
+		"hangs": {stdioServer("srv", "-mode", "hang"), []string{"did not finish its handshake within 500ms"}},
+		"garbage": {stdioServer("srv", "-mode", "garbage"),
+			[]string{"too many lines on stdout that are not JSON", "Hello from a server"}},
 		"a line of 20 MB":   {stdioServer("srv", "-mode", "longline"), []string{"a line on stdout is over the limit"}},
 		"dies after hello":  {stdioServer("srv", "-mode", "dies"), []string{"exit status 5"}},
 		"a circular cursor": {stdioServer("srv", "-mode", "cursor"), []string{"repeats the cursor"}},
@@ -161,17 +164,18 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 		return []toolbox.Server{s}
 	}
 	for want, servers := range map[string][]toolbox.Server{
-		"is used twice":                            {stdioServer("a"), stdioServer("a")},
-		`"local" is taken`:                         {stdioServer("local")},
-		"use at most 48 letters":                   {stdioServer("a/b")},
-		"set its command":                          {{ID: "a", Transport: toolbox.TransportStdio}},
-		"set its URL":                              {{ID: "a"}},
-		"not both":                                 cmd(func(s *toolbox.Server) { s.URL = "https://example.com" }),
-		"is not https":                             {{ID: "a", URL: "http://example.com/mcp"}},
-		"is not known: use stdio":                  cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
-		"NOT_SET, which is not":                    cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
-		"has local_activity but is not repeatable": cmd(func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {LocalActivity: true}} }),
-		"syntax error in pattern":                  cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
+		"is used twice":           {stdioServer("a"), stdioServer("a")},
+		`"local" is taken`:        {stdioServer("local")},
+		"use at most 48 letters":  {stdioServer("a/b")},
+		"set its command":         {{ID: "a", Transport: toolbox.TransportStdio}},
+		"set its URL":             {{ID: "a"}},
+		"not both":                cmd(func(s *toolbox.Server) { s.URL = "https://example.com" }),
+		"is not https":            {{ID: "a", URL: "http://example.com/mcp"}},
+		"is not known: use stdio": cmd(func(s *toolbox.Server) { s.Transport = "carrier-pigeon" }),
+		"NOT_SET, which is not":   cmd(func(s *toolbox.Server) { s.EnvAllow = []string{"NOT_SET"} }),
+		"has local_activity but is not repeatable": cmd(
+			func(s *toolbox.Server) { s.Tools = map[string]toolbox.ToolSettings{"x": {LocalActivity: true}} }),
+		"syntax error in pattern": cmd(func(s *toolbox.Server) { s.Deny = []string{"["} }),
 	} {
 		_, err := toolbox.New(toolbox.Options{Servers: servers, Environ: environ}, nil)
 		assert.ErrorContains(t, err, want)

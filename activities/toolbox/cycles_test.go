@@ -41,7 +41,8 @@ func faultyServers(dir string) []cycle {
 		failing("garbage", "garbage", 10*time.Second),
 		failing("longline", "longline", 10*time.Second),
 		{"flood", stdioServer("flood", "-mode", "flood"), []string{"echo", "crash"}, turn.OutcomeUnknown},
-		{"grandchild", stdioServer("grandchild", "-mode", "grandchild", "-pidfile", pid("grandchild")), []string{"echo", "crash"}, turn.OutcomeUnknown},
+		{"grandchild", stdioServer("grandchild", "-mode", "grandchild", "-pidfile", pid("grandchild")),
+			[]string{"echo", "crash"}, turn.OutcomeUnknown},
 		{"longline-call", stdioServer("longline-call"), []string{"longline"}, turn.OutcomeUnknown},
 	}
 }
@@ -77,7 +78,8 @@ func peak() string {
 func TestServersThatFailOverAndOverLeaveNothing(t *testing.T) {
 	before := usage(t)
 	faulty := faultyServers(t.TempDir())
-	opts := toolbox.Options{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, StopGrace: 50 * time.Millisecond, Environ: environ}
+	opts := toolbox.Options{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond, StopGrace: 50 * time.Millisecond,
+		Environ: environ}
 	for _, c := range faulty {
 		opts.Servers = append(opts.Servers, c.server)
 	}
@@ -97,15 +99,18 @@ func TestServersThatFailOverAndOverLeaveNothing(t *testing.T) {
 	during := usage(t)
 	require.NoError(t, h.Close())
 	closed := time.Now()
-	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 5*time.Millisecond, "processes are left 10 s after close")
+	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 5*time.Millisecond,
+		"processes are left 10 s after close")
 	gone := time.Since(closed)
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+1 }, // and Eventually's
 		10*time.Second, 5*time.Millisecond, "there were %d goroutines before", before.goroutines)
 	after := usage(t)
 	assert.LessOrEqual(t, after.files, before.files, "open files")
 	assert.Less(t, during.heap, before.heap+64<<20, "memory grows with the faults")
-	t.Logf("%d cycles in %s: 0 processes %s after close, goroutines %d then %d, files %d then %d, heap %.1f then %.1f MB, at most %s resident",
-		*cycles, took.Round(time.Millisecond), gone.Round(time.Millisecond), before.goroutines, after.goroutines, before.files, after.files,
+	t.Logf("%d cycles in %s: 0 processes %s after close, goroutines %d then %d, files %d then %d, heap %.1f then %.1f "+
+		"MB, at most %s resident",
+		*cycles, took.Round(time.Millisecond), gone.Round(time.Millisecond), before.goroutines, after.goroutines,
+		before.files, after.files,
 		float64(before.heap)/(1<<20), float64(during.heap)/(1<<20), peak())
 }
 

@@ -28,8 +28,10 @@ func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 		return turn.ToolResult{}, false
 	}
 	class, _ := ending{stage: stageSent, by: endedByDeadline, repeatable: f.req.Repeatable, detached: true}.class()
-	r := errorResult(fmt.Sprintf("Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
-		"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", f.req.Tool, f.detach.Round(time.Second)))
+	r := errorResult(fmt.Sprintf(
+		"Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
+			"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", f.req.Tool,
+		f.detach.Round(time.Second)))
 	r.Outcome, r.Detached = turn.Outcome(class), true
 	return r, true
 }

@@ -21,7 +21,8 @@ func detaching(t *testing.T, server toolbox.Server) toolbox.Server {
 }
 
 func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
-	for name, server := range map[string]toolbox.Server{"stdio": detaching(t, stdioActor(t, "act")), "http": detaching(t, httpActor(t, "act"))} {
+	for name, server := range map[string]toolbox.Server{"stdio": detaching(t, stdioActor(t, "act")),
+		"http": detaching(t, httpActor(t, "act"))} {
 		t.Run(name, func(t *testing.T) {
 			server.IdleTimeout = 50 * time.Millisecond // the call keeps its connection open
 			h := newHost(t, toolbox.Options{}, nil, server)
@@ -60,7 +61,8 @@ func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 	dir := t.TempDir()
 	ledger, pidfile := filepath.Join(dir, "ledger"), filepath.Join(dir, "pid")
 	server := stdioServer("srv", "-ledger", ledger, "-pidfile", pidfile)
-	server.Tools = map[string]toolbox.ToolSettings{"stubborn": {Detach: 400 * time.Millisecond}, "slow": {Detach: time.Minute}}
+	server.Tools = map[string]toolbox.ToolSettings{"stubborn": {Detach: 400 * time.Millisecond},
+		"slow": {Detach: time.Minute}}
 	h := newHost(t, toolbox.Options{}, nil, server)
 	late := make(chan turn.ToolResult, 3)
 	start := func(tool string) {

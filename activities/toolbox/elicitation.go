@@ -179,7 +179,8 @@ func checkKey(key string, redact func(string) string) error {
 func checkURL(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil, plain.Line(raw, maxElicitationURL) != raw:
+	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil,
+		plain.Line(raw, maxElicitationURL) != raw:
 		return errors.New("the URL for the user is not a plain web address")
 	case redact(raw) != raw:
 		return errors.New("the URL for the user contains a secret")

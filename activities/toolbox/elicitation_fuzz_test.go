@@ -16,10 +16,12 @@ import (
 // TestWithoutRepliesTheQuestionsAreAskedAsTheyAre checks that a call that is resumed without responses repeats the open
 // elicitations unchanged, because its caller may not have asked the user yet.
 func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
-	q := turn.Elicitation{Key: "ok", Message: "Really?", Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
+	q := turn.Elicitation{Key: "ok", Message: "Really?",
+		Schema: json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`)}
 	done := turn.Elicitation{Key: "done", Message: "Before?"}
 	kept, err := json.Marshal(continuation{
-		Version: 1, Round: 2, State: "s", Elicitations: []turn.Elicitation{done, q}, Responses: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
+		Version: 1, Round: 2, State: "s", Elicitations: []turn.Elicitation{done, q},
+		Responses: []turn.ElicitationResponse{{Key: "done", Action: turn.ElicitationDecline}},
 	})
 	require.NoError(t, err)
 	_, asked := (&Host{}).resume(turn.ToolRequest{Continuation: kept})
@@ -33,9 +35,12 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 func FuzzInquiry(f *testing.F) {
 	for _, form := range []string{
 		`{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]},"n":{"type":"integer","default":3}},"required":["a"]}`, `{}`, `null`, `[]`, `{"properties":null}`,
-		`{"properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}}`, `{"properties":{"a":{"type":"string","oneOf":[{"const":"x"}]}},"required":"a"}`,
-		`{"properties":{"a":{"type":"string","pattern":"("}}}`, `{"properties":{"a":{"type":"string","$ref":"#"}}}`, `{"type":["object"]}`, `{"properties":{"a":{"type":"number","default":"x"}}}`,
-		`{"properties":{"\u001b":{"type":"string"}}}`, `{"required":[1],"properties":{"a":{"type":"boolean","title":"\u001b[2J"}}}`,
+		`{"properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}}`,
+		`{"properties":{"a":{"type":"string","oneOf":[{"const":"x"}]}},"required":"a"}`,
+		`{"properties":{"a":{"type":"string","pattern":"("}}}`, `{"properties":{"a":{"type":"string","$ref":"#"}}}`,
+		`{"type":["object"]}`, `{"properties":{"a":{"type":"number","default":"x"}}}`,
+		`{"properties":{"\u001b":{"type":"string"}}}`,
+		`{"required":[1],"properties":{"a":{"type":"boolean","title":"\u001b[2J"}}}`,
 	} {
 		for _, reply := range []string{`{"a":"x"}`, `{}`, `null`, `{"a":["x"]}`, `{"a":1,"n":1.5}`, ``, `{"a"`} {
 			f.Add([]byte(form), []byte(reply))

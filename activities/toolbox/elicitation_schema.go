@@ -18,12 +18,14 @@ const maxFields = 32
 var (
 	formKeywords  = []string{"type", "title", "description", "required"}
 	fieldKeywords = []string{
-		"type", "title", "description", "default", "enum", "enumNames", "oneOf", "minLength", "maxLength", "pattern", "format",
+		"type", "title", "description", "default", "enum", "enumNames", "oneOf", "minLength", "maxLength", "pattern",
+		"format",
 		"minimum", "maximum", "minItems", "maxItems",
 	}
 	choiceKeywords = []string{"type", "enum", "anyOf"}
-	nesting        = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions", "prefixItems"}
-	fieldTypes     = []string{"string", "number", "integer", "boolean", "array"}
+	nesting        = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions",
+		"prefixItems"}
+	fieldTypes = []string{"string", "number", "integer", "boolean", "array"}
 )
 
 // flatSchema checks that raw is the schema of a form and returns it in a canonical form, sanitized for display.

@@ -118,7 +118,8 @@ func (h *Host) callSuspendable(
 
 // startSuspendable starts a call in a goroutine of its own, which outlives ctx while the call is suspended. It returns
 // nil if the host is closed.
-func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.ToolRequest, k continuation) *suspendedCall {
+func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.ToolRequest,
+	k continuation) *suspendedCall {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	call := h.suspended.create(req, cancel)
 	own := req

@@ -49,11 +49,13 @@ func TestAQuestionIsAnsweredByAnotherProcess(t *testing.T) {
 			require.NoError(t, before.Close())
 
 			h := newHost(t, toolbox.Options{}, nil, server)
-			req.Attempt, req.Continuation, req.Responses = 2, r.Continuation, []turn.ElicitationResponse{accept("c", `{"colour":"red"}`)}
+			req.Attempt, req.Continuation, req.Responses = 2, r.Continuation,
+				[]turn.ElicitationResponse{accept("c", `{"colour":"red"}`)}
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
 			require.Len(t, r.Elicitations, 1, "it asks once more")
-			req.Attempt, req.Continuation, req.Responses = 3, r.Continuation, []turn.ElicitationResponse{{Key: "c", Action: turn.ElicitationDecline}}
+			req.Attempt, req.Continuation, req.Responses = 3, r.Continuation,
+				[]turn.ElicitationResponse{{Key: "c", Action: turn.ElicitationDecline}}
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Equal(t, turn.OutcomeOK, r.Outcome)
@@ -65,13 +67,16 @@ func TestAQuestionIsAnsweredByAnotherProcess(t *testing.T) {
 
 func TestAReplyThatDoesNotFitIsAskedForAgainAndNotSent(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, httpActor(t, "act"))
-	req := asking(t, h, 1, `{"a":`+colourForm+`,"b":{"message":"B?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}`)
+	req := asking(t, h, 1, `{"a":`+colourForm+
+		`,"b":{"message":"B?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}`)
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, r.Elicitations, 2)
 
-	for _, bad := range []string{`{"colour":"blue"}`, `{}`, `{"colour":1}`, `{"colour":"red","size":0}`, `[]`, `null`, ``, `{"colour"`} {
-		req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{accept("a", bad), accept("b", `{"yes":true}`)}
+	for _, bad := range []string{`{"colour":"blue"}`, `{}`, `{"colour":1}`, `{"colour":"red","size":0}`, `[]`, `null`, ``,
+		`{"colour"`} {
+		req.Continuation, req.Responses = r.Continuation,
+			[]turn.ElicitationResponse{accept("a", bad), accept("b", `{"yes":true}`)}
 		again, err := h.Call(t.Context(), req)
 		require.NoError(t, err, bad)
 		require.Len(t, again.Elicitations, 1, bad)
@@ -93,7 +98,8 @@ func TestAReplyThatDoesNotFitIsAskedForAgainAndNotSent(t *testing.T) {
 
 func TestAnAddressIsAskedForAsItIs(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, httpActor(t, "act"))
-	req := asking(t, h, 1, `{"u":{"mode":"url","message":"Log in.","url":"https://example.com/login?a=b","elicitationId":"1"}}`)
+	req := asking(t, h, 1,
+		`{"u":{"mode":"url","message":"Log in.","url":"https://example.com/login?a=b","elicitationId":"1"}}`)
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, r.Elicitations, 1)
@@ -110,7 +116,8 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 	server.Headers = map[string]string{"Authorization": "Bearer canary-token-123"}
 	h := newHost(t, toolbox.Options{}, nil, server)
 	form := func(field string) string {
-		return `{"Rounds":1,"Ask":{"a":{"message":"A?","requestedSchema":{"type":"object","properties":{"f":` + field + `}}}}}`
+		return `{"Rounds":1,"Ask":{"a":{"message":"A?","requestedSchema":{"type":"object","properties":{"f":` + field +
+			`}}}}}`
 	}
 	many := make([]string, 9)
 	for i := range many {
@@ -118,7 +125,8 @@ func TestWhatNobodyCanBeAskedEndsTheCall(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		`{"Rounds":1,"Model":true}`: "Everturn does not support sampling", `{"Rounds":1,"Roots":true}`: "root folders",
-		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") + `}}`:                                             "9 elicitations at once",
+		`{"Rounds":1,"Ask":{` + strings.Join(many, ",") +
+			`}}`: "9 elicitations at once",
 		`{"Rounds":1,"State":"` + strings.Repeat("x", 2<<20) + `","Ask":{"a":{"message":"?"}}}`:            "2097",
 		`{"Rounds":1,"State":"has canary-token-123 in it","Ask":{"a":{"message":"?"}}}`:                    "secret of its own configuration",
 		`{"Rounds":1,"Ask":{"\u0007":{"message":"?"}}}`:                                                    "not printable",
@@ -155,7 +163,8 @@ func TestAServerThatAsksForEverIsLeft(t *testing.T) {
 			assert.Contains(t, r.Text, "maximum")
 			return
 		}
-		req.Continuation, req.Responses = r.Continuation, []turn.ElicitationResponse{{Key: "a", Action: turn.ElicitationCancel}}
+		req.Continuation, req.Responses = r.Continuation,
+			[]turn.ElicitationResponse{{Key: "a", Action: turn.ElicitationCancel}}
 	}
 }
 

@@ -41,7 +41,8 @@ func watermarks() (stop func() watermark) {
 		defer close(done)
 		for tick := time.NewTicker(20 * time.Millisecond); ; {
 			now := usageNow()
-			most = watermark{max(most.heap, now.heap), max(most.descriptors, now.descriptors), max(most.goroutines, now.goroutines)}
+			most = watermark{max(most.heap, now.heap), max(most.descriptors, now.descriptors),
+				max(most.goroutines, now.goroutines)}
 			select {
 			case <-quit:
 				tick.Stop()
@@ -85,35 +86,49 @@ func TestAServerThatFloodsIsDropped(t *testing.T) {
 		calls      bool // the flood comes in the middle of a call
 		bounds     []string
 	}{
-		"pings, nothing is read":        {args: "-flood ping", over: "stdio", bounds: pings},
-		"pings, replies are held":       {args: "-flood ping", over: "http", bounds: pings},
-		"pings over SSE":                {args: "-flood ping -sse", over: "sse", bounds: pings},
-		"pings inside an answer":        {args: "-flood ping -flood-call", over: "http", calls: true, bounds: pings},
-		"pings in a call over stdio":    {args: "-flood ping -flood-call", over: "stdio", calls: true, bounds: pings},
-		"list_changed":                  {args: "-flood list_changed", over: "stdio", bounds: []string{"messages_per_second"}},
-		"list_changed over HTTP":        {args: "-flood list_changed", over: "http", bounds: []string{"messages_per_second"}},
-		"log":                           {args: "-flood log", over: "stdio", bounds: []string{"messages_per_second"}},
-		"progress inside an answer":     {args: "-flood progress -flood-call", over: "http", calls: true, bounds: []string{"messages_per_second"}},
-		"progress in a call over stdio": {args: "-flood progress -flood-call", over: "stdio", calls: true, bounds: []string{"messages_per_second"}},
-		"answers to nothing":            {args: "-flood answers", over: "stdio", bounds: []string{"messages_per_second"}},
-		"empty lines":                   {args: "-flood blank -flood-max 200", over: "stdio", bounds: []string{"messages_per_second"}},
-		"empty events":                  {args: "-flood blank -flood-max 200", over: "http", bounds: []string{"messages_per_second"}},
-		"values":                        {args: "-flood values -flood-max 2", over: "stdio", bounds: []string{"values_per_message"}},
-		"values over HTTP":              {args: "-flood values -flood-max 2", over: "http", bounds: []string{"values_per_message"}},
-		"values over SSE":               {args: "-flood values -flood-max 2 -sse", over: "sse", bounds: []string{"values_per_message"}},
-		"values in a call":              {args: "-flood values -flood-max 2 -flood-call", over: "stdio", calls: true, bounds: []string{"values_per_message"}},
-		"nesting":                       {args: "-flood nesting -flood-max 2", over: "stdio", bounds: []string{"nesting_per_message"}},
-		"nesting over HTTP":             {args: "-flood nesting -flood-max 2", over: "http", bounds: []string{"nesting_per_message"}},
-		"stderr":                        {args: "-flood stderr", over: "stdio", bounds: []string{"stderr_bytes_per_second"}},
-		"stderr in a call":              {args: "-flood stderr -flood-call", over: "stdio", calls: true, bounds: []string{"stderr_bytes_per_second"}},
-		"streams to reopen":             {args: "-flood reopen", over: "http", bounds: []string{"requests_per_second"}},
-		"5,000 questions of a call":     {args: "-flood elicit -flood-call -flood-max 5000", over: "stdio", calls: true, bounds: []string{"questions_per_call"}},
+		"pings, nothing is read":     {args: "-flood ping", over: "stdio", bounds: pings},
+		"pings, replies are held":    {args: "-flood ping", over: "http", bounds: pings},
+		"pings over SSE":             {args: "-flood ping -sse", over: "sse", bounds: pings},
+		"pings inside an answer":     {args: "-flood ping -flood-call", over: "http", calls: true, bounds: pings},
+		"pings in a call over stdio": {args: "-flood ping -flood-call", over: "stdio", calls: true, bounds: pings},
+		"list_changed": {args: "-flood list_changed", over: "stdio",
+			bounds: []string{"messages_per_second"}},
+		"list_changed over HTTP": {args: "-flood list_changed", over: "http", bounds: []string{"messages_per_second"}},
+		"log":                    {args: "-flood log", over: "stdio", bounds: []string{"messages_per_second"}},
+		"progress inside an answer": {args: "-flood progress -flood-call", over: "http", calls: true,
+			bounds: []string{"messages_per_second"}},
+		"progress in a call over stdio": {args: "-flood progress -flood-call", over: "stdio", calls: true,
+			bounds: []string{"messages_per_second"}},
+		"answers to nothing": {args: "-flood answers", over: "stdio", bounds: []string{"messages_per_second"}},
+		"empty lines": {args: "-flood blank -flood-max 200", over: "stdio",
+			bounds: []string{"messages_per_second"}},
+		"empty events": {args: "-flood blank -flood-max 200", over: "http",
+			bounds: []string{"messages_per_second"}},
+		"values": {args: "-flood values -flood-max 2", over: "stdio",
+			bounds: []string{"values_per_message"}},
+		"values over HTTP": {args: "-flood values -flood-max 2", over: "http",
+			bounds: []string{"values_per_message"}},
+		"values over SSE": {args: "-flood values -flood-max 2 -sse", over: "sse",
+			bounds: []string{"values_per_message"}},
+		"values in a call": {args: "-flood values -flood-max 2 -flood-call", over: "stdio", calls: true,
+			bounds: []string{"values_per_message"}},
+		"nesting": {args: "-flood nesting -flood-max 2", over: "stdio",
+			bounds: []string{"nesting_per_message"}},
+		"nesting over HTTP": {args: "-flood nesting -flood-max 2", over: "http",
+			bounds: []string{"nesting_per_message"}},
+		"stderr": {args: "-flood stderr", over: "stdio", bounds: []string{"stderr_bytes_per_second"}},
+		"stderr in a call": {args: "-flood stderr -flood-call", over: "stdio", calls: true,
+			bounds: []string{"stderr_bytes_per_second"}},
+		"streams to reopen": {args: "-flood reopen", over: "http", bounds: []string{"requests_per_second"}},
+		"5,000 questions of a call": {args: "-flood elicit -flood-call -flood-max 5000", over: "stdio", calls: true,
+			bounds: []string{"questions_per_call"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hostile := stdioServer("bad", strings.Fields(tc.args)...)
 			if tc.over != "stdio" {
 				url, _ := serveHTTP(t, strings.Fields(tc.args)...)
-				hostile = toolbox.Server{ID: "bad", URL: url, Transport: toolbox.Transport(tc.over), ConnectTimeout: 10 * time.Second}
+				hostile = toolbox.Server{ID: "bad", URL: url, Transport: toolbox.Transport(tc.over),
+					ConnectTimeout: 10 * time.Second}
 			}
 			hostile.HoldQuestions = time.Minute
 			hostServesBeside(t, hostile, tc.calls, tc.bounds)
@@ -125,7 +140,8 @@ func TestAServerThatFloodsIsDropped(t *testing.T) {
 // server.
 func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds []string) {
 	url, _ := serveHTTP(t)
-	opts := toolbox.Options{BackoffMin: time.Minute, Servers: []toolbox.Server{hostile, {ID: "good", URL: url}}, Environ: environ}
+	opts := toolbox.Options{BackoffMin: time.Minute, Servers: []toolbox.Server{hostile, {ID: "good", URL: url}},
+		Environ: environ}
 	h, err := toolbox.New(opts, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
@@ -143,7 +159,8 @@ func hostServesBeside(t *testing.T, hostile toolbox.Server, calls bool, bounds [
 	}
 	require.Eventually(t, func() bool {
 		r, err := h.Call(t.Context(), echo)
-		return assert.NoError(t, err) && assert.Equal(t, "x", r.Text, "another server suffers") && standingOf(t, h, "bad").Excess.Bound != ""
+		return assert.NoError(t, err) && assert.Equal(t, "x", r.Text, "another server suffers") &&
+			standingOf(t, h, "bad").Excess.Bound != ""
 	}, time.Minute, 20*time.Millisecond, "the connection is kept")
 	s := standingOf(t, h, "bad")
 	assert.Contains(t, bounds, s.Excess.Bound)

@@ -65,7 +65,8 @@ func guardOf(raw string, networks []string) (*guard, error) {
 		g.networks = append(g.networks, p.Masked())
 	}
 	if u.Scheme != "https" && (u.Scheme != "http" || !g.loopback && len(networks) == 0) {
-		return nil, fmt.Errorf("%s://%s is not https, and plain http is for loopback and for the networks that are named", u.Scheme, u.Host)
+		return nil, fmt.Errorf("%s://%s is not https, and plain http is for loopback and for the networks that are named",
+			u.Scheme, u.Host)
 	}
 	g.safe = ssrf.New(g.options()...).Safe
 	return g, nil

@@ -138,16 +138,19 @@ func (n *names) answer(query []byte) []byte {
 // and to this machine when it calls.
 func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
-	})
+	mcp.AddTool(server, &mcp.Tool{Name: "work"},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
+		})
 	victim, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", strings.Replace(victim.Addr().String(), "127.0.0.1", "127.0.0.2", 1))
 	require.NoError(t, err)
 	opts := &mcp.StreamableHTTPOptions{DisableLocalhostProtection: true, Stateless: true}
-	srv := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)} //nolint:gosec // loopback, for tests
-	srv.SetKeepAlivesEnabled(false)                                                                                     // each request dials
+	//nolint:gosec // loopback, for tests
+	srv := &http.Server{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)}
+	// each request dials
+	srv.SetKeepAlivesEnabled(false)
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	var hits atomic.Int32
@@ -168,14 +171,16 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	dns.address.Store(&real)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	h, err := New(Options{Servers: []Server{{
-		ID: "srv", URL: "http://rebinding.example:" + port, Networks: []string{"127.0.0.2/32"}, ConnectTimeout: 10 * time.Second,
+		ID: "srv", URL: "http://rebinding.example:" + port, Networks: []string{"127.0.0.2/32"},
+		ConnectTimeout: 10 * time.Second,
 	}}}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
 	h.connectors["srv"].dialer.(*httpDialer).guard.resolver = dns.resolver(t)
 	c := h.Catalogues(t.Context())[0]
 	require.Empty(t, c.Problem)
-	req := turn.ToolRequest{Tool: "mcp/srv/work", Hash: c.Tools[0].Hash, Arguments: json.RawMessage(`{}`), Timeout: 10 * time.Second}
+	req := turn.ToolRequest{Tool: "mcp/srv/work", Hash: c.Tools[0].Hash, Arguments: json.RawMessage(`{}`),
+		Timeout: 10 * time.Second}
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, "done", r.Text)
@@ -188,7 +193,8 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 }
 
 func TestAnAddressThatIsRefusedIsSaidOnce(t *testing.T) {
-	h, err := New(Options{Servers: []Server{{ID: "srv", URL: "https://10.1.2.3/mcp?key=canary", ConnectTimeout: 10 * time.Second}}}, nil)
+	h, err := New(Options{Servers: []Server{
+		{ID: "srv", URL: "https://10.1.2.3/mcp?key=canary", ConnectTimeout: 10 * time.Second}}}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
 	problem := h.Catalogues(t.Context())[0].Problem
@@ -203,11 +209,13 @@ func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	h, err := New(Options{Servers: []Server{{ID: "srv", URL: "http://" + l.Addr().String() + "/mcp?key=canary", ConnectTimeout: 300 * time.Millisecond}}}, nil)
+	h, err := New(Options{Servers: []Server{
+		{ID: "srv", URL: "http://" + l.Addr().String() + "/mcp?key=canary", ConnectTimeout: 300 * time.Millisecond}}}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
 	problem := h.Catalogues(t.Context())[0].Problem
-	assert.Contains(t, problem, "http://"+l.Addr().String()+"/mcp?key=hidden: it did not finish its handshake within 300ms (connect_timeout)")
+	assert.Contains(t, problem, "http://"+l.Addr().String()+
+		"/mcp?key=hidden: it did not finish its handshake within 300ms (connect_timeout)")
 	assert.NotContains(t, problem, "canary")
 	assert.NotContains(t, problem, "downloading")
 }
@@ -216,11 +224,16 @@ func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
 	for want, s := range map[string]Server{
 		"is not https":    {ID: "a", URL: "http://mcp.example/"},
 		"is not absolute": {ID: "a", URL: "mcp.example"},
-		`network "10.0.0.0", which is not in CIDR notation`: {ID: "a", URL: "https://mcp.example", Networks: []string{"10.0.0.0"}},
-		"its token URL http://":                             {ID: "a", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "http://idp.example"}},
-		"OAuth is for servers over http":                    {ID: "a", Command: "x", OAuth: OAuth{TokenURL: "https://idp.example"}},
-		"has a URL and no command":                          {ID: "a", Transport: TransportSSE, Command: "x", URL: "https://mcp.example"},
-		"but the server has session_affinity":               {ID: "a", Command: "x", Stateful: true, Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
+		`network "10.0.0.0", which is not in CIDR notation`: {ID: "a", URL: "https://mcp.example",
+			Networks: []string{"10.0.0.0"}},
+		"its token URL http://": {ID: "a", URL: "https://mcp.example",
+			OAuth: OAuth{TokenURL: "http://idp.example"}},
+		"OAuth is for servers over http": {ID: "a", Command: "x",
+			OAuth: OAuth{TokenURL: "https://idp.example"}},
+		"has a URL and no command": {ID: "a", Transport: TransportSSE, Command: "x",
+			URL: "https://mcp.example"},
+		"but the server has session_affinity": {ID: "a", Command: "x", Stateful: true,
+			Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
 	} {
 		_, err := New(Options{Servers: []Server{s}}, nil)
 		assert.ErrorContains(t, err, want)
@@ -231,7 +244,8 @@ func TestRedirectsToAnotherPlaceAreNotFollowed(t *testing.T) {
 	var hits atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(other.Close)
-	for name, target := range map[string]string{"another port": other.URL, "a metadata address": "http://169.254.169.254/latest/meta-data"} {
+	for name, target := range map[string]string{"another port": other.URL,
+		"a metadata address": "http://169.254.169.254/latest/meta-data"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
 		}))
@@ -247,7 +261,8 @@ func TestRedirectsToAnotherPlaceAreNotFollowed(t *testing.T) {
 // TestOnlyTheLastTokensAreLookedFor checks that the memory for tokens does not grow with their number, because a host
 // may receive new ones as long as it lives.
 func TestOnlyTheLastTokensAreLookedFor(t *testing.T) {
-	s := Server{ID: "srv", URL: "https://mcp.example", OAuth: OAuth{TokenURL: "https://idp.example", ClientSecret: "the-client-secret"}}
+	s := Server{ID: "srv", URL: "https://mcp.example",
+		OAuth: OAuth{TokenURL: "https://idp.example", ClientSecret: "the-client-secret"}}
 	r := newRedactor(s, nil, redact.New())
 	tokens, err := newTokens(s, r)
 	require.NoError(t, err)
@@ -268,8 +283,9 @@ func (tokenLogin) Token(context.Context) (string, error) { return "login-token-5
 // names announce a password in other words than PASSWORD.
 func TestPasswordsInSettingsAreSecrets(t *testing.T) {
 	r := newRedactor(Server{ID: "db", Env: map[string]string{
-		"DATABASE_URL": "postgres://ann:correct-horse@db.example/sales?sslpassword=battery!staple", "PASSPHRASE": "some spaces 9",
-		"DB_PASS": "hunter2!xyz", "MYSQL_PWD": "open sesame", "FOLDER": "/srv/some/folder",
+		"DATABASE_URL": "postgres://ann:correct-horse@db.example/sales?sslpassword=battery!staple",
+		"PASSPHRASE":   "some spaces 9",
+		"DB_PASS":      "hunter2!xyz", "MYSQL_PWD": "open sesame", "FOLDER": "/srv/some/folder",
 	}}, nil, redact.New())
 	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted] [redacted] /srv/some/folder db.example",
 		r.result("correct-horse battery!staple some spaces 9 hunter2!xyz open sesame /srv/some/folder db.example"))
@@ -280,12 +296,14 @@ func TestPasswordsInSettingsAreSecrets(t *testing.T) {
 // all its other settings in its errors only.
 func TestSecretsAreSharedByAllServers(t *testing.T) {
 	shared := redact.New()
-	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse", "RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
+	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse",
+		"RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
 	other := newRedactor(Server{ID: "other"}, nil, shared)
 	said := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
 	_, err := loginHandler{tokenLogin{}, &issued{redact: given}}.TokenSource(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(said), "words are not blanked elsewhere")
+	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(said),
+		"words are not blanked elsewhere")
 	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(said))
 	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(said))
 }

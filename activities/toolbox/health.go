@@ -61,7 +61,8 @@ func (c *connector) health() Health {
 	r := c.pool.Record()
 	h := Health{
 		Server: c.id(), State: r.Status, Since: r.Since, RetryAt: r.RetryAt,
-		LastError: r.LastError, LastErrorAt: r.LastErrorAt, Stderr: c.currentStderr(), Connections: r.Connections, Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
+		LastError: r.LastError, LastErrorAt: r.LastErrorAt, Stderr: c.currentStderr(), Connections: r.Connections,
+		Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
 		Drops: r.Drops, Processes: c.processes.last(), Tenants: r.Tenants,
 	}
 	h.Excess, _ = r.Excess.(*Excess)

@@ -37,7 +37,8 @@ func New(opts Options, local *Local) (*Host, error) {
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Host{
-		opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals(), places: make(chan struct{}, opts.MaxCalls),
+		opts: opts, connectors: map[string]*connector{}, end: cancel, total: newTotals(),
+		places: make(chan struct{}, opts.MaxCalls),
 	}
 	if local != nil {
 		h.local = newLocalHost(ctx, local, opts, &h.running)
@@ -202,7 +203,8 @@ func (h *Host) Check(d turn.Descriptor, arguments json.RawMessage) error {
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c, local := h.route(req.Tool)
 	if c == nil && !local {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil, fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
+		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
+			fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
 	}
 	if _, err := schema.Object(req.Arguments); err != nil {
 		return deniedResult("arguments of " + req.Tool + ": " + err.Error()), nil
@@ -231,7 +233,8 @@ func (h *Host) run(ctx context.Context, c *connector, req turn.ToolRequest, o on
 }
 
 func drift(what string) error {
-	return turn.Errorf(turn.CodeToolDrift, nil, what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
+	return turn.Errorf(turn.CodeToolDrift, nil,
+		what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
 }
 
 // route returns the connector of a tool ID, or nil; local tells whether it is the ID of a local tool.

@@ -73,7 +73,8 @@ func TestCallsOverHTTP(t *testing.T) {
 func TestADeadHTTPServerIsReportedQuickly(t *testing.T) {
 	url, kill := serveHTTP(t)
 	kill()
-	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: url + "?key=canary-in-a-query", ConnectTimeout: 5 * time.Second})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: url + "?key=canary-in-a-query",
+		ConnectTimeout: 5 * time.Second})
 	problem := h.Catalogues(t.Context())[0].Problem
 	assert.Contains(t, problem, "connection refused")
 	assert.NotContains(t, problem, "canary")

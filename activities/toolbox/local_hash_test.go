@@ -39,7 +39,8 @@ func TestTheHashesOfLocalToolsStay(t *testing.T) {
 	require.NoError(t, toolbox.AddTool(l, "nested", " Takes <all> & sundry.\n",
 		func(context.Context, nestedIn) (sumOut, error) { return sumOut{}, nil }))
 	require.NoError(t, toolbox.AddTool(l, "pointer", "", func(context.Context, *sumIn) (string, error) { return "", nil }))
-	require.NoError(t, toolbox.AddTool(l, "object", "", func(context.Context, map[string]any) (string, error) { return "", nil }))
+	require.NoError(t, toolbox.AddTool(l, "object", "",
+		func(context.Context, map[string]any) (string, error) { return "", nil }))
 	require.NoError(t, toolbox.AddTool(l, "any", "", func(context.Context, any) (string, error) { return "", nil }))
 	require.NoError(t, toolbox.AddTool(l, "empty", "", func(context.Context, struct{}) (string, error) { return "", nil }))
 	got := map[string]string{}

@@ -27,7 +27,8 @@ func sum(_ context.Context, in sumIn) (sumOut, error) { return sumOut{in.A + in.
 
 func TestATypedToolHasASchemaAndAResult(t *testing.T) {
 	l := toolbox.NewLocal()
-	require.NoError(t, toolbox.AddTool(l, "sum", "Add numbers.", sum, toolbox.LocalActivity(), toolbox.Risk(turn.RiskLow), toolbox.Timeout(time.Second)))
+	require.NoError(t, toolbox.AddTool(l, "sum", "Add numbers.", sum, toolbox.LocalActivity(), toolbox.Risk(turn.RiskLow),
+		toolbox.Timeout(time.Second)))
 	h := newHost(t, toolbox.Options{}, l)
 	c := catalogue(t, h, "local")
 	require.Len(t, c.Tools, 1)
@@ -82,8 +83,10 @@ func TestBadLocalToolsAreRefused(t *testing.T) {
 
 func TestErrorsAndPanicsOfLocalToolsAreResults(t *testing.T) {
 	l := toolbox.NewLocal()
-	require.NoError(t, toolbox.AddTool(l, "fail", "", func(context.Context, struct{}) (string, error) { return "", errors.New("out of paper") }))
-	require.NoError(t, toolbox.AddTool(l, "panic", "", func(context.Context, struct{}) (string, error) { panic("oh\x00no") }))
+	require.NoError(t, toolbox.AddTool(l, "fail", "",
+		func(context.Context, struct{}) (string, error) { return "", errors.New("out of paper") }))
+	require.NoError(t, toolbox.AddTool(l, "panic", "",
+		func(context.Context, struct{}) (string, error) { panic("oh\x00no") }))
 	h := newHost(t, toolbox.Options{}, l)
 	r := call(t, h, "local/fail", `{}`)
 	assert.Equal(t, turn.OutcomeError, r.Outcome)
@@ -123,7 +126,8 @@ func TestALocalToolsDeadlineAndCancellation(t *testing.T) {
 func TestFiftyMegabytesAreCut(t *testing.T) {
 	l := toolbox.NewLocal()
 	big := strings.Repeat("0123456789abcde\n", 50<<16)
-	require.NoError(t, toolbox.AddTool(l, "big", "", func(context.Context, struct{}) (string, error) { return "first\n" + big + "last", nil }))
+	require.NoError(t, toolbox.AddTool(l, "big", "",
+		func(context.Context, struct{}) (string, error) { return "first\n" + big + "last", nil }))
 	h := newHost(t, toolbox.Options{}, l)
 	req := request(t, h, "local/big", `{}`)
 	req.Timeout = 2 * time.Minute // the race detector makes this slow
@@ -142,5 +146,6 @@ func TestAToolAddedLaterIsSeen(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, l)
 	assert.Empty(t, catalogue(t, h, "local").Tools)
 	require.NoError(t, toolbox.AddTool(l, "sum", "", sum))
-	require.Eventually(t, func() bool { return len(catalogue(t, h, "local").Tools) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(catalogue(t, h, "local").Tools) == 1 }, 10*time.Second,
+		5*time.Millisecond)
 }

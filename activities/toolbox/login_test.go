@@ -69,9 +69,10 @@ func TestALoginIsAskedForAndTheRequestSentOnceMore(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	url, _ := serveHTTP(t, "-ledger", ledger)
 	v := &visitor{}
-	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", Login: v, URL: gateway(t, url, func(w http.ResponseWriter, r *http.Request) {
-		forward(w, r, url)
-	})})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", Login: v,
+		URL: gateway(t, url, func(w http.ResponseWriter, r *http.Request) {
+			forward(w, r, url)
+		})})
 	r := call(t, h, "mcp/web/append", `{"text":"x"}`)
 	assert.Equal(t, turn.OutcomeOK, r.Outcome, "%s", r.Text)
 	assert.Equal(t, int64(2), v.logins.Load(), "one for the server, one for the call")
@@ -85,10 +86,11 @@ func TestALoginIsAskedForAndTheRequestSentOnceMore(t *testing.T) {
 func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 	url, _ := serveHTTP(t)
 	reached := make(chan struct{}, 1)
-	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", Login: &visitor{}, URL: gateway(t, url, func(http.ResponseWriter, *http.Request) {
-		reached <- struct{}{}
-		panic(http.ErrAbortHandler)
-	})})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", Login: &visitor{},
+		URL: gateway(t, url, func(http.ResponseWriter, *http.Request) {
+			reached <- struct{}{}
+			panic(http.ErrAbortHandler)
+		})})
 	req := request(t, h, "mcp/web/append", `{"text":"x"}`)
 	req.Timeout = 10 * time.Second
 	r, err := h.Call(t.Context(), req)
@@ -99,9 +101,10 @@ func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 
 func TestALoginIsForServersThatAskForOne(t *testing.T) {
 	for want, s := range map[string]toolbox.Server{
-		"not over stdio":         {ID: "a", Command: binary},
-		"not over sse":           {ID: "a", Transport: toolbox.TransportSSE, URL: "https://example.org/sse"},
-		"and client credentials": {ID: "a", URL: "https://example.org/mcp", OAuth: toolbox.OAuth{TokenURL: "https://example.org/token"}},
+		"not over stdio": {ID: "a", Command: binary},
+		"not over sse":   {ID: "a", Transport: toolbox.TransportSSE, URL: "https://example.org/sse"},
+		"and client credentials": {ID: "a", URL: "https://example.org/mcp",
+			OAuth: toolbox.OAuth{TokenURL: "https://example.org/token"}},
 	} {
 		s.Login = &visitor{}
 		_, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{s}, Environ: environ}, nil)

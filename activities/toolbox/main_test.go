@@ -91,7 +91,8 @@ func children(t *testing.T) []int {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // empty if the process is ending
-		grandchild := strings.Contains(string(args), "while :; do sleep 1; done") && bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))
+		grandchild := strings.Contains(string(args), "while :; do sleep 1; done") &&
+			bytes.Contains(env, fmt.Appendf(nil, "EVERTURN_CHILD_OF=%d.", os.Getpid()))
 		if err == nil && (strings.HasPrefix(string(args), binary) || grandchild) {
 			pids = append(pids, pid)
 		}
@@ -150,7 +151,8 @@ func call(t *testing.T, h *toolbox.Host, id, arguments string) turn.ToolResult {
 // awaitEvent waits for an event in the server's ledger.
 func awaitEvent(t *testing.T, ledger, event string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return events(ledger)[event] > 0 }, 10*time.Second, 5*time.Millisecond, "no %s in the ledger", event)
+	require.Eventually(t, func() bool { return events(ledger)[event] > 0 }, 10*time.Second, 5*time.Millisecond,
+		"no %s in the ledger", event)
 }
 
 // events counts the ledger's lines by event.

@@ -39,7 +39,8 @@ func sniff(data []byte, declared string) string {
 		return "audio/mp4"
 	case audio && found == "video/webm":
 		return "audio/webm"
-	case audio && len(data) > 1 && data[0] == 0xff && data[1]&0xe6 == 0xe2: // MPEG audio frame, layer III, without an ID3 tag
+	case audio && len(data) > 1 && data[0] == 0xff &&
+		data[1]&0xe6 == 0xe2: // MPEG audio frame, layer III, without an ID3 tag
 		return "audio/mpeg"
 	}
 	return ""

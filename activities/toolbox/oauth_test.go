@@ -33,7 +33,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	id, secret, ok := r.BasicAuth()
 	w.Header().Set("Content-Type", "application/json")
-	if i.broken.Load() || !ok || id != "client" || secret != "canary-client-secret" || r.Form.Get("scope") != "read write" {
+	if i.broken.Load() || !ok || id != "client" || secret != "canary-client-secret" ||
+		r.Form.Get("scope") != "read write" {
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s is not %s"}`, secret, "right")
 		return
@@ -88,7 +89,8 @@ func TestATokenThatIsRefusedIsReplacedOnce(t *testing.T) {
 	i.broken.Store(true)
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
-	assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code}, "what is refused unread is not sent")
+	assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code},
+		"what is refused unread is not sent")
 	assert.NotContains(t, r.Text, "canary")
 }
 
@@ -128,7 +130,8 @@ func TestNoPartOfTheTokenURLIsInAnError(t *testing.T) {
 	t.Cleanup(echo.Close)
 	for name, base := range map[string]string{"refused connection": "http://127.0.0.1:1", "answer": echo.URL} {
 		s := toolbox.Server{ID: "web", URL: "http://127.0.0.1:1/mcp", ConnectTimeout: 10 * time.Second, OAuth: toolbox.OAuth{
-			TokenURL: base + "/canary-of-the-path/token?x=canary%20q12345&canary-name-alone", ClientID: "client", ClientSecret: "canary-client-secret",
+			TokenURL: base + "/canary-of-the-path/token?x=canary%20q12345&canary-name-alone", ClientID: "client",
+			ClientSecret: "canary-client-secret",
 		}}
 		h := newHTTPHost(t, toolbox.Options{}, s)
 		problem := h.Catalogues(t.Context())[0].Problem
@@ -160,27 +163,30 @@ func TestTheTokenEndpointIsGuardedToo(t *testing.T) {
 }
 
 // serveSSE serves the older SSE transport and counts the tool's effects. front may handle each request first.
-func serveSSE(t *testing.T, front func(w http.ResponseWriter, r *http.Request) bool) (url string, effects *atomic.Int32) {
+func serveSSE(t *testing.T, front func(w http.ResponseWriter,
+	r *http.Request) bool) (url string, effects *atomic.Int32) {
 	t.Helper()
 	effects = &atomic.Int32{}
 	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
 	type in struct{ Wait bool }
-	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
-		n := effects.Add(1)
-		if in.Wait { // until the call is cancelled or the test ends
-			select {
-			case <-ctx.Done():
-			case <-t.Context().Done():
+	mcp.AddTool(server, &mcp.Tool{Name: "work"},
+		func(ctx context.Context, _ *mcp.CallToolRequest, in in) (*mcp.CallToolResult, any, error) {
+			n := effects.Add(1)
+			if in.Wait { // until the call is cancelled or the test ends
+				select {
+				case <-ctx.Done():
+				case <-t.Context().Done():
+				}
 			}
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("done ", n)}}}, nil, nil
-	})
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("done ", n)}}}, nil, nil
+		})
 	type size struct {
 		Bytes int `json:"bytes"`
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "big"}, func(_ context.Context, _ *mcp.CallToolRequest, in size) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", in.Bytes)}}}, nil, nil
-	})
+	mcp.AddTool(server, &mcp.Tool{Name: "big"},
+		func(_ context.Context, _ *mcp.CallToolRequest, in size) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", in.Bytes)}}}, nil, nil
+		})
 	handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if front == nil || front(w, r) {
@@ -201,7 +207,8 @@ func TestCallsOverSSE(t *testing.T) {
 		return true
 	})
 	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{
-		ID: "old", Transport: toolbox.TransportSSE, URL: url, Headers: map[string]string{"X-Key": "canary-header"}, ConnectTimeout: 10 * time.Second,
+		ID: "old", Transport: toolbox.TransportSSE, URL: url, Headers: map[string]string{"X-Key": "canary-header"},
+		ConnectTimeout: 10 * time.Second,
 	})
 	assert.Equal(t, "done 1", call(t, h, "mcp/old/work", `{"Wait":false}`).Text)
 	req := request(t, h, "mcp/old/work", `{"Wait":true}`)
@@ -218,7 +225,8 @@ func TestCallsOverSSE(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []any{turn.OutcomeError, turn.CodeToolNotSent}, []any{r.Outcome, r.Code}, r.Text)
 		refuse.Store(false)
-		require.Eventually(t, func() bool { return health(t, h).Restarts == restarts+1 }, 10*time.Second, 2*time.Millisecond, "over SSE a refusal ends the connection")
+		require.Eventually(t, func() bool { return health(t, h).Restarts == restarts+1 }, 10*time.Second, 2*time.Millisecond,
+			"over SSE a refusal ends the connection")
 		req = request(t, h, "mcp/old/work", `{"Wait":true}`)
 	}
 	assert.EqualValues(t, 3, effects.Load())
@@ -245,7 +253,8 @@ func TestAnSSEServerCannotSendCallsElsewhere(t *testing.T) {
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { once.Do(func() { close(done) }) })
 	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{
-		ID: "old", Transport: toolbox.TransportSSE, URL: s.URL, Headers: map[string]string{"Authorization": "Bearer canary-token"}, ConnectTimeout: 10 * time.Second,
+		ID: "old", Transport: toolbox.TransportSSE, URL: s.URL,
+		Headers: map[string]string{"Authorization": "Bearer canary-token"}, ConnectTimeout: 10 * time.Second,
 	})
 	problem := h.Catalogues(t.Context())[0].Problem
 	assert.Contains(t, problem, "is not followed")

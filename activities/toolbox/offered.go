@@ -14,7 +14,8 @@ import (
 // of the server with the same name takes precedence.
 
 // standIn runs a tool that the server itself does not have.
-type standIn func(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error)
+type standIn func(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult,
+	error)
 
 // offeredTool is a tool for resources or prompts. Its schema is written by hand, because turn configs contain its hash.
 type offeredTool struct {
@@ -26,16 +27,20 @@ const cursorSchema = `"cursor":{"type":"string","description":"where to go on: w
 
 func offered(name, description, schema string, run standIn) offeredTool {
 	return offeredTool{run: run, tool: &mcp.Tool{
-		Name: name, Description: description, InputSchema: json.RawMessage(schema), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+		Name: name, Description: description, InputSchema: json.RawMessage(schema),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}}
 }
 
 var (
 	resourceTools = []offeredTool{
-		offered("list_resources", "List a page of what this server has to read, or of the patterns by which more of it can be named.",
-			`{"type":"object","properties":{`+cursorSchema+`,"templates":{"type":"boolean","description":"list the patterns"}},"additionalProperties":false}`, listResources),
+		offered("list_resources",
+			"List a page of what this server has to read, or of the patterns by which more of it can be named.",
+			`{"type":"object","properties":{`+cursorSchema+
+				`,"templates":{"type":"boolean","description":"list the patterns"}},"additionalProperties":false}`, listResources),
 		offered("read_resource", "Read something that list_resources has named.",
-			`{"type":"object","properties":{"uri":{"type":"string"}},"required":["uri"],"additionalProperties":false}`, readResource),
+			`{"type":"object","properties":{"uri":{"type":"string"}},"required":["uri"],"additionalProperties":false}`,
+			readResource),
 	}
 	promptTools = []offeredTool{
 		offered("list_prompts", "List a page of this server's prompts, which are texts made for a purpose.",
@@ -99,7 +104,8 @@ func (s *session) standIn(name string) standIn {
 	return nil
 }
 
-func listResources(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func listResources(ctx context.Context, s *session, arguments json.RawMessage,
+	meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		Cursor    string `json:"cursor"`
 		Templates bool   `json:"templates"`
@@ -128,7 +134,8 @@ func listResources(ctx context.Context, s *session, arguments json.RawMessage, m
 	return p.end(r.NextCursor), nil
 }
 
-func listPrompts(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func listPrompts(ctx context.Context, s *session, arguments json.RawMessage,
+	meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		Cursor string `json:"cursor"`
 	}
@@ -193,7 +200,8 @@ func (p *page) end(cursor string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}
 }
 
-func readResource(ctx context.Context, s *session, arguments json.RawMessage, meta mcp.Meta) (*mcp.CallToolResult, error) {
+func readResource(ctx context.Context, s *session, arguments json.RawMessage,
+	meta mcp.Meta) (*mcp.CallToolResult, error) {
 	var in struct {
 		URI string `json:"uri"`
 	}
@@ -231,7 +239,8 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 		if m == nil || m.Content == nil {
 			continue
 		}
-		out.Content = append(out.Content, &mcp.TextContent{Text: fmt.Sprintf("%s:", s.owner.redact.resultLine(string(m.Role), 40))}, m.Content)
+		out.Content = append(out.Content,
+			&mcp.TextContent{Text: fmt.Sprintf("%s:", s.owner.redact.resultLine(string(m.Role), 40))}, m.Content)
 	}
 	return out, nil
 }

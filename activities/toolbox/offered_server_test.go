@@ -29,7 +29,8 @@ func init() {
 	if os.Getenv(actVariable) == "" {
 		return
 	}
-	if err := actor().Run(context.Background(), &mcp.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
+	if err := actor().Run(context.Background(), &mcp.StdioTransport{}); err != nil &&
+		!strings.Contains(err.Error(), "EOF") {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -41,13 +42,15 @@ func stdioActor(t *testing.T, id string) toolbox.Server {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	return toolbox.Server{ID: id, Command: self, Env: map[string]string{actVariable: "yes"}, ConnectTimeout: 10 * time.Second}
+	return toolbox.Server{ID: id, Command: self, Env: map[string]string{actVariable: "yes"},
+		ConnectTimeout: 10 * time.Second}
 }
 
 // httpActor is the server over HTTP, in the newest protocol.
 func httpActor(t *testing.T, id string) toolbox.Server {
 	t.Helper()
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return actor() }, &mcp.StreamableHTTPOptions{Stateless: true})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return actor() },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	return toolbox.Server{ID: id, URL: s.URL, ConnectTimeout: 10 * time.Second}
@@ -80,11 +83,12 @@ func actor() *mcp.Server {
 		meta, err := json.Marshal(req.Params.Meta)
 		return words(string(meta)), err
 	})
-	tool("count", `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var content map[string]any
-		err := json.Unmarshal(req.Params.Arguments, &content)
-		return &mcp.CallToolResult{StructuredContent: content, Content: words("counted").Content}, err
-	})
+	tool("count", `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`,
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var content map[string]any
+			err := json.Unmarshal(req.Params.Arguments, &content)
+			return &mcp.CallToolResult{StructuredContent: content, Content: words("counted").Content}, err
+		})
 	tool("question", "", question)
 	tool("interrupt", "", interrupt)
 	tool("say", "", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -93,7 +97,10 @@ func actor() *mcp.Server {
 		return words(in.Text + os.Getenv(in.Variable)), err
 	})
 	if own := os.Getenv("ACT_OWN"); own != "" {
-		tool(own, "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return words("my own"), nil })
+		tool(own, "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return words("my own"),
+				nil
+		})
 	}
 	addReadable(s)
 	return s
@@ -190,7 +197,8 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	}
 	if in.Model {
 		//lint:ignore SA1019 servers still ask for what the protocol deprecates
-		asks["model"] = &mcp.CreateMessageParams{MaxTokens: 1, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}
+		asks["model"] = &mcp.CreateMessageParams{MaxTokens: 1,
+			Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}
 	}
 	if in.Roots {
 		//lint:ignore SA1019 the same
@@ -202,7 +210,8 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 // interrupt sends an elicitation in the middle of the call, as older protocols do.
 func interrupt(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{
-		Message: "Which colour?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"type":"string"}}}`),
+		Message:         "Which colour?",
+		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"colour":{"type":"string"}}}`),
 	})
 	if err != nil {
 		return words("cannot ask: " + err.Error()), nil
@@ -213,20 +222,24 @@ func interrupt(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResu
 func addReadable(s *mcp.Server) {
 	for i := range 5 {
 		uri := fmt.Sprintf("note://%d", i)
-		s.AddResource(&mcp.Resource{URI: uri, Name: fmt.Sprintf("note %d", i), MIMEType: "text/plain", Description: "A note\x1b[31m."},
+		s.AddResource(&mcp.Resource{URI: uri, Name: fmt.Sprintf("note %d", i), MIMEType: "text/plain",
+			Description: "A note\x1b[31m."},
 			func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "the text of " + req.Params.URI}}}, nil
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{
+					{URI: req.Params.URI, Text: "the text of " + req.Params.URI}}}, nil
 			})
 	}
 	s.AddResource(&mcp.Resource{URI: "note://picture", Name: "picture", MIMEType: "image/png"},
 		func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, MIMEType: "image/png", Blob: pngImage()}}}, nil
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{
+				{URI: req.Params.URI, MIMEType: "image/png", Blob: pngImage()}}}, nil
 		})
 	s.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "file:///{path}", Name: "files"},
 		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return nil, errors.New("no such file")
 		})
-	s.AddPrompt(&mcp.Prompt{Name: "greet", Description: "Greets.", Arguments: []*mcp.PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
+	s.AddPrompt(&mcp.Prompt{Name: "greet", Description: "Greets.",
+		Arguments: []*mcp.PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
 		func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{
 				{Role: "user", Content: &mcp.TextContent{Text: "Greet " + req.Params.Arguments["who"] + "."}},

@@ -178,7 +178,8 @@ func (s Server) withDefaults() (Server, error) {
 
 func (s Server) checkID() error {
 	if !serverID.MatchString(s.ID) {
-		return fmt.Errorf("MCP server ID %q: use at most 48 letters, digits, dots, underscores and dashes, beginning with a letter or digit", s.ID)
+		return fmt.Errorf("MCP server ID %q: use at most 48 letters, digits, dots, underscores and dashes, beginning with "+
+			"a letter or digit", s.ID)
 	}
 	if s.ID == localID {
 		return fmt.Errorf("MCP server ID %q is taken by this program's own tools: choose another", s.ID)
@@ -193,7 +194,8 @@ func (s Server) checkTransport() error {
 	case s.Transport == TransportStdio && s.URL != "":
 		return fmt.Errorf("MCP server %q: set a command or a URL, not both", s.ID)
 	case s.Transport == TransportStdio && s.OAuth.TokenURL != "":
-		return fmt.Errorf("MCP server %q: OAuth is for servers over http and sse: give a command its secrets by its environment", s.ID)
+		return fmt.Errorf(
+			"MCP server %q: OAuth is for servers over http and sse: give a command its secrets by its environment", s.ID)
 	case s.Transport == TransportStdio:
 		return nil
 	case s.Transport != TransportHTTP && s.Transport != TransportSSE:
@@ -209,7 +211,8 @@ func (s Server) checkTransport() error {
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
 		if s.Stateful && t.LocalActivity {
-			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local activities run on the worker that has the turn", s.ID, name)
+			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local "+
+				"activities run on the worker that has the turn", s.ID, name)
 		}
 	}
 	return nil
@@ -223,7 +226,8 @@ func (s Server) checkTools() error {
 	}
 	for name, t := range s.Tools {
 		if t.LocalActivity && !t.Repeatable {
-			return fmt.Errorf("MCP server %q: tool %q has local_activity but is not repeatable: a local activity may run twice after a crash; set both or neither", s.ID, name)
+			return fmt.Errorf("MCP server %q: tool %q has local_activity but is not repeatable: a local activity may run "+
+				"twice after a crash; set both or neither", s.ID, name)
 		}
 		switch t.Risk {
 		case "", turn.RiskLow, turn.RiskMedium, turn.RiskHigh:

@@ -23,7 +23,8 @@ func TestHelperHost(t *testing.T) {
 		return // runs only as a child of the next test
 	}
 	h, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{{
-		ID: "srv", Command: os.Getenv(helperEnv + "_BINARY"), Args: []string{"-mode", os.Getenv(helperEnv + "_MODE"), "-pidfile", pidfile},
+		ID: "srv", Command: os.Getenv(helperEnv + "_BINARY"),
+		Args: []string{"-mode", os.Getenv(helperEnv + "_MODE"), "-pidfile", pidfile},
 	}}, Environ: environ}, nil)
 	require.NoError(t, err)
 	require.Empty(t, h.Catalogues(t.Context())[0].Problem)
@@ -58,7 +59,8 @@ func TestNoServerOutlivesAKilledHost(t *testing.T) {
 		return // on other systems a server ends when it reads the end of its stdin
 	}
 	pid := killedHost(t, "flood")[0]
-	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, 5*time.Millisecond, "the server outlives its host")
+	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, 5*time.Millisecond,
+		"the server outlives its host")
 }
 
 func TestWhatServersOfAKilledHostHaveStartedEndsWhenTheNextHostStarts(t *testing.T) {
@@ -70,5 +72,6 @@ func TestWhatServersOfAKilledHostHaveStartedEndsWhenTheNextHostStarts(t *testing
 	require.Eventually(t, func() bool { return !alive(pids[0]) }, 10*time.Second, 5*time.Millisecond)
 	require.True(t, alive(pids[1]), "it died with its parent: this test shows nothing")
 	newHost(t, toolbox.Options{}, nil, stdioServer("srv"))
-	require.Eventually(t, func() bool { return !alive(pids[1]) }, 10*time.Second, 5*time.Millisecond, "the stubborn grandchild is left")
+	require.Eventually(t, func() bool { return !alive(pids[1]) }, 10*time.Second, 5*time.Millisecond,
+		"the stubborn grandchild is left")
 }

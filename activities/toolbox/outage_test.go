@@ -13,9 +13,11 @@ import (
 )
 
 func TestACallThatIsNotSentSaysWhyAndWhenToTryAgain(t *testing.T) {
-	h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute}, toolbox.Server{ID: "web", URL: "http://" + loopback.Nobody})
+	h := newHTTPHost(t, toolbox.Options{BackoffMin: time.Minute},
+		toolbox.Server{ID: "web", URL: "http://" + loopback.Nobody})
 	for range 2 { // the first call fails to connect, the second finds the breaker open
-		_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/web/echo", Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second})
+		_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/web/echo", Arguments: []byte(`{"text":"x"}`),
+			Timeout: 10 * time.Second})
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, turn.CodeToolNotSent, e.Code)
@@ -29,9 +31,11 @@ func TestACallThatIsNotSentSaysWhyAndWhenToTryAgain(t *testing.T) {
 func TestTheReasonHoldsNoWordOfTheServer(t *testing.T) {
 	s := stdioServer("srv", "-mode", "exit") // it prints a license error to stderr
 	h := newHost(t, toolbox.Options{}, nil, s)
-	_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/echo", Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second})
+	_, err := h.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/echo", Arguments: []byte(`{"text":"x"}`),
+		Timeout: 10 * time.Second})
 	var e *turn.Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, `mcp/srv/echo was not called: MCP server "srv" is unavailable: its process ended with exit status 3`, e.Message)
+	assert.Equal(t, `mcp/srv/echo was not called: MCP server "srv" is unavailable: its process ended with exit status 3`,
+		e.Message)
 	assert.ErrorContains(t, e.Cause, "no licence found", "people may know")
 }

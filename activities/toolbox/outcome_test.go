@@ -70,7 +70,8 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 			require.NotContains(t, []any{classUnknown, classOK, classError, classElicits}, class, "nothing was sent: %s", name)
 		}
 		if e.stage == stageSent {
-			require.NotContains(t, []any{classOK, classNotSent, classDenied, classCancelled, classElicits}, class, "sent and not answered: %s", name)
+			require.NotContains(t, []any{classOK, classNotSent, classDenied, classCancelled, classElicits}, class,
+				"sent and not answered: %s", name)
 		}
 		if e.stage == stageAnswered {
 			require.Contains(t, []any{classOK, classError, classElicits}, class, "answered: %s", name)
@@ -97,8 +98,10 @@ func TestTheLawsOfOutcomes(t *testing.T) {
 }
 
 func everyEnding(f func(ending)) {
-	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageForbidden, stageSent, stageAnswered} {
-		for _, a := range []answerKind{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerElicits, answerCannotElicit} {
+	for _, s := range []stage{stageChecked, stageOffline, stageUnsent, stageRefused, stageForbidden, stageSent,
+		stageAnswered} {
+		for _, a := range []answerKind{"", answerResult, answerToolError, answerProtocol, answerUnreadable, answerElicits,
+			answerCannotElicit} {
 			for _, by := range []endedBy{endedByAnswer, endedByDeadline, endedByCancel, endedByLoss} {
 				for bits := range 4 {
 					f(ending{stage: s, answer: a, by: by, repeatable: bits&1 != 0, detached: bits&2 != 0})

@@ -88,16 +88,19 @@ func (f *dispatch) refused(e ending, err error) (turn.ToolResult, error) {
 	refusal, ok := refusalOf(err)
 	if !ok {
 		s.conn.Lose()
-		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool, s.owner.name())
+		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool,
+			s.owner.name())
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
 	}
 	s.conn.Answered()
 	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.text())
 	said := s.owner.clean(err.Error(), 400)
 	if e.stage == stageRefused {
-		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said), RetryAfter: refusal.pause(), Refused: true}
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said),
+			RetryAfter: refusal.pause(), Refused: true}
 	}
-	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status, "it said", said)
+	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status,
+		"it said", said)
 	class, _ := e.class()
 	r := errorResult(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent

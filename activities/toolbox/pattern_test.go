@@ -38,7 +38,8 @@ func patterned(t *testing.T, size int, patterns map[string]string, output string
 			return r, nil
 		})
 	}
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
 	return toolbox.Server{ID: "srv", URL: s.URL, ConnectTimeout: 10 * time.Second}
@@ -52,7 +53,8 @@ func TestToolsWithLargePatternsAreLeftOut(t *testing.T) {
 	c := catalogue(t, newHTTPHost(t, toolbox.Options{}, patterned(t, 1, patterns, "")), "srv")
 	dropped := strings.Join(c.Dropped, "\n")
 	assert.Contains(t, dropped, "bomb: its schema has the pattern")
-	assert.Contains(t, dropped, fmt.Sprintf("compile to more than %d instructions: allow fewer", schema.MaxListInstructions))
+	assert.Contains(t, dropped, fmt.Sprintf("compile to more than %d instructions: allow fewer",
+		schema.MaxListInstructions))
 	assert.Len(t, c.Tools, schema.MaxListInstructions/3600+1, "those that fit, and the small one")
 	assert.Equal(t, "mcp/srv/small", c.Tools[len(c.Tools)-1].ID)
 }
@@ -71,7 +73,9 @@ func TestResultsThatTakeTooLongToCheckAreToldToTheModel(t *testing.T) {
 
 func TestAQuestionWithALargePatternIsNotAsked(t *testing.T) {
 	h := newHost(t, toolbox.Options{}, nil, httpActor(t, "act"))
-	r, err := h.Call(t.Context(), asking(t, h, 1, `{"c":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"`+bomb+`"}}}}}`))
+	r, err := h.Call(t.Context(), asking(t, h, 1,
+		`{"c":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"`+bomb+
+			`"}}}}}`))
 	require.NoError(t, err)
 	assert.Empty(t, r.Elicitations)
 	assert.Equal(t, turn.OutcomeError, r.Outcome)

@@ -29,7 +29,8 @@ func health(t *testing.T, h *toolbox.Host) toolbox.Health {
 
 func awaitState(t *testing.T, h *toolbox.Host, s toolbox.State) {
 	t.Helper()
-	require.Eventually(t, func() bool { return health(t, h).State == s }, 10*time.Second, 2*time.Millisecond, "it is never %s", s)
+	require.Eventually(t, func() bool { return health(t, h).State == s }, 10*time.Second, 2*time.Millisecond,
+		"it is never %s", s)
 }
 
 func TestAConnectionThatNobodyUsesEndsAndComesBackWithTheNextCall(t *testing.T) {
@@ -51,7 +52,8 @@ func TestAConnectionThatNobodyUsesEndsAndComesBackWithTheNextCall(t *testing.T) 
 
 	d := published.Tools[0]
 	require.Equal(t, "mcp/srv/append", d.ID)
-	req := turn.ToolRequest{Tool: "mcp/srv/echo", Hash: hashOf(t, published, "mcp/srv/echo"), Arguments: []byte(`{"text":"back"}`), Timeout: 10 * time.Second}
+	req := turn.ToolRequest{Tool: "mcp/srv/echo", Hash: hashOf(t, published, "mcp/srv/echo"),
+		Arguments: []byte(`{"text":"back"}`), Timeout: 10 * time.Second}
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, "back", r.Text)
@@ -297,7 +299,8 @@ func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 func TestASilentChangeIsSeenWithTheNextRefresh(t *testing.T) {
 	dir := t.TempDir()
 	face, pidfile := filepath.Join(dir, "face"), filepath.Join(dir, "pid")
-	h := newHost(t, toolbox.Options{RefreshEvery: 20 * time.Millisecond}, nil, stdioServer("srv", "-mute", "-face", face, "-pidfile", pidfile))
+	h := newHost(t, toolbox.Options{RefreshEvery: 20 * time.Millisecond}, nil,
+		stdioServer("srv", "-mute", "-face", face, "-pidfile", pidfile))
 	reports := make(chan turn.Catalogue, 10)
 	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
 	first := receive(t, reports)
@@ -338,7 +341,8 @@ func TestCallsOfAServerThatHangsLeaveRoom(t *testing.T) {
 
 // TestAServerThatHangsIsNotWaitedFor checks that a worker starts although a known server does not finish its handshake.
 func TestAServerThatHangsIsNotWaitedFor(t *testing.T) {
-	hangs := toolbox.Server{ID: "hangs", Transport: toolbox.TransportStdio, Command: "sleep", Args: []string{"600"}, ConnectTimeout: 10 * time.Minute}
+	hangs := toolbox.Server{ID: "hangs", Transport: toolbox.TransportStdio, Command: "sleep", Args: []string{"600"},
+		ConnectTimeout: 10 * time.Minute}
 	h := newHost(t, toolbox.Options{}, nil, hangs, stdioServer("well"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

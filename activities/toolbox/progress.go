@@ -31,7 +31,8 @@ type callDeadline struct {
 }
 
 // wait returns the context that bounds a call of s. When the time is up, its cause is context.DeadlineExceeded.
-func (s *session) wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *callDeadline, context.CancelFunc) {
+func (s *session) wait(ctx context.Context, idle, total time.Duration,
+	held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := context.WithTimeout(ctx, idle)
 		return ctx, nil, cancel
@@ -151,7 +152,8 @@ func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, e
 			f.doubted, doubted = true, append(doubted, f)
 		}
 	}
-	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: max_concurrent_calls = 1 for this server lets it be known", len(all))
+	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: "+
+		"max_concurrent_calls = 1 for this server lets it be known", len(all))
 }
 
 // progressed handles a server's progress notification. It drops one about a call that has ended.

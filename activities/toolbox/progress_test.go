@@ -50,7 +50,8 @@ func TestProgressRenewsTheTimeUpToATotal(t *testing.T) {
 	for name, server := range map[string]toolbox.Server{"stdio": stdioActor(t, "act"), "http": httpActor(t, "act")} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, toolbox.Options{}, nil, server)
-			req := request(t, h, "mcp/act/steps", `{"N":12,"Each":100,"Message":"`+strings.Repeat("at work\\u001b[31m ", 40)+`"}`)
+			req := request(t, h, "mcp/act/steps",
+				`{"N":12,"Each":100,"Message":"`+strings.Repeat("at work\\u001b[31m ", 40)+`"}`)
 			req.Timeout, req.TotalTimeout = 600*time.Millisecond, 20*time.Second
 			var told reports
 			req.Progress = told.add
@@ -100,7 +101,8 @@ func TestProgressOfOneCallIsNotTakenForAnothers(t *testing.T) {
 	req := request(t, h, "mcp/act/steps", `{"N":6,"Each":100,"Message":"mine"}`)
 	req.Progress = mine.add
 	other := req
-	other.Turn, other.Arguments, other.Progress = "other", json.RawMessage(`{"N":6,"Each":100,"Message":"other"}`), others.add
+	other.Turn, other.Arguments, other.Progress = "other", json.RawMessage(`{"N":6,"Each":100,"Message":"other"}`),
+		others.add
 	a, stopA := async(t, h, req)
 	b, stopB := async(t, h, other)
 	defer stopA()

@@ -50,7 +50,8 @@ func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Effects, name)
 	}
 	destructive := true
-	assert.Equal(t, turn.RiskHigh, describe(t, Server{}, &mcp.Tool{Annotations: &mcp.ToolAnnotations{DestructiveHint: &destructive}}).Risk,
+	assert.Equal(t, turn.RiskHigh, describe(t, Server{},
+		&mcp.Tool{Annotations: &mcp.ToolAnnotations{DestructiveHint: &destructive}}).Risk,
 		"that a stranger calls its tool destructive is believed")
 }
 
@@ -75,34 +76,42 @@ func TestTheHashCoversAllThatAToolSaysOfItself(t *testing.T) {
 	base := describe(t, Server{}, &mcp.Tool{}).Hash
 	seen := map[string]string{base: "nothing"}
 	for what, tool := range map[string]*mcp.Tool{
-		"description": {Description: "x"}, "title": {Title: "x"}, "output schema": {OutputSchema: &jsonschema.Schema{Type: "object"}},
-		"annotations": {Annotations: hints(true, false)}, "annotated title": {Annotations: &mcp.ToolAnnotations{Title: "x"}},
+		"description": {Description: "x"}, "title": {Title: "x"},
+		"output schema":   {OutputSchema: &jsonschema.Schema{Type: "object"}},
+		"annotations":     {Annotations: hints(true, false)},
+		"annotated title": {Annotations: &mcp.ToolAnnotations{Title: "x"}},
 	} {
 		h := describe(t, Server{}, tool).Hash
 		assert.NotContains(t, seen, h, what)
 		seen[h] = what
 	}
-	assert.Equal(t, base, describe(t, Server{Trust: true, Stateful: true, TotalTimeout: time.Hour}, &mcp.Tool{}).Hash, "what the operator says is not the server's")
+	assert.Equal(t, base, describe(t, Server{Trust: true, Stateful: true, TotalTimeout: time.Hour}, &mcp.Tool{}).Hash,
+		"what the operator says is not the server's")
 }
 
 func TestTheSetupIsWhatDecidesWhichToolsThereAre(t *testing.T) {
 	setup := func(change func(*Server)) string {
-		s := Server{ID: "srv", URL: "https://user:hunter2@mcp.example/v1?key=canary", Headers: map[string]string{"X": "canary"}, Allow: []string{"a"}}
+		s := Server{ID: "srv", URL: "https://user:hunter2@mcp.example/v1?key=canary",
+			Headers: map[string]string{"X": "canary"}, Allow: []string{"a"}}
 		change(&s)
 		return describer{prefix: "mcp/srv", server: s}.emptyCatalogue().ConfigHash
 	}
 	same := setup(func(*Server) {})
 	assert.NotEmpty(t, same)
 	for what, change := range map[string]func(*Server){
-		"header": func(s *Server) { s.Headers = map[string]string{"X": "another"} }, "key": func(s *Server) { s.URL = "https://mcp.example/v1?key=another" },
-		"environment": func(s *Server) { s.Env = map[string]string{"TOKEN": "x"} }, "timeout": func(s *Server) { s.CallTimeout = time.Hour },
+		"header":        func(s *Server) { s.Headers = map[string]string{"X": "another"} },
+		"key":           func(s *Server) { s.URL = "https://mcp.example/v1?key=another" },
+		"environment":   func(s *Server) { s.Env = map[string]string{"TOKEN": "x"} },
+		"timeout":       func(s *Server) { s.CallTimeout = time.Hour },
 		"client secret": func(s *Server) { s.OAuth.ClientSecret = "x" },
 	} {
 		assert.Equal(t, same, setup(change), what)
 	}
 	for what, change := range map[string]func(*Server){
-		"path": func(s *Server) { s.URL = "https://mcp.example/v2" }, "allow": func(s *Server) { s.Allow = nil }, "deny": func(s *Server) { s.Deny = []string{"b"} },
-		"transport": func(s *Server) { s.Transport = TransportSSE }, "command": func(s *Server) { s.Command = "x" }, "args": func(s *Server) { s.Args = []string{"x"} },
+		"path": func(s *Server) { s.URL = "https://mcp.example/v2" }, "allow": func(s *Server) { s.Allow = nil },
+		"deny":      func(s *Server) { s.Deny = []string{"b"} },
+		"transport": func(s *Server) { s.Transport = TransportSSE }, "command": func(s *Server) { s.Command = "x" },
+		"args":      func(s *Server) { s.Args = []string{"x"} },
 		"resources": func(s *Server) { s.Resources = true }, "prompts": func(s *Server) { s.Prompts = true },
 	} {
 		assert.NotEqual(t, same, setup(change), what)
@@ -111,7 +120,8 @@ func TestTheSetupIsWhatDecidesWhichToolsThereAre(t *testing.T) {
 
 func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
 	h, err := New(Options{Servers: []Server{
-		{ID: "srv", Command: "x", CallTimeout: 7 * time.Second, TotalTimeout: time.Minute, Tools: map[string]ToolSettings{"own": {Timeout: time.Second, TotalTimeout: time.Hour}}},
+		{ID: "srv", Command: "x", CallTimeout: 7 * time.Second, TotalTimeout: time.Minute,
+			Tools: map[string]ToolSettings{"own": {Timeout: time.Second, TotalTimeout: time.Hour}}},
 		{ID: "unsaid", Command: "x"},
 		{ID: "holds", Command: "x", CallTimeout: 7 * time.Second, HoldQuestions: 10 * time.Minute},
 	}}, nil)

@@ -112,7 +112,8 @@ func (r refusal) replace(resp *http.Response) {
 		data = nil
 	}
 	body, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": codeRefused, "message": refusalText(head), "data": json.RawMessage(data)},
+		"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": codeRefused, "message": refusalText(head),
+			"data": json.RawMessage(data)},
 	})
 	if err != nil {
 		body = nil

@@ -26,11 +26,13 @@ func TestACallThatIsAnsweredWith400(t *testing.T) {
 		body    string
 		notSent bool
 	}{
-		"a session that is not known": {`{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"},"id":null}`, true},
-		"an error without an ID":      {`{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"}}`, true},
-		"an error of this call":       {`{"jsonrpc":"2.0","error":{"code":-32000,"message":"half done"},"id":77}`, false},
-		"words":                       {`half done`, false},
-		"nothing":                     {``, false},
+		"a session that is not known": {
+			`{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"},"id":null}`, true},
+		"an error without an ID": {`{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"}}`,
+			true},
+		"an error of this call": {`{"jsonrpc":"2.0","error":{"code":-32000,"message":"half done"},"id":77}`, false},
+		"words":                 {`half done`, false},
+		"nothing":               {``, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := serveHTTP(t)
@@ -90,7 +92,8 @@ func refusing(status int, plain bool, refused *atomic.Int32) func(w http.Respons
 		if !plain {
 			w.Header().Set("Content-Type", "application/json")
 			id, _, _ := strings.Cut(body[strings.Index(body, `"id":`)+len(`"id":`):], ",")
-			said = `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-31999,"message":"` + injection + `","data":{"status":200}}}`
+			said = `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-31999,"message":"` + injection +
+				`","data":{"status":200}}}`
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, said)
@@ -113,12 +116,14 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 					require.NoError(t, err, "another dispatch would be refused, too")
 					assert.Equal(t, turn.OutcomeError, r.Outcome)
 					assert.Equal(t, turn.CodeToolNotSent, r.Code)
-					assert.Contains(t, r.Text, fmt.Sprintf(`mcp/web/append was not called: MCP server "web" refused it with HTTP %d`, status))
+					assert.Contains(t, r.Text, fmt.Sprintf(`mcp/web/append was not called: MCP server "web" refused it with HTTP %d`,
+						status))
 					assert.NotContains(t, r.Text, "SYSTEM")
 				}
 				assert.Equal(t, int32(calls), refused.Load())
 				assert.Equal(t, "x", call(t, h, "mcp/web/echo", `{"text":"x"}`).Text, "the server's other tools are none the worse")
-				assert.Equal(t, []any{toolbox.StateConnected, int64(0), int64(0)}, []any{h.Health()[0].State, h.Health()[0].Restarts, h.Health()[0].Failures})
+				assert.Equal(t, []any{toolbox.StateConnected, int64(0), int64(0)},
+					[]any{h.Health()[0].State, h.Health()[0].Restarts, h.Health()[0].Failures})
 				require.NoError(t, h.Close())
 				assert.Contains(t, log.String(), injection, "people may know")
 			})
@@ -130,7 +135,8 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 // log.
 func TestACutOfARefusalLeavesNoBeginningOfASecret(t *testing.T) {
 	const key = "Zx9-Qv7.Kp3_Lm5/Tw2+Yh8=Rn4"
-	for _, said := range []string{strings.Repeat("x", 300-len(key)+1) + key, "x" + strings.Repeat(" ", 64<<10-len(key)) + key} {
+	for _, said := range []string{strings.Repeat("x", 300-len(key)+1) + key,
+		"x" + strings.Repeat(" ", 64<<10-len(key)) + key} {
 		var log strings.Builder
 		h := newHTTPHost(t, toolbox.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, toolbox.Server{
 			ID: "web", Headers: map[string]string{"Authorization": "Bearer " + key},
@@ -159,8 +165,10 @@ func TestARefusalThatEndsTheSessionIsToldInOurWords(t *testing.T) {
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, turn.CodeToolNotSent, e.Code)
-		assert.Equal(t, `mcp/web/append was not called: MCP server "web" no longer knows the session, as after a restart`, e.Message)
-		require.Eventually(t, func() bool { return h.Health()[0].Restarts == 1 }, 10*time.Second, 5*time.Millisecond, "it is connected anew")
+		assert.Equal(t, `mcp/web/append was not called: MCP server "web" no longer knows the session, as after a restart`,
+			e.Message)
+		require.Eventually(t, func() bool { return h.Health()[0].Restarts == 1 }, 10*time.Second, 5*time.Millisecond,
+			"it is connected anew")
 		assert.Equal(t, "x", call(t, h, "mcp/web/echo", `{"text":"x"}`).Text)
 	}
 }
@@ -176,7 +184,8 @@ func crowded(retryAfter string) func(w http.ResponseWriter, body string) bool {
 }
 
 func TestACrowdedServerGetsTheTimeThatItAsksFor(t *testing.T) {
-	for retryAfter, want := range map[string]time.Duration{"1": time.Second, "": time.Second, "soon": time.Second, "Sat, 21 Nov 2026 12:00:01 GMT": time.Second} {
+	for retryAfter, want := range map[string]time.Duration{"1": time.Second, "": time.Second, "soon": time.Second,
+		"Sat, 21 Nov 2026 12:00:01 GMT": time.Second} {
 		h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "web", URL: front(t, crowded(retryAfter))})
 		began := time.Now()
 		req := request(t, h, "mcp/web/echo", `{"text":"x"}`)

@@ -17,7 +17,8 @@ import (
 // render converts the server's response into a result.
 func (s *session) render(r *mcp.CallToolResult, tool string) turn.ToolResult {
 	note := s.checkOutput(tool, r)
-	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes, redact: s.owner.redact})
+	return renderContent(r, note, limits{shown: s.owner.opts.MaxResultBytes, full: s.owner.opts.MaxFullBytes,
+		redact: s.owner.redact})
 }
 
 // checkOutput returns a note for the model if a structured result does not match the tool's output schema. The result
@@ -84,7 +85,8 @@ func renderBlock(c mcp.Content, m *media, r redactor) string {
 	case *mcp.AudioContent:
 		return m.add(c.MIMEType, "audio", c.Data)
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[link %s %s %s]", r.resultLine(c.Name, 200), r.resultLine(c.URI, 500), r.resultLine(c.MIMEType, 80))
+		return fmt.Sprintf("[link %s %s %s]", r.resultLine(c.Name, 200), r.resultLine(c.URI, 500),
+			r.resultLine(c.MIMEType, 80))
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
 			return "[empty resource]"

@@ -29,17 +29,30 @@ import (
 func FuzzServer(f *testing.F) {
 	for at := range uint8(3) {
 		for _, s := range []string{
-			"", "Welcome!\n\n\t\x1b[2J", "{", "[", "{}", "[]", "[{}]", "null", "1", "\xff", "\x00", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"1.0","id":1,"result":{}}`,
-			`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":null}`, `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"\u001b[31m"}]}}`,
-			`{"jsonrpc":"2.0","id":2,"result":{"tools":[null]}}`, `{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"x","inputSchema":{"type":"object","$ref":"#"}}],"nextCursor":"x"}}`,
-			`{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"image","data":"!"}]}}`, `{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"resource","resource":null}],"structuredContent":1}}`,
-			`{"jsonrpc":"2.0","id":3,"error":{"code":-32003,"message":"\u001b]0;x\u0007"}}`, `{"jsonrpc":"2.0","id":1,"error":null}`, `{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`,
-			`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{}}`, `{"jsonrpc":"2.0","id":9,"method":"roots/list"}`,
-			`{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":null}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":[]}`, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":null}}`,
-			`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`, `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":null}`,
-			`{"jsonrpc":"2.0","id":4,"result":{"resultType":"inputRequired","inputRequests":{"k":null}}}`, `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`,
-			`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage"}`, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[null]}}`,
+			"", "Welcome!\n\n\t\x1b[2J", "{", "[", "{}", "[]", "[{}]", "null", "1", "\xff", "\x00", `{"jsonrpc":"2.0"}`,
+			`{"jsonrpc":"1.0","id":1,"result":{}}`,
+			`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":null}`,
+			`{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"\u001b[31m"}]}}`,
+			`{"jsonrpc":"2.0","id":2,"result":{"tools":[null]}}`,
+			`{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"x","inputSchema":{"type":"object","$ref":"#"}}],"nextCursor":"x"}}`,
+			`{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"image","data":"!"}]}}`,
+			`{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"resource","resource":null}],"structuredContent":1}}`,
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32003,"message":"\u001b]0;x\u0007"}}`,
+			`{"jsonrpc":"2.0","id":1,"error":null}`, `{"jsonrpc":"2.0","id":"x","result":{}}`,
+			`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{}}`,
+			`{"jsonrpc":"2.0","id":9,"method":"roots/list"}`,
+			`{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":null}`,
+			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":[]}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":null}}`,
+			`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`,
+			`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":null}`,
+			`{"jsonrpc":"2.0","id":4,"result":{"resultType":"inputRequired","inputRequests":{"k":null}}}`,
+			`{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`,
+			`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage"}`,
+			`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[null]}}`,
 			`{"JSONRPC":"2.0","ID":3,"Result":{}}`, `{"jsonrpc":"2.0","id":3,"id":3,"result":{},"result":{}}`,
 		} {
 			f.Add([]byte(s), at)
@@ -73,7 +86,8 @@ func ask(t *testing.T, h *Host) string {
 		if d.ID != "mcp/srv/work" {
 			continue
 		}
-		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(`{}`), Timeout: 20 * time.Second})
+		r, err := h.Call(t.Context(), turn.ToolRequest{Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(`{}`),
+			Timeout: 20 * time.Second})
 		if err != nil {
 			var e *turn.Error
 			require.ErrorAs(t, err, &e)
@@ -93,7 +107,8 @@ func requireWords(t *testing.T, s string) {
 	require.True(t, utf8.ValidString(s))
 	require.LessOrEqual(t, len(s), 64<<10)
 	require.NotContains(t, s, "\x1b")
-	require.Negative(t, strings.IndexFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }), "%q", s)
+	require.Negative(t, strings.IndexFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }),
+		"%q", s)
 }
 
 // These are the kinds of output before a response.
@@ -141,8 +156,10 @@ func babbling(t *testing.T, d dialer) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
 	end := h.end
 	h.end = func() { cancel(); end() }
-	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, HoldQuestions: time.Second, Resources: true, Prompts: true}
-	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets), dialer: d})
+	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second,
+		HoldQuestions: time.Second, Resources: true, Prompts: true}
+	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets),
+		dialer: d})
 	return h
 }
 
@@ -170,7 +187,8 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 	frames := stdio.NewFrames(outR, 16<<20, nil)
 	t := &watchedTransport{inner: &mcp.IOTransport{Reader: frames, Writer: inW, MaxLineLength: -1}}
 	stop := func() error { _ = inW.Close(); _ = frames.Close(); <-served; return nil }
-	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop, tail: silent, fate: silent}, nil
+	return &link{transport: t, watched: t, versions: []string{versionLegacy, versionLatest}, disposable: true, stop: stop,
+		tail: silent, fate: silent}, nil
 }
 
 // modernAnswers are the responses of a server that supports only the newest protocol.

@@ -66,7 +66,8 @@ func TestCallersUseAConnectionWhileItsToolsAreDescribed(t *testing.T) {
 // tenant's connect finds out which version works while another tenant's connect still tries the newest one.
 func TestTenantsMayConnectAtTheSameTime(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "srv", Version: "1"}, nil)
-	serve := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true})
+	serve := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 	var lists atomic.Int32
 	discovers := make(chan chan struct{}, 2) // one element for each connect in the newest protocol; closing it continues
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

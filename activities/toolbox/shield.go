@@ -24,7 +24,8 @@ func (c *connector) recoverPanics(next mcp.MethodHandler) mcp.MethodHandler {
 // directly.
 func (c *connector) recoverPanic(doing string, err *error) {
 	if p := recover(); p != nil {
-		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack", string(debug.Stack()))
+		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack",
+			string(debug.Stack()))
 		*err = fmt.Errorf("what it said to %s cannot be read", doing)
 	}
 }

@@ -22,7 +22,8 @@ func working(t *testing.T, h *Host, tool, arguments string) turn.ToolRequest {
 	for _, d := range c.Tools {
 		if d.ID == "mcp/srv/"+tool {
 			return turn.ToolRequest{
-				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t", CallID: "1.0", Attempt: 1, MaySuspend: true,
+				Tool: d.ID, Hash: d.Hash, Arguments: json.RawMessage(arguments), Timeout: 20 * time.Second, Turn: "t",
+				CallID: "1.0", Attempt: 1, MaySuspend: true,
 			}
 		}
 	}
@@ -66,7 +67,8 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 			r, err := h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Contains(t, r.Text, want)
-			require.Eventually(t, func() bool { return inUse(h).isStale() }, 10*time.Second, 2*time.Millisecond, "what it says afterwards is not heard")
+			require.Eventually(t, func() bool { return inUse(h).isStale() }, 10*time.Second, 2*time.Millisecond,
+				"what it says afterwards is not heard")
 
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)

@@ -231,7 +231,8 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 }
 
 func TestCallsAmongCrashesAndCancellationsAllEnd(t *testing.T) {
-	opts := toolbox.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, CancelGrace: time.Millisecond, StopGrace: 10 * time.Millisecond}
+	opts := toolbox.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, CancelGrace: time.Millisecond,
+		StopGrace: 10 * time.Millisecond}
 	h := newHost(t, opts, nil, stdioServer("srv"))
 	reqs := map[string]turn.ToolRequest{
 		"echo": request(t, h, "mcp/srv/echo", `{"text":"x"}`), "crash": request(t, h, "mcp/srv/crash", `{"text":"x"}`),

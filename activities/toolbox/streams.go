@@ -319,7 +319,8 @@ func (t *totals) enter(ctx context.Context) error {
 	case t.requests <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for one of %d HTTP requests to MCP servers to end: %w", cap(t.requests), context.Cause(ctx))
+		return fmt.Errorf("waiting for one of %d HTTP requests to MCP servers to end: %w", cap(t.requests),
+			context.Cause(ctx))
 	}
 }
 

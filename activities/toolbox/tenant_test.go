@@ -35,7 +35,8 @@ func whose(t *testing.T, h *toolbox.Host, tenant string) (process, said string) 
 }
 
 func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
-	for name, env := range map[string]map[string]string{"told by the operator": {toolbox.EnvTenant: "the operator's"}, "not told": nil} {
+	for name, env := range map[string]map[string]string{"told by the operator": {toolbox.EnvTenant: "the operator's"},
+		"not told": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := stdioServer("srv")
 			s.Env = env
@@ -43,7 +44,8 @@ func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
 			owner := map[string]string{}
 			for range 2 {
 				for tenant, want := range map[string]string{
-					"acme": `variable "acme" (true), metadata acme`, "beta": `variable "beta" (true), metadata beta`, "": `, metadata <nil>`,
+					"acme": `variable "acme" (true), metadata acme`, "beta": `variable "beta" (true), metadata beta`,
+					"": `, metadata <nil>`,
 				} {
 					process, said := whose(t, h, tenant)
 					assert.Contains(t, said, want)
@@ -207,7 +209,8 @@ func TestTenantsHaveABoundedNumberOfConnections(t *testing.T) {
 		stop()
 	}
 	echo.Tenant = "one-more"
-	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second,
+		5*time.Millisecond)
 }
 
 // TestAChangeThatATenantSeesIsAskedAfter checks that all tenants share one catalogue. The list of a tenant's own
@@ -224,7 +227,8 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	require.Empty(t, first.Problem)
 	awaitState(t, h, toolbox.StateIdle)
 	require.NoError(t, os.WriteFile(face, []byte("description"), 0o600))
-	req := turn.ToolRequest{Tenant: "acme", Tool: "mcp/srv/append", Hash: hashOf(t, first, "mcp/srv/append"), Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second}
+	req := turn.ToolRequest{Tenant: "acme", Tool: "mcp/srv/append", Hash: hashOf(t, first, "mcp/srv/append"),
+		Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second}
 	_, err := h.Call(t.Context(), req)
 	assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err), "a tenant's own process is looked at, too")
 	second := receive(t, reports)

@@ -86,7 +86,8 @@ func TestAServerThatAlwaysChangesIsListedSeldom(t *testing.T) {
 	over := make(chan struct{})
 	go func() { defer close(over); h.Watch(ctx, func(turn.Catalogue) {}) }()
 	defer func() { cancel(); <-over; assert.NoError(t, h.Close()) }()
-	require.Eventually(t, func() bool { return lists.Load() == 2 }, 10*time.Second, time.Millisecond, "a change is seen at once")
+	require.Eventually(t, func() bool { return lists.Load() == 2 }, 10*time.Second, time.Millisecond,
+		"a change is seen at once")
 	time.Sleep(5 * lookPause) // waits for a list that must not come, so there is no event
 	assert.Equal(t, int32(2), lists.Load())
 

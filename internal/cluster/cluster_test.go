@@ -23,23 +23,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestWhichClusterIsMeant(t *testing.T) {
 	profiles := filepath.Join(t.TempDir(), "temporal.toml")
-	require.NoError(t, os.WriteFile(profiles, []byte("[profile.default]\naddress = \"127.0.0.1:1111\"\nnamespace = \"from-profile\"\n[profile.other]\naddress = \"127.0.0.1:2222\"\n"), 0o600))
+	require.NoError(t, os.WriteFile(profiles, []byte("[profile.default]\naddress = \"127.0.0.1:1111\"\nnamespace = "+
+		"\"from-profile\"\n[profile.other]\naddress = \"127.0.0.1:2222\"\n"), 0o600))
 	file := "TEMPORAL_CONFIG_FILE=" + profiles
 	for name, c := range map[string]struct {
 		o                  Options
 		address, namespace string
 	}{
-		"nothing said":                 {Options{}, DefaultAddress, DefaultNamespace},
-		"ours":                         {Options{Address: "127.0.0.1:9", Namespace: "n"}, "127.0.0.1:9", "n"},
-		"Temporal's environment":       {Options{Environ: []string{"TEMPORAL_ADDRESS=127.0.0.1:8", "TEMPORAL_NAMESPACE=m"}}, "127.0.0.1:8", "m"},
-		"ours before the environment":  {Options{Address: "127.0.0.1:9", Environ: []string{"TEMPORAL_ADDRESS=127.0.0.1:8"}}, "127.0.0.1:9", DefaultNamespace},
-		"the default profile":          {Options{Environ: []string{file}}, "127.0.0.1:1111", "from-profile"},
-		"a named profile":              {Options{Profile: "other", Environ: []string{file}}, "127.0.0.1:2222", DefaultNamespace},
-		"the environment before that":  {Options{Environ: []string{file, "TEMPORAL_ADDRESS=127.0.0.1:8"}}, "127.0.0.1:8", "from-profile"},
-		"ours before a named profile":  {Options{Profile: "other", Address: "localhost:9", Environ: []string{file}}, "localhost:9", DefaultNamespace},
-		"elsewhere with a key":         {Options{Address: "example.com:7233", APIKey: "k"}, "example.com:7233", DefaultNamespace},
-		"elsewhere with TLS":           {Options{Address: "example.com:7233", TLS: true}, "example.com:7233", DefaultNamespace},
-		"elsewhere in plain on demand": {Options{Address: "example.com:7233", AllowPlaintext: true}, "example.com:7233", DefaultNamespace},
+		"nothing said": {Options{}, DefaultAddress, DefaultNamespace},
+		"ours":         {Options{Address: "127.0.0.1:9", Namespace: "n"}, "127.0.0.1:9", "n"},
+		"Temporal's environment": {Options{Environ: []string{"TEMPORAL_ADDRESS=127.0.0.1:8", "TEMPORAL_NAMESPACE=m"}},
+			"127.0.0.1:8", "m"},
+		"ours before the environment": {Options{Address: "127.0.0.1:9", Environ: []string{"TEMPORAL_ADDRESS=127.0.0.1:8"}},
+			"127.0.0.1:9", DefaultNamespace},
+		"the default profile": {Options{Environ: []string{file}}, "127.0.0.1:1111", "from-profile"},
+		"a named profile": {Options{Profile: "other", Environ: []string{file}}, "127.0.0.1:2222",
+			DefaultNamespace},
+		"the environment before that": {Options{Environ: []string{file, "TEMPORAL_ADDRESS=127.0.0.1:8"}}, "127.0.0.1:8",
+			"from-profile"},
+		"ours before a named profile": {Options{Profile: "other", Address: "localhost:9", Environ: []string{file}},
+			"localhost:9", DefaultNamespace},
+		"elsewhere with a key": {Options{Address: "example.com:7233", APIKey: "k"}, "example.com:7233",
+			DefaultNamespace},
+		"elsewhere with TLS": {Options{Address: "example.com:7233", TLS: true}, "example.com:7233",
+			DefaultNamespace},
+		"elsewhere in plain on demand": {Options{Address: "example.com:7233", AllowPlaintext: true}, "example.com:7233",
+			DefaultNamespace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.o.Environ = append(c.o.Environ, "HOME="+t.TempDir())
@@ -58,7 +67,8 @@ func TestOptionsThatMakeNoConnectionAreConfigurationErrors(t *testing.T) {
 	}{
 		"plain text elsewhere":      {Options{Address: "example.com:7233"}, "tls = true"},
 		"the environment elsewhere": {Options{Environ: []string{"TEMPORAL_ADDRESS=example.com:7233"}}, "tls = true"},
-		"a profile that is not":     {Options{Profile: "missing", Environ: []string{"TEMPORAL_CONFIG_FILE=" + os.DevNull}}, "missing"},
+		"a profile that is not": {Options{Profile: "missing", Environ: []string{"TEMPORAL_CONFIG_FILE=" + os.DevNull}},
+			"missing"},
 	} {
 		_, err := Dial(t.Context(), c.o)
 		assert.ErrorIs(t, err, config.ErrInvalid, name)
@@ -86,7 +96,8 @@ type refusing struct {
 	code codes.Code
 }
 
-func (r refusing) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
+func (r refusing) GetSystemInfo(context.Context,
+	*workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
 	return nil, status.Error(r.code, "who are you?")
 }
 
@@ -125,7 +136,8 @@ func TestAJournalHasOneNameHoweverItIsReached(t *testing.T) {
 	there, notYet := filepath.Join(dir, "data", "j.db"), filepath.Join(dir, "data", "new", "j.db")
 	require.NoError(t, os.WriteFile(there, nil, 0o600))
 	for file, want := range map[string]string{
-		"data/j.db": there, "link/j.db": there, "./data/../link/j.db": there, "link/new/j.db": notYet, notYet: notYet, "/": "/",
+		"data/j.db": there, "link/j.db": there, "./data/../link/j.db": there, "link/new/j.db": notYet, notYet: notYet,
+		"/": "/",
 	} {
 		assert.Equal(t, want, canonicalPath(file), file)
 	}

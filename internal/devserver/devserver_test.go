@@ -63,7 +63,8 @@ func TestVersionsOfBinaries(t *testing.T) {
 	assert.ErrorContains(t, err, "names no server")
 	_, err = binaryVersion(t.Context(), Options{}, program(t, dir, "broken", "exit 3"))
 	assert.ErrorContains(t, err, "asking")
-	for version, want := range map[string]bool{"1.27.0": true, "1.29.1": true, "2.0.0": true, "1.26.9": false, "0.99.0": false, "": false, "one.two": false} {
+	for version, want := range map[string]bool{"1.27.0": true, "1.29.1": true, "2.0.0": true, "1.26.9": false,
+		"0.99.0": false, "": false, "one.two": false} {
 		assert.Equal(t, want, recent(version), version)
 	}
 }
@@ -143,8 +144,10 @@ func TestTheSupervisorReportsAServerThatEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failing := program(t, dir, "server", "exit 7")
-	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{failing}, &bytes.Buffer{}), "the Temporal server ended: exit status 7")
-	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{filepath.Join(dir, "none")}, &bytes.Buffer{}), "starting the Temporal server")
+	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{failing}, &bytes.Buffer{}),
+		"the Temporal server ended: exit status 7")
+	assert.ErrorContains(t, supervise(ctx, dir, "127.0.0.1:0", []string{filepath.Join(dir, "none")}, &bytes.Buffer{}),
+		"starting the Temporal server")
 }
 
 func TestTheSupervisorStopsAServerThatNobodyUses(t *testing.T) {

@@ -22,7 +22,8 @@ func TestNoProgramOfTheWorkingDirectoryIsTheServer(t *testing.T) {
 	gopath, hostile := t.TempDir(), t.TempDir()
 	program(t, gopath, "go", `if [ "$GOBIN" ]; then echo > $GOBIN/temporal; else echo $PWD/temporal; fi`)
 	require.NoError(t, os.MkdirAll(filepath.Join(hostile, ".everturn", "bin"), 0o700))
-	program(t, filepath.Join(hostile, ".everturn", "bin"), "temporal", "echo 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)'")
+	program(t, filepath.Join(hostile, ".everturn", "bin"), "temporal",
+		"echo 'temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)'")
 	t.Chdir(hostile)
 	t.Setenv("PATH", gopath)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

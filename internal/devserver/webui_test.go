@@ -28,7 +28,8 @@ func TestTheUIIsServedUnderLocalNamesOnly(t *testing.T) {
 	ui := onlyLocal(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{
 		"127.0.0.1:8233": 200, "localhost:9000": 200, "[::1]:8233": 200, "localhost": 200,
-		"evil.example:8233": 403, "localhost.evil.example:8233": 403, "127.0.0.1.evil.example": 403, "192.0.2.1:8233": 403, "": 403,
+		"evil.example:8233": 403, "localhost.evil.example:8233": 403, "127.0.0.1.evil.example": 403, "192.0.2.1:8233": 403,
+		"": 403,
 	} {
 		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
 		r.Host = host

@@ -11,7 +11,8 @@ const hidden = "hidden"
 
 // known matches path segments that cannot be keys: common names of endpoints, versions, and references to environment
 // variables.
-var known = regexp.MustCompile(`^(|mcp|sse|rpc|api|apis|openai|oauth|oauth2|token|tokens|auth|server|servers|stream|http|v[0-9]{1,2}((alpha|beta)[0-9]?)?|\$\{\w+\})$`)
+var known = regexp.MustCompile(
+	`^(|mcp|sse|rpc|api|apis|openai|oauth|oauth2|token|tokens|auth|server|servers|stream|http|v[0-9]{1,2}((alpha|beta)[0-9]?)?|\$\{\w+\})$`)
 
 var reference = regexp.MustCompile(`^\$\{\w+\}$`)
 

@@ -140,7 +140,8 @@ func Cut(s string, limit int) (string, bool) {
 	for tail < len(s) && !utf8.RuneStart(s[tail]) {
 		tail++
 	}
-	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:], true
+	return s[:head] + fmt.Sprintf("\n[... bytes %d to %d of %d bytes left out here ...]\n", head, tail, len(s)) + s[tail:],
+		true
 }
 
 // Head returns the beginning of s, at most limit bytes, cut on a rune boundary.

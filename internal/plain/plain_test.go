@@ -50,7 +50,8 @@ func TestCutKeepsBothEnds(t *testing.T) {
 // text stays unchanged, and that a cut respects its limit and ends on a whole character.
 func FuzzSanitize(f *testing.F) {
 	for _, s := range []string{
-		"\x1b[31mred\x1b[0m \xff \u009b", "plain\ttext\n", "\x1b]8;;http://e\x1b\\link", "\x1b]never ends", "\x1b\x1b[31mx", "\x1b[\x1b[2J2J", "\r\r\n\r", "\u009d0;t\u009cx", "\x1bP" + strings.Repeat("a", 5000), "\xc2", "e\u0301\u202e",
+		"\x1b[31mred\x1b[0m \xff \u009b", "plain\ttext\n", "\x1b]8;;http://e\x1b\\link", "\x1b]never ends", "\x1b\x1b[31mx",
+		"\x1b[\x1b[2J2J", "\r\r\n\r", "\u009d0;t\u009cx", "\x1bP" + strings.Repeat("a", 5000), "\xc2", "e\u0301\u202e",
 	} {
 		f.Add(s, 100)
 		f.Add(strings.Repeat(s, 60), 500)

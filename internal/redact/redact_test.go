@@ -46,7 +46,8 @@ func TestACutLeavesNoPartOfASecret(t *testing.T) {
 }
 
 func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
-	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line", "0123456789abcdef0123456789abcdef"} {
+	for _, secret := range []string{"key-5e1f09c2", `pa"ss<wo>rd\é/`, "with white space\nand a second line",
+		"0123456789abcdef0123456789abcdef"} {
 		r := with(secret)
 		quote := func(s string) string {
 			b, err := json.Marshal(s)
@@ -54,9 +55,11 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 			return string(b)
 		}
 		said := map[string]string{
-			"raw": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret), "lower": lowerPercent(url.QueryEscape(secret)),
-			"percent": percentAll(secret), "json": quote(secret), "json in json": quote(quote(secret)), "json slashes": strings.ReplaceAll(quote(secret), "/", `\/`),
-			"hex": hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
+			"raw": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret),
+			"lower":   lowerPercent(url.QueryEscape(secret)),
+			"percent": percentAll(secret), "json": quote(secret), "json in json": quote(quote(secret)),
+			"json slashes": strings.ReplaceAll(quote(secret), "/", `\/`),
+			"hex":          hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		}
 		for name, form := range said {
 			assert.NotContains(t, r.String("before "+form+" after"), strings.Trim(form, `"\`), name)
@@ -64,7 +67,8 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 		for before := range 7 {
 			for after := range 4 {
 				whole := strings.Repeat("u", before) + secret + strings.Repeat("v", after)
-				for name, enc := range map[string]*base64.Encoding{"std": base64.StdEncoding, "url": base64.URLEncoding, "raw": base64.RawURLEncoding} {
+				for name, enc := range map[string]*base64.Encoding{"std": base64.StdEncoding, "url": base64.URLEncoding,
+					"raw": base64.RawURLEncoding} {
 					clean := r.String(enc.EncodeToString([]byte(whole)))
 					assert.Contains(t, clean, Text, "%s at %d", name, before)
 					assert.LessOrEqual(t, len(clean)-len(Text), before*4/3+after*4/3+8, "only the neighbours' characters remain")
@@ -78,8 +82,10 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 // between: some are not drawn, and others are dropped on printing.
 func TestASecretIsBlankedAsItIsShown(t *testing.T) {
 	r := with("key-5e1f09c2", "ke\r\ny-of-two-lines")
-	for _, hidden := range []string{"\x01", "\r", "\x1b", "\x7f", "\u0085", "\u202e", "\u200b", "\u00ad", "\u2060", "\u034f", "\ufeff", "\u17b4", "\U000e0041"} {
-		for _, secret := range []string{"key-5e1f09c2", hex.EncodeToString([]byte("key-5e1f09c2")), "sk-0123456789abcdefgh", "AKIA0123456789ABCDEF"} {
+	for _, hidden := range []string{"\x01", "\r", "\x1b", "\x7f", "\u0085", "\u202e", "\u200b", "\u00ad", "\u2060",
+		"\u034f", "\ufeff", "\u17b4", "\U000e0041"} {
+		for _, secret := range []string{"key-5e1f09c2", hex.EncodeToString([]byte("key-5e1f09c2")), "sk-0123456789abcdefgh",
+			"AKIA0123456789ABCDEF"} {
 			for at := 1; at < len(secret); at++ {
 				split := secret[:at] + hidden + secret[at:]
 				assert.Equal(t, "a "+Text+" b", r.String("a "+split+" b"), "%q", split)
@@ -95,7 +101,8 @@ func TestASecretIsBlankedAsItIsShown(t *testing.T) {
 	}
 	assert.Equal(t, Text, r.String("ke\r\ny-of-two-lines"))
 	assert.Equal(t, Text, r.String("ke\ny-of-two-lines"))
-	for _, text := range []string{"\u200bkey-5e1f\u200b09c\u200b", "👩\u200d🚀 Gr\u00adüße\r\n", "sk-0123\u200b4567"} {
+	for _, text := range []string{"\u200bkey-5e1f\u200b09c\u200b", "👩\u200d🚀 Gr\u00adüße\r\n",
+		"sk-0123\u200b4567"} {
 		assert.Equal(t, text, r.String(text))
 	}
 }
@@ -119,7 +126,8 @@ func TestSecretsAreAddedWhileTextIsBlanked(t *testing.T) {
 
 func TestWhatIsNoSecretStays(t *testing.T) {
 	r := with("key-5e1f09c2", "short", "  short  ", "", strings.Repeat("x", MaxSecret+1))
-	for _, s := range []string{"", "a short text of key-5e1f09c", "KEY-5E1F09C2", "\xff\x00", "[redacted]", "task-abcdefghijklmnopqrstuvw", strings.Repeat("x", 100)} {
+	for _, s := range []string{"", "a short text of key-5e1f09c", "KEY-5E1F09C2", "\xff\x00", "[redacted]",
+		"task-abcdefghijklmnopqrstuvw", strings.Repeat("x", 100)} {
 		assert.Equal(t, s, r.String(s))
 	}
 	assert.Equal(t, "the key-5e1f09c2", (*Redactor)(nil).String("the key-5e1f09c2"))
@@ -147,7 +155,8 @@ func TestJSONStaysJSON(t *testing.T) {
 		assert.Equal(t, want, r.JSON(in))
 		assert.Equal(t, want, r.JSON(want))
 	}
-	for _, broken := range []string{`{"a":"key-5e1f09c2`, `he said "so" and key-5e1f09c2, sk-abcdefghijklmnopqrst`, `"\x" key-5e1f09c2`, `"a\"key-5e1f09c2`} {
+	for _, broken := range []string{`{"a":"key-5e1f09c2`, `he said "so" and key-5e1f09c2, sk-abcdefghijklmnopqrst`,
+		`"\x" key-5e1f09c2`, `"a\"key-5e1f09c2`} {
 		assert.NotContains(t, r.JSON(broken), "key-5e1f09c2")
 		assert.NotContains(t, r.JSON(broken), "sk-abcdefghijklmnopqrst")
 	}
@@ -174,7 +183,8 @@ func TestAnEndlessMatchIsNotHeldForEver(t *testing.T) {
 		text = text[n:]
 		assert.LessOrEqual(t, len(s.patterns[2].buf), maxHeld+1000)
 	}
-	assert.True(t, strings.HasPrefix(out.String(), Text+"secret") || strings.HasPrefix(out.String(), Text), "it begins with %.40q", out.String())
+	assert.True(t, strings.HasPrefix(out.String(), Text+"secret") || strings.HasPrefix(out.String(), Text),
+		"it begins with %.40q", out.String())
 }
 
 // checkSplits checks all guarantees of the redactor for a text.
@@ -208,11 +218,15 @@ func checkSplits(t *testing.T, r *Redactor, secrets []string, text string, rng *
 // TestAnySplitGivesTheSame checks texts that consist of overlapping and repeated pieces of secrets.
 func TestAnySplitGivesTheSame(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
-	secrets := []string{"abababababab", "babababa", "abcabcabc", "key-5e1f09c2", "y-5e1f09c2key-", "päßwörter", `quo"te\d<s>`}
+	secrets := []string{"abababababab", "babababa", "abcabcabc", "key-5e1f09c2", "y-5e1f09c2key-", "päßwörter",
+		`quo"te\d<s>`}
 	r := with(secrets...)
-	pieces := []string{"a", "b", "ab", "abc", "key-", "5e1f09c2", "päßw", "örter", " ", "\n", "é", `quo"te`, `\d<s>`, `quo\"te\\d`, "[", "redacted]", Text, "sk-", "0123456789abcdef",
-		"\u200b", "\u202e", "\x01", "\r", "\u0085", "\U000e0041\u034f", "key-5\ufeffe1f09c2", "sk-01234567\u202e89abcdefghij", "\u201c",
-		"Bearer ", "bearer", "AKIA", "ABCD", "eyJ", "eyJabcdefgh.", "-----BEGIN KEY-----", "-----END KEY-----", "{", `"`, "%22", "%3c", "KEY-----"}
+	pieces := []string{"a", "b", "ab", "abc", "key-", "5e1f09c2", "päßw", "örter", " ", "\n", "é", `quo"te`, `\d<s>`,
+		`quo\"te\\d`, "[", "redacted]", Text, "sk-", "0123456789abcdef",
+		"\u200b", "\u202e", "\x01", "\r", "\u0085", "\U000e0041\u034f", "key-5\ufeffe1f09c2", "sk-01234567\u202e89abcdefghij",
+		"\u201c",
+		"Bearer ", "bearer", "AKIA", "ABCD", "eyJ", "eyJabcdefgh.", "-----BEGIN KEY-----", "-----END KEY-----", "{", `"`,
+		"%22", "%3c", "KEY-----"}
 	for _, s := range secrets {
 		pieces = append(pieces, encodings(s)...)
 	}
@@ -236,7 +250,8 @@ func FuzzSplits(f *testing.F) {
 	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa sk-0123456789abcdefgh", "aaaaaaaa", uint64(2))
 	f.Add(`{"a":"\u0061aaaaaaa","b":"bearer 0123456789abcdef"}`, "aaaaaaaa", uint64(3))
 	f.Fuzz(func(t *testing.T, text, secret string, seed uint64) {
-		if strings.ContainsAny(secret, "[]") || len(secret) > 100 || len(text) > 4000 || strings.Contains(Text, strings.TrimSpace(secret)) {
+		if strings.ContainsAny(secret, "[]") || len(secret) > 100 || len(text) > 4000 ||
+			strings.Contains(Text, strings.TrimSpace(secret)) {
 			return // the secret and Text together form another occurrence
 		}
 		text, secret = strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(secret, "?")
@@ -247,8 +262,10 @@ func FuzzSplits(f *testing.F) {
 func TestLogsTellNoSecret(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(with("key-5e1f09c2").Handler(slog.NewTextHandler(&out, nil)))
-	log.With("with", "key-5e1f09c2").WithGroup("g").Info("it is key-5e1f09c2", "string", "key-5e1f09c2", "error", errors.New("no key-5e1f09c2"),
-		"list", []string{"key-5e1f09c2"}, "struct", struct{ Key string }{"key-5e1f09c2"}, slog.Group("inner", "key", "key-5e1f09c2"), "number", 42)
+	log.With("with", "key-5e1f09c2").WithGroup("g").Info("it is key-5e1f09c2", "string", "key-5e1f09c2", "error",
+		errors.New("no key-5e1f09c2"),
+		"list", []string{"key-5e1f09c2"}, "struct", struct{ Key string }{"key-5e1f09c2"},
+		slog.Group("inner", "key", "key-5e1f09c2"), "number", 42)
 	assert.NotContains(t, out.String(), "key-5e1f09c2")
 	assert.Contains(t, out.String(), "number=42")
 	assert.Equal(t, 7, strings.Count(out.String(), Text))
@@ -276,7 +293,8 @@ func BenchmarkString(b *testing.B) {
 	r := New()
 	r.Add(append(secrets, strings.Repeat("a", 1000))...)
 	for name, text := range map[string]string{
-		"source": strings.Repeat("func (r *Redactor) count(n int, values []string) { return base64.RawURLEncoding, nil }\n", 1<<20/88),
+		"source": strings.Repeat("func (r *Redactor) count(n int, values []string) { return base64.RawURLEncoding, nil }\n",
+			1<<20/88),
 		"worst":  strings.Repeat(strings.Repeat("a", 999)+"b", 1<<20/1000),
 		"all":    strings.Repeat(secrets[0]+" ", 1<<20/52),
 		"hidden": strings.Repeat("sk-\u200b0\u200b1\u200b2\u200b", 1<<20/18),

@@ -22,8 +22,9 @@ func Count(expr string, maxBytes, maxInstructions int) (int, error) {
 	}
 	n := count(re, maxInstructions) + 2 // fail and match
 	if n > maxInstructions {
-		return 0, fmt.Errorf("regular expression compiles to more than %d instructions, with repeats such as {0,1000} multiplied out; "+
-			"use smaller or fewer repeats", maxInstructions)
+		return 0, fmt.Errorf(
+			"regular expression compiles to more than %d instructions, with repeats such as {0,1000} multiplied out; "+
+				"use smaller or fewer repeats", maxInstructions)
 	}
 	return n, nil
 }

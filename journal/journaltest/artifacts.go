@@ -21,7 +21,8 @@ var artifactPromises = []promise{
 
 func (s *script) settleMedia(c turn.ToolCall, r turn.ToolResult) journal.CallRecord {
 	s.Helper()
-	out, err := s.SettleCall(s.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, Result: r, At: s.now()})
+	out, err := s.SettleCall(s.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, Result: r,
+		At: s.now()})
 	require.NoError(s, err)
 	return out
 }
@@ -80,7 +81,8 @@ func (s *script) transcriptAfter(step int, list []turn.ToolCall) []turn.Message 
 
 func oldHash(t T, _ func() journal.Store) {
 	m := turn.Message{Role: turn.RoleTool, Text: "content", CallID: "1.0", Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1}
-	assert.Equal(t, `{"role":"tool","text":"content","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`, string(journal.Canonical(m)))
+	assert.Equal(t, `{"role":"tool","text":"content","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`,
+		string(journal.Canonical(m)))
 	m.Media = []turn.Media{{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("abc")}}
 	assert.Contains(t, string(journal.Canonical(m)), `"media":[{"hash":"h","type":"image/png","bytes":3}]`)
 	var back turn.Message
@@ -96,17 +98,20 @@ func artifacts(t T, open func() journal.Store) {
 	_, err = s.PutBlob(t.Context(), "application/x-other", full) // the same bytes, with another media type
 	require.NoError(t, err)
 	s.claim(list[0], 1)
-	rec := s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "cut", Full: full, MediaType: "text/html"})
+	rec := s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "cut", Full: full,
+		MediaType: "text/html"})
 	s.start(2, resultsOf(list...)...)
 	f := s.fork(3, "f")
-	s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "again", Full: []byte("what came late"), MediaType: "text/plain"})
+	s.settleMedia(list[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "again", Full: []byte("what came late"),
+		MediaType: "text/plain"})
 	second := calls(2, 1)
 	out, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "more", second...))
 	require.NoError(t, err)
 	s.head = out.Head
 	s.claim(second[0], 1)
 	s.settleMedia(second[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "see", Media: []turn.Media{picture}})
-	s.settleMedia(second[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Full: []byte("the whole, late"), MediaType: "text/plain"})
+	s.settleMedia(second[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Full: []byte("the whole, late"),
+		MediaType: "text/plain"})
 	newScript(t, s.Store, "t9").finish()
 	other := &script{T: t, Store: s.Store, session: "other", turn: "t-other", at: s.at}
 	other.begin()

@@ -32,7 +32,8 @@ func (s suspendsAll) SuspendCall(ctx context.Context, in journal.SettleInput) er
 // floods says that progress was noted of any call.
 type floods struct{ journal.Store }
 
-func (s floods) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error {
+func (s floods) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
+	at time.Time) error {
 	_ = s.Store.NoteCall(ctx, turnID, callID, attempt, p, at)
 	return nil
 }

@@ -217,7 +217,8 @@ func settleTwice(t T, open func() journal.Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
-		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain", SizeBytes: 100_000,
+		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain",
+		SizeBytes: 100_000,
 	}}
 	first, err := s.SettleCall(t.Context(), in)
 	require.NoError(t, err)
@@ -258,7 +259,8 @@ func callPreviews(t T, open func() journal.Store) {
 		preview := data.Arguments + data.Preview
 		assert.True(t, strings.HasPrefix(c.Arguments, preview) || strings.HasPrefix(strings.Repeat("x€", 2000), preview))
 		assert.True(t, utf8.ValidString(preview) && !strings.ContainsRune(preview, utf8.RuneError), "cut within a rune")
-		assert.True(t, len(preview) <= journal.PreviewBytes && len(preview) > journal.PreviewBytes-4, "%d bytes", len(preview))
+		assert.True(t, len(preview) <= journal.PreviewBytes && len(preview) > journal.PreviewBytes-4, "%d bytes",
+			len(preview))
 		assert.Equal(t, 1, chunk.Step)
 	}
 	rec, err := s.Call(t.Context(), "t1", "1.0")

@@ -73,10 +73,13 @@ func chunkKinds(t T, open func() journal.Store) {
 	s.start(1)
 	s.unchanged(func() {
 		for _, kind := range []turn.ChunkKind{
-			turn.ChunkTurnStarted, turn.ChunkTurnCompleted, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkAttemptRestarted,
-			turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkMessageAdded, "",
+			turn.ChunkTurnStarted, turn.ChunkTurnCompleted, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
+			turn.ChunkAttemptRestarted,
+			turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
+			turn.ChunkMessageAdded, "",
 		} {
-			assert.Error(t, s.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkTextDelta}, {Kind: kind}}), kind)
+			assert.Error(t, s.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkTextDelta}, {Kind: kind}}),
+				kind)
 		}
 		assert.Error(t, s.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkError, Data: []byte("{")}}))
 		assert.NoError(t, s.AppendChunks(t.Context(), s.key(1), 1, nil))

@@ -57,7 +57,8 @@ func clocksGoBack(t T, open func() journal.Store) {
 	for _, m := range s.transcript() {
 		roles = append(roles, m.Role)
 	}
-	assert.Equal(t, []turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool, turn.RoleTool, turn.RoleAssistant}, roles)
+	assert.Equal(t, []turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool, turn.RoleTool, turn.RoleAssistant},
+		roles)
 	s.turn = "t2"
 	s.skew(-100 * 365 * day).begin()
 	turns, err := s.Turns(t.Context(), s.session)

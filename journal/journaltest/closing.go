@@ -89,7 +89,8 @@ func finishFills(t T, open func() journal.Store) {
 	require.Equal(t, turn.ChunkTurnCompleted, list[len(list)-1].Kind)
 	require.NoError(t, json.Unmarshal(list[len(list)-1].Data, &done))
 	assert.Equal(t, turn.DoneChunk{
-		State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Usage: turn.Usage{InputTokens: 5, OutputTokens: 6}, Steps: 2, ToolCalls: 1,
+		State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Usage: turn.Usage{InputTokens: 5, OutputTokens: 6},
+		Steps: 2, ToolCalls: 1,
 	}, done)
 }
 

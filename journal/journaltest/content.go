@@ -43,7 +43,8 @@ func largeContent(t T, open func() journal.Store) {
 	require.NoError(t, err)
 	assert.True(t, rec.Text == result && rec.Call.Arguments == messages[1].ToolCalls[0].Arguments, "the ledger")
 	again := s.start(1)
-	assert.True(t, again.Completion.Text == answer.Completion.Text && string(again.Completion.Raw) == string(answer.Completion.Raw), "the inference")
+	assert.True(t, again.Completion.Text == answer.Completion.Text &&
+		string(again.Completion.Raw) == string(answer.Completion.Raw), "the inference")
 }
 
 func windowBounded(t T, open func() journal.Store) {
@@ -139,8 +140,9 @@ func blobs(t T, open func() journal.Store) {
 func catalogues(t T, open func() journal.Store) {
 	s := newScript(t, open(), "t1")
 	local := turn.Catalogue{Server: "local", Hash: "h1", Tools: []turn.Descriptor{{
-		ID: "local/read_file", Wire: "read_file", Description: bigText(5000, "tool"), Schema: json.RawMessage(`{"type":"object"}`),
-		Hash: "h", Activity: turn.ActivityLocal, Risk: turn.RiskLow, Repeatable: true, Timeout: time.Second,
+		ID: "local/read_file", Wire: "read_file", Description: bigText(5000, "tool"),
+		Schema: json.RawMessage(`{"type":"object"}`),
+		Hash:   "h", Activity: turn.ActivityLocal, Risk: turn.RiskLow, Repeatable: true, Timeout: time.Second,
 	}}}
 	broken := turn.Catalogue{Server: "files", Required: true, Problem: "exec: not found"}
 	for _, c := range []turn.Catalogue{local, broken, local} {

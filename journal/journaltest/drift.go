@@ -33,8 +33,9 @@ func newServers(t T, open func() journal.Store) *servers { return &servers{T: t,
 // tool returns a version of a tool of server "mail". It is large enough to be stored outside its row.
 func tool(name, version string) turn.Descriptor {
 	return turn.Descriptor{
-		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version), Schema: json.RawMessage(`{"type":"object"}`),
-		Hash: journal.HashOf([]byte(name + version)), Activity: turn.ActivityRegular, Risk: turn.RiskHigh,
+		ID: "mcp/mail/" + name, Wire: "mail_" + name, Description: bigText(2000, name+" "+version),
+		Schema: json.RawMessage(`{"type":"object"}`),
+		Hash:   journal.HashOf([]byte(name + version)), Activity: turn.ActivityRegular, Risk: turn.RiskHigh,
 	}
 }
 
@@ -243,10 +244,13 @@ func acceptSeen(t T, open func() journal.Store) {
 		s.sees(nil, changed)
 	}
 	refused(journal.ErrNotFound, journal.ApproveToolsInput{Tools: []string{"read", "stranger"}})
-	refused(journal.ErrConflict, journal.ApproveToolsInput{Tools: []string{"read"}, Hashes: map[string]string{"read": read.Hash}})
+	refused(journal.ErrConflict, journal.ApproveToolsInput{Tools: []string{"read"},
+		Hashes: map[string]string{"read": read.Hash}})
 	refused(journal.ErrConflict, journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash}})
-	refused(journal.ErrConflict, journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
-	out, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
+	refused(journal.ErrConflict,
+		journal.ApproveToolsInput{Hashes: map[string]string{"read": changed[0].Hash, "send": "another"}})
+	out, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "mail",
+		Hashes: map[string]string{"mcp/mail/read": changed[0].Hash, "send": changed[1].Hash}})
 	require.NoError(t, err)
 	assert.Len(t, out, 2)
 	s.sees(changed, nil)

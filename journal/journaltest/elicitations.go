@@ -20,15 +20,18 @@ var elicitationPromises = []promise{
 
 func inquiryOf(c turn.ToolCall, n string) turn.Request {
 	return turn.Request{
-		ID: "e" + c.ID + "." + n, Kind: turn.RequestElicitation, Step: stepOf(c), Tool: "what the caller says", Call: c.ID, Question: "which branch?",
+		ID: "e" + c.ID + "." + n, Kind: turn.RequestElicitation, Step: stepOf(c), Tool: "what the caller says", Call: c.ID,
+		Question: "which branch?",
 		Elicitation: &turn.Elicitation{
-			Key: "branch", Message: "which <branch>?", Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","title":"a <b> & c"}}}`),
+			Key: "branch", Message: "which <branch>?",
+			Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string","title":"a <b> & c"}}}`),
 		},
 	}
 }
 
 func replyOf(content string) turn.Decision {
-	return turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "ada", At: start, Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(content)}}
+	return turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "ada", At: start,
+		Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(content)}}
 }
 
 // suspendedFirst is a turn with a call that is suspended for an elicitation.
@@ -137,13 +140,15 @@ func replyRefused(t T, open func() journal.Store) {
 	s.decide(r)
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
-	assert.Equal(t, &turn.ElicitationResponse{Key: "branch", Action: turn.ElicitationDecline}, requests[0].Decision.Response, "who says no says nothing else")
+	assert.Equal(t, &turn.ElicitationResponse{Key: "branch", Action: turn.ElicitationDecline},
+		requests[0].Decision.Response, "who says no says nothing else")
 }
 
 func elicitCancelled(t T, open func() journal.Store) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"), inquiryOf(c, "3"))
-	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired}, turn.Decision{ID: "e1.0.2", Status: turn.StatusDenied})
+	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},
+		turn.Decision{ID: "e1.0.2", Status: turn.StatusDenied})
 	s.finish()
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)

@@ -79,7 +79,8 @@ func forkImportedWhole(t T, open func() journal.Store) {
 	turns, err := other.Turns(t.Context(), "f")
 	require.NoError(t, err)
 	require.Len(t, turns, 2)
-	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage}, []any{turns[0].ID, turns[0].State, turns[0].Message})
+	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage},
+		[]any{turns[0].ID, turns[0].State, turns[0].Message})
 	calls, err := other.Calls(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.Len(t, calls, 2)

@@ -85,7 +85,8 @@ func importWithholds(t T, open func() journal.Store) {
 	requests, err := other.PendingRequests(t.Context(), "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, requests)
-	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown, turn.OutcomeUnknown}
+	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown,
+		turn.OutcomeUnknown}
 	for i, want := range ends {
 		m := state.Messages[2+i]
 		assert.Equal(t, []any{list[i].ID, want}, []any{m.CallID, m.Outcome})

@@ -26,7 +26,8 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 		return s, list[0]
 	}
 	s, c := begin("media")
-	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "look", Media: []turn.Media{picture}, Full: []byte("the whole"), MediaType: "text/plain"})
+	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "look", Media: []turn.Media{picture},
+		Full: []byte("the whole"), MediaType: "text/plain"})
 	s.start(2, turn.CallOutcome{CallID: c.ID})
 	s, c = begin("mark")
 	s.settleTainting(c, 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words"})
@@ -42,7 +43,8 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 	s.settleCall(c, 1, turn.OutcomeOK, "in time")
 	s.settleMedia(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Media: []turn.Media{picture}})
 	s, c = begin("code")
-	s.start(2, turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift, Text: "it is not what it was"})
+	s.start(2, turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift,
+		Text: "it is not what it was"})
 	s, c = begin("widest")
 	w := approvalOf(c)
 	w.MaxGrant = turn.GrantCall

@@ -35,8 +35,10 @@ func newScript(t T, store journal.Store, turnID string) *script {
 
 func (s *script) beginInput() journal.BeginInput {
 	return journal.BeginInput{
-		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn, Agent: "agent",
-		Message: turn.UserMessage{ID: "m-" + s.turn, Text: "question of " + s.turn}, Config: json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
+		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn,
+		Agent:   "agent",
+		Message: turn.UserMessage{ID: "m-" + s.turn, Text: "question of " + s.turn},
+		Config:  json.RawMessage(`{"pin":"` + s.turn + `"}`), At: s.now(),
 	}
 }
 
@@ -68,7 +70,8 @@ func (s *script) now() time.Time {
 func (s *script) key(step int) journal.StepKey { return journal.StepKey{Turn: s.turn, Step: step} }
 
 func (s *script) startInput(step int, results ...turn.CallOutcome) journal.StartInference {
-	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Outcomes: results, Model: "model", At: s.now()}
+	return journal.StartInference{Session: s.session, Key: s.key(step), Expect: s.head, Outcomes: results, Model: "model",
+		At: s.now()}
 }
 
 // start opens an attempt from the script's head and moves the head to its base.
@@ -82,14 +85,16 @@ func (s *script) start(step int, results ...turn.CallOutcome) journal.Inference 
 
 func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolCall) journal.SettleInference {
 	in := journal.SettleInference{
-		Session: s.session, Key: s.key(step), Attempt: attempt, At: s.now(), Message: turn.Message{Text: text, ToolCalls: calls},
+		Session: s.session, Key: s.key(step), Attempt: attempt, At: s.now(),
+		Message: turn.Message{Text: text, ToolCalls: calls},
 		Answer: turn.Completion{
 			Text: text, FinishReason: "stop", Model: "model-1", Usage: turn.Usage{InputTokens: 10, OutputTokens: int64(step)},
 			Raw: json.RawMessage(fmt.Sprintf(`[{"delta":%q}]`, text)),
 		},
 	}
 	for _, c := range calls {
-		in.Answer.ToolCalls = append(in.Answer.ToolCalls, turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
+		in.Answer.ToolCalls = append(in.Answer.ToolCalls,
+			turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
 	}
 	return in
 }
@@ -141,7 +146,8 @@ func (s *script) claim(c turn.ToolCall, attempt int) journal.Claim {
 func (s *script) settleCall(c turn.ToolCall, attempt int, outcome turn.Outcome, text string) journal.CallRecord {
 	s.Helper()
 	out, err := s.SettleCall(s.Context(), journal.SettleInput{
-		Turn: s.turn, CallID: c.ID, Attempt: attempt, At: s.now(), Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))},
+		Turn: s.turn, CallID: c.ID, Attempt: attempt, At: s.now(),
+		Result: turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))},
 	})
 	require.NoError(s, err)
 	return out

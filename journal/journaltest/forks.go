@@ -66,7 +66,8 @@ func forkShares(t T, open func() journal.Store) {
 			head = journal.Next(head, m)
 		}
 		assert.Equal(t, journal.SessionRecord{
-			ID: "f", Agent: "another", Head: head, CreatedAt: in.Time, UpdatedAt: in.Time, FirstText: "question of t1", Parent: "s", ForkSeq: 5,
+			ID: "f", Agent: "another", Head: head, CreatedAt: in.Time, UpdatedAt: in.Time, FirstText: "question of t1",
+			Parent: "s", ForkSeq: 5,
 		}, rec)
 		f := &script{T: t, Store: s.Store, session: "f"}
 		assert.Equal(t, rec, f.sessionRecord())
@@ -160,7 +161,8 @@ func forkOfFork(t T, open func() journal.Store) {
 	assert.Equal(t, want, i.transcript())
 	window, err := s.Messages(t.Context(), "g", 5, 7)
 	require.NoError(t, err)
-	assert.Equal(t, []string{s.transcript()[4].Text, f.transcript()[5].Text, g.transcript()[6].Text}, []string{window[0].Text, window[1].Text, window[2].Text})
+	assert.Equal(t, []string{s.transcript()[4].Text, f.transcript()[5].Text, g.transcript()[6].Text},
+		[]string{window[0].Text, window[1].Text, window[2].Text})
 }
 
 func forkPoints(t T, open func() journal.Store) {

@@ -174,7 +174,8 @@ func neverStarted(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Call(t.Context(), "t1", "1.0")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
-	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t1", CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Outcome: turn.OutcomeOK}})
+	_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t1", CallID: "1.0", Attempt: 1,
+		Result: turn.ToolResult{Outcome: turn.OutcomeOK}})
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	s.turn = "none"
 	_, err = s.StartInference(t.Context(), s.startInput(1))

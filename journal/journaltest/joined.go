@@ -62,7 +62,8 @@ func messagesJoin(t T, open func() journal.Store) {
 			assert.Equal(t, 2, c.Step)
 		}
 	}
-	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}}, seen)
+	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}},
+		seen)
 	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "done"))
 	require.NoError(t, err)
 	assert.Equal(t, out.Base.Seq+1, settled.Head.Seq)
@@ -211,7 +212,8 @@ func partialAnswer(t T, open func() journal.Store) {
 	require.NoError(t, s.append(2, 1, "withdrawn"))
 	s.start(2)
 	require.NoError(t, s.append(2, 2, "as far ", "as it "))
-	require.NoError(t, s.AppendChunks(t.Context(), s.key(2), 2, []turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hm"}}))
+	require.NoError(t, s.AppendChunks(t.Context(), s.key(2), 2,
+		[]turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hm"}}))
 	require.NoError(t, s.append(2, 2, "came"))
 	assert.Equal(t, "as far as it came", finish(s, cancelled(s)))
 	assert.Len(t, s.transcript(), 2, "a half answer is not what the model said")
@@ -226,7 +228,8 @@ func partialAnswer(t T, open func() journal.Store) {
 	long := strings.Repeat("ä€", journal.SummaryBytes/5)
 	require.NoError(t, s.append(1, 1, long, long))
 	got := finish(s, cancelled(s))
-	assert.True(t, len(got) <= journal.SummaryBytes && len(got) > journal.SummaryBytes-4 && strings.HasPrefix(long+long, got), "%d bytes", len(got))
+	assert.True(t, len(got) <= journal.SummaryBytes && len(got) > journal.SummaryBytes-4 &&
+		strings.HasPrefix(long+long, got), "%d bytes", len(got))
 	s.turn = "t4"
 	s.begin()
 	s.start(1)

@@ -58,7 +58,8 @@ func toldLate(t T, open func() journal.Store) {
 	s.unknown(list[1])
 	s.run(list[2], "on time")
 	before := s.head
-	result := turn.ToolResult{Outcome: turn.OutcomeOK, Text: bigText(3000, "done after all"), Full: []byte("the whole of it"), Media: []turn.Media{picture}}
+	result := turn.ToolResult{Outcome: turn.OutcomeOK, Text: bigText(3000, "done after all"),
+		Full: []byte("the whole of it"), Media: []turn.Media{picture}}
 	s.settleMedia(list[1], result)
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = joined("j1")

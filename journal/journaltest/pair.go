@@ -68,7 +68,8 @@ func oneClaim(t T, a, b journal.Store) {
 	states := make([]journal.ClaimState, n)
 	errs := make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		out, err := store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
+		out, err := store.ClaimCall(t.Context(),
+			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
 		states[i], errs[i] = out.State, err
 	})
 	granted := 0
@@ -95,7 +96,8 @@ func oneRuling(t T, a, b journal.Store) {
 			r = allowed(w)
 			r.By = fmt.Sprint(i)
 		}
-		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r}, At: start})
+		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
+			At: start})
 	})
 	for _, err := range errs {
 		require.NoError(t, err)
@@ -176,7 +178,8 @@ func oneNotice(t T, a, b journal.Store) {
 			_, errs[i] = store.StartInference(t.Context(), in)
 			return
 		}
-		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start, Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
+		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start,
+			Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
 		_, errs[i] = store.SettleCall(t.Context(), late)
 	})
 	for _, err := range errs {
@@ -196,7 +199,8 @@ func oneGoesOn(t T, a, b journal.Store) {
 	const n = 20
 	claims, errs := make([]journal.Claim, n), make([]error, n)
 	together(a, b, n, func(i int, store journal.Store) {
-		claims[i], errs[i] = store.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
+		claims[i], errs[i] = store.ClaimCall(t.Context(),
+			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
 	})
 	granted := 0
 	for i := range n {

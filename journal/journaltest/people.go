@@ -22,8 +22,9 @@ var peoplePromises = []promise{
 
 func approvalOf(c turn.ToolCall) turn.Request {
 	return turn.Request{
-		ID: c.ID, Kind: turn.RequestApproval, Step: stepOf(c), Tool: c.Tool, Arguments: "a preview", ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
-		Risk: turn.RiskHigh, Why: "it writes", ExpiresAt: start.Add(time.Hour),
+		ID: c.ID, Kind: turn.RequestApproval, Step: stepOf(c), Tool: c.Tool, Arguments: "a preview",
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)),
+		Risk:          turn.RiskHigh, Why: "it writes", ExpiresAt: start.Add(time.Hour),
 	}
 }
 
@@ -33,7 +34,8 @@ func questionOf(id string, step int) turn.Request {
 
 // allowed returns a decision that allows a request.
 func allowed(w turn.Request) turn.Decision {
-	return turn.Decision{ID: w.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada", Reason: "looks good", At: start.Add(time.Minute)}
+	return turn.Decision{ID: w.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada",
+		Reason: "looks good", At: start.Add(time.Minute)}
 }
 
 func (s *script) askInput(requests ...turn.Request) journal.AskInput {
@@ -102,13 +104,15 @@ func askedOnce(t T, open func() journal.Store) {
 	assert.Equal(t, turn.StateWaiting, s.turnState())
 	first.Arguments = list[0].Arguments
 	want := []journal.RequestRecord{
-		{Session: "s", Turn: "t1", Request: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At}, {Session: "s", Turn: "t1", Request: question, AskedAt: in.At},
+		{Session: "s", Turn: "t1", Request: first, ArgumentsBytes: int64(len(first.Arguments)), AskedAt: in.At},
+		{Session: "s", Turn: "t1", Request: question, AskedAt: in.At},
 	}
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)
 	assert.Equal(t, want, requests)
 	assert.Equal(t, 2, s.sessionRecord().PendingRequests)
-	assert.Equal(t, []turn.RequestChunk{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}}, s.said(turn.ChunkApprovalRequested))
+	assert.Equal(t, []turn.RequestChunk{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}},
+		s.said(turn.ChunkApprovalRequested))
 	assert.Equal(t, []turn.RequestChunk{{Request: question}}, s.said(turn.ChunkQuestionAsked))
 
 	s.decide(allowed(first), turn.Decision{ID: "q1", Status: turn.StatusAnswered})
@@ -177,7 +181,8 @@ func firstRuling(t T, open func() journal.Store) {
 	require.NoError(t, s.Decide(t.Context(), in))
 	s.unchanged(func() {
 		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could report it
-		require.NoError(t, s.Decide(t.Context(), s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
+		require.NoError(t, s.Decide(t.Context(),
+			s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
 	requests, err := s.Requests(t.Context(), "t1")
 	require.NoError(t, err)

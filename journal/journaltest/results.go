@@ -34,7 +34,8 @@ func requestOrder(t T, open func() journal.Store) {
 func neverRan(t T, open func() journal.Store) {
 	s, list := asked(t, open, 2)
 	s.start(2,
-		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied, Text: "policy says no"},
+		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied,
+			Text: "policy says no"},
 		turn.CallOutcome{CallID: list[1].ID, Outcome: turn.OutcomeCancelled})
 	messages := s.transcript()
 	assert.Equal(t, "policy says no", messages[2].Text)

@@ -34,9 +34,12 @@ type pairPromise struct {
 }
 
 func promises() []promise {
-	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises, followPromises,
-		followSessionPromises, prunePromises, peoplePromises, waitingPromises, joinedPromises, forkPromises, contentPromises, clockPromises, exportPromises, exportPeoplePromises,
-		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, exportToolPromises, exportPermissionPromises, tenantPromises)
+	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises,
+		followPromises,
+		followSessionPromises, prunePromises, peoplePromises, waitingPromises, joinedPromises, forkPromises, contentPromises,
+		clockPromises, exportPromises, exportPeoplePromises,
+		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, exportToolPromises,
+		exportPermissionPromises, tenantPromises)
 }
 
 // Run checks every promise on stores that open returns. open closes them with t.Cleanup.

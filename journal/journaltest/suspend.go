@@ -20,7 +20,8 @@ var suspendPromises = []promise{
 }
 
 func (s *script) suspendInput(c turn.ToolCall, attempt int, continuation string) journal.SettleInput {
-	return journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: attempt, Result: turn.ToolResult{Continuation: []byte(continuation)}, At: s.now()}
+	return journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: attempt,
+		Result: turn.ToolResult{Continuation: []byte(continuation)}, At: s.now()}
 }
 
 func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
@@ -120,8 +121,10 @@ func noted(t T, open func() journal.Store) {
 	}
 	assert.ErrorIs(t, note(list[0], 1, turn.ToolProgress{}), journal.ErrNotFound)
 	s.claim(list[0], 1)
-	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 0.5, Total: 2, Message: strings.Repeat("ä", 1000) + "\xff"}))
-	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: math.NaN(), Total: math.Inf(1)}), "a server may say anything")
+	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 0.5, Total: 2,
+		Message: strings.Repeat("ä", 1000) + "\xff"}))
+	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: math.NaN(), Total: math.Inf(1)}),
+		"a server may say anything")
 	var said []turn.ProgressChunk
 	for _, c := range s.chunks() {
 		if c.Kind == turn.ChunkToolProgress {
@@ -132,7 +135,8 @@ func noted(t T, open func() journal.Store) {
 		}
 	}
 	require.Len(t, said, 2)
-	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0}, []any{said[0].CallID, said[0].Tool, said[0].Done, said[0].Total})
+	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0},
+		[]any{said[0].CallID, said[0].Tool, said[0].Done, said[0].Total})
 	assert.LessOrEqual(t, len(said[0].Message), journal.PreviewBytes)
 	assert.Zero(t, said[1].ToolProgress)
 

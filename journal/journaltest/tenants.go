@@ -27,7 +27,8 @@ var tenantPromises = []promise{
 // ofTenant begins a turn in a session of this name and tenant.
 func ofTenant(t T, store journal.Store, tenant, session string) *script {
 	t.Helper()
-	s := &script{T: t, Store: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant, at: start}
+	s := &script{T: t, Store: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
+		at: start}
 	s.begin()
 	return s
 }
@@ -245,7 +246,8 @@ func tenantView(t T, open func() journal.Store) {
 		view := s.Tenant(tenant)
 		unknown := s.everything(view, "nowhere", "never")
 		s.unchanged(func() {
-			assert.Equal(t, unknown, s.everything(view, "s", s.turn), "%q can tell it from a session that does not exist", tenant)
+			assert.Equal(t, unknown, s.everything(view, "s", s.turn), "%q can tell it from a session that does not exist",
+				tenant)
 		})
 		ofTenant(t, s.Store, tenant, "mine")
 		_, err := view.TurnsAfter(t.Context(), "mine", s.turn, 10)

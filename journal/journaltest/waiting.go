@@ -23,7 +23,8 @@ func alwaysAllow(t T, open func() journal.Store) {
 		requests = append(requests, approvalOf(c))
 	}
 	s.ask(requests...)
-	call, tool, denied := allowed(requests[0]), allowed(requests[1]), turn.Decision{ID: requests[2].ID, Status: turn.StatusDenied}
+	call, tool, denied := allowed(requests[0]), allowed(requests[1]),
+		turn.Decision{ID: requests[2].ID, Status: turn.StatusDenied}
 	call.Grant, tool.Grant = turn.GrantCall, turn.GrantTool
 	twice := call
 	twice.ID, twice.ArgumentsHash = requests[3].ID, requests[3].ArgumentsHash
@@ -34,7 +35,8 @@ func alwaysAllow(t T, open func() journal.Store) {
 	rules, err := s.Grants(t.Context(), s.turn)
 	require.NoError(t, err)
 	assert.Equal(t, []turn.Grant{
-		{Tool: "local/read_file", ArgumentsHash: requests[0].ArgumentsHash, By: "ada", At: call.At}, {Tool: "local/read_file", By: "ada", At: tool.At},
+		{Tool: "local/read_file", ArgumentsHash: requests[0].ArgumentsHash, By: "ada", At: call.At},
+		{Tool: "local/read_file", By: "ada", At: tool.At},
 	}, rules)
 	_, err = s.Grants(t.Context(), "another turn")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
@@ -60,7 +62,8 @@ func claimApproved(t T, open func() journal.Store) {
 	s.ask(w, denied, expired, approvalOf(list[4]))
 	refused(list[0], true, "nobody has said anything")
 	refused(list[0], false, "whatever the caller believes")
-	s.decide(allowed(w), turn.Decision{ID: denied.ID, Status: turn.StatusDenied}, turn.Decision{ID: expired.ID, Status: turn.StatusExpired, Allowed: true})
+	s.decide(allowed(w), turn.Decision{ID: denied.ID, Status: turn.StatusDenied},
+		turn.Decision{ID: expired.ID, Status: turn.StatusExpired, Allowed: true})
 	changed := list[0]
 	changed.Arguments = `{"path":"/etc/passwd"}`
 	refused(changed, true, "the arguments have changed since")

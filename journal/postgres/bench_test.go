@@ -47,7 +47,8 @@ func benchHops(b *testing.B, s *journal.DB) {
 // hops runs a turn through n hops, each with a call and five appends of text.
 func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 	at := time.Now()
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: name, Turn: name, Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: name, Turn: name,
+		Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 	head, results := begun.Head, []turn.CallOutcome(nil)
 	for step := 1; step <= n && err == nil; step++ {
 		head, results, err = hop(ctx, s, journal.StepKey{Turn: name, Step: step}, head, results)
@@ -55,9 +56,12 @@ func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 	return err
 }
 
-func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head, results []turn.CallOutcome) (turn.Head, []turn.CallOutcome, error) {
-	at, call := time.Now(), turn.ToolCall{ID: fmt.Sprintf("%d.0", key.Step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
-	_, err := s.StartInference(ctx, journal.StartInference{Session: key.Turn, Key: key, Expect: head, Outcomes: results, At: at})
+func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head,
+	results []turn.CallOutcome) (turn.Head, []turn.CallOutcome, error) {
+	at, call := time.Now(), turn.ToolCall{ID: fmt.Sprintf("%d.0", key.Step), Tool: "local/read_file",
+		Arguments: `{"path":"a"}`}
+	_, err := s.StartInference(ctx, journal.StartInference{Session: key.Turn, Key: key, Expect: head, Outcomes: results,
+		At: at})
 	for i := 0; i < 5 && err == nil; i++ {
 		err = s.AppendChunks(ctx, key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "some more text ", At: at}})
 	}
@@ -69,7 +73,8 @@ func hop(ctx context.Context, s *journal.DB, key journal.StepKey, head turn.Head
 	if err != nil {
 		return head, nil, err
 	}
-	if _, err := s.ClaimCall(ctx, journal.ClaimInput{Turn: key.Turn, Step: key.Step, Call: call, Attempt: 1, At: at}); err != nil {
+	if _, err := s.ClaimCall(ctx, journal.ClaimInput{Turn: key.Turn, Step: key.Step, Call: call, Attempt: 1,
+		At: at}); err != nil {
 		return head, nil, err
 	}
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: key.Turn, CallID: call.ID, Attempt: 1, At: at,

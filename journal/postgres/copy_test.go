@@ -48,9 +48,11 @@ func TestCopy(t *testing.T) {
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
 		results := []turn.CallOutcome{{CallID: "1.0"}}
-		_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: time.Now()})
+		_, err = s.StartInference(t.Context(),
+			journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: time.Now()})
 		require.NoError(t, err)
-		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"}, At: time.Now()})
+		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"},
+			At: time.Now()})
 		require.NoError(t, err, "new rows get new numbers")
 	}
 }
@@ -60,16 +62,19 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"},
+		At: at})
 	require.NoError(t, err)
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)
 	inf, err := s.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
-		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Completion{Text: "look", Raw: []byte(`{"a":1}`)}})
+		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}},
+		Answer:  turn.Completion{Text: "look", Raw: []byte(`{"a":1}`)}})
 	require.NoError(t, err)
 	hash := journal.HashOf([]byte(call.Arguments))
 	_, err = s.Ask(ctx, journal.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
-		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash}, {ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "well?"},
+		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
+		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "well?"},
 	}})
 	require.NoError(t, err)
 	require.NoError(t, s.Decide(ctx, journal.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
@@ -78,7 +83,8 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
-		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000), MediaType: "text/plain"}})
+		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000),
+			MediaType: "text/plain"}})
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)

@@ -41,7 +41,8 @@ func explain(err error) error {
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
-		return fmt.Errorf("%w: the server cannot be reached: check that it runs, and journal.url: %w", journal.ErrUnavailable, err)
+		return fmt.Errorf("%w: the server cannot be reached: check that it runs, and journal.url: %w", journal.ErrUnavailable,
+			err)
 	}
 	return err
 }

@@ -91,12 +91,14 @@ func TestNothingIsLostOrDoubled(t *testing.T) {
 }
 
 func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps chan<- struct{}) error {
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s-" + name, Turn: name, Message: turn.UserMessage{ID: "m", Text: "go"}, At: time.Now()})
+	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s-" + name, Turn: name,
+		Message: turn.UserMessage{ID: "m", Text: "go"}, At: time.Now()})
 	if err != nil {
 		return err
 	}
 	key := journal.StepKey{Turn: name, Step: 1}
-	if _, err := s.StartInference(ctx, journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head, At: time.Now()}); err != nil {
+	if _, err := s.StartInference(ctx, journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head,
+		At: time.Now()}); err != nil {
 		return err
 	}
 	for i := range n {
@@ -106,7 +108,8 @@ func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps cha
 		}
 		steps <- struct{}{}
 	}
-	_, err = s.Finish(ctx, journal.FinishInput{Session: "s-" + name, Turn: name, Result: turn.Result{State: turn.StateCompleted}, At: time.Now()})
+	_, err = s.Finish(ctx, journal.FinishInput{Session: "s-" + name, Turn: name,
+		Result: turn.Result{State: turn.StateCompleted}, At: time.Now()})
 	return err
 }
 
@@ -135,7 +138,8 @@ func TestAWorkersReportExpires(t *testing.T) {
 	list, err := s.Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	require.NoError(t, server.Exec(t.Context(), url, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, journal.WorkerExpiry)))
+	require.NoError(t, server.Exec(t.Context(), url,
+		fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, journal.WorkerExpiry)))
 	list, err = s.Workers(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)

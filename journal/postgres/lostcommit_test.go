@@ -129,7 +129,8 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s", Turn: "t", Result: turn.Result{State: turn.StateCompleted}, At: at})
+			_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s", Turn: "t",
+				Result: turn.Result{State: turn.StateCompleted}, At: at})
 			return err
 		},
 		func() error { return approveTools(t, s, proxy) },
@@ -144,7 +145,8 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 	for _, c := range chunks {
 		kinds = append(kinds, c.Kind)
 	}
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted, turn.ChunkToolProgress,
+	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted,
+		turn.ChunkToolProgress,
 		turn.ChunkToolCallCompleted, turn.ChunkTurnCompleted}, kinds)
 
 	proxy.armed.Store(true)
@@ -171,7 +173,8 @@ func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
 		require.NoError(t, s.PublishCatalogue(t.Context(), c))
 	}
 	proxy.armed.Store(true)
-	approved, err := s.ApproveTools(t.Context(), journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
+	approved, err := s.ApproveTools(t.Context(),
+		journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
 	assert.Len(t, approved, 1)
 	return err
 }

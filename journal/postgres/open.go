@@ -87,11 +87,13 @@ func parse(url string) (*pgx.ConnConfig, error) {
 // Renumber implements journal.Database.
 func (s *database) Renumber(c journal.Conn, table string) error {
 	var numbered bool
-	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`, table).Scan(&numbered)
+	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`,
+		table).Scan(&numbered)
 	if err != nil || !numbered {
 		return err
 	}
-	return c.Exec(`SELECT setval(pg_get_serial_sequence(?, 'id'), (SELECT coalesce(max(id), 0) + 1 FROM `+table+`), false)`, table)
+	return c.Exec(`SELECT setval(pg_get_serial_sequence(?, 'id'), (SELECT coalesce(max(id), 0) + 1 FROM `+table+
+		`), false)`, table)
 }
 
 // TempDir implements journal.Database.

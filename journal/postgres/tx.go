@@ -251,7 +251,8 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn
 }
 
 // onConn runs fn on a connection of the pool and reports whether a retry may help after an error.
-func (s *database) onConn(caller context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) (worth bool, err error) {
+func (s *database) onConn(caller context.Context,
+	fn func(context.Context, *pgx.Conn, *time.Timer) error) (worth bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer func() {

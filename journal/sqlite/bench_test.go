@@ -20,7 +20,8 @@ import (
 func BenchmarkHop(b *testing.B) {
 	for _, synchronous := range []string{"full", "normal"} {
 		b.Run(synchronous, func(b *testing.B) {
-			store, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "j.db"), sqlite.Options{Synchronous: synchronous})
+			store, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "j.db"),
+				sqlite.Options{Synchronous: synchronous})
 			require.NoError(b, err)
 			defer store.Close()
 			benchHops(b, store)
@@ -47,7 +48,8 @@ func benchHops(b *testing.B, store journal.Store) {
 	w := &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}
 	var head turn.Head
 	w.time("begin", func() error {
-		out, err := store.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
+		out, err := store.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t",
+			Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 		head = out.Head
 		return err
 	})
@@ -56,7 +58,8 @@ func benchHops(b *testing.B, store journal.Store) {
 		key := journal.StepKey{Turn: "t", Step: step}
 		call := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/read_file", Arguments: `{"path":"a"}`}
 		w.time("start_inference", func() error {
-			_, err := store.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: at})
+			_, err := store.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results,
+				At: at})
 			return err
 		})
 		for range 5 {
@@ -67,7 +70,8 @@ func benchHops(b *testing.B, store journal.Store) {
 		w.time("settle_inference", func() error {
 			out, err := store.SettleInference(ctx, journal.SettleInference{
 				Session: "s", Key: key, Attempt: 1, At: at, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}},
-				Answer: turn.Completion{Text: "look", Raw: []byte(`[` + strings.Repeat(`{"a":"delta"},`, 100) + fmt.Sprint(step) + `]`)},
+				Answer: turn.Completion{Text: "look",
+					Raw: []byte(`[` + strings.Repeat(`{"a":"delta"},`, 100) + fmt.Sprint(step) + `]`)},
 			})
 			head = out.Head
 			return err

@@ -22,7 +22,8 @@ func restless(n int, mayChange bool) turn.Catalogue {
 	for i := range 50 {
 		b := make([]byte, 16<<10)
 		_, _ = noise.Read(b) // never fails
-		c.Tools = append(c.Tools, turn.Descriptor{ID: fmt.Sprintf("mcp/x/t%d", i), Hash: fmt.Sprint(n, i), Description: base64.StdEncoding.EncodeToString(b)})
+		c.Tools = append(c.Tools, turn.Descriptor{ID: fmt.Sprintf("mcp/x/t%d", i), Hash: fmt.Sprint(n, i),
+			Description: base64.StdEncoding.EncodeToString(b)})
 	}
 	return c
 }

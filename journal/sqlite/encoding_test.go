@@ -16,7 +16,8 @@ import (
 // TestRawAnswersTakeLittleRoom checks that raw events are compressed: those of a streamed answer are many times its
 // text, and similar to each other.
 func TestRawAnswersTakeLittleRoom(t *testing.T) {
-	raw := []byte("[" + strings.Repeat(`{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]},`, 10_000) + "0]")
+	raw := []byte("[" + strings.Repeat(
+		`{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]},`, 10_000) + "0]")
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	require.NoError(t, err)

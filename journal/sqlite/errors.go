@@ -21,7 +21,8 @@ type errBusy struct {
 }
 
 func (e errBusy) Error() string {
-	return fmt.Sprintf("another program has held %s locked for %v: end it (a database browser, a backup, a second worker that hangs) and try again: %v",
+	return fmt.Sprintf("another program has held %s locked for %v: end it (a database browser, a backup, a second "+
+		"worker that hangs) and try again: %v",
 		e.path, e.waited, e.cause)
 }
 

@@ -23,7 +23,8 @@ func FuzzImport(f *testing.F) {
 	kept, err := os.ReadFile("../testdata/session.jsonl")
 	require.NoError(f, err)
 	f.Add(kept)
-	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`, `"late_result":{`, `"text_blob":"`, `"at":"2`} {
+	for _, change := range []string{`"index":3,`, `"seq":2,`, `"attempt":1`, `"bytes":"AAAA`, `"state":"completed"`,
+		`"late_result":{`, `"text_blob":"`, `"at":"2`} {
 		f.Add(bytes.Replace(kept, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
 	}
 	for half := kept; len(half) > 300; half = half[:len(half)*3/4] {
@@ -33,8 +34,10 @@ func FuzzImport(f *testing.F) {
 		later, err := os.ReadFile("../testdata/" + name)
 		require.NoError(f, err)
 		f.Add(later)
-		for _, change := range []string{`"step":1`, `"status":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`, `"index":10`, `"grant":{`,
-			`"taint_source":{`, `"suspended":1`, `"bytes":12`, `"notify_model":true`, `"media":[`, `"elicitation":{`, `"schema":{`, `"response":{`, `"status":"answered"`} {
+		for _, change := range []string{`"step":1`, `"status":"denied"`, `"fork_seq":5`, `"seq":5,`, `"turn":"t1"`,
+			`"index":10`, `"grant":{`,
+			`"taint_source":{`, `"suspended":1`, `"bytes":12`, `"notify_model":true`, `"media":[`, `"elicitation":{`,
+			`"schema":{`, `"response":{`, `"status":"answered"`} {
 			f.Add(bytes.Replace(later, []byte(change), []byte(strings.Replace(change, ":", ":9", 1)), 1))
 		}
 	}
@@ -52,7 +55,8 @@ func FuzzImport(f *testing.F) {
 			if s == nil {
 				var err error
 				opened++
-				s, err = sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprintf("%d.db", opened)), sqlite.Options{Synchronous: "normal"})
+				s, err = sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprintf("%d.db", opened)),
+					sqlite.Options{Synchronous: "normal"})
 				require.NoError(t, err)
 			}
 			if importOnce(t, s, input) { // the next input gets an empty journal

@@ -40,7 +40,8 @@ func inOneGroup(t *testing.T, s *database, list ...func(journal.Conn) error) (er
 
 func insertBlob(name, bytes string) func(journal.Conn) error {
 	return func(c journal.Conn) error {
-		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', ?)`, name, []byte(bytes))
+		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', ?)`, name,
+			[]byte(bytes))
 	}
 }
 
@@ -127,9 +128,11 @@ func benchAppends(b *testing.B, db *journal.DB, writers int) {
 	ctx := context.Background()
 	for i := range writers {
 		name := fmt.Sprint("t", i)
-		begun, err := db.Begin(ctx, journal.BeginInput{Session: name, Turn: name, Message: turn.UserMessage{ID: "m", Text: "go"}})
+		begun, err := db.Begin(ctx, journal.BeginInput{Session: name, Turn: name,
+			Message: turn.UserMessage{ID: "m", Text: "go"}})
 		require.NoError(b, err)
-		_, err = db.StartInference(ctx, journal.StartInference{Session: name, Key: journal.StepKey{Turn: name, Step: 1}, Expect: begun.Head})
+		_, err = db.StartInference(ctx, journal.StartInference{Session: name, Key: journal.StepKey{Turn: name, Step: 1},
+			Expect: begun.Head})
 		require.NoError(b, err)
 	}
 	b.ResetTimer()
@@ -138,7 +141,8 @@ func benchAppends(b *testing.B, db *journal.DB, writers int) {
 		wg.Go(func() {
 			key := journal.StepKey{Turn: fmt.Sprint("t", i), Step: 1}
 			for range b.N/writers + 1 {
-				err := db.AppendChunks(ctx, key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("some more text ", 10)}})
+				err := db.AppendChunks(ctx, key, 1,
+					[]turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("some more text ", 10)}})
 				assert.NoError(b, err)
 			}
 		})

@@ -51,9 +51,11 @@ func longExport(t *testing.T) []byte {
 	t.Helper()
 	_, s := openObserved(t)
 	key := journal.StepKey{Turn: "t", Step: 1}
-	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "hello"}, At: time.Now()})
+	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t",
+		Message: turn.UserMessage{ID: "m", Text: "hello"}, At: time.Now()})
 	require.NoError(t, err)
-	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: time.Now()})
+	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head,
+		At: time.Now()})
 	require.NoError(t, err)
 	var chunks []turn.Chunk
 	for i := range 1000 {

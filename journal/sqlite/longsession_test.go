@@ -20,7 +20,8 @@ import (
 func BenchmarkLongSession(b *testing.B) {
 	for _, turns := range []int{10, 10_000} {
 		b.Run(strconv.Itoa(turns), func(b *testing.B) {
-			store, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "j.db"), sqlite.Options{Synchronous: "normal"})
+			store, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "j.db"),
+				sqlite.Options{Synchronous: "normal"})
 			require.NoError(b, err)
 			defer store.Close()
 			l := &long{B: b, Store: store, watch: &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}}
@@ -49,13 +50,15 @@ func (l *long) build(turns int) {
 		l.oneTurn()
 		session := fmt.Sprintf("w%d", i)
 		l.begin(session, session)
-		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session, Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion}}})
+		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session,
+			Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion}}})
 		require.NoError(l, err)
 	}
 }
 
 func (l *long) begin(session, id string) turn.Head {
-	out, err := l.Begin(context.Background(), journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: "m-" + id, Text: "go on"}, At: l.at})
+	out, err := l.Begin(context.Background(),
+		journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: "m-" + id, Text: "go on"}, At: l.at})
 	require.NoError(l, err)
 	return out.Head
 }
@@ -70,9 +73,11 @@ func (l *long) oneTurn() string {
 	key := journal.StepKey{Turn: id, Step: 1}
 	_, err := l.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: head, At: l.at})
 	require.NoError(l, err)
-	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "done"}, Answer: turn.Completion{Text: "done"}, At: l.at})
+	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1,
+		Message: turn.Message{Text: "done"}, Answer: turn.Completion{Text: "done"}, At: l.at})
 	require.NoError(l, err)
-	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id, Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, At: l.at})
+	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id,
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, At: l.at})
 	require.NoError(l, err)
 	return id
 }
@@ -84,7 +89,11 @@ func (l *long) measure(i int) {
 	l.watch.time("session", func() error { _, err := l.Session(ctx, "s"); return err })
 	l.watch.time("sessions_20", func() error { _, err := l.Sessions(ctx, 20); return err })
 	l.watch.time("delivered_first", func() error { _, err := l.Delivered(ctx, "s", "m-t0"); return err })
-	l.watch.time("window_50", func() error { _, err := l.Messages(ctx, "s", int64(2*l.turns-50), int64(2*l.turns)); return err })
+	l.watch.time("window_50", func() error {
+		_,
+			err := l.Messages(ctx, "s", int64(2*l.turns-50), int64(2*l.turns))
+		return err
+	})
 	l.watch.time("turns_after", func() error { _, err := l.TurnsAfter(ctx, "s", last, 1); return err })
 	l.watch.time("waiting_20", func() error { _, err := l.PendingRequests(ctx, "", 20); return err })
 	l.watch.time("waiting_of_session", func() error { _, err := l.PendingRequests(ctx, "s", 20); return err })

@@ -21,7 +21,8 @@ import (
 )
 
 func beginOf(session, turnID string) journal.BeginInput {
-	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.UserMessage{ID: "m-" + turnID, Text: "hello"}, At: time.Unix(1, 0)}
+	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.UserMessage{ID: "m-" + turnID, Text: "hello"},
+		At: time.Unix(1, 0)}
 }
 
 // raw opens the file independently of the store, as another program would.
@@ -191,10 +192,12 @@ func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
 	for step := 1; step <= n; step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
-		_, err := s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results})
+		_, err := s.StartInference(t.Context(),
+			journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results})
 		require.NoError(t, err)
 		out, err := s.SettleInference(t.Context(), journal.SettleInference{
-			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}}, Answer: turn.Completion{Text: "look"},
+			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}},
+			Answer: turn.Completion{Text: "look"},
 		})
 		require.NoError(t, err)
 		_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})

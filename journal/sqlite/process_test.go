@@ -35,7 +35,8 @@ func TestHammer(t *testing.T) {
 	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head})
 	require.NoError(t, err)
 	for i := 1; ; i++ {
-		require.NoError(t, s.AppendChunks(t.Context(), key, 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("x", 100)}}))
+		require.NoError(t, s.AppendChunks(t.Context(), key, 1,
+			[]turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("x", 100)}}))
 		fmt.Println("ack", name, i)
 	}
 }

@@ -49,11 +49,14 @@ func (h toolHammer) once() {
 	key := journal.StepKey{Turn: h.turn, Step: 1}
 	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: begun.Head})
 	require.NoError(h, err)
-	calls := []turn.ToolCall{{ID: "1.0", Tool: "mcp/mail/ask", Arguments: "{}"}, {ID: "1.1", Tool: "mcp/mail/send", Arguments: "{}"}}
-	inf, err := h.s.SettleInference(ctx, journal.SettleInference{Session: "s-" + h.turn, Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
+	calls := []turn.ToolCall{{ID: "1.0", Tool: "mcp/mail/ask", Arguments: "{}"},
+		{ID: "1.1", Tool: "mcp/mail/send", Arguments: "{}"}}
+	inf, err := h.s.SettleInference(ctx, journal.SettleInference{Session: "s-" + h.turn, Key: key, Attempt: 1,
+		Message: turn.Message{ToolCalls: calls}})
 	require.NoError(h, err)
 	h.claim(calls[0], 1)
-	require.NoError(h, h.s.SuspendCall(ctx, journal.SettleInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Continuation: []byte(h.turn)}}))
+	require.NoError(h, h.s.SuspendCall(ctx,
+		journal.SettleInput{Turn: h.turn, CallID: "1.0", Attempt: 1, Result: turn.ToolResult{Continuation: []byte(h.turn)}}))
 	h.ack("suspended")
 	h.claim(calls[1], 1)
 	h.settle(calls[1], turn.ToolResult{Outcome: turn.OutcomeUnknown})
@@ -64,7 +67,8 @@ func (h toolHammer) once() {
 	h.settle(calls[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "asked"})
 	key.Step = 2
 	results := []turn.CallOutcome{{CallID: calls[0].ID}, {CallID: calls[1].ID}}
-	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head, Outcomes: results})
+	_, err = h.s.StartInference(ctx, journal.StartInference{Session: "s-" + h.turn, Key: key, Expect: inf.Head,
+		Outcomes: results})
 	require.NoError(h, err)
 	h.ack("told")
 }
@@ -77,7 +81,8 @@ func (h toolHammer) claim(c turn.ToolCall, attempt int) {
 
 func (h toolHammer) settle(c turn.ToolCall, r turn.ToolResult) {
 	r.FromServer = true
-	_, err := h.s.SettleCall(h.Context(), journal.SettleInput{Turn: h.turn, CallID: c.ID, Attempt: 1, Result: r, Taints: true, At: time.Unix(2, 0)})
+	_, err := h.s.SettleCall(h.Context(), journal.SettleInput{Turn: h.turn, CallID: c.ID, Attempt: 1, Result: r,
+		Taints: true, At: time.Unix(2, 0)})
 	require.NoError(h, err)
 }
 
@@ -130,12 +135,14 @@ func checkLeft(t *testing.T, s *journal.DB, name, last string) {
 	} else {
 		checkSent(t, s, name)
 	}
-	_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s-" + name, Turn: name, Result: turn.Result{State: turn.StateFailed}, At: time.Unix(3, 0)})
+	_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s-" + name, Turn: name,
+		Result: turn.Result{State: turn.StateFailed}, At: time.Unix(3, 0)})
 	require.NoError(t, err)
 	next := name + "-next"
 	begun, err := s.Begin(t.Context(), beginOf("s-"+name, next))
 	require.NoError(t, err)
-	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s-" + name, Key: journal.StepKey{Turn: next, Step: 1}, Expect: begun.Head})
+	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s-" + name,
+		Key: journal.StepKey{Turn: next, Step: 1}, Expect: begun.Head})
 	require.NoError(t, err)
 	if told := countNotices(t, s, "s-"+name); last != "suspended" {
 		assert.Equal(t, 1, told)

@@ -105,7 +105,8 @@ func (r *rig) measureCalls(ctx context.Context, size callsSize) (out report.Call
 		fmt.Fprint(r.progress, ".")
 	}
 	out.Bytes = one.spec.Bytes
-	out.Costs = []report.CallCost{straight["sdk"].cost("straight, with the SDK's client"), straight["host"].cost("the tool host alone")}
+	out.Costs = []report.CallCost{straight["sdk"].cost("straight, with the SDK's client"),
+		straight["host"].cost("the tool host alone")}
 	for i, lane := range []string{"as an activity", "as a quick call"} {
 		costs, err := r.engineCosts(ctx, lane, arms[i], size)
 		if err != nil {
@@ -123,12 +124,14 @@ type straightRun struct {
 }
 
 func (s *straightRun) cost(what string) report.CallCost {
-	return report.CallCost{What: what, Latency: report.Quantiles(s.Took), Samples: len(s.Took), CPU: ms(s.CPU) / float64(len(s.Took))}
+	return report.CallCost{What: what, Latency: report.Quantiles(s.Took), Samples: len(s.Took),
+		CPU: ms(s.CPU) / float64(len(s.Took))}
 }
 
 // straight starts a process that makes n calls, one at a time.
 func (r *rig) straight(ctx context.Context, kind string, n int, into *straightRun) error {
-	cmd := exec.CommandContext(ctx, r.self, "straight", kind, r.folder("mcpserver"), strconv.Itoa(resultBytes), strconv.Itoa(n))
+	cmd := exec.CommandContext(ctx, r.self, "straight", kind, r.folder("mcpserver"), strconv.Itoa(resultBytes),
+		strconv.Itoa(n))
 	cmd.Stderr = os.Stderr
 	b, err := cmd.Output()
 	if err != nil {
@@ -164,7 +167,8 @@ func (r *rig) engineCosts(ctx context.Context, lane string, a engineArm, size ca
 	worker, server := ms(a.many.cpuWorker-a.one.cpuWorker)/more, ms(a.many.cpuServer-a.one.cpuServer)/more
 	return []report.CallCost{
 		{What: lane + ": from its claim to its settlement", Latency: report.Quantiles(inside), Samples: len(inside)},
-		{What: lane + ": from the answer that asks to the next prompt", Latency: report.Quantiles(hop), Samples: len(hop), CPU: worker, ServerCPU: server},
+		{What: lane + ": from the answer that asks to the next prompt", Latency: report.Quantiles(hop), Samples: len(hop),
+			CPU: worker, ServerCPU: server},
 	}, nil
 }
 

@@ -125,7 +125,8 @@ type teller struct {
 }
 
 func (e *teller) send(choice string) {
-	fmt.Fprintf(e.w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"model\":\"clock\",\"choices\":[%s]}\n\n", choice)
+	fmt.Fprintf(e.w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"model\":\"clock\",\"choices\":[%s]}\n\n",
+		choice)
 	_ = http.NewResponseController(e.w).Flush() // fails only if the reader has disconnected
 }
 
@@ -134,7 +135,8 @@ func (e *teller) text(delta string) {
 }
 
 func (e *teller) call(name, arguments string) {
-	e.send(fmt.Sprintf(`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":%q,"arguments":%q}}]}}`, name, arguments))
+	e.send(fmt.Sprintf(
+		`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":%q,"arguments":%q}}]}}`, name, arguments))
 	e.end("tool_calls")
 }
 

@@ -13,7 +13,8 @@ import (
 func counts(r report.Result) []report.Finding {
 	var out []report.Finding
 	add := func(p report.Part, format string, args ...any) {
-		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, Measure: "counts", What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
+		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, Measure: "counts",
+			What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
 	}
 	all := scenarios()
 	for _, p := range r.Parts {

@@ -19,7 +19,8 @@ func engineRole(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(os.Environ()), engine.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
+	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(os.Environ()),
+		engine.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ func (m *meter) count(ctx context.Context, to *journalSize) error {
 	var pages, size int64
 	const tables = "(SELECT count(*) FROM turns)+(SELECT count(*) FROM messages)+(SELECT count(*) FROM inferences)+" +
 		"(SELECT count(*) FROM calls)+(SELECT count(*) FROM chunks)+(SELECT count(*) FROM blobs)"
-	for query, to := range map[string]*int64{"SELECT " + tables: &to.rows, "PRAGMA page_count": &pages, "PRAGMA page_size": &size} {
+	for query, to := range map[string]*int64{"SELECT " + tables: &to.rows, "PRAGMA page_count": &pages,
+		"PRAGMA page_size": &size} {
 		if err := db.QueryRowContext(ctx, query).Scan(to); err != nil {
 			return fmt.Errorf("counting the journal of %s: %w", m, err)
 		}

@@ -57,16 +57,20 @@ type program struct {
 func parse(args []string, stdout, stderr io.Writer) *program {
 	p := &program{stdout: stdout, stderr: stderr}
 	f := flag.NewFlagSet("bench", flag.ExitOnError)
-	f.BoolVar(&p.smoke, "smoke", false, "a few turns of each kind: does everything work, are the counts right; times decide nothing")
+	f.BoolVar(&p.smoke, "smoke", false,
+		"a few turns of each kind: does everything work, are the counts right; times decide nothing")
 	f.StringVar(&p.only, "only", "", "run the scenario of this `name`, or those whose names contain it")
-	f.StringVar(&p.profile, "profile", "", "`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
+	f.StringVar(&p.profile, "profile", "",
+		"`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
 	f.StringVar(&p.out, "out", filepath.Join(".everturn", "bench"), "`folder` for result.json")
 	f.StringVar(&p.baseline, "baseline", filepath.Join("tests", "bench", "baseline.json"), "the accepted run, a `file`")
 	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md, which an accepted run renews")
 	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
-	f.BoolVar(&p.people, "people", false, "instead: turns that wait for people, and people who wait for turns; some ten minutes")
-	f.BoolVar(&p.calls, "calls", false, "instead: what a call over MCP costs through the engine, beside the same call made straight; two minutes")
+	f.BoolVar(&p.people, "people", false,
+		"instead: turns that wait for people, and people who wait for turns; some ten minutes")
+	f.BoolVar(&p.calls, "calls", false,
+		"instead: what a call over MCP costs through the engine, beside the same call made straight; two minutes")
 	f.IntVar(&p.parked, "parked", 10_000, "with -people: how many `turns` wait")
 	f.BoolVar(&p.write, "write", false, "with -people or -calls: put the tables into the documentation")
 	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
@@ -220,7 +224,8 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 	}
 	p.compared = "compared with the accepted run of " + accepted.Machine.String()
 	if accepted.Machine.CPU != result.Machine.CPU || accepted.Machine.Cores != result.Machine.Cores {
-		p.compared += "\nwhich was another machine: even ratios differ a little; accept a run of your own before you judge a change"
+		p.compared += "\nwhich was another machine: even ratios differ a little; accept a run of your own before you judge " +
+			"a change"
 	}
 	worse := report.Gate(result, accepted)
 	again := report.Result{}

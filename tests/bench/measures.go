@@ -15,7 +15,8 @@ func join(a, b error) error { return errors.Join(a, b) }
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // part collects a scenario's figures while its workers are still running.
-func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provider, before map[string]tally) (report.Part, error) {
+func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provider,
+	before map[string]tally) (report.Part, error) {
 	part := report.Part{Scenario: sc.name, Gated: sc.gated}
 	sent, err := p.tallies(ctx)
 	if err != nil {
@@ -42,7 +43,8 @@ func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provide
 }
 
 func (m *meter) measure(ctx context.Context, sent tally) (report.Measure, error) {
-	one := report.Measure{Arm: m.String(), Kind: string(m.kind), Lane: string(m.lane), Fsync: m.full, Doom: m.doom, Turns: len(m.latencies), Errors: len(m.errs) + sent.Refused}
+	one := report.Measure{Arm: m.String(), Kind: string(m.kind), Lane: string(m.lane), Fsync: m.full, Doom: m.doom,
+		Turns: len(m.latencies), Errors: len(m.errs) + sent.Refused}
 	if len(m.errs) > 0 {
 		one.FirstError = m.errs[0].Error()
 	}

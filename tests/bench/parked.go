@@ -83,7 +83,8 @@ func (c *crowd) park(ctx context.Context, n int) ([]client.Turn, error) {
 		}
 		select {
 		case <-limited.Done():
-			return nil, fmt.Errorf("%d of %d turns wait for people: %w; the worker says: %s", j.rows, n, context.Cause(limited), c.worker.Tail())
+			return nil, fmt.Errorf("%d of %d turns wait for people: %w; the worker says: %s", j.rows, n, context.Cause(limited),
+				c.worker.Tail())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -117,7 +118,8 @@ func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error
 	}
 	defer db.Close()
 	var pages, each int64
-	for query, to := range map[string]*int64{"SELECT count(*) FROM requests WHERE status = ''": &size.rows, "PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
+	for query, to := range map[string]*int64{"SELECT count(*) FROM requests WHERE status = ''": &size.rows,
+		"PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
 		if err := db.QueryRowContext(ctx, query).Scan(to); err != nil {
 			return size, fmt.Errorf("measuring the journal: %w", err)
 		}
@@ -176,7 +178,8 @@ func (c *crowd) wakeSome(ctx context.Context, turns []client.Turn, size crowdSiz
 	if err != nil {
 		return nil, err
 	}
-	out := []report.Waited{report.Wait("an approval, one at a time", took[0]), report.Wait("an answer, one at a time", took[1])}
+	out := []report.Waited{report.Wait("an approval, one at a time", took[0]),
+		report.Wait("an answer, one at a time", took[1])}
 	for i := range out {
 		out[i].AimMax = 1000
 	}
@@ -196,9 +199,11 @@ func (c *crowd) wake(ctx context.Context, a client.Turn, odd int) (time.Duration
 	}
 	began := time.Now()
 	if odd == 0 {
-		_, err = c.sessions.Approve(ctx, client.DecideInput{Session: a.Session, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "bench"})
+		_, err = c.sessions.Approve(ctx, client.DecideInput{Session: a.Session, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+			By: "bench"})
 	} else {
-		err = c.sessions.Answer(ctx, client.AnswerInput{Session: a.Session, Question: w.ID, Text: scene{Kind: sceneFinal}.message(), By: "bench"})
+		err = c.sessions.Answer(ctx, client.AnswerInput{Session: a.Session, Question: w.ID,
+			Text: scene{Kind: sceneFinal}.message(), By: "bench"})
 	}
 	if err != nil {
 		return 0, err

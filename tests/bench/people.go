@@ -37,7 +37,11 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 		name string
 		run  func(context.Context, *crowd) error
 	}{
-		{"terminals", func(ctx context.Context, c *crowd) (err error) { out.Streams, err = c.terminals(ctx, size); return err }},
+		{"terminals", func(ctx context.Context, c *crowd) (err error) {
+			out.Streams,
+				err = c.terminals(ctx, size)
+			return err
+		}},
 		{"stops", func(ctx context.Context, c *crowd) (err error) { out.Stops, err = c.stops(ctx, size); return err }},
 		{"parked", func(ctx context.Context, c *crowd) (err error) {
 			out.Parked, err = c.parkedTurns(ctx, size)
@@ -120,7 +124,8 @@ type crowd struct {
 
 // withCrowd starts a worker and a provider, calls run, and stops them when run returns.
 func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Context, *crowd) error) (err error) {
-	clock, err := proc.Start(proc.Command{Name: name + "-clock", Argv: []string{r.self, "clock"}, Dir: r.dir, Env: os.Environ()})
+	clock, err := proc.Start(proc.Command{Name: name + "-clock", Argv: []string{r.self, "clock"}, Dir: r.dir,
+		Env: os.Environ()})
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,8 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 	if err := c.configure(url); err != nil {
 		return err
 	}
-	if c.worker, err = proc.Start(proc.Command{Name: c.name, Argv: []string{r.folder("worker"), "--config", c.config}, Dir: r.dir, Env: os.Environ()}); err != nil {
+	if c.worker, err = proc.Start(proc.Command{Name: c.name, Argv: []string{r.folder("worker"), "--config", c.config},
+		Dir: r.dir, Env: os.Environ()}); err != nil {
 		return err
 	}
 	defer func() { err = join(err, c.worker.Stop()) }()
@@ -149,9 +155,12 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 func (c *crowd) configure(provider string) error {
 	r := c.rig
 	c.config = r.folder(c.name + ".toml")
-	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
-		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\npath = %q\nsynchronous = \"normal\"\n[temporal]\naddress = %q\ntask_queue = %q\n"+
-		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
+	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = "+
+		"\"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
+		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\npath = %q\nsynchronous "+
+		"= \"normal\"\n[temporal]\naddress = %q\ntask_queue = %q\n"+
+		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = "+
+		"[\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
 		r.folder("workspace"), provider, r.journal(c.name), r.stack.Address, c.name, r.folder("mcpserver"))
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }
@@ -186,7 +195,8 @@ func (c *crowd) session() string {
 }
 
 func (c *crowd) sendTo(ctx context.Context, session string, s scene) (client.Turn, error) {
-	return c.sessions.Send(ctx, client.SendInput{Session: session, Message: workflows.Message{Text: s.message()}, Alone: true})
+	return c.sessions.Send(ctx, client.SendInput{Session: session, Message: workflows.Message{Text: s.message()},
+		Alone: true})
 }
 
 // until reads a turn's chunks up to one of these kinds and returns its index.
@@ -263,7 +273,8 @@ func (r *rig) buildStarter(ctx context.Context) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/everturn/everturn/starter").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path,
+		"github.com/everturn/everturn/starter").CombinedOutput()
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("building the starter: %w", err), errors.New(string(out)))
 	}

@@ -75,7 +75,8 @@ func (r *rig) workspace() error {
 	for i := range pages {
 		line := fmt.Sprintf("page %02d of the book. ", i)
 		text := strings.Repeat(line, resultBytes/len(line)+1)[:resultBytes]
-		if err := os.WriteFile(filepath.Join(r.folder("workspace"), fmt.Sprintf("page-%d.txt", i)), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.folder("workspace"), fmt.Sprintf("page-%d.txt", i)), []byte(text),
+			0o600); err != nil {
 			return err
 		}
 	}
@@ -135,10 +136,13 @@ func (r *rig) agent(name string, a arm, provider string) (string, error) {
 	server := ""
 	for _, id := range []string{"bench", "quick"} {
 		quick := id == "quick"
-		server += fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"big\"]\n"+
-			"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nlocal_activity = %t\n", id, r.folder("mcpserver"), quick, quick)
+		server += fmt.Sprintf(
+			"[[mcp.servers]]\nid = %q\ncommand = %q\nrequired = true\non_all_workers = true\nallow = [\"big\"]\n"+
+				"[mcp.servers.tools.big]\nrisk = \"low\"\nrepeatable = %t\nlocal_activity = %t\n", id, r.folder("mcpserver"), quick,
+			quick)
 	}
-	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = %q\n"+
+	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
+		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
 		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), r.stack.Address, name, server)
 	path := r.folder(name + ".toml")

@@ -38,7 +38,8 @@ type spec struct {
 
 const (
 	question = "Please look into this and tell me what you find: "
-	answer   = "This is what I found in the pages that I was asked to read: each of them holds the line that it should hold, " +
+	answer   = "This is what I found in the pages that I was asked to read: each of them holds the line that it should " +
+		"hold, " +
 		"the numbers add up, and nothing is missing. "
 	pages = 16
 )

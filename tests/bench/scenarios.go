@@ -34,7 +34,8 @@ var (
 	local   = []arm{ourLocal, cookLocal, floorLocal}
 	pair    = []arm{ourLocal, cookLocal}
 	tuned   = []arm{{kind: cookbk, lane: laneMCP, tuned: true}, {kind: cookbk, lane: laneLocal, tuned: true}}
-	variety = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true}, {kind: everturn, lane: laneLocal, full: true}}
+	variety = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true},
+		{kind: everturn, lane: laneLocal, full: true}}
 )
 
 // resultBytes is the usual size of a tool's result: a page of text.
@@ -55,10 +56,13 @@ func one() []scenario {
 	slow.Slow = true
 	return []scenario{
 		{name: "answer", spec: hops(0, 1), arms: local, turns: 150, block: 15, inFlight: 1, gated: true, smoke: true},
-		{name: "one hop", spec: hops(1, 1), arms: slices.Concat(all, tuned), turns: 120, block: 10, inFlight: 1, gated: true, smoke: true},
-		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, tuned, variety), turns: 100, block: 5, inFlight: 1, gated: true, smoke: true, replayed: true},
+		{name: "one hop", spec: hops(1, 1), arms: slices.Concat(all, tuned), turns: 120, block: 10, inFlight: 1, gated: true,
+			smoke: true},
+		{name: "five hops", spec: hops(5, 1), arms: slices.Concat(all, tuned, variety), turns: 100, block: 5, inFlight: 1,
+			gated: true, smoke: true, replayed: true},
 		{name: "six parallel calls", spec: hops(1, 6), arms: all, turns: 40, block: 5, inFlight: 1, smoke: true},
-		{name: "malformed answer", spec: bad, arms: []arm{ourLocal, floorLocal}, turns: 40, block: 10, inFlight: 1, smoke: true},
+		{name: "malformed answer", spec: bad, arms: []arm{ourLocal, floorLocal}, turns: 40, block: 10, inFlight: 1,
+			smoke: true},
 		{name: "streamed answer", spec: slow, arms: pair, turns: 16, block: 4, inFlight: 1, streamed: true, smoke: true},
 	}
 }
@@ -81,8 +85,10 @@ func long() []scenario {
 		{name: "1000 hops", spec: hops(1000, 1), arms: []arm{ourLocal}, turns: 1, block: 1, inFlight: 1},
 		{name: "one hop on 0.4 MB", spec: hops(1, 1), arms: pair, turns: 20, block: 5, inFlight: 1, context: 400 << 10},
 		{name: "one hop on 0.8 MB", spec: hops(1, 1), arms: pair, turns: 20, block: 5, inFlight: 1, context: 800 << 10},
-		{name: "one hop on 2 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1, context: 2 << 20},
-		{name: "one hop on 20 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1, context: 20 << 20},
+		{name: "one hop on 2 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1,
+			context: 2 << 20},
+		{name: "one hop on 20 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1,
+			context: 20 << 20},
 	}
 }
 

@@ -62,7 +62,8 @@ func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) 
 		return err
 	}
 	key := journal.StepKey{Turn: id, Step: 1}
-	inf, err := store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
+	inf, err := store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head,
+		At: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,7 @@ func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) 
 		return err
 	}
 	_, err = store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
-		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1}, At: time.Now()})
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
+		At: time.Now()})
 	return err
 }

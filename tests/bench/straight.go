@@ -100,7 +100,8 @@ func hostCaller(ctx context.Context, server string, bytes int) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	req := turn.ToolRequest{Tool: "mcp/bench/big", Arguments: json.RawMessage(fmt.Sprintf(`{"bytes":%d}`, bytes)), Timeout: time.Minute, CallID: "1.0", Attempt: 1}
+	req := turn.ToolRequest{Tool: "mcp/bench/big", Arguments: json.RawMessage(fmt.Sprintf(`{"bytes":%d}`, bytes)),
+		Timeout: time.Minute, CallID: "1.0", Attempt: 1}
 	for _, c := range host.Catalogues(ctx) {
 		for _, d := range c.Tools {
 			if d.ID == req.Tool {

@@ -90,10 +90,12 @@ func (s *subject) start(ctx context.Context, i int, sp spec) (client.WorkflowRun
 			Limits:  &workflows.LimitsRequest{MaxSteps: &steps, MaxToolCalls: &calls, TurnTimeout: &timeout},
 		})
 	case cookbk:
-		messages := []openai.ChatCompletionMessage{{Role: openai.ChatMessageRoleSystem, Content: config.Default().Runtime.SystemPrompt}}
+		messages := []openai.ChatCompletionMessage{
+			{Role: openai.ChatMessageRoleSystem, Content: config.Default().Runtime.SystemPrompt}}
 		messages = append(messages, s.carried...)
 		messages = append(messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser, Content: sp.message()})
-		return c.ExecuteWorkflow(ctx, o, cookbook.Turn, cookbook.Input{Model: s.String(), Messages: messages, MaxSteps: sp.Hops + 10})
+		return c.ExecuteWorkflow(ctx, o, cookbook.Turn,
+			cookbook.Input{Model: s.String(), Messages: messages, MaxSteps: sp.Hops + 10})
 	}
 	activities := sp.Hops
 	if sp.Bad {

@@ -33,7 +33,8 @@ func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited,
 	}
 	var alone, crowded delays
 	for range size.turns {
-		if err := c.terminal(ctx, starter, c.session(), scene{Kind: sceneStream, ThinkMS: 500, Bursts: size.bursts}, &alone); err != nil {
+		if err := c.terminal(ctx, starter, c.session(), scene{Kind: sceneStream, ThinkMS: 500, Bursts: size.bursts},
+			&alone); err != nil {
 			return nil, err
 		}
 		fmt.Fprint(c.rig.progress, ".")
@@ -47,9 +48,11 @@ func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited,
 	})
 	many := fmt.Sprintf("%d turns at once: ", atOnce)
 	out := []report.Waited{
-		report.Wait("one turn: the answer's first byte", alone.first), report.Wait("one turn: the first byte after each silence", alone.burst),
+		report.Wait("one turn: the answer's first byte", alone.first),
+		report.Wait("one turn: the first byte after each silence", alone.burst),
 		report.Wait("one turn: every delta", alone.each),
-		report.Wait(many+"the answer's first byte", crowded.first), report.Wait(many+"the first byte after each silence", crowded.burst),
+		report.Wait(many+"the answer's first byte", crowded.first),
+		report.Wait(many+"the first byte after each silence", crowded.burst),
 		report.Wait(many+"every delta", crowded.each),
 	}
 	for _, i := range []int{0, 1, 3, 4} {

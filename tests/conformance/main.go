@@ -106,7 +106,8 @@ func configure(ctx context.Context, url string, f facts) (toolbox.Server, error)
 }
 
 // exercise makes a tool call, and dispatches it again for as long as the server asks.
-func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage, out io.Writer) error {
+func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage,
+	out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,
 		Session: "conformance", Turn: "conformance", Step: 1, CallID: "1.0", Attempt: 1, MaySuspend: true,

@@ -64,7 +64,8 @@ func TestTheSuites(t *testing.T) {
 				if timed.met() {
 					break
 				}
-				t.Logf("%s is about milliseconds, and something else was running. Once more, alone: it was %s", timedScenario, timed)
+				t.Logf("%s is about milliseconds, and something else was running. Once more, alone: it was %s", timedScenario,
+					timed)
 				outcomes[timedScenario] = s.run(t, "--scenario", timedScenario)[timedScenario]
 			}
 			s.hold(t, outcomes)

@@ -38,7 +38,8 @@ type scenario struct {
 // suites are the released version, and the next one, which is the first that supports the newest protocol.
 var suites = []suite{
 	{pkg: "@modelcontextprotocol/conformance", version: "0.1.16", scenarios: slices.Concat(both, []scenario{
-		{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat, unmet: "its server gives another issuer than the address that it was asked at, which is refused (RFC 8414, 3.3)"},
+		{name: "auth/2025-03-26-oauth-metadata-backcompat", part: backcompat,
+			unmet: "its server gives another issuer than the address that it was asked at, which is refused (RFC 8414, 3.3)"},
 		{name: "auth/cross-app-access-complete-flow", part: extension, unmet: enterprise},
 	})},
 	{pkg: "conformance-next", version: "0.2.0-alpha.11", scenarios: slices.Concat(both, []scenario{

@@ -91,7 +91,8 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 	if res.FinishReason == "no_message" {
 		return errUndecided // it was acknowledged and not delivered: the journal tells the outcome in the end
 	}
-	entry.At, entry.Turn, entry.State, entry.Reason, entry.Answer = time.Now(), res.Turn, string(res.State), string(res.FinishReason), res.Answer
+	entry.At, entry.Turn, entry.State, entry.Reason, entry.Answer = time.Now(), res.Turn, string(res.State),
+		string(res.FinishReason), res.Answer
 	if err != nil {
 		entry.Error = err.Error()
 	}
@@ -103,7 +104,8 @@ func (u *user) try(ctx context.Context, t turnPlan, byUpdate bool) error {
 func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	sent, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text}})
+	sent, err := u.people.Send(ctx, client.SendInput{Session: t.session,
+		Message: workflows.Message{ID: t.id, Text: t.text}})
 	return sent.ID, err
 }
 
@@ -136,7 +138,8 @@ var errUndecided = errors.New("the result is not known")
 func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Result, error) {
 	for {
 		var res workflows.Result
-		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res, sdk.WorkflowRunGetOptions{DisableFollowingRuns: true})
+		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res,
+			sdk.WorkflowRunGetOptions{DisableFollowingRuns: true})
 		var more *workflow.ContinueAsNewError
 		var app *temporal.ApplicationError
 		var cancelled *temporal.CanceledError
@@ -179,7 +182,8 @@ func (l *ledger) follow(ctx context.Context, store journal.Store, turnID string)
 		if err != nil {
 			return // a refused reader comes back; what it has read stands
 		}
-		l.write(check.Entry{Event: check.ChunkRead, At: time.Now(), Turn: turnID, Index: chunk.Index, Kind: string(chunk.Kind), Text: chunk.Text})
+		l.write(check.Entry{Event: check.ChunkRead, At: time.Now(), Turn: turnID, Index: chunk.Index,
+			Kind: string(chunk.Kind), Text: chunk.Text})
 	}
 }
 

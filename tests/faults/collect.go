@@ -33,7 +33,8 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 		run.Tainting, run.Repeatable = false, append(run.Repeatable, "mcp/once/echo", "mcp/once/environ") // both only read
 	}
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
-	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(), writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
+	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(),
+		writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)
 }
 
@@ -62,7 +63,8 @@ func (r *rig) environments() error {
 				continue // it is ending
 			}
 			found = true
-			if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("environ-%s-%d", id, pid)), b, 0o600); err != nil {
+			if err := os.WriteFile(inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("environ-%s-%d", id, pid)), b,
+				0o600); err != nil {
 				return err
 			}
 		}

@@ -45,7 +45,8 @@ func splice(text []byte, section string, new []byte) ([]byte, error) {
 // provenance writes what made the figures below it.
 func provenance(b *bytes.Buffer, args []string) {
 	fmt.Fprintf(b, "Made by `go run ./tests/faults %s` on %s, %s/%s, %d processors, %s.\n",
-		strings.Join(args, " "), time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+		strings.Join(args, " "), time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+		runtime.Version())
 }
 
 // pointFigures writes the tables of a run of the points.
@@ -58,14 +59,16 @@ func pointFigures(b *bytes.Buffer, all []outcome, took time.Duration) {
 	}
 	fmt.Fprintf(b, "%d runs in %s, %d failed.\n", len(all), took.Round(time.Second), failed)
 	for _, g := range groups() {
-		fmt.Fprintf(b, "\n### %s\n\n%s\n\n| point | what is broken there | runs | failed | goes on after, median | longest |\n|---|---|--:|--:|--:|--:|\n", g.name, g.recovers)
+		fmt.Fprintf(b, "\n### %s\n\n%s\n\n| point | what is broken there | runs | failed | goes on after, median | longest "+
+			"|\n|---|---|--:|--:|--:|--:|\n", g.name, g.recovers)
 		for _, p := range g.points {
 			s := statsOf(p.name, all)
 			if s.runs == 0 {
 				fmt.Fprintf(b, "| `%s` | %s | | | | |\n", p.name, p.about)
 				continue
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %d | %d | %s | %s |\n", p.name, p.about, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest))
+			fmt.Fprintf(b, "| `%s` | %s | %d | %d | %s | %s |\n", p.name, p.about, s.runs, s.failed, s.seconds(s.median),
+				s.seconds(s.longest))
 		}
 	}
 }

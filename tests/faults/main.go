@@ -44,13 +44,15 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
 	flag.IntVar(&o.parallel, "parallel", 8*runtime.NumCPU(), "schedules at once: most of their time is waiting")
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
-	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the others where it is odd; 0 plays all")
+	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the "+
+		"others where it is odd; 0 plays all")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
 	flag.StringVar(&o.dir, "dir", "", "`folder` for what failed runs leave (default: a temporary one)")
 	flag.BoolVar(&o.keep, "keep", false, "keep what good runs leave, too")
-	flag.DurationVar(&o.soak, "soak", 0, "instead of points, many sessions for this `time`, with one fault after the other")
+	flag.DurationVar(&o.soak, "soak", 0,
+		"instead of points, many sessions for this `time`, with one fault after the other")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
@@ -192,9 +194,11 @@ func everySecond(all []point, number int) []point {
 // build builds the commands that the schedules run.
 func build(ctx context.Context, dir string) (programs, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	ps := programs{worker: in("worker"), weak: in("weak"), mutant: in("mutant"), mcpserver: in("mcpserver"), hostile: in("hostile")}
+	ps := programs{worker: in("worker"), weak: in("weak"), mutant: in("mutant"), mcpserver: in("mcpserver"),
+		hostile: in("hostile")}
 	err := errors.Join(
-		goBuild(ctx, ps.worker, "worker"), goBuild(ctx, ps.mcpserver, "tests/mcpserver"), goBuild(ctx, ps.hostile, "tests/faults/hostile"),
+		goBuild(ctx, ps.worker, "worker"), goBuild(ctx, ps.mcpserver, "tests/mcpserver"),
+		goBuild(ctx, ps.hostile, "tests/faults/hostile"),
 		goBuild(ctx, ps.weak, "tests/faults/worker"), goBuild(ctx, ps.mutant, "tests/faults/worker", "-tags", "mutants"))
 	if err != nil {
 		return ps, err
@@ -204,7 +208,8 @@ func build(ctx context.Context, dir string) (programs, error) {
 }
 
 func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), "github.com/everturn/everturn/"+pkg)...)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...),
+		"github.com/everturn/everturn/"+pkg)...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
 	}

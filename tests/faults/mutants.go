@@ -100,7 +100,8 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 			defer func() { <-slots }()
 			ps := ps
 			ps.mutation = m.name
-			outcomes[i] = play(ctx, ps, shared, pointNamed(m.point), o.seed, filepath.Join(dir, fmt.Sprintf("%s-%s-%d", m.name, m.point, o.seed)), o.keep)
+			outcomes[i] = play(ctx, ps, shared, pointNamed(m.point), o.seed,
+				filepath.Join(dir, fmt.Sprintf("%s-%s-%d", m.name, m.point, o.seed)), o.keep)
 			report(m, outcomes[i])
 		})
 	}

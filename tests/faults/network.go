@@ -83,7 +83,8 @@ func (l *link) up() error { return l.proxy.Start() }
 func (l *link) toxic(kind, stream string, attributes map[string]any) (remove func() error, err error) {
 	l.n++
 	name := fmt.Sprintf("%s-%d", kind, l.n)
-	b, err := json.Marshal(map[string]any{"name": name, "type": kind, "stream": stream, "toxicity": 1.0, "attributes": attributes})
+	b, err := json.Marshal(map[string]any{"name": name, "type": kind, "stream": stream, "toxicity": 1.0,
+		"attributes": attributes})
 	if err != nil {
 		return nil, err
 	}

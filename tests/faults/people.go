@@ -19,14 +19,16 @@ import (
 // decide sends a decision about a call until the turn accepts or refuses it. If the turn has ended by then, the
 // decision has either been applied or is of no use.
 func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) error {
-	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Hash: w.ArgumentsHash, Allow: allow}
+	e := check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
+		Hash: w.ArgumentsHash, Allow: allow}
 	u.ledger.write(e)
 	decide := u.people.Deny
 	if allow {
 		decide = u.people.Approve
 	}
 	for {
-		_, err := decide(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "the schedule"})
+		_, err := decide(ctx, client.DecideInput{Session: w.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+			By: "the schedule"})
 		var no *turn.Error
 		e.At = time.Now()
 		switch {
@@ -52,7 +54,8 @@ func (u *user) decide(ctx context.Context, w journal.RequestRecord, allow bool) 
 func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		a, err := u.people.Send(ctx, client.SendInput{Session: t.session, Message: workflows.Message{ID: t.id, Text: t.text, Queue: t.after}})
+		a, err := u.people.Send(ctx, client.SendInput{Session: t.session,
+			Message: workflows.Message{ID: t.id, Text: t.text, Queue: t.after}})
 		if err == nil {
 			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.ID})
 			u.acks.Add(1)
@@ -69,10 +72,12 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 func (u *user) answer(ctx context.Context, w journal.RequestRecord, t turnPlan) error {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
-		err := u.people.Answer(ctx, client.AnswerInput{Session: w.Session, Turn: w.Turn, Question: w.ID, Text: t.text, By: "the schedule"})
+		err := u.people.Answer(ctx, client.AnswerInput{Session: w.Session, Turn: w.Turn, Question: w.ID, Text: t.text,
+			By: "the schedule"})
 		var no *turn.Error
 		if err == nil {
-			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: w.Turn})
+			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id,
+				Turn: w.Turn})
 		}
 		// If the acknowledgement of an answer was lost, the turn refuses the repeated one because it already has an answer.
 		// The journal shows whether it is this one.
@@ -92,7 +97,8 @@ func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) 
 	if err != nil {
 		return err
 	}
-	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Allow: true, Text: note})
+	u.ledger.write(check.Entry{Event: check.Deciding, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
+		Allow: true, Text: note})
 	for {
 		err := u.people.Respond(ctx, client.RespondInput{Session: w.Session, Turn: w.Turn, Request: w.ID, By: "the schedule",
 			Response: turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: content}})
@@ -101,7 +107,8 @@ func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) 
 		case err == nil, errors.Is(err, client.ErrNotRunning):
 			return nil
 		case errors.As(err, &no):
-			u.ledger.write(check.Entry{Event: check.Refused, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID, Error: no.Error()})
+			u.ledger.write(check.Entry{Event: check.Refused, At: time.Now(), Session: w.Session, Turn: w.Turn, Call: w.ID,
+				Error: no.Error()})
 			return err
 		}
 		u.failures.Add(1)

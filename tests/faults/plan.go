@@ -127,7 +127,8 @@ func (t *turnPlan) said(q script.Request) []callPlan {
 		return nil
 	}
 	offered := q.Chat.ToolNames()
-	return slices.DeleteFunc(slices.Clone(t.steps[q.Step]), func(c callPlan) bool { return !slices.Contains(offered, c.tool) })
+	return slices.DeleteFunc(slices.Clone(t.steps[q.Step]),
+		func(c callPlan) bool { return !slices.Contains(offered, c.tool) })
 }
 
 // asks returns the question that the model asks instead of calling a tool, or "" if it asks none.

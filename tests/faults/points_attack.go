@@ -32,16 +32,23 @@ const (
 // attacks returns the points at which an MCP server, a provider or an export attacks the worker.
 func attacks() []point {
 	return append([]point{
-		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin", attack{kind: "ping"}),
-		attacked("attack_ping_get", "an MCP server sends pings on the GET stream and holds the replies back", attack{kind: "ping", http: true}),
-		attacked("attack_ping_call", "an MCP server sends pings in a call's answer and holds the replies back", attack{kind: "call", http: true}),
+		attacked("attack_ping_stdio", "an MCP server sends pings without end and never reads its stdin",
+			attack{kind: "ping"}),
+		attacked("attack_ping_get", "an MCP server sends pings on the GET stream and holds the replies back",
+			attack{kind: "ping", http: true}),
+		attacked("attack_ping_call", "an MCP server sends pings in a call's answer and holds the replies back",
+			attack{kind: "call", http: true}),
 		attacked("attack_notify", "an MCP server sends notifications without end", attack{kind: "notify"}),
 		attacked("attack_stderr", "an MCP server writes on stderr without end", attack{kind: "stderr"}),
 		attacked("attack_elicit", "an MCP server asks 5,000 questions in one call", attack{kind: "elicit"}),
-		attacked("attack_case", "an MCP server answers with 5 million values in a stream of events, written Event-Stream", attack{kind: "case", http: true, calls: 8}),
-		attacked("attack_line", "an MCP server answers with a line of 15 MB that is no field of an event", attack{kind: "line", http: true, calls: 8}),
-		attacked("attack_headers", "an MCP server answers with 9 MB of headers", attack{kind: "headers", http: true, calls: 8, kept: true}),
-		attacked("attack_error", "an MCP server answers with an error and a GB of events", attack{kind: "error", http: true, calls: 8, kept: true}),
+		attacked("attack_case", "an MCP server answers with 5 million values in a stream of events, written Event-Stream",
+			attack{kind: "case", http: true, calls: 8}),
+		attacked("attack_line", "an MCP server answers with a line of 15 MB that is no field of an event",
+			attack{kind: "line", http: true, calls: 8}),
+		attacked("attack_headers", "an MCP server answers with 9 MB of headers",
+			attack{kind: "headers", http: true, calls: 8, kept: true}),
+		attacked("attack_error", "an MCP server answers with an error and a GB of events",
+			attack{kind: "error", http: true, calls: 8, kept: true}),
 		attacked("attack_results", "an MCP server answers 8 calls at once with 15 MB each", attack{
 			kind: "results", http: true, calls: 8, kept: true, resident: resultsResident, lasts: 12 * time.Second,
 		}),
@@ -121,7 +128,8 @@ func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 		}
 		r.onClose(p.kill)
 		r.remoteServer = p
-		if err := reach(ctx, "the hostile server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+		if err := reach(ctx, "the hostile server over HTTP",
+			func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
 			return err
 		}
 		section = fmt.Sprintf("transport = \"http\"\nurl = \"http://%s/mcp\"\n", at)
@@ -166,7 +174,8 @@ func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(cont
 	share := g.share(began.Add(ended.Sub(began)/2), ended)
 	r.figures = fmt.Sprintf("%d MB, %d descriptors, %.0f %% of a processor, idle after %.1f s, longest turn %.1f s",
 		resident>>20, files, 100*share, idle.Seconds(), longest.Seconds())
-	return errors.Join(err, atMost("MB of memory", resident>>20, mostResident>>20), atMost("descriptors", int64(files), boundFiles),
+	return errors.Join(err, atMost("MB of memory", resident>>20, mostResident>>20),
+		atMost("descriptors", int64(files), boundFiles),
 		atMost("% of a processor late in the attack", int64(100*share), int64(100*boundShare)),
 		atMost("seconds for a turn of another session", int64(longest.Seconds()), int64(boundAnswer.Seconds())))
 }

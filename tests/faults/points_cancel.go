@@ -6,7 +6,8 @@ import (
 )
 
 // stops makes a point at which the operator stops the target and the worker dies before it can obey.
-func stops(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
+func stops(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
+	release func(*rig) error) point {
 	return point{name: name, about: about, interruptions: 1, shape: shape, act: func(ctx context.Context, r *rig) error {
 		if err := reached(r, ctx); err != nil {
 			return err
@@ -31,10 +32,14 @@ func cancels() []point {
 	}
 	return []point{
 		{name: "cancel_queued", about: "the turn is stopped before any worker has seen it", shape: busy, act: stopQueued},
-		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate, (*rig).openGate),
-		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"), inCall("begun"), (*rig).release),
-		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"), inCall("effect"), (*rig).release),
-		stops("cancel_quick", "the turn is stopped during a quick call and the worker dies", block(quick, "before"), inCall("begun"), (*rig).release),
+		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate,
+			(*rig).openGate),
+		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"),
+			inCall("begun"), (*rig).release),
+		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"),
+			inCall("effect"), (*rig).release),
+		stops("cancel_quick", "the turn is stopped during a quick call and the worker dies", block(quick, "before"),
+			inCall("begun"), (*rig).release),
 	}
 }
 

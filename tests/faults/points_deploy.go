@@ -10,7 +10,8 @@ import (
 func deploys() []point {
 	return []point{
 		{
-			name: "deploy_rolled_back", about: "a worker with another workflow takes a turn over, and is rolled back", interruptions: 1, shape: block(once, "before"),
+			name: "deploy_rolled_back", about: "a worker with another workflow takes a turn over, and is rolled back",
+			interruptions: 1, shape: block(once, "before"),
 			act: func(ctx context.Context, r *rig) error {
 				if err := r.askToEvent(ctx, "begun"); err != nil {
 					return err
@@ -32,7 +33,8 @@ func (r *rig) deployBad(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return reach(ctx, "a task that does not replay", func() bool { return bad.said("nondetermin") || bad.said("TMPRL1100") })
+	return reach(ctx, "a task that does not replay",
+		func() bool { return bad.said("nondetermin") || bad.said("TMPRL1100") })
 }
 
 // rollBack ends the bad worker as an operator does and starts a good one in its place.

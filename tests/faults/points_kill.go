@@ -87,16 +87,17 @@ func (r *rig) blocked() callPlan { return r.target.steps[1][0] }
 
 // killInCall makes a point in the middle of a call, seen in the tool's own ledger.
 func killInCall(name, about, tool, side, event string) point {
-	return point{name: name, about: about, interruptions: 1, shape: block(tool, side), act: func(ctx context.Context, r *rig) error {
-		if err := r.askToEvent(ctx, event); err != nil {
-			return err
-		}
-		r.first().kill()
-		if err := r.release(); err != nil {
-			return err
-		}
-		return r.heal(ctx)
-	}}
+	return point{name: name, about: about, interruptions: 1, shape: block(tool, side),
+		act: func(ctx context.Context, r *rig) error {
+			if err := r.askToEvent(ctx, event); err != nil {
+				return err
+			}
+			r.first().kill()
+			if err := r.release(); err != nil {
+				return err
+			}
+			return r.heal(ctx)
+		}}
 }
 
 // askToEvent asks the target and waits until the tool's ledger has an event of the call that waits.

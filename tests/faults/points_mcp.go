@@ -87,7 +87,8 @@ func moody(name, about, mode string, back func(context.Context, *rig) error) poi
 		if err := r.noted(ctx, "mode", mode); err != nil {
 			return err
 		}
-		if err := reach(ctx, "the target's answer", func() bool { return len(r.requests(len(r.target.steps))) > 0 }); err != nil {
+		if err := reach(ctx, "the target's answer",
+			func() bool { return len(r.requests(len(r.target.steps))) > 0 }); err != nil {
 			return err
 		}
 		return back(ctx, r)
@@ -154,7 +155,8 @@ func (r *rig) serveRemote(ctx context.Context) error {
 // startRemote starts an MCP server over HTTP, in place of an earlier one if there was one.
 func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	log := inDir(r.dir, "remote.log")
-	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times", fmt.Sprintf("-stateless=%t", r.settings.stateless),
+	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times",
+		fmt.Sprintf("-stateless=%t", r.settings.stateless),
 		"-ledger", r.toolLedger(), "-release", inDir(r.dir, "release"))
 	if err != nil {
 		return nil, err

@@ -117,7 +117,8 @@ func network() []point {
 		ill("client_sliced", "client–server comes in slices", fromClient, "slicer", inSlices),
 		ill("provider_slow", "worker–provider has latency and jitter", toProvider, "latency", slow),
 		ill("provider_sliced", "worker–provider comes in slices", toProvider, "slicer", inSlices),
-		{name: "client_lost", about: "the server's answers to the client are lost", interruptions: 0, shape: busy, act: answersLost},
+		{name: "client_lost", about: "the server's answers to the client are lost", interruptions: 0, shape: busy,
+			act: answersLost},
 		{name: "client_down", about: "client–server is down", interruptions: 0, shape: busy, act: clientDown},
 		providerGone("provider_down", "worker–provider is down in mid-answer", down),
 		providerGone("provider_hole", "worker–provider swallows everything in mid-answer", blackHole),
@@ -134,7 +135,8 @@ func answersLost(ctx context.Context, r *rig) error {
 	if err := r.ask(ctx); err != nil {
 		return err
 	}
-	if err := reach(ctx, "the turn that the client does not know of", func() bool { return r.turnID(ctx) != "" }); err != nil {
+	if err := reach(ctx, "the turn that the client does not know of",
+		func() bool { return r.turnID(ctx) != "" }); err != nil {
 		return err
 	}
 	if err := remove(); err != nil {
@@ -150,7 +152,8 @@ func clientDown(ctx context.Context, r *rig) error {
 	if err := r.ask(ctx); err != nil {
 		return err
 	}
-	if err := reach(ctx, "a request of the client that failed", func() bool { return r.user.failures.Load() > 0 }); err != nil {
+	if err := reach(ctx, "a request of the client that failed",
+		func() bool { return r.user.failures.Load() > 0 }); err != nil {
 		return err
 	}
 	return r.users.up()

@@ -102,7 +102,8 @@ func approvals() []point {
 		peopleDie("decide_before", "a decision is accepted and not in the journal", "Decide:before:1", guarded),
 		peopleDie("decide_after", "a decision is in the journal and the workflow does not know", "Decide:after:1", guarded),
 		peopleDie("decide_claim", "all is decided and no call is claimed", "ClaimCall:before:2", guarded),
-		ofServer(parked("server_waiting", "the server is killed while the turn waits", guarded, func(ctx context.Context, r *rig) error { return r.crash(ctx) })),
+		ofServer(parked("server_waiting", "the server is killed while the turn waits", guarded,
+			func(ctx context.Context, r *rig) error { return r.crash(ctx) })),
 		ofServer(parked("server_decided", "the server is killed when a decision was acknowledged", guarded, crashAtDecision)),
 		ofServer(parked("both_waiting", "server and worker die while the turn waits", guarded, loseBoth)),
 		parked("decide_20", "20 clients decide about one call, half of them against it", guarded, decideInCrowd),
@@ -167,7 +168,8 @@ func decideInCrowd(ctx context.Context, r *rig) error {
 		}
 	}
 	if counts[true]+counts[false] != 10 || counts[true]*counts[false] != 0 {
-		return fmt.Errorf("10 of 20 decisions should be refused, all of one kind: %d to allow and %d to deny were", counts[true], counts[false])
+		return fmt.Errorf("10 of 20 decisions should be refused, all of one kind: %d to allow and %d to deny were",
+			counts[true], counts[false])
 	}
 	return nil
 }
@@ -196,7 +198,8 @@ func crossApprovals(ctx context.Context, r *rig) error {
 		}
 		return nil
 	}
-	return errors.Join(cross(ours[0], theirs[0], ours[0].Turn), cross(ours[0], theirs[0], theirs[0].Turn), cross(ours[0], theirs[0], ""),
+	return errors.Join(cross(ours[0], theirs[0], ours[0].Turn), cross(ours[0], theirs[0], theirs[0].Turn),
+		cross(ours[0], theirs[0], ""),
 		cross(theirs[0], ours[0], theirs[0].Turn), cross(theirs[0], ours[0], ours[0].Turn), cross(theirs[0], ours[0], ""))
 }
 
@@ -207,7 +210,8 @@ func questions() []point {
 		parked("question_idle", "the worker dies while the turn waits for an answer", asking, killAndHeal),
 		parked("question_dead", "the answer comes while no worker is there", asking, speakToNobody),
 		peopleDie("question_decide", "the answer is accepted and not in the journal", "Decide:before:1", asking),
-		peopleDie("question_joined", "the answer is in the transcript and the model was not asked", "StartInference:after:3", asking),
+		peopleDie("question_joined", "the answer is in the transcript and the model was not asked", "StartInference:after:3",
+			asking),
 	}
 }
 
@@ -224,7 +228,8 @@ func joining(shape func(*rig), after bool) func(*rig) {
 
 // interject sends the second message when the target has reached the given point, and breaks something when the message
 // is acknowledged.
-func interject(name, about string, shape func(*rig), reached func(*rig, context.Context) error, then func(context.Context, *rig) error) point {
+func interject(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
+	then func(context.Context, *rig) error) point {
 	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *rig) error {
 		if err := reached(r, ctx); err != nil {
 			return err
@@ -246,15 +251,20 @@ func joins() []point {
 	alone := func(r *rig, ctx context.Context) error {
 		return errors.Join(r.askTarget(ctx), r.noted(ctx, "begun", r.blocked().key))
 	}
-	started := interject("join_started", "a message has joined, is in the transcript, and the worker dies", joining(block(once, "before"), false), alone,
+	started := interject("join_started", "a message has joined, is in the transcript, and the worker dies",
+		joining(block(once, "before"), false), alone,
 		func(ctx context.Context, r *rig) error { return errors.Join(r.release(), r.died(ctx), r.heal(ctx)) })
 	started.weak = func(r *rig) []string { return []string{"-kill", "StartInference:after:3"} }
 	return []point{
-		interject("join_call", "a message is accepted in mid-call and the worker dies before the next inference", joining(block(once, "before"), false), inCall, killAndRelease),
+		interject("join_call", "a message is accepted in mid-call and the worker dies before the next inference",
+			joining(block(once, "before"), false), inCall, killAndRelease),
 		started,
-		interject("join_late", "a message is accepted in the last inference and the worker dies", joining(hold, false), (*rig).askToGate, killAndRelease),
-		interject("join_after", "a message for the next turn is accepted and the worker dies", joining(block(once, "before"), true), inCall, killAndRelease),
-		interject("join_20", "20 clients send the same message to a turn in mid-call", joining(block(once, "before"), false), inCall, joinInCrowd),
+		interject("join_late", "a message is accepted in the last inference and the worker dies", joining(hold, false),
+			(*rig).askToGate, killAndRelease),
+		interject("join_after", "a message for the next turn is accepted and the worker dies",
+			joining(block(once, "before"), true), inCall, killAndRelease),
+		interject("join_20", "20 clients send the same message to a turn in mid-call", joining(block(once, "before"), false),
+			inCall, joinInCrowd),
 	}
 }
 
@@ -273,7 +283,8 @@ const promptly = 2 * time.Second
 
 // halts makes a point at which the operator stops the target while a worker is alive to see it. What is held is
 // released when the turn is over.
-func halts(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
+func halts(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
+	release func(*rig) error) point {
 	return point{name: name, about: about, interruptions: 1, shape: func(r *rig) {
 		shape(r)
 		r.stopWithin = promptly
@@ -303,9 +314,12 @@ func stopped() []point {
 		parked("stop_waiting", "a turn that waits for approvals is stopped and the worker dies", guarded, stopAndKill),
 		halts("stop_parked", "a turn that waits for approvals is stopped", guarded, (*rig).askToWait, nothing),
 		halts("stop_stream", "a turn is stopped while the model's answer hangs", hold, (*rig).askToGate, (*rig).openGate),
-		halts("stop_tool", "a turn is stopped while a call hangs before its effect", block(once, "before"), inCall("begun"), (*rig).release),
-		halts("stop_tool_effect", "a turn is stopped while a call hangs after its effect", block(once, "after"), inCall("effect"), (*rig).release),
-		interject("stop_joined", "a turn is stopped that a message has joined", joining(block(once, "before"), false), inCall("begun"),
+		halts("stop_tool", "a turn is stopped while a call hangs before its effect", block(once, "before"), inCall("begun"),
+			(*rig).release),
+		halts("stop_tool_effect", "a turn is stopped while a call hangs after its effect", block(once, "after"),
+			inCall("effect"), (*rig).release),
+		interject("stop_joined", "a turn is stopped that a message has joined", joining(block(once, "before"), false),
+			inCall("begun"),
 			func(ctx context.Context, r *rig) error {
 				over := func() error {
 					return reach(ctx, "the end of the stopped turn", func() bool { return r.over(ctx, r.target) })

@@ -46,16 +46,22 @@ func provider() []point {
 		}),
 		misbehaves("llm_429_absurd", "429, Retry-After of a year", instead(limited.RetryAfter("31536000"))),
 		misbehaves("llm_500", "500", instead(script.Status(http.StatusInternalServerError, "server_error", "oops"))),
-		misbehaves("llm_503_page", "503 with a page of HTML", instead(script.StatusBody(http.StatusServiceUnavailable, "text/html", "<h1>down</h1>"))),
-		misbehaves("llm_cut", "the stream ends in the middle", func(good script.Reply) script.Reply { return good.CutAfter(2) }),
-		misbehaves("llm_reset", "the connection is reset in the middle", func(good script.Reply) script.Reply { return good.ResetAfter(2) }),
-		misbehaves("llm_refused", "the connection is reset before an answer", func(good script.Reply) script.Reply { return good.ResetAfter(-1) }),
+		misbehaves("llm_503_page", "503 with a page of HTML",
+			instead(script.StatusBody(http.StatusServiceUnavailable, "text/html", "<h1>down</h1>"))),
+		misbehaves("llm_cut", "the stream ends in the middle",
+			func(good script.Reply) script.Reply { return good.CutAfter(2) }),
+		misbehaves("llm_reset", "the connection is reset in the middle",
+			func(good script.Reply) script.Reply { return good.ResetAfter(2) }),
+		misbehaves("llm_refused", "the connection is reset before an answer",
+			func(good script.Reply) script.Reply { return good.ResetAfter(-1) }),
 		misbehaves("llm_stall", "the stream goes silent", func(good script.Reply) script.Reply { return good.StallAfter(2) }),
-		misbehaves("llm_garbage", "events that are not JSON", instead(script.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
+		misbehaves("llm_garbage", "events that are not JSON",
+			instead(script.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
 		misbehaves("llm_bad_utf8", "text that is not UTF-8, and no end", instead(script.Raw(
 			"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\xff\xfe\xc3(\"}}]}\n\n"))),
 		{name: "llm_huge", about: "a body of 1 GB, again and again", shape: huge, act: refused},
-		misbehaves("llm_no_finish", "no finish reason", func(good script.Reply) script.Reply { return good.Finish("").CutAfter(3) }),
+		misbehaves("llm_no_finish", "no finish reason",
+			func(good script.Reply) script.Reply { return good.Finish("").CutAfter(3) }),
 	}
 }
 
@@ -79,6 +85,9 @@ func refused(ctx context.Context, r *rig) error {
 		return err
 	}
 	return reach(ctx, "an answer that the worker breaks off", func() bool {
-		return anyOf(r.model.Requests(), func(q script.Request) bool { return q.Reply == "huge" && q.Outcome == script.Aborted })
+		return anyOf(r.model.Requests(), func(q script.Request) bool {
+			return q.Reply == "huge" &&
+				q.Outcome == script.Aborted
+		})
 	})
 }

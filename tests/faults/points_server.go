@@ -23,12 +23,14 @@ func servers() []point {
 		crashes("server_call", "the server is killed in mid-call", block(once, "before"), crashInCall),
 		crashes("server_inference", "the server is killed in mid-inference", hold, crashInInference),
 		crashes("server_start", "the server is killed when a message was acknowledged", busy, crashAtStart),
-		{name: "clients_20", about: "20 clients send the same message", shape: busy, act: func(ctx context.Context, r *rig) error {
-			r.crowd(ctx, 20)
-			return r.ask(ctx)
-		}},
+		{name: "clients_20", about: "20 clients send the same message", shape: busy,
+			act: func(ctx context.Context, r *rig) error {
+				r.crowd(ctx, 20)
+				return r.ask(ctx)
+			}},
 		{name: "clients_later", about: "a message is sent again when it was answered", shape: busy, act: sentLater},
-		{name: "clients_killed", about: "20 clients send the same message and the worker dies", interruptions: 1, shape: hold, act: crowdAndKill},
+		{name: "clients_killed", about: "20 clients send the same message and the worker dies", interruptions: 1, shape: hold,
+			act: crowdAndKill},
 		{name: "order", about: "the first of parallel calls ends last", shape: inOrder, act: firstEndsLast},
 	}
 }

@@ -61,7 +61,8 @@ func store() []point {
 			},
 		},
 		{
-			name: "journal_locked_call", about: "the journal is locked when a call ends", shape: block(once, "before"), interruptions: 3,
+			name: "journal_locked_call", about: "the journal is locked when a call ends", shape: block(once, "before"),
+			interruptions: 3,
 			act: func(ctx context.Context, r *rig) error {
 				if err := r.askToEvent(ctx, "begun"); err != nil {
 					return err
@@ -88,7 +89,8 @@ func store() []point {
 
 // fills makes a point at which the journal's disk is full for a while: from when the turn has reached the given point
 // until a write has failed, and a moment longer. What was held continues meanwhile; nil asks the target.
-func fills(name, about string, shape func(*rig), reached func(*rig, context.Context) error, release func(*rig) error) point {
+func fills(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
+	release func(*rig) error) point {
 	return point{
 		name: name, about: about, shape: shape, interruptions: 25,
 		weak: func(*rig) []string { return []string{"-kill", ""} },

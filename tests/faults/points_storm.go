@@ -18,7 +18,8 @@ const (
 // storms returns the points with many sessions at once and one fault after the other.
 func storms() []point {
 	return []point{
-		{name: "storm", about: "many sessions; workers, tools and links go one after the other", interruptions: 3 * stormFaults, shape: busy, act: storm},
+		{name: "storm", about: "many sessions; workers, tools and links go one after the other",
+			interruptions: 3 * stormFaults, shape: busy, act: storm},
 	}
 }
 

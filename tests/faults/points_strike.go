@@ -34,13 +34,16 @@ type verdict struct {
 // struck returns the points that kill a server or a worker in the middle of a call that is not repeatable, over both
 // transports. A call that was written has an unknown outcome unless an answer says otherwise.
 func struck() (out []point) {
-	about := map[moment]string{momentBefore: "before the request is written", momentWritten: "when the request is written and not read",
-		momentEffect: "after the effect", momentAfter: "after the answer"}
+	about := map[moment]string{momentBefore: "before the request is written",
+		momentWritten: "when the request is written and not read",
+		momentEffect:  "after the effect", momentAfter: "after the answer"}
 	for _, transport := range []string{"stdio", "http"} {
 		for _, at := range []moment{momentBefore, momentWritten, momentEffect, momentAfter} {
 			out = append(out,
-				strike{transport, at, false}.point("server_"+transport+"_"+string(at), "an MCP server over "+transport+" is killed "+about[at]),
-				strike{transport, at, true}.point("worker_"+transport+"_"+string(at), "the worker is killed that calls a server over "+transport+" "+about[at]))
+				strike{transport, at, false}.point("server_"+transport+"_"+string(at),
+					"an MCP server over "+transport+" is killed "+about[at]),
+				strike{transport, at, true}.point("worker_"+transport+"_"+string(at),
+					"the worker is killed that calls a server over "+transport+" "+about[at]))
 		}
 	}
 	return out
@@ -65,7 +68,8 @@ func (s strike) expected() verdict {
 	switch {
 	case s.at == momentEffect, s.at == momentAfter && s.worker:
 		return verdict{turn.OutcomeUnknown, 1, 1}
-	case s.at == momentBefore && s.worker, s.at == momentWritten && s.transport == "stdio", s.at == momentWritten && !s.worker:
+	case s.at == momentBefore && s.worker, s.at == momentWritten && s.transport == "stdio",
+		s.at == momentWritten && !s.worker:
 		return verdict{turn.OutcomeUnknown, 0, 0}
 	case s.at == momentWritten: // the server survives and reads the call
 		return verdict{turn.OutcomeUnknown, 0, 1}
@@ -78,7 +82,8 @@ func (s strike) point(name, about string) point {
 	if s.transport == "http" {
 		p.prepare = (*rig).serveDirectly
 	}
-	where := map[moment]string{momentBefore: "ClaimCall:after:2", momentWritten: "ClaimCall:after:2", momentAfter: "SettleCall:before:2"}
+	where := map[moment]string{momentBefore: "ClaimCall:after:2", momentWritten: "ClaimCall:after:2",
+		momentAfter: "SettleCall:before:2"}
 	if s.at != momentEffect {
 		p.weak = func(*rig) []string { return []string{"-hold", where[s.at]} }
 	}

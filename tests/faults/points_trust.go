@@ -24,23 +24,28 @@ func trusted() []point {
 	return []point{
 		drifts("drift_before", "a tool changes, and the worker dies before it has said so", "PublishCatalogue:before:1"),
 		drifts("drift_after", "a tool changes, and the worker dies when the journal knows", "PublishCatalogue:after:1"),
-		{name: "drift_pinned", about: "a tool changes in the middle of a turn that may call it", shape: pinned, act: changeInCall, then: accept},
+		{name: "drift_pinned", about: "a tool changes in the middle of a turn that may call it", shape: pinned,
+			act: changeInCall, then: accept},
 		taints("taint_settled", "somebody's words are in the journal, and the worker dies", "SettleCall:after:1"),
 		taints("taint_asked", "people were asked because of them, and the worker dies", "Ask:after:1"),
-		floods("progress_flood", "a call tells 5,000 times how far it has come", func(context.Context, *rig) error { return nil }),
+		floods("progress_flood", "a call tells 5,000 times how far it has come",
+			func(context.Context, *rig) error { return nil }),
 		floods("progress_killed", "and the worker dies meanwhile", killAndHeal),
-		{name: "detach_late", about: "a call is given up, goes on and comes to an end", shape: detached, act: endLate, then: noticed},
-		{name: "detach_killed", about: "a call is given up, goes on, and the worker dies", interruptions: 1, shape: detached, act: endNever,
+		{name: "detach_late", about: "a call is given up, goes on and comes to an end", shape: detached, act: endLate,
+			then: noticed},
+		{name: "detach_killed", about: "a call is given up, goes on, and the worker dies", interruptions: 1, shape: detached,
+			act: endNever,
 			then: func(ctx context.Context, r *rig) error {
 				return r.became(ctx, r.blocked().key, verdict{turn.OutcomeUnknown, 1, 1})
 			}},
-		forgets("home_server", "a server that remembers is killed between two calls", func(ctx context.Context, r *rig) error {
-			pid, err := r.mcpServer("keeper")
-			if err == nil {
-				err = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			return errors.Join(err, reach(ctx, "the end of the server", func() bool { return !alive(pid) }), r.openGate())
-		}),
+		forgets("home_server", "a server that remembers is killed between two calls",
+			func(ctx context.Context, r *rig) error {
+				pid, err := r.mcpServer("keeper")
+				if err == nil {
+					err = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				return errors.Join(err, reach(ctx, "the end of the server", func() bool { return !alive(pid) }), r.openGate())
+			}),
 		forgets("home_worker", "the worker dies whose server remembers", func(ctx context.Context, r *rig) error {
 			r.first().kill()
 			return errors.Join(r.openGate(), r.heal(ctx))
@@ -121,7 +126,8 @@ func accept(ctx context.Context, r *rig) error {
 	var held error
 	err = reach(ctx, "a tool that is held back", func() bool {
 		r.user.ledger.write(check.Entry{Event: check.Accepted, At: time.Now(), Text: string(face)})
-		_, held = r.store.ApproveTools(ctx, journal.ApproveToolsInput{Server: "once", Tools: []string{"append"}, By: "the schedule", At: time.Now()})
+		_, held = r.store.ApproveTools(ctx, journal.ApproveToolsInput{Server: "once", Tools: []string{"append"},
+			By: "the schedule", At: time.Now()})
 		return held == nil
 	})
 	return errors.Join(err, held)

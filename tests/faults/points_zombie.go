@@ -97,7 +97,8 @@ func (r *rig) lateAnswer(ctx context.Context) error {
 	return reach(ctx, "the zombie's answer", func() bool {
 		list, err := r.store.Inferences(ctx, r.turnID(ctx))
 		late := err == nil && anyOf(list, func(i journal.Inference) bool { return i.Late > 0 })
-		for _, text := range []string{"newer attempt", "already completed", "already timed out", "idle timeout", "turn is closed"} {
+		for _, text := range []string{"newer attempt", "already completed", "already timed out", "idle timeout",
+			"turn is closed"} {
 			late = late || r.first().said(text)
 		}
 		return late

@@ -44,7 +44,8 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 }
 
 // play plays runs from up to and without to of each point and yields the outcome of each, until all are over.
-func (o order) play(ctx context.Context, ps programs, shared *server, dir string, points []point, from, to int) <-chan outcome {
+func (o order) play(ctx context.Context, ps programs, shared *server, dir string, points []point, from,
+	to int) <-chan outcome {
 	type job struct {
 		p    point
 		seed uint64
@@ -80,7 +81,8 @@ func printOutcome(o outcome) {
 		defer fmt.Println("      " + o.figures)
 	}
 	if !o.failed() {
-		fmt.Printf("ok    %-20s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(), o.recovery.Seconds())
+		fmt.Printf("ok    %-20s seed %-11d %5.1fs  went on after %4.1fs\n", o.point, o.seed, o.took.Seconds(),
+			o.recovery.Seconds())
 		return
 	}
 	fmt.Printf("FAIL  %-20s seed %-11d %5.1fs  ledgers in %s\n", o.point, o.seed, o.took.Seconds(), o.dir)
@@ -99,7 +101,8 @@ func summarise(points []point, all []outcome, took time.Duration) bool {
 	failed := 0
 	for _, p := range points {
 		if s := statsOf(p.name, all); s.runs > 0 {
-			fmt.Printf("%-20s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest), p.about)
+			fmt.Printf("%-20s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest),
+				p.about)
 			failed += s.failed
 		}
 	}

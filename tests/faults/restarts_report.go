@@ -86,7 +86,8 @@ func (s *restarts) report(out io.Writer, t restartTally, violations []check.Viol
 	share := float64(t.givenUp) / float64(max(1, t.calls))
 	sorted := slices.Sorted(slices.Values(s.turned))
 	fmt.Fprintf(out, "kills          %d, away for %s in all\n", s.kills, s.absent.Round(time.Millisecond))
-	fmt.Fprintf(out, "turns          %d in %s; half within %s, the longest %s\n", t.turns, s.took.Round(100*time.Millisecond),
+	fmt.Fprintf(out, "turns          %d in %s; half within %s, the longest %s\n", t.turns,
+		s.took.Round(100*time.Millisecond),
 		quantile(sorted, 0.5).Round(100*time.Millisecond), quantile(sorted, 1).Round(100*time.Millisecond))
 	fmt.Fprintf(out, "calls          %d\n", t.calls)
 	fmt.Fprintf(out, "given up       %d (%.1f %%; at most %.0f %%)\n", t.givenUp, 100*share, 100*mostGivenUp)

@@ -22,7 +22,8 @@ type toolServer struct {
 
 // local are the servers that run as the workers' children.
 var local = []toolServer{
-	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood", "confirm", "progress"}, "", false},
+	{"once", "", []string{"append", "echo", "environ", "slow", "stubborn", "crash", "babble", "longline", "flood",
+		"confirm", "progress"}, "", false},
 	{"again", "repeatable = true\n", []string{"append"}, "", false},
 	{"quick", "repeatable = true\nlocal_activity = true\n", []string{"append"}, "", false},
 }

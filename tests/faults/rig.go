@@ -86,14 +86,16 @@ type settings struct {
 
 // newRig starts everything except the workers.
 func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
-	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(), plans: map[string]*turnPlan{},
+	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(),
+		plans: map[string]*turnPlan{},
 		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m", taint: "off"}}
 	for _, sub := range []string{"", "ledgers", "ledgers/sinks", "ledgers/journal", "ledgers/histories", "workspace"} {
 		if err := os.MkdirAll(inDir(dir, sub), 0o700); err != nil {
 			return nil, err
 		}
 	}
-	for _, step := range []func(context.Context) error{r.openModel, r.openLinks, r.openClients, r.openJournal, r.openUser} {
+	for _, step := range []func(context.Context) error{r.openModel, r.openLinks, r.openClients, r.openJournal,
+		r.openUser} {
 		if err := step(ctx); err != nil {
 			r.close()
 			return nil, fmt.Errorf("building the rig: %w", err)
@@ -184,9 +186,10 @@ func (r *rig) openUser(context.Context) error {
 	r.asked = make(chan error, 64)
 	r.reading = ctx
 	people := client.New(r.client, client.Options{TaskQueue: r.queue, Agent: "default", Journal: r.store})
-	r.user = &user{client: r.client, people: people, store: r.store, ledger: sent, taskQueue: r.queue, acknowledged: func(_ turnPlan, turnID string) {
-		r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
-	}}
+	r.user = &user{client: r.client, people: people, store: r.store, ledger: sent, taskQueue: r.queue,
+		acknowledged: func(_ turnPlan, turnID string) {
+			r.readers.Go(func() { read.follow(ctx, r.store, turnID) })
+		}}
 	return nil
 }
 

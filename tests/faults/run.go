@@ -68,7 +68,8 @@ func play(ctx context.Context, ps programs, shared *server, p point, seed uint64
 }
 
 // schedule carries out a run, up to and including the collection of its ledgers.
-func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string) (recovery time.Duration, figures string, err error) {
+func schedule(ctx context.Context, ps programs, shared *server, p point, seed uint64,
+	dir string) (recovery time.Duration, figures string, err error) {
 	s := shared
 	if p.ownServer {
 		own, err := newServer(ctx, ps.temporal, dir+"-server")
@@ -108,13 +109,15 @@ func (r *rig) cast(p point) {
 // planned returns what a seed makes of a point: the turns, the flags of the first worker, and the next random choice,
 // which is the fault's own.
 func planned(p point, seed uint64) string {
-	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(), plans: map[string]*turnPlan{}}
+	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(),
+		plans: map[string]*turnPlan{}}
 	r.cast(p)
 	var weak []string
 	if p.weak != nil {
 		weak = p.weak(r)
 	}
-	return fmt.Sprintf("  target %+v\n  companion %+v\n  worker %q\n  next %d", *r.target, *r.companion, weak, r.rng.IntN(1000))
+	return fmt.Sprintf("  target %+v\n  companion %+v\n  worker %q\n  next %d", *r.target, *r.companion, weak,
+		r.rng.IntN(1000))
 }
 
 // perform runs a turn before the fault, the fault, and turns after it, the last of which must be offered every tool.

@@ -97,11 +97,13 @@ func TestFiguresAreWrittenBetweenTheirComments(t *testing.T) {
 func TestAllPointsHaveTheirPlaceInTheDocs(t *testing.T) {
 	var b bytes.Buffer
 	pointFigures(&b, []outcome{
-		{point: "zombie_call", recovery: 3 * time.Second}, {point: "zombie_call", err: assert.AnError}, {point: "order", err: assert.AnError},
+		{point: "zombie_call", recovery: 3 * time.Second}, {point: "zombie_call", err: assert.AnError},
+		{point: "order", err: assert.AnError},
 		{point: "zombie_call", violations: []check.Violation{{Invariant: check.I2}}, recovery: time.Hour},
 	}, time.Minute)
 	assert.Contains(t, b.String(), "4 runs in 1m0s, 3 failed.")
-	assert.Contains(t, b.String(), "| `zombie_call` | it comes back with a result | 3 | 2 | 3.0 s | 3.0 s |", "failed runs have no time")
+	assert.Contains(t, b.String(), "| `zombie_call` | it comes back with a result | 3 | 2 | 3.0 s | 3.0 s |",
+		"failed runs have no time")
 	assert.Contains(t, b.String(), "| 1 | 1 | – | – |")
 	for _, p := range allPoints() {
 		assert.Contains(t, b.String(), "| `"+p.name+"` |")
@@ -114,7 +116,8 @@ func TestFiguresOfSomePointsAreNotWrittenOverThoseOfAll(t *testing.T) {
 }
 
 func TestMutantsAndControlsAreCountedApart(t *testing.T) {
-	assert.Equal(t, "2 mutants and 1 controls", heads([]mutant{{name: "a", breaks: check.I1}, {name: "nothing"}, {name: "b", says: "no"}}))
+	assert.Equal(t, "2 mutants and 1 controls",
+		heads([]mutant{{name: "a", breaks: check.I1}, {name: "nothing"}, {name: "b", says: "no"}}))
 	lost := mutant{name: "tools_lost", says: notOffered}
 	assert.True(t, lost.asItShould(outcome{err: errors.New("mcp_once_append" + notOffered)}))
 	assert.False(t, lost.asItShould(outcome{err: assert.AnError}), "another error is not what it is to be noticed by")
@@ -129,7 +132,8 @@ func TestToolsThatAreLostAreNoticed(t *testing.T) {
 	worked := func(string) bool { return true }
 	asked := func(names ...string) []script.Request {
 		var q script.Request
-		body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": last.text}}, "tools": offer(names)})
+		body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": last.text}},
+			"tools": offer(names)})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(body, &q.Chat))
 		return []script.Request{q}
@@ -141,10 +145,13 @@ func TestToolsThatAreLostAreNoticed(t *testing.T) {
 		}
 	}
 	assert.Empty(t, lostTools(servers, last, asked(all...), worked))
-	assert.Equal(t, []string{"mcp_remote_append is not offered to the model"}, lostTools(servers, last, asked(all[:len(all)-1]...), worked))
-	assert.Len(t, lostTools(servers, last, nil, worked), len(all), "a turn that never came to the model was offered nothing")
+	assert.Equal(t, []string{"mcp_remote_append is not offered to the model"},
+		lostTools(servers, last, asked(all[:len(all)-1]...), worked))
+	assert.Len(t, lostTools(servers, last, nil, worked), len(all),
+		"a turn that never came to the model was offered nothing")
 	dead := func(key string) bool { return key != last.steps[0][1].key }
-	assert.Equal(t, []string{"mcp_again_append is offered and has no effect"}, lostTools(servers, last, asked(all...), dead))
+	assert.Equal(t, []string{"mcp_again_append is offered and has no effect"},
+		lostTools(servers, last, asked(all...), dead))
 }
 
 // offer returns tools as a request has them.

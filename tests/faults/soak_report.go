@@ -21,8 +21,10 @@ const judgedFrom = 15 * time.Minute
 // report prints the result of a soak and returns whether it was good.
 func (s *soak) report(out io.Writer, l check.Ledgers, violations []check.Violation) bool {
 	took := s.order.soak
-	fmt.Fprintf(out, "\nturns       %d, %.1f a second; half of them within %.1f s, 99 in 100 within %.1f s, the longest %.1f s\n",
-		len(s.load.took), float64(len(s.load.took))/took.Seconds(), s.load.quantile(0.5).Seconds(), s.load.quantile(0.99).Seconds(), s.load.quantile(1).Seconds())
+	fmt.Fprintf(out, "\nturns       %d, %.1f a second; half of them within %.1f s, 99 in 100 within %.1f s, the longest "+
+		"%.1f s\n",
+		len(s.load.took), float64(len(s.load.took))/took.Seconds(), s.load.quantile(0.5).Seconds(),
+		s.load.quantile(0.99).Seconds(), s.load.quantile(1).Seconds())
 	fmt.Fprintf(out, "            %s\n", counted(s.load.kinds))
 	fmt.Fprintf(out, "ledgers     %s\n", counted(tally(l)))
 	hit := s.blows(out)
@@ -82,13 +84,15 @@ func tally(l check.Ledgers) map[string]int {
 // table prints resident memory over time.
 func (s *soak) table(out io.Writer) {
 	step := s.order.soak / 6
-	fmt.Fprintf(out, "\n%-10s %12s %12s %12s %12s %12s %12s\n", "from", "worker MB", "observed MB", "live heap MB", "goroutines", "files", "server MB")
+	fmt.Fprintf(out, "\n%-10s %12s %12s %12s %12s %12s %12s\n", "from", "worker MB", "observed MB", "live heap MB",
+		"goroutines", "files", "server MB")
 	for from := time.Duration(0); from < s.order.soak; from += step {
 		low := func(samples []vitals.Sample, value vitals.Value) float64 {
 			return vitals.Line(vitals.Lows(between(samples, s.began.Add(from), step), 0, step, value)).Mean
 		}
 		resident := func(v vitals.Sample) float64 { return float64(v.Resident) / mb }
-		fmt.Fprintf(out, "%-10s %12.1f %12.1f %12.1f %12.0f %12.0f %12.1f\n", from, low(s.watch.worker, resident), low(s.watch.own, resident),
+		fmt.Fprintf(out, "%-10s %12.1f %12.1f %12.1f %12.0f %12.0f %12.1f\n", from, low(s.watch.worker, resident),
+			low(s.watch.own, resident),
 			low(s.watch.own, func(v vitals.Sample) float64 { return float64(v.LiveHeap) / mb }),
 			low(s.watch.own, func(v vitals.Sample) float64 { return float64(v.Goroutines) }),
 			low(s.watch.worker, func(v vitals.Sample) float64 { return float64(v.Files) }), low(s.watch.temporal, resident))
@@ -96,13 +100,16 @@ func (s *soak) table(out io.Writer) {
 }
 
 func between(samples []vitals.Sample, from time.Time, d time.Duration) []vitals.Sample {
-	return slices.DeleteFunc(slices.Clone(samples), func(v vitals.Sample) bool { return v.At.Before(from) || !v.At.Before(from.Add(d)) })
+	return slices.DeleteFunc(slices.Clone(samples),
+		func(v vitals.Sample) bool { return v.At.Before(from) || !v.At.Before(from.Add(d)) })
 }
 
 // verdicts prints the trend of each measure and returns whether none grows.
 func (s *soak) verdicts(out io.Writer) bool {
-	fmt.Fprintf(out, "\nafter %s of warm-up, by the lowest of each %s (%s, %d processors)\n", s.watch.warmUp(), s.watch.window(), runtime.GOARCH, runtime.NumCPU())
-	fmt.Fprintf(out, "%-10s %-14s %10s %12s %10s %10s  %s\n", "process", "", "mean", "a minute", "growth", "allowed", "verdict")
+	fmt.Fprintf(out, "\nafter %s of warm-up, by the lowest of each %s (%s, %d processors)\n", s.watch.warmUp(),
+		s.watch.window(), runtime.GOARCH, runtime.NumCPU())
+	fmt.Fprintf(out, "%-10s %-14s %10s %12s %10s %10s  %s\n", "process", "", "mean", "a minute", "growth", "allowed",
+		"verdict")
 	steady := true
 	for _, m := range s.watch.measures() {
 		line, allowed, good := s.watch.trend(m)
@@ -119,7 +126,8 @@ func (s *soak) verdicts(out io.Writer) bool {
 		if allowed >= 0 {
 			limit = fmt.Sprintf("%.1f", allowed/m.unit)
 		}
-		fmt.Fprintf(out, "%-10s %-14s %10.1f %12.3f %10.2f %10s  %s\n", m.process, m.name, line.Mean/m.unit, line.PerMin/m.unit, line.Growth()/m.unit, limit, verdict)
+		fmt.Fprintf(out, "%-10s %-14s %10.1f %12.3f %10.2f %10s  %s\n", m.process, m.name, line.Mean/m.unit,
+			line.PerMin/m.unit, line.Growth()/m.unit, limit, verdict)
 	}
 	return steady
 }

@@ -87,7 +87,8 @@ func goroutines(profile string) (others, turns int) {
 
 // rests prints what the survivors held before and after the soak and returns whether the growth is within its bounds.
 func rests(out io.Writer, before, after rest) bool {
-	fmt.Fprintf(out, "\nat rest, with nothing under way\n%-10s %-14s %10s %10s %10s  %s\n", "process", "", "before", "after", "allowed", "verdict")
+	fmt.Fprintf(out, "\nat rest, with nothing under way\n%-10s %-14s %10s %10s %10s  %s\n", "process", "", "before",
+		"after", "allowed", "verdict")
 	good := true
 	for _, m := range []struct {
 		process, name         string
@@ -106,6 +107,7 @@ func rests(out io.Writer, before, after rest) bool {
 		}
 		fmt.Fprintf(out, "%-10s %-14s %10d %10d %10d  %s\n", m.process, m.name, m.before, m.after, m.before+m.growth, verdict)
 	}
-	fmt.Fprintf(out, "%-10s %-14s %10d %10d %10s  %s\n", "observed", "of turns", before.turns, after.turns, "-", "shown only: the cache's")
+	fmt.Fprintf(out, "%-10s %-14s %10d %10d %10s  %s\n", "observed", "of turns", before.turns, after.turns, "-",
+		"shown only: the cache's")
 	return good
 }

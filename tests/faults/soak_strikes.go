@@ -71,9 +71,16 @@ var blows = []blow{
 	{"worker frozen past its heartbeats", 1, (*soak).freezeWorker},
 	{"MCP server killed", 2, (*soak).killTool},
 	{"Temporal killed", 1, (*soak).killServer},
-	{"worker–server down", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.temporal, s.outage()) }},
-	{"worker–server swallows everything", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, blackHole, s.temporal, s.outage()) }},
-	{"client–server down", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.users, s.outage()) }},
+	{"worker–server down", 1, func(s *soak,
+		ctx context.Context) error {
+		return s.sever(ctx, down, s.temporal, s.outage())
+	}},
+	{"worker–server swallows everything", 1,
+		func(s *soak, ctx context.Context) error { return s.sever(ctx, blackHole, s.temporal, s.outage()) }},
+	{"client–server down", 1, func(s *soak,
+		ctx context.Context) error {
+		return s.sever(ctx, down, s.users, s.outage())
+	}},
 	{"worker–provider cut", 1, func(s *soak, ctx context.Context) error { return s.sever(ctx, down, s.provider, 0) }},
 }
 

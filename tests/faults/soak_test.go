@@ -66,7 +66,8 @@ func TestWhatAWorkerDoesNotSayIsNotTakenForNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "vitals")
 	sample := vitals.Sample{PID: 7, At: time.Now()}
 	require.ErrorContains(t, reported(file, &sample), "worker 7 says nothing of itself")
-	for text, want := range map[string]string{`{"goroutines":`: "reading what worker 7 says", `{}`: "0 goroutines", `{"goroutines":70,"live_heap":0}`: "0 bytes"} {
+	for text, want := range map[string]string{`{"goroutines":`: "reading what worker 7 says", `{}`: "0 goroutines",
+		`{"goroutines":70,"live_heap":0}`: "0 bytes"} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		assert.ErrorContains(t, reported(file, &sample), want)
 	}
@@ -94,14 +95,17 @@ func TestTheWatchNeedsTheWorkersWord(t *testing.T) {
 func TestWhatIsLeftAtRestIsNoticed(t *testing.T) {
 	before := rest{worker: 20, observed: 20, goroutines: 57}
 	assert.True(t, rests(io.Discard, before, rest{worker: 24, observed: 24, goroutines: 65, turns: 30}))
-	assert.False(t, rests(io.Discard, before, rest{worker: 20, observed: 20, goroutines: 72}), "a goroutine every fifth fault")
+	assert.False(t, rests(io.Discard, before, rest{worker: 20, observed: 20, goroutines: 72}),
+		"a goroutine every fifth fault")
 	assert.False(t, rests(io.Discard, before, rest{worker: 30, observed: 20, goroutines: 57}))
 	assert.False(t, rests(io.Discard, before, rest{}), "a soak that did not come to its rest")
 }
 
 func TestGoroutinesOfTurnsAreCountedApart(t *testing.T) {
-	others, turns := goroutines("goroutine profile: total 6\n3 @ 0x1 0x2\n#\t0x1\tnet/http.(*persistConn).readLoop+0x1\n\n" +
-		"2 @ 0x3\n#\t0x3\tgo.temporal.io/sdk/internal.(*coroutineState).initialYield+0x1\n\n1 @ 0x4\n# labels: {\"a\":\"b\"}\n#\t0x4\tmain.main+0x1\n")
+	others, turns := goroutines(
+		"goroutine profile: total 6\n3 @ 0x1 0x2\n#\t0x1\tnet/http.(*persistConn).readLoop+0x1\n\n" +
+			"2 @ 0x3\n#\t0x3\tgo.temporal.io/sdk/internal.(*coroutineState).initialYield+0x1\n\n1 @ 0x4\n# labels: " +
+			"{\"a\":\"b\"}\n#\t0x4\tmain.main+0x1\n")
 	assert.Equal(t, []int{4, 2}, []int{others, turns})
 	var own bytes.Buffer
 	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&own, 1))

@@ -52,7 +52,8 @@ func (w *watch) keep(ctx context.Context) {
 			w.err = err
 			return
 		}
-		if since := time.Since(w.soak.began); profiled == 0 && since > w.warmUp() || profiled == 1 && since > w.soak.order.soak*9/10 {
+		if since := time.Since(w.soak.began); profiled == 0 && since > w.warmUp() || profiled == 1 &&
+			since > w.soak.order.soak*9/10 {
 			w.profile()
 			profiled++
 		}
@@ -116,7 +117,8 @@ func reported(file string, s *vitals.Sample) error {
 		return fmt.Errorf("reading what worker %d says of itself: %w", s.PID, err)
 	}
 	if said.Goroutines <= 0 || said.LiveHeap <= 0 {
-		return fmt.Errorf("worker %d says that it has %d goroutines and %d bytes of heap", s.PID, said.Goroutines, said.LiveHeap)
+		return fmt.Errorf("worker %d says that it has %d goroutines and %d bytes of heap", s.PID, said.Goroutines,
+			said.LiveHeap)
 	}
 	s.Goroutines, s.LiveHeap = said.Goroutines, said.LiveHeap
 	return nil

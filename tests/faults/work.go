@@ -31,13 +31,17 @@ func (r *rig) configure() error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "[runtime]\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\nmax_tool_calls = 40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
+	fmt.Fprintf(&b, "[runtime]\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\nmax_tool_calls = "+
+		"40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
-	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n", base, r.canary(1))
+	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n",
+		base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
-	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(), r.queue)
-	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person decides\"\n[policy.rules.arguments]\ntext = %q\n", r.settings.taint, askMark+"*")
+	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(),
+		r.queue)
+	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person "+
+		"decides\"\n[policy.rules.arguments]\ntext = %q\n", r.settings.taint, askMark+"*")
 	for _, s := range r.settings.servers() {
 		r.mcpSection(&b, s)
 	}
@@ -52,7 +56,8 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\non_all_workers = %t\nconnect_timeout = %q\n%s",
-			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id), r.faceFile(s.id), s.own == "", r.settings.connect, s.own)
+			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id),
+			r.faceFile(s.id), s.own == "", r.settings.connect, s.own)
 	}
 	if r.settings.trusted {
 		b.WriteString("trust = true\n")
@@ -102,7 +107,8 @@ func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
 	args := []string{"-config", inDir(r.dir, "agent.toml")}
 	if program != r.programs.worker {
-		args = append(args, "-armed", inDir(r.dir, "armed"), "-resume", inDir(r.dir, "resume"), "-points", inDir(r.dir, "points.jsonl"), "-report", r.processLedger())
+		args = append(args, "-armed", inDir(r.dir, "armed"), "-resume", inDir(r.dir, "resume"), "-points",
+			inDir(r.dir, "points.jsonl"), "-report", r.processLedger())
 	}
 	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
 	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))

@@ -116,9 +116,11 @@ func (o order) carryOut(ctx context.Context, out io.Writer) (bool, error) {
 	began := time.Now()
 	binaries := o.buildAll(ctx, out, bin, targets)
 	compiled := time.Since(began)
-	fmt.Fprintf(out, "%d targets of %d packages compiled in %s; each runs for %s, %d at once\n\n", len(targets), len(binaries), compiled.Round(100*time.Millisecond), o.span, o.jobs)
+	fmt.Fprintf(out, "%d targets of %d packages compiled in %s; each runs for %s, %d at once\n\n", len(targets),
+		len(binaries), compiled.Round(100*time.Millisecond), o.span, o.jobs)
 	results := o.runAll(ctx, out, binaries, targets)
 	ok := report(out, results)
-	fmt.Fprintf(out, "\ncompiled in %s, fuzzed for %s\n", compiled.Round(time.Second), (time.Since(began) - compiled).Round(time.Second))
+	fmt.Fprintf(out, "\ncompiled in %s, fuzzed for %s\n", compiled.Round(time.Second),
+		(time.Since(began) - compiled).Round(time.Second))
 	return ok && ctx.Err() == nil, context.Cause(ctx)
 }

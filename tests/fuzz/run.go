@@ -93,7 +93,8 @@ func (o order) run(ctx context.Context, b binary, t target) outcome {
 	bound := grace + o.span.d + time.Duration(o.span.count)*perExecution
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	said, err := execute(bounded, t.dir, b.file, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.fuzztime="+o.span.String(),
+	said, err := execute(bounded, t.dir, b.file, "-test.run=^$", "-test.fuzz=^"+t.name+"$",
+		"-test.fuzztime="+o.span.String(),
 		"-test.fuzzminimizetime=1x", "-test.parallel=1", "-test.fuzzcachedir="+b.cache)
 	r := judge(t, o.span, said, err == nil)
 	switch {

@@ -25,7 +25,8 @@ func module(t *testing.T, bodies map[string]string) string {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/m\n\ngo 1.26\n"), 0o600))
 	for pkg, body := range bodies {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, pkg), 0o700))
-		src := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n\t\"testing\"\n)\n\nvar _, _ = os.Getpid, strconv.Itoa\n\nfunc FuzzIt(f *testing.F) {\n%s\n}\n", pkg, body)
+		src := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n\t\"testing\"\n)\n\nvar _, _ = os.Getpid, "+
+			"strconv.Itoa\n\nfunc FuzzIt(f *testing.F) {\n%s\n}\n", pkg, body)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, pkg, "x_test.go"), []byte(src), 0o600))
 	}
 	t.Chdir(dir)
@@ -55,7 +56,8 @@ func TestAFindIsReportedAndCanBeReplayed(t *testing.T) {
 	ok, said, err := command(t, t.Context(), "-time", "200x")
 	require.NoError(t, err)
 	assert.False(t, ok)
-	for _, want := range []string{`good +FuzzIt +\d+ +\S+ +\d+ +\d+ +passed`, `finds +FuzzIt .* FAILED`, `seed +FuzzIt .* FAILED`, `wrong +FuzzIt .* NOT RUN`,
+	for _, want := range []string{`good +FuzzIt +\d+ +\S+ +\d+ +\d+ +passed`, `finds +FuzzIt .* FAILED`,
+		`seed +FuzzIt .* FAILED`, `wrong +FuzzIt .* NOT RUN`,
 		`skips +FuzzIt +0 .* NOTHING`, `nothing was executed`,
 		`undefined: nothing`, `not an a`, `replay it: go test ./seed -run '\^FuzzIt\$/\^seed#0\$'`} {
 		assert.Regexp(t, want, said)
@@ -99,7 +101,8 @@ func TestAnInterruptEndsTheChildren(t *testing.T) {
 	}, 5*time.Minute, 20*time.Millisecond)
 	cancel()
 	assert.Contains(t, strings.ReplaceAll(<-ended, "\n", " "), "stopped")
-	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(worker, 0), syscall.ESRCH) || zombie(worker) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(worker, 0), syscall.ESRCH) || zombie(worker) },
+		10*time.Second, 10*time.Millisecond)
 }
 
 // zombie reports whether a process is dead and not yet reaped.

@@ -35,16 +35,20 @@ type outcome struct {
 
 // The lines of go's fuzzer and of package testing (Go 1.26, internal/fuzz/fuzz.go and testing/fuzz.go).
 var (
-	progressLine = regexp.MustCompile(`(?m)^fuzz: elapsed: (\S+), execs: (\d+) \(\d+/sec\), new interesting: (\d+) \(total: (\d+)\)$`)
-	baselineLine = regexp.MustCompile(`(?m)^fuzz: elapsed: (\S+), (?:gathering baseline coverage|testing seed corpus): (\d+)/(\d+) completed`)
-	fuzzLine     = regexp.MustCompile(`(?m)^fuzz: .*\n?`)
-	writtenLine  = regexp.MustCompile(`(?m)^\s*Failing input written to (\S+)$`)
-	failedInput  = regexp.MustCompile(`(?m)^failure while testing seed corpus entry: (\S+)$`)
-	itsDeadline  = regexp.MustCompile(`\A--- FAIL: (Fuzz\S+) \((\d+\.\d+)s\)\n\s+context deadline exceeded\nFAIL\n(?:exit status 1\n)?(?:FAIL\t.*\n)?\z`)
+	progressLine = regexp.MustCompile(
+		`(?m)^fuzz: elapsed: (\S+), execs: (\d+) \(\d+/sec\), new interesting: (\d+) \(total: (\d+)\)$`)
+	baselineLine = regexp.MustCompile(
+		`(?m)^fuzz: elapsed: (\S+), (?:gathering baseline coverage|testing seed corpus): (\d+)/(\d+) completed`)
+	fuzzLine    = regexp.MustCompile(`(?m)^fuzz: .*\n?`)
+	writtenLine = regexp.MustCompile(`(?m)^\s*Failing input written to (\S+)$`)
+	failedInput = regexp.MustCompile(`(?m)^failure while testing seed corpus entry: (\S+)$`)
+	itsDeadline = regexp.MustCompile(
+		`\A--- FAIL: (Fuzz\S+) \((\d+\.\d+)s\)\n\s+context deadline exceeded\nFAIL\n(?:exit status 1\n)?(?:FAIL\t.*\n)?\z`)
 )
 
 // nothingRun is printed for a target that was never executed: its time went into the work before that.
-const nothingRun = "nothing was executed, not even a seed: give it more -time, or make its setup and its first seed faster"
+const nothingRun = "nothing was executed, not even a seed: give it more -time, or make its setup and its first seed " +
+	"faster"
 
 // judge reads the output of a target's run. good is whether its process ended normally.
 func judge(t target, s span, output string, good bool) outcome {

@@ -28,24 +28,41 @@ func TestVerdicts(t *testing.T) {
 		want          verdict
 		input, replay string
 	}{
-		"a good run":             {said: begun + "PASS\n", good: true, want: passed},
-		"the fuzzer's deadline":  {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: deadline},
-		"the same from go test":  {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\texample.com/x\t30.041s\n", want: deadline},
-		"before its time":        {said: begun + "--- FAIL: FuzzX (12.03s)\n    context deadline exceeded\nFAIL\n", want: found},
-		"of another target":      {said: begun + "--- FAIL: FuzzXY (30.03s)\n    context deadline exceeded\nFAIL\n", want: found},
-		"of the target's own":    {said: begun + "--- FAIL: FuzzX (30.03s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: context deadline exceeded\nFAIL\n", want: found},
-		"with more said":         {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\n    and a leak\nFAIL\n", want: found},
-		"something printed":      {said: "goroutine leak\n" + begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: found},
-		"a good one ends badly":  {said: begun + "PASS\nfound unexpected goroutines\n", want: found},
-		"nothing said":           {want: found},
-		"nothing executed":       {said: "PASS\n", good: true, want: idle},
-		"no seed executed":       {said: unbegun + "PASS\n", good: true, want: idle},
-		"nothing till the end":   {said: unbegun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: idle},
-		"the count stays at 0":   {said: begunSlowly + "PASS\n", good: true, want: idle},
-		"a seed, and no more":    {said: unbegun + "fuzz: elapsed: 30s, gathering baseline coverage: 1/11 completed\nPASS\n", good: true, want: passed},
-		"a seed fails":           {said: "fuzz: elapsed: 0s, gathering baseline coverage: 0/11 completed\nfailure while testing seed corpus entry: FuzzX/seed#3\n--- FAIL: FuzzX (0.02s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: no\n    \nFAIL\n", want: found, replay: "FuzzX/seed#3"},
-		"with an input, at last": {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\n    \n    Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test -run=FuzzX/ab12\nFAIL\n", want: found, input: "testdata/fuzz/FuzzX/ab12", replay: "FuzzX/ab12"},
-		"an input was written": {said: begun + "--- FAIL: FuzzX (3.00s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: no\n    \n    Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test -run=FuzzX/ab12\nFAIL\n",
+		"a good run": {said: begun + "PASS\n", good: true, want: passed},
+		"the fuzzer's deadline": {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n",
+			want: deadline},
+		"the same from go test": {said: begun +
+			"--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\texample.com/x\t30.041s\n",
+			want: deadline},
+		"before its time": {said: begun + "--- FAIL: FuzzX (12.03s)\n    context deadline exceeded\nFAIL\n",
+			want: found},
+		"of another target": {said: begun + "--- FAIL: FuzzXY (30.03s)\n    context deadline exceeded\nFAIL\n",
+			want: found},
+		"of the target's own": {said: begun +
+			"--- FAIL: FuzzX (30.03s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: context deadline exceeded\nFAIL\n",
+			want: found},
+		"with more said": {said: begun +
+			"--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\n    and a leak\nFAIL\n", want: found},
+		"something printed": {said: "goroutine leak\n" + begun +
+			"--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", want: found},
+		"a good one ends badly": {said: begun + "PASS\nfound unexpected goroutines\n", want: found},
+		"nothing said":          {want: found},
+		"nothing executed":      {said: "PASS\n", good: true, want: idle},
+		"no seed executed":      {said: unbegun + "PASS\n", good: true, want: idle},
+		"nothing till the end": {said: unbegun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n",
+			want: idle},
+		"the count stays at 0": {said: begunSlowly + "PASS\n", good: true, want: idle},
+		"a seed, and no more": {said: unbegun + "fuzz: elapsed: 30s, gathering baseline coverage: 1/11 completed\nPASS\n",
+			good: true, want: passed},
+		"a seed fails": {said: "fuzz: elapsed: 0s, gathering baseline coverage: 0/11 completed\nfailure while " +
+			"testing seed corpus entry: FuzzX/seed#3\n--- FAIL: FuzzX (0.02s)\n    --- FAIL: FuzzX (0.00s)\n        " +
+			"x_test.go:9: no\n    \nFAIL\n", want: found, replay: "FuzzX/seed#3"},
+		"with an input, at last": {said: begun + "--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\n    \n    " +
+			"Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test -run=FuzzX/ab12\nFAIL\n",
+			want: found, input: "testdata/fuzz/FuzzX/ab12", replay: "FuzzX/ab12"},
+		"an input was written": {said: begun + "--- FAIL: FuzzX (3.00s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: " +
+			"no\n    \n    Failing input written to testdata/fuzz/FuzzX/ab12\n    To re-run:\n    go test " +
+			"-run=FuzzX/ab12\nFAIL\n",
 			want: found, input: "testdata/fuzz/FuzzX/ab12", replay: "FuzzX/ab12"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +73,8 @@ func TestVerdicts(t *testing.T) {
 			assert.NotContains(t, o.said, "elapsed")
 		})
 	}
-	o := judge(target{name: "FuzzX"}, span{count: 300}, begun+"--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", false)
+	o := judge(target{name: "FuzzX"}, span{count: 300},
+		begun+"--- FAIL: FuzzX (30.03s)\n    context deadline exceeded\nFAIL\n", false)
 	assert.Equal(t, found, o.verdict, "a run by count has no deadline")
 }
 
@@ -66,7 +84,8 @@ func TestNumbersOfARun(t *testing.T) {
 	assert.Equal(t, 30*time.Second, o.elapsed)
 	assert.Equal(t, 238, o.added)
 	assert.Equal(t, 249, o.corpus)
-	o = judge(target{name: "FuzzX"}, span{count: 1}, "fuzz: elapsed: 0s, gathering baseline coverage: 11/11 completed, now fuzzing with 1 workers\nPASS\n", true)
+	o = judge(target{name: "FuzzX"}, span{count: 1},
+		"fuzz: elapsed: 0s, gathering baseline coverage: 11/11 completed, now fuzzing with 1 workers\nPASS\n", true)
 	assert.EqualValues(t, 11, o.execs)
 	assert.Equal(t, 11, o.corpus)
 }

@@ -28,9 +28,12 @@ const confirmSchema = `{"type":"object","properties":{"sure":{"type":"boolean","
 
 // addAsking adds confirm, which asks for confirmation before it appends, and summarise, which asks for sampling.
 func (p *program) addAsking() {
-	schema := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"},"block":{"type":"string"},"rounds":{"type":"integer"},"url":{"type":"string"}},"required":["text"]}`)
-	p.server.AddTool(&mcp.Tool{Name: "confirm", Description: "Append a line to the ledger, once a person has said so.", InputSchema: schema}, p.confirm)
-	p.server.AddTool(&mcp.Tool{Name: "summarise", Description: "Ask the client's model for a summary.", InputSchema: schema}, p.summarise)
+	schema := json.RawMessage(
+		`{"type":"object","properties":{"text":{"type":"string"},"block":{"type":"string"},"rounds":{"type":"integer"},"url":{"type":"string"}},"required":["text"]}`)
+	p.server.AddTool(&mcp.Tool{Name: "confirm", Description: "Append a line to the ledger, once a person has said so.",
+		InputSchema: schema}, p.confirm)
+	p.server.AddTool(&mcp.Tool{Name: "summarise", Description: "Ask the client's model for a summary.",
+		InputSchema: schema}, p.summarise)
 }
 
 // oldVersions are the protocol versions in which a server holds its call while it waits for a response.
@@ -76,19 +79,22 @@ func (p *program) ask(in confirmIn, round int) (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: elicitation(in, round)}, RequestState: string(state)}, nil
+	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: elicitation(in, round)},
+		RequestState: string(state)}, nil
 }
 
 func elicitation(in confirmIn, round int) *mcp.ElicitParams {
 	if in.URL != "" {
-		return &mcp.ElicitParams{Mode: "url", Message: "Say there that " + in.Text + " may be appended.", URL: in.URL, ElicitationID: in.Text}
+		return &mcp.ElicitParams{Mode: "url", Message: "Say there that " + in.Text + " may be appended.", URL: in.URL,
+			ElicitationID: in.Text}
 	}
 	message := fmt.Sprintf("Append %s, round %d?", in.Text, round)
 	return &mcp.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(confirmSchema)}
 }
 
 // confirmHeld asks in the middle of the call and holds it until the response arrives.
-func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest, in confirmIn) (*mcp.CallToolResult, error) {
+func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest,
+	in confirmIn) (*mcp.CallToolResult, error) {
 	p.note("asked", in.Text)
 	reply, err := req.Session.Elicit(ctx, elicitation(in, 1))
 	if err != nil {

@@ -46,7 +46,10 @@ func (p *program) addFaces() {
 	case faceAnnotations:
 		hints = &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	case faceSchema:
-		add(p, "append", about, hints, func(ctx context.Context, in appendMoreIn) (string, error) { return p.appendAs(ctx, face, in.appendIn) })
+		add(p, "append", about, hints, func(ctx context.Context, in appendMoreIn) (string,
+			error) {
+			return p.appendAs(ctx, face, in.appendIn)
+		})
 		return
 	case faceGone:
 		p.server.RemoveTools("append")

@@ -44,9 +44,11 @@ func (p *program) floodMessage(n int) string {
 	case floodAnswers:
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, 1_000_000+n)
 	case floodValues:
-		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[0` + strings.Repeat(`,{}`, 1<<20) + `]}}`
+		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[0` +
+			strings.Repeat(`,{}`, 1<<20) + `]}}`
 	case floodNesting:
-		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` + strings.Repeat(`[`, 100_000) + strings.Repeat(`]`, 100_000) + `}}`
+		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` +
+			strings.Repeat(`[`, 100_000) + strings.Repeat(`]`, 100_000) + `}}`
 	case floodBlank:
 		return strings.Repeat("\n", 1<<20)
 	}

@@ -131,7 +131,8 @@ func (p *program) serveHTTP(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(p.out, "http://%s/mcp\n", l.Addr())
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server }, &mcp.StreamableHTTPOptions{Stateless: p.stateless})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return p.server },
+		&mcp.StreamableHTTPOptions{Stateless: p.stateless})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if p.untilEOF {

@@ -29,9 +29,11 @@ type bigIn struct {
 
 type none struct{}
 
-func add[In any](p *program, name, about string, hints *mcp.ToolAnnotations, f func(context.Context, In) (string, error)) {
+func add[In any](p *program, name, about string, hints *mcp.ToolAnnotations,
+	f func(context.Context, In) (string, error)) {
 	tool := &mcp.Tool{Name: name, Description: about, Annotations: hints}
-	mcp.AddTool(p.server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(p.server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any,
+		error) {
 		text, err := f(ctx, in)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
 	})
@@ -44,7 +46,8 @@ func (p *program) addTools() {
 	p.addTenants()
 	p.addUntrusted()
 	add(p, "read_note", "Read the effects in the ledger.", readOnly, p.readNote)
-	add(p, "echo", "Answer with the text.", readOnly, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
+	add(p, "echo", "Answer with the text.", readOnly,
+		func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
 	add(p, "slow", "Wait until cancelled.", nil, func(ctx context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
 		<-ctx.Done()
@@ -58,7 +61,8 @@ func (p *program) addTools() {
 	add(p, "big", "Answer with many bytes.", readOnly, func(_ context.Context, in bigIn) (string, error) {
 		return strings.Repeat("0123456789abcde\n", in.Bytes/16+1)[:in.Bytes], nil
 	})
-	add(p, "fail", "Answer with an error.", nil, func(_ context.Context, in textIn) (string, error) { return "", errors.New(in.Text) })
+	add(p, "fail", "Answer with an error.", nil,
+		func(_ context.Context, in textIn) (string, error) { return "", errors.New(in.Text) })
 	add(p, "crash", "Die in the middle of the call.", nil, func(_ context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
 		fmt.Fprintln(p.err, "crashing:", in.Text)
@@ -88,21 +92,23 @@ func (p *program) addTools() {
 
 // addNoisy adds tools that record that they have begun, and then send what a host must not accept.
 func (p *program) addNoisy() {
-	add(p, "babble", "Print lines that are not JSON, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
-		p.note("begun", in.Text)
-		for ctx.Err() == nil {
-			if _, err := fmt.Fprintln(p.out, "Working on it …"); err != nil {
-				break
+	add(p, "babble", "Print lines that are not JSON, and never answer.", nil,
+		func(ctx context.Context, in textIn) (string, error) {
+			p.note("begun", in.Text)
+			for ctx.Err() == nil {
+				if _, err := fmt.Fprintln(p.out, "Working on it …"); err != nil {
+					break
+				}
 			}
-		}
-		return "", ctx.Err()
-	})
-	add(p, "longline", "Print a line of 20 MB, and never answer.", nil, func(ctx context.Context, in textIn) (string, error) {
-		p.note("begun", in.Text)
-		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"x","params":{"x":"`+strings.Repeat("x", 20<<20)+"\"}}\n")
-		<-ctx.Done()
-		return "", ctx.Err()
-	})
+			return "", ctx.Err()
+		})
+	add(p, "longline", "Print a line of 20 MB, and never answer.", nil,
+		func(ctx context.Context, in textIn) (string, error) {
+			p.note("begun", in.Text)
+			fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"x","params":{"x":"`+strings.Repeat("x", 20<<20)+"\"}}\n")
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
 	add(p, "flood", "Print 64 MB on stderr, and answer.", nil, func(_ context.Context, in textIn) (string, error) {
 		p.note("begun", in.Text)
 		line := []byte(strings.Repeat("flood ", 1<<10) + "\n")
@@ -118,7 +124,8 @@ func (p *program) addNoisy() {
 func (p *program) addBinary() {
 	mcp.AddTool(p.server, &mcp.Tool{Name: "binary", Description: "Answer with an image."},
 		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.ImageContent{MIMEType: "image/png", Data: []byte("\x89PNG\x00\x01")}}}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{
+				&mcp.ImageContent{MIMEType: "image/png", Data: []byte("\x89PNG\x00\x01")}}}, nil, nil
 		})
 }
 

@@ -94,7 +94,8 @@ const fetchWithin = time.Minute
 func (p program) fetch(ctx context.Context, environ []string) ([]*historypb.HistoryEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
-	c, err := cluster.Dial(ctx, cluster.Options{Address: p.address, Namespace: p.namespace, Environ: environ, AllowPlaintext: p.plaintext})
+	c, err := cluster.Dial(ctx, cluster.Options{Address: p.address, Namespace: p.namespace, Environ: environ,
+		AllowPlaintext: p.plaintext})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,8 @@ func (p program) fetch(ctx context.Context, environ []string) ([]*historypb.Hist
 		e, err := iter.Next()
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
-			return nil, fmt.Errorf("the server has no such run (%w): look with `temporal workflow list`, and mind the namespace and how long it keeps runs", err)
+			return nil, fmt.Errorf("the server has no such run (%w): look with `temporal workflow list`, and mind the "+
+				"namespace and how long it keeps runs", err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the history of %s: %w", p.workflow, err)

@@ -26,7 +26,8 @@ type change struct {
 
 type activity = func(ctx workflow.Context, kind string, args ...any) workflow.Future
 
-func (c *change) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (c *change) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	in := &changedIn{change: c}
 	in.Next = next
 	return in
@@ -70,7 +71,8 @@ func (o *changedOut) ExecuteLocalActivity(ctx workflow.Context, kind string, arg
 	return o.change.local(ctx, kind, args, o.Next.ExecuteLocalActivity, o.Next.ExecuteActivity)
 }
 
-func (o *changedOut) UpsertTypedSearchAttributes(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) error {
+func (o *changedOut) UpsertTypedSearchAttributes(ctx workflow.Context,
+	attributes ...temporal.SearchAttributeUpdate) error {
 	if o.change.upsert != nil && o.change.upsert() {
 		return nil
 	}
@@ -122,9 +124,14 @@ var incompatible = map[string]struct {
 	change    func() *change
 	histories []string
 }{
-	"an activity is renamed": {func() *change { return renamed(map[string]string{"Infer": "Ponder", "HandOver": "Carry"}) },
-		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-inference", "v1-continued-first", "v1-deliver-waiting", "v1-deliver-cancelled"}},
-	"two activities change places": {func() *change { return renamed(map[string]string{"Infer": "CallTool", "CallTool": "Infer"}) },
+	"an activity is renamed": {func() *change {
+		return renamed(map[string]string{"Infer": "Ponder", "HandOver": "Carry"})
+	},
+		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-inference", "v1-continued-first", "v1-deliver-waiting",
+			"v1-deliver-cancelled"}},
+	"two activities change places": {func() *change {
+		return renamed(map[string]string{"Infer": "CallTool", "CallTool": "Infer"})
+	},
 		[]string{"v1-call-local_echo", "v1-tool-error-fail"}},
 	"an activity is left out": {func() *change {
 		return &change{activity: func(ctx workflow.Context, kind string, args []any, next activity) workflow.Future {
@@ -164,11 +171,13 @@ var incompatible = map[string]struct {
 	}, []string{"v1-parallel-local_quick_echo"}},
 	"a call changes its lane": {func() *change {
 		return &change{local: func(ctx workflow.Context, kind string, args []any, _, regular activity) workflow.Future {
-			return regular(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Second}), kind, args...)
+			return regular(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Second}), kind,
+				args...)
 		}}
 	}, []string{"v1-call-local_quick_echo", "v1-killed-in-quick-call", "v1-duplicate"}},
 	"a timer comes first": {func() *change { return slept(true) },
-		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-middle", "v1-deliver"}},
+		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-middle",
+			"v1-deliver"}},
 	"a timer comes last": {func() *change { return slept(false) },
 		[]string{"v1-answer", "v1-invalid-action", "v1-cancelled-in-call-regular", "v1-no-message", "v1-continued-first"}},
 	"the search attributes are left out": {func() *change { return &change{upsert: func() bool { return true }} },

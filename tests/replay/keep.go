@@ -39,15 +39,19 @@ func Keep(dir, name string, events []*historypb.HistoryEvent) error {
 	shape, ok := Find(name)
 	switch {
 	case !names.MatchString(name):
-		return fmt.Errorf("keeping %q: a name is the wire version and a shape, such as v1-answer, of small letters, digits, - and _", name)
+		return fmt.Errorf(
+			"keeping %q: a name is the wire version and a shape, such as v1-answer, of small letters, digits, - and _", name)
 	case !ok:
-		return fmt.Errorf("keeping %s: say first what it is, in the table of tests/replay/shapes.go: {Name: %q, Test: …, What: …, Outline: %q}", name, name, Outline(events))
+		return fmt.Errorf("keeping %s: say first what it is, in the table of tests/replay/shapes.go: {Name: %q, Test: …, "+
+			"What: …, Outline: %q}", name, name, Outline(events))
 	}
 	if err := shape.Check(events); err != nil {
 		return fmt.Errorf("keeping %s: %w", name, err)
 	}
 	if err := Run(events); err != nil {
-		return fmt.Errorf("keeping %s: a history that the code does not replay is of no use; record it with the code that made it: %w", name, err)
+		return fmt.Errorf(
+			"keeping %s: a history that the code does not replay is of no use; record it with the code that made it: %w", name,
+			err)
 	}
 	b, err := protojson.MarshalOptions{Indent: "  "}.Marshal(&historypb.History{Events: events})
 	if err != nil {
@@ -129,7 +133,8 @@ func readSums(dir string) (map[string]string, error) {
 	for line := range strings.Lines(string(b)) {
 		hash, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
 		if !ok || out[name] != "" {
-			return nil, fmt.Errorf("reading the sums of the kept histories: the line %q is no sum, or its file has two", strings.TrimSpace(line))
+			return nil, fmt.Errorf("reading the sums of the kept histories: the line %q is no sum, or its file has two",
+				strings.TrimSpace(line))
 		}
 		out[name] = hash
 	}

@@ -45,13 +45,16 @@ func TestKeptHistoriesReplay(t *testing.T) {
 			began := time.Now()
 			err = Run(events)
 			result := Ending(events)
-			if !assert.NoError(t, err, "turns of this shape would be stuck: bring the old behaviour back, behind workflow.GetVersion where there is a new one") {
+			if !assert.NoError(t, err, "turns of this shape would be stuck: bring the old behaviour back, behind "+
+				"workflow.GetVersion where there is a new one") {
 				result = "does NOT replay"
 			}
-			fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", shape.Name, len(events), info.Size()>>10, time.Since(began).Round(100*time.Microsecond), result)
+			fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", shape.Name, len(events), info.Size()>>10,
+				time.Since(began).Round(100*time.Microsecond), result)
 			assert.NotEmpty(t, shape.Outline, "its outline is %q: put it into shapes.go", Outline(events))
 			assert.NoError(t, shape.Check(events))
-			assert.Contains(t, []string{workflows.TurnWorkflow, workflows.DeliverWorkflow}, begun(events).GetWorkflowType().GetName(), "it is a history of another workflow")
+			assert.Contains(t, []string{workflows.TurnWorkflow, workflows.DeliverWorkflow},
+				begun(events).GetWorkflowType().GetName(), "it is a history of another workflow")
 		})
 	}
 	require.NoError(t, table.Flush())
@@ -109,8 +112,10 @@ func TestEveryShapeHasItsTest(t *testing.T) {
 func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 	worker, err := os.ReadFile("../../engine/worker.go")
 	require.NoError(t, err)
-	assert.Contains(t, string(worker), "RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})")
-	assert.Contains(t, string(worker), "RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})")
+	assert.Contains(t, string(worker),
+		"RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})")
+	assert.Contains(t, string(worker),
+		"RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})")
 	for _, room := range []string{"engine", "client", "internal/cluster", "worker", "starter"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
 		require.NoError(t, err)
@@ -118,7 +123,8 @@ func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 		for _, file := range files {
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)
-			for _, option := range []string{"WorkflowPanicPolicy", "DataConverter:", "FailureConverter:", "ContextPropagators:", "ExternalStorage:", "DisableRegistrationAliasing"} {
+			for _, option := range []string{"WorkflowPanicPolicy", "DataConverter:", "FailureConverter:", "ContextPropagators:",
+				"ExternalStorage:", "DisableRegistrationAliasing"} {
 				assert.NotContains(t, string(b), option, "%s: the replayer in run.go must be given the same", file)
 			}
 		}

@@ -30,7 +30,8 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	}
 	seen := &witness{}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		Interceptors: append([]interceptor.WorkerInterceptor{seen}, changes...), // around the changes, so that it sees their effects
+		// around the changes, so that it sees their effects
+		Interceptors: append([]interceptor.WorkerInterceptor{seen}, changes...),
 	})
 	if err != nil {
 		return fmt.Errorf("making a replayer: %w", err)
@@ -38,10 +39,11 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
 	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	err = replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events}, worker.ReplayWorkflowHistoryOptions{
-		// The run keeps its own ID, which the code compares with the session's.
-		OriginalExecution: workflow.Execution{ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()},
-	})
+	err = replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events},
+		worker.ReplayWorkflowHistoryOptions{
+			// The run keeps its own ID, which the code compares with the session's.
+			OriginalExecution: workflow.Execution{ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()},
+		})
 	if err == nil || strings.Contains(err.Error(), otherEnd) { // the latter contains two whole events: report it briefly
 		if differs := seen.compare(events); differs != nil {
 			err = fmt.Errorf("%w: %w", ErrNondeterministic, differs)

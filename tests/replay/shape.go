@@ -29,7 +29,8 @@ func Find(name string) (Shape, bool) {
 // Check returns how a history differs from its shape. A shape without an outline fits every history.
 func (s Shape) Check(events []*historypb.HistoryEvent) error {
 	if got := Outline(events); s.Outline != "" && !fits(s.Outline, got) {
-		return fmt.Errorf("this history is not of the shape %s:\n  it is     %s\n  not       %s\nsee tests/replay/shapes.go", s.Name, got, s.Outline)
+		return fmt.Errorf("this history is not of the shape %s:\n  it is     %s\n  not       %s\nsee tests/replay/shapes.go",
+			s.Name, got, s.Outline)
 	}
 	return nil
 }

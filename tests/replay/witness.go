@@ -35,7 +35,8 @@ type subject struct {
 	Attempt int `json:"attempt"`
 }
 
-func (w *witness) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (w *witness) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	in := &inbound{witness: w}
 	in.Next = next
 	return in
@@ -78,7 +79,8 @@ func subjectOf(args []any) subject {
 	var s subject
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(args...)
 	if err == nil {
-		_ = converter.GetDefaultDataConverter().FromPayloads(payloads, &s) // an activity with another input has an empty subject
+		// an activity with another input has an empty subject
+		_ = converter.GetDefaultDataConverter().FromPayloads(payloads, &s)
 	}
 	return s
 }
@@ -138,7 +140,8 @@ func (w *witness) compareLocal(events []*historypb.HistoryEvent) error {
 		for n++; answers[n].again; n++ { // a retried call is scheduled once and answered more than once
 		}
 		if got := answers[n]; got.CallID != "" && got.CallID != asked.Call.ID {
-			return fmt.Errorf("event %d has the result of call %s and the code takes it for that of call %q", got.event, got.CallID, asked.Call.ID)
+			return fmt.Errorf("event %d has the result of call %s and the code takes it for that of call %q", got.event,
+				got.CallID, asked.Call.ID)
 		}
 		delete(answers, n)
 	}
@@ -164,7 +167,8 @@ func answersOf(events []*historypb.HistoryEvent) (map[int]answer, error) {
 		}
 		n, err := strconv.Atoi(data.ActivityID)
 		if err != nil {
-			return nil, fmt.Errorf("event %d is of the local activity %q: this SDK does not number them", e.EventId, data.ActivityID)
+			return nil, fmt.Errorf("event %d is of the local activity %q: this SDK does not number them", e.EventId,
+				data.ActivityID)
 		}
 		a := answer{event: e.EventId, again: data.Backoff > 0}
 		_ = decode(details["result"], &a) // a failed activity has no result, and one of another kind names no call

@@ -145,7 +145,8 @@ func (p *player) callEvents() []string {
 	var out []string
 	for i, call := range p.calls() {
 		args := call.Arguments
-		head := map[string]any{"index": i, "id": call.ID, "type": "function", "function": map[string]any{"name": call.Name, "arguments": ""}}
+		head := map[string]any{"index": i, "id": call.ID, "type": "function",
+			"function": map[string]any{"name": call.Name, "arguments": ""}}
 		out = append(out, p.delta(map[string]any{"tool_calls": []any{head}}, nil))
 		half := len(args) / 2
 		for half > 0 && args[half]&0xC0 == 0x80 {
@@ -197,7 +198,8 @@ func (p *player) whole() []byte {
 	}
 	var calls []any
 	for _, c := range p.calls() {
-		calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": c.Arguments}})
+		calls = append(calls, map[string]any{"id": c.ID, "type": "function",
+			"function": map[string]any{"name": c.Name, "arguments": c.Arguments}})
 	}
 	if calls != nil {
 		message["tool_calls"] = calls

@@ -87,7 +87,8 @@ func Empty() Reply { return Text("") }
 
 // Status refuses with an HTTP status and OpenAI's shape of an error.
 func Status(code int, kind, message string) Reply {
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "code": kind}}) // always marshals
+	// always marshals
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": message, "type": kind, "code": kind}})
 	return StatusBody(code, "application/json", string(b))
 }
 

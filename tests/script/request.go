@@ -164,7 +164,8 @@ const (
 )
 
 func synthetic(content string) bool {
-	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark) || strings.HasPrefix(content, noticeMark)
+	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark) ||
+		strings.HasPrefix(content, noticeMark)
 }
 
 var (

@@ -47,7 +47,8 @@ func request(ctx context.Context, t *testing.T, s *script.Server, messages ...st
 	}
 	body, err := json.Marshal(map[string]any{"model": "m", "stream": true, "messages": list})
 	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/chat/completions", strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/chat/completions",
+		strings.NewReader(string(body)))
 	require.NoError(t, err)
 	return req
 }
@@ -66,7 +67,8 @@ func TestStepsGoByTheModelsAnswers(t *testing.T) {
 	body, err := post(t, s, "user: q", "assistant: a", "user: second question")
 	require.NoError(t, err)
 	assert.Contains(t, body, "zero", "a new user message begins anew")
-	body, err = post(t, s, "user: q", "assistant! call_s0_0", "tool: r", "assistant! call_s1_0", "tool: r", "assistant! call_s2_0")
+	body, err = post(t, s, "user: q", "assistant! call_s0_0", "tool: r", "assistant! call_s1_0", "tool: r",
+		"assistant! call_s2_0")
 	require.NoError(t, err)
 	assert.Contains(t, body, "the script has 3 steps and was asked for number 3")
 }
@@ -76,7 +78,8 @@ func TestStepsAreFoundInACutTranscript(t *testing.T) {
 	body, err := post(t, s, "user: q", "assistant! call_s40_0", "tool: r", "assistant! call_s41_0", "tool: r")
 	require.NoError(t, err)
 	assert.Contains(t, body, "call_s42_0")
-	_, err = post(t, s, "user: q", "user: Result of call 7.0 (ok):\nx", "assistant: b", "user: Result of call 8.0 (ok):\nx")
+	_, err = post(t, s, "user: q", "user: Result of call 7.0 (ok):\nx", "assistant: b",
+		"user: Result of call 8.0 (ok):\nx")
 	require.NoError(t, err)
 	assert.Equal(t, 8, s.Requests()[1].Step)
 }
@@ -115,7 +118,8 @@ func TestTheLedgerSaysWhatWasCut(t *testing.T) {
 	}
 	require.NoError(t, s.Await(t.Context(), func(rs []script.Request) bool { return rs[2].Outcome != script.Open }))
 	got := s.Requests()
-	assert.Equal(t, []script.Outcome{script.Cut, script.Cut, script.Sent}, []script.Outcome{got[0].Outcome, got[1].Outcome, got[2].Outcome})
+	assert.Equal(t, []script.Outcome{script.Cut, script.Cut, script.Sent},
+		[]script.Outcome{got[0].Outcome, got[1].Outcome, got[2].Outcome})
 	assert.Equal(t, 2, got[0].Events)
 	assert.Equal(t, 6, got[2].Events, "role, three words, finish, done")
 	assert.Contains(t, string(got[0].Body), "user")

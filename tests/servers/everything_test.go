@@ -48,7 +48,8 @@ func startEverything(t *testing.T, transport string) (port int, s *remote) {
 func everythingAt(t *testing.T, port int, transport string) *remote {
 	t.Helper()
 	tree := npm.Need(t)
-	return listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything), transport)
+	return listening(t, port, t.TempDir(), []string{fmt.Sprintf("PORT=%d", port)}, tree.Node, tree.Bin(t, everything),
+		transport)
 }
 
 // A remote server that was replaced does not know the sessions of its predecessor. The reference server reports that
@@ -101,7 +102,8 @@ func callEverything(t *testing.T, r *rig) {
 		ask("toggle-subscriber-updates", ""),
 		ask("toggle-subscriber-updates", ""),
 		ask("get-env", ""),
-		call{tool: "simulate-research-query", args: `{"topic":"lighthouses"}`, ends: turn.OutcomeError}, // it runs as a task only, which clients may lack
+		// it runs as a task only, which clients may lack
+		call{tool: "simulate-research-query", args: `{"topic":"lighthouses"}`, ends: turn.OutcomeError},
 	)
 	for i, want := range []string{
 		"hello", "42", "image/png", `"temperature"`, "image/png", "[link ", "Resource 7", "application/gzip", "Steps: 3",
@@ -128,7 +130,8 @@ func TestResourcesAndPrompts(t *testing.T) {
 		ask("get_prompt", `{"name":"args-prompt","arguments":{"city":"Oslo"}}`),
 		call{tool: "read_resource", args: `{"uri":"demo://resource/none"}`, ends: turn.OutcomeError},
 	)
-	for i, want := range []string{"demo://resource/static", "demo://resource/dynamic/text/{resourceId}", "Resource 3", "[text/plain, ", "args-prompt", "Oslo"} {
+	for i, want := range []string{"demo://resource/static", "demo://resource/dynamic/text/{resourceId}", "Resource 3",
+		"[text/plain, ", "args-prompt", "Oslo"} {
 		assert.Contains(t, results[i], want)
 	}
 	r.offersOnlyWhatWasCalled()

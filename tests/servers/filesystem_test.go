@@ -72,8 +72,10 @@ func TestThroughNpx(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	r := newRig(t, config.MCPServer{
-		ID: "files", Transport: config.TransportStdio, Command: "npx", Args: []string{"--no-install", "mcp-server-filesystem", dir},
-		Dir: tree.Dir, Env: map[string]config.Secret{"PATH": config.Secret(filepath.Dir(tree.Node) + ":" + os.Getenv("PATH"))},
+		ID: "files", Transport: config.TransportStdio, Command: "npx",
+		Args: []string{"--no-install", "mcp-server-filesystem", dir},
+		Dir:  tree.Dir, Env: map[string]config.Secret{
+			"PATH": config.Secret(filepath.Dir(tree.Node) + ":" + os.Getenv("PATH"))},
 	})
 	r.turn(ask("write_file", `{"path":"%s/a.txt","content":"through npx"}`, dir))
 	assert.Equal(t, "through npx", read(t, dir, "a.txt"))

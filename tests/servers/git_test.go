@@ -28,7 +28,8 @@ func gitSettings(t *testing.T) map[string]string {
 	home := t.TempDir()
 	settings := "[user]\n\tname = Ottoline\n\temail = ottoline@example.org\n[init]\n\tdefaultBranch = main\n"
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(settings), 0o600))
-	return map[string]string{"HOME": home, "GIT_SIGN_COMMITS": "false", "MCP_LOG_LEVEL": "error", "LOGS_DIR": filepath.Join(home, "logs")}
+	return map[string]string{"HOME": home, "GIT_SIGN_COMMITS": "false", "MCP_LOG_LEVEL": "error",
+		"LOGS_DIR": filepath.Join(home, "logs")}
 }
 
 func gitOverStdio(t *testing.T) config.MCPServer {

@@ -46,8 +46,9 @@ func module(t *testing.T) string {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	for name, content := range map[string]string{
-		"go.mod":           "module example.org/lamp\n\ngo 1.26\n",
-		"light/light.go":   "// Package light shines.\npackage light\n\n// Shine shines.\nfunc Shine(hours int) int { return hours * 2 }\n",
+		"go.mod": "module example.org/lamp\n\ngo 1.26\n",
+		"light/light.go": "// Package light shines.\npackage light\n\n// Shine shines.\nfunc Shine(hours int) int { " +
+			"return hours * 2 }\n",
 		"keeper.go":        "package lamp\n\nimport \"example.org/lamp/light\"\n\nfunc Keep() int { return light.Shine(3) }\n",
 		"wrong/mistake.go": "package wrong\n\nfunc Wrong() int { return \"text\" }\n",
 	} {

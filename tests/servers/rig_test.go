@@ -184,7 +184,8 @@ func (r *rig) turnWith(person func(ctx context.Context, session string), calls .
 func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
 	r.t.Helper()
 	var events []*historypb.HistoryEvent
-	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
 		e, err := iter.Next()
 		require.NoError(r.t, err)

@@ -11,8 +11,10 @@ func TestSequentialThinking(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, stdioServer(t, "thinking", "@modelcontextprotocol/server-sequential-thinking"))
 	results := r.turn(
-		ask("sequentialthinking", `{"thought":"Where is the key?","nextThoughtNeeded":true,"thoughtNumber":1,"totalThoughts":2}`),
-		ask("sequentialthinking", `{"thought":"Under the mat.","nextThoughtNeeded":false,"thoughtNumber":2,"totalThoughts":2}`),
+		ask("sequentialthinking",
+			`{"thought":"Where is the key?","nextThoughtNeeded":true,"thoughtNumber":1,"totalThoughts":2}`),
+		ask("sequentialthinking",
+			`{"thought":"Under the mat.","nextThoughtNeeded":false,"thoughtNumber":2,"totalThoughts":2}`),
 	)
 	assert.Contains(t, results[0], `"thoughtHistoryLength": 1`)
 	assert.Contains(t, results[1], `"thoughtHistoryLength": 2`)

@@ -57,7 +57,8 @@ func deed(what, session, place string) script.Reply {
 	case touch:
 		return script.Calls(call(TouchTool, session, place))
 	case touches:
-		return script.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place), call(TouchTool, session, place+"b"))
+		return script.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place),
+			call(TouchTool, session, place+"b"))
 	case same:
 		return script.Calls(call(TouchTool, session, same))
 	case ask:

@@ -78,8 +78,10 @@ func (c *checker) messages() {
 		if took.State == turn.StateCancelled {
 			continue
 		}
-		c.wrong(took.State == turn.StateCompleted && took.Reason == turn.FinishAnswered, "message %s: its turn ended as %s: %s, %s", s.ID, took.State, took.Reason, took.Message)
-		c.wrong(!s.After || took.MessageID == s.ID, "message %s was for a turn of its own and joined that of %s", s.ID, took.MessageID)
+		c.wrong(took.State == turn.StateCompleted && took.Reason == turn.FinishAnswered,
+			"message %s: its turn ended as %s: %s, %s", s.ID, took.State, took.Reason, took.Message)
+		c.wrong(!s.After || took.MessageID == s.ID, "message %s was for a turn of its own and joined that of %s", s.ID,
+			took.MessageID)
 		c.wrong(c.e.Asked[s.ID], "message %s was never shown to the model", s.ID)
 	}
 }
@@ -95,7 +97,8 @@ func (c *checker) order() {
 			if b.Order < a.Order {
 				first, second = b, a
 			}
-			c.wrong(c.place[first.ID] < c.place[second.ID], "message %s was accepted before %s and comes after it", first.ID, second.ID)
+			c.wrong(c.place[first.ID] < c.place[second.ID], "message %s was accepted before %s and comes after it", first.ID,
+				second.ID)
 		}
 	}
 }
@@ -105,7 +108,8 @@ func (c *checker) transcript() {
 	var open []string
 	for i, msg := range c.e.Messages {
 		if msg.Role == turn.RoleTool {
-			c.wrong(len(open) > 0 && open[0] == msg.CallID && msg.Outcome != "", "message %d is a result of %s (%s), and these are open: %v", i+1, msg.CallID, msg.Outcome, open)
+			c.wrong(len(open) > 0 && open[0] == msg.CallID && msg.Outcome != "",
+				"message %d is a result of %s (%s), and these are open: %v", i+1, msg.CallID, msg.Outcome, open)
 			open = open[min(1, len(open)):]
 			continue
 		}
@@ -126,7 +130,8 @@ func (c *checker) turn(t journal.TurnRecord) {
 		c.wrong(chunk.Index == int64(i), "turn %s: chunk %d has the index %d", t.ID, i, chunk.Index)
 		kinds[chunk.Kind]++
 	}
-	c.wrong(kinds[turn.ChunkTurnCompleted] == 1 && chunks[len(chunks)-1].Kind == turn.ChunkTurnCompleted, "turn %s does not end once: %v", t.ID, kinds)
+	c.wrong(kinds[turn.ChunkTurnCompleted] == 1 && chunks[len(chunks)-1].Kind == turn.ChunkTurnCompleted,
+		"turn %s does not end once: %v", t.ID, kinds)
 	joined, last := 0, -1
 	for i, msg := range c.e.Messages {
 		if msg.TurnID != t.ID {
@@ -137,10 +142,12 @@ func (c *checker) turn(t journal.TurnRecord) {
 			joined++
 		}
 	}
-	c.wrong(joined == kinds[turn.ChunkMessageAdded], "turn %s: %d messages joined and %d chunks say so", t.ID, joined, kinds[turn.ChunkMessageAdded])
+	c.wrong(joined == kinds[turn.ChunkMessageAdded], "turn %s: %d messages joined and %d chunks say so", t.ID, joined,
+		kinds[turn.ChunkMessageAdded])
 	if t.State == turn.StateCompleted && last >= 0 {
 		answer := c.e.Messages[last]
-		c.wrong(answer.Role == turn.RoleAssistant && answer.Text == t.Answer && strings.HasPrefix(t.Answer, "done "), "turn %s ends with %q (%s) and its answer is %q", t.ID, answer.Text, answer.Role, t.Answer)
+		c.wrong(answer.Role == turn.RoleAssistant && answer.Text == t.Answer && strings.HasPrefix(t.Answer, "done "),
+			"turn %s ends with %q (%s) and its answer is %q", t.ID, answer.Text, answer.Role, t.Answer)
 	}
 }
 
@@ -159,13 +166,19 @@ func (c *checker) waits(t journal.TurnRecord) {
 		} else {
 			questions++
 		}
-		if w.Kind == turn.RequestQuestion && w.Decision != nil && w.Decision.Status == turn.StatusAnswered && t.State == turn.StateCompleted {
-			i := slices.IndexFunc(c.e.Messages, func(m turn.Message) bool { return m.TurnID == t.ID && m.Step == w.Step && m.Role == turn.RoleAssistant })
-			c.wrong(i >= 0 && i+1 < len(c.e.Messages) && c.e.Messages[i+1].Role == turn.RoleUser, "turn %s: question %s counts as answered, and nobody has said anything", t.ID, w.ID)
+		if w.Kind == turn.RequestQuestion && w.Decision != nil && w.Decision.Status == turn.StatusAnswered &&
+			t.State == turn.StateCompleted {
+			i := slices.IndexFunc(c.e.Messages, func(m turn.Message) bool {
+				return m.TurnID == t.ID && m.Step == w.Step &&
+					m.Role == turn.RoleAssistant
+			})
+			c.wrong(i >= 0 && i+1 < len(c.e.Messages) && c.e.Messages[i+1].Role == turn.RoleUser,
+				"turn %s: question %s counts as answered, and nobody has said anything", t.ID, w.ID)
 		}
 	}
 	c.wrong(seen["approval_requested"] == approvals && seen["approval_decided"] == approvals &&
-		seen["question_asked"] == questions && seen["question_answered"] == questions, "turn %s: %d approvals, %d questions, and these chunks: %v", t.ID, approvals, questions, seen)
+		seen["question_asked"] == questions && seen["question_answered"] == questions,
+		"turn %s: %d approvals, %d questions, and these chunks: %v", t.ID, approvals, questions, seen)
 }
 
 // calls checks that a call that needed approval ran once if it was allowed, and never if it was not.
@@ -189,7 +202,8 @@ func (c *checker) calls(t journal.TurnRecord) {
 			"turn %s: call %s was allowed, ran %d times and came to %s", t.ID, call.Call.ID, call.Runs, call.Outcome)
 	}
 	for id, r := range ruled {
-		c.wrong(r == nil || !r.Allowed || t.State == turn.StateCancelled, "turn %s: call %s was allowed and never ran", t.ID, id)
+		c.wrong(r == nil || !r.Allowed || t.State == turn.StateCancelled, "turn %s: call %s was allowed and never ran", t.ID,
+			id)
 	}
 }
 
@@ -213,11 +227,14 @@ func (c *checker) decisions() {
 		list := by[d.By]
 		c.wrong(len(list) <= 1, "what %s decided was applied %d times", d.By, len(list))
 		for _, f := range list {
-			c.wrong(d.Accepted && f.turn == d.Turn && f.w.ID == d.Call && f.w.Decision.Status == verdictOf(d), "what %s decided (%s of %s) was applied to %s of turn %s as %s", d.By, d.Verdict, d.Call, f.w.ID, f.turn, f.w.Decision.Status)
+			c.wrong(d.Accepted && f.turn == d.Turn && f.w.ID == d.Call && f.w.Decision.Status == verdictOf(d),
+				"what %s decided (%s of %s) was applied to %s of turn %s as %s", d.By, d.Verdict, d.Call, f.w.ID, f.turn,
+				f.w.Decision.Status)
 		}
 		key := [2]string{d.Turn, d.Call}
 		if d.Accepted && !first[key] && c.turns[d.Turn].State != turn.StateCancelled {
-			c.wrong(len(list) == 1 || d.Verdict == Conflict, "what %s decided about %s was accepted and is not recorded", d.By, d.Call)
+			c.wrong(len(list) == 1 || d.Verdict == Conflict, "what %s decided about %s was accepted and is not recorded", d.By,
+				d.Call)
 		}
 		first[key] = first[key] || d.Accepted
 	}
@@ -225,7 +242,8 @@ func (c *checker) decisions() {
 		list := by[r.By]
 		c.wrong(len(list) <= 1, "what %s answered was applied %d times", r.By, len(list))
 		for _, f := range list {
-			c.wrong(r.Accepted && f.turn == r.Turn && f.w.ID == r.Question, "what %s answered to %s was applied to %s of turn %s", r.By, r.Question, f.w.ID, f.turn)
+			c.wrong(r.Accepted && f.turn == r.Turn && f.w.ID == r.Question,
+				"what %s answered to %s was applied to %s of turn %s", r.By, r.Question, f.w.ID, f.turn)
 		}
 		_, said := c.place["answer:"+r.Turn+":"+r.Question]
 		c.wrong(!r.Accepted || said, "what %s answered was accepted and is not in the transcript", r.By)
@@ -245,7 +263,8 @@ func (c *checker) effects() {
 	}
 	for text, n := range c.m.effects {
 		c.wrong(n <= 1 || strings.HasSuffix(text, " "+same), "%q ran %d times", text, n)
-		c.wrong(n == runs[`{"text":"`+text+`"}`], "%q ran %d times, and the journal says %d", text, n, runs[`{"text":"`+text+`"}`])
+		c.wrong(n == runs[`{"text":"`+text+`"}`], "%q ran %d times, and the journal says %d", text, n,
+			runs[`{"text":"`+text+`"}`])
 	}
 }
 

@@ -106,7 +106,8 @@ func (m *Model) Decided(d *Decision, accepted bool) {
 func (m *Model) HasDecided(turnID, call string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.decisions, func(d *Decision) bool { return d.Accepted && d.Turn == turnID && d.Call == call })
+	return slices.ContainsFunc(m.decisions,
+		func(d *Decision) bool { return d.Accepted && d.Turn == turnID && d.Call == call })
 }
 
 // Answering records an answer before it is sent.
@@ -129,7 +130,10 @@ func (m *Model) Answered(r *Reply, accepted bool) {
 func (m *Model) HasAnswered(turnID, question string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.replies, func(r *Reply) bool { return r.Accepted && r.Turn == turnID && r.Question == question })
+	return slices.ContainsFunc(m.replies, func(r *Reply) bool {
+		return r.Accepted && r.Turn == turnID &&
+			r.Question == question
+	})
 }
 
 // Touched is called by the tool when it runs: this is the effect that needs approval.

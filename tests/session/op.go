@@ -87,7 +87,8 @@ func Ops() *rapid.Generator[[]Op] { return rapid.SliceOfN(op(), 2, 12) }
 
 func op() *rapid.Generator[Op] {
 	return rapid.Custom(func(t *rapid.T) Op {
-		o := Op{Kind: rapid.SampledFrom([]Kind{Send, Send, Send, Send, Burst, Resend, Resend, Decide, Decide, Decide, Decide, Answer, Answer, Stop, Settle, Settle, Pause}).Draw(t, "kind")}
+		o := Op{Kind: rapid.SampledFrom([]Kind{Send, Send, Send, Send, Burst, Resend, Resend, Decide, Decide, Decide, Decide,
+			Answer, Answer, Stop, Settle, Settle, Pause}).Draw(t, "kind")}
 		switch o.Kind {
 		case Send, Burst, Answer:
 			o.Do = rapid.SliceOfN(rapid.SampledFrom(deeds), 0, 5).Draw(t, "do")
@@ -96,7 +97,8 @@ func op() *rapid.Generator[Op] {
 		case Resend:
 			o.Which = rapid.IntRange(0, 5).Draw(t, "which")
 		case Decide:
-			o.Verdict = rapid.SampledFrom([]Verdict{Allow, Allow, Allow, Deny, Deny, AlwaysCall, AlwaysTool, Twice, Conflict, WrongHash, WrongCall, WrongTurn, DenyAlways}).Draw(t, "verdict")
+			o.Verdict = rapid.SampledFrom([]Verdict{Allow, Allow, Allow, Deny, Deny, AlwaysCall, AlwaysTool, Twice, Conflict,
+				WrongHash, WrongCall, WrongTurn, DenyAlways}).Draw(t, "verdict")
 		case Pause:
 			o.Wait = time.Duration(rapid.IntRange(1, 40).Draw(t, "ms")) * time.Millisecond
 		}

@@ -82,7 +82,8 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*devserver.Stac
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	return devserver.Ensure(ctx, devserver.Options{
-		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress, Environ: os.Environ(),
+		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress,
+		Environ: os.Environ(),
 		Prepare: Prepare,
 	})
 }

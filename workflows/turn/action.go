@@ -52,11 +52,13 @@ func (e *InvalidAction) Error() string {
 // Proposal is the part of a completion that the inference returns to the workflow: an action without its bulk. The
 // journal has the complete completion.
 type Proposal struct {
-	Kind      ProposalKind   `json:"kind"`
-	Text      string         `json:"text,omitempty"`      // final, stopped: the answer; otherwise a preview of the text beside the calls
-	Truncated bool           `json:"truncated,omitempty"` // Text is the beginning of a longer answer
-	Question  string         `json:"question,omitempty"`
-	Calls     []CallProposal `json:"calls,omitempty"` // of tool_calls, and of an invalid or stopped completion that has calls
+	Kind ProposalKind `json:"kind"`
+	// final, stopped: the answer; otherwise a preview of the text beside the calls
+	Text      string `json:"text,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"` // Text is the beginning of a longer answer
+	Question  string `json:"question,omitempty"`
+	// of tool_calls, and of an invalid or stopped completion that has calls
+	Calls []CallProposal `json:"calls,omitempty"`
 	// Invalid is set for ProposeInvalid, and for ProposeStopped if the completion ended within an action and may be
 	// requested again.
 	Invalid *InvalidAction `json:"invalid,omitempty"`

@@ -18,15 +18,16 @@ const (
 	ChunkToolCallCompleted  ChunkKind = "tool_call_completed"
 	ChunkToolProgress       ChunkKind = "tool_progress"         // the progress of a call, at most a few times per second
 	ChunkToolCallLateResult ChunkKind = "tool_call_late_result" // the late result of a call whose outcome was unknown
-	ChunkMessageAdded       ChunkKind = "message_added"         // a user's message was merged into the turn and is in the transcript
-	ChunkApprovalRequested  ChunkKind = "approval_requested"
-	ChunkApprovalDecided    ChunkKind = "approval_decided"
-	ChunkQuestionAsked      ChunkKind = "question_asked"
-	ChunkQuestionAnswered   ChunkKind = "question_answered"
-	ChunkAttemptRestarted   ChunkKind = "attempt_restarted" // drop the step's text so far: the inference is repeated
-	ChunkTurnCompleted      ChunkKind = "turn_completed"
-	ChunkPhase              ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
-	ChunkError              ChunkKind = "error" // an attempt of an inference or of a call failed
+	// a user's message was merged into the turn and is in the transcript
+	ChunkMessageAdded      ChunkKind = "message_added"
+	ChunkApprovalRequested ChunkKind = "approval_requested"
+	ChunkApprovalDecided   ChunkKind = "approval_decided"
+	ChunkQuestionAsked     ChunkKind = "question_asked"
+	ChunkQuestionAnswered  ChunkKind = "question_answered"
+	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: the inference is repeated
+	ChunkTurnCompleted     ChunkKind = "turn_completed"
+	ChunkPhase             ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
+	ChunkError             ChunkKind = "error" // an attempt of an inference or of a call failed
 )
 
 // Chunk is one numbered event of a turn's stream. Indexes begin at 0 and have no gaps.

@@ -19,15 +19,20 @@ func FuzzParseJSON(f *testing.F) {
 		`{"type":"final","content":"hello"}`, `{"type":"ask_user","question":"which?"}`,
 		`{"type":"tool_call","name":"local_read_file","arguments":{"path":"a","n":[1,{"x":null}]}}`,
 		`{"type":"tool_call","name":"local/read_file","arguments":"not an object"}`,
-		`{"type":"final","content":"x","content":"y"}`, `{"type":"final","cont\u0065nt":"x"}`, `{"type":"tool_call","name":"a","arguments":{"p":1,"\u0070":2}}`,
-		"```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", `{"type":"final","content":"x"}{}`, `{"type":"final","content":"\ud800"}`,
-		"{\"type\":\"final\",\"content\":\"\xff\"}", `{"type":"tool_call","name":"a","arguments":1e999}`, `[1,]`, `{"a":}`, `{"a" 1}`, `{,}`, ` null `, ``, "\x00",
-		strings.Repeat(`[`, 65) + strings.Repeat(`]`, 65), strings.Repeat(`[`, 66) + strings.Repeat(`]`, 66), strings.Repeat("\xffa", 400),
+		`{"type":"final","content":"x","content":"y"}`, `{"type":"final","cont\u0065nt":"x"}`,
+		`{"type":"tool_call","name":"a","arguments":{"p":1,"\u0070":2}}`,
+		"```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", `{"type":"final","content":"x"}{}`,
+		`{"type":"final","content":"\ud800"}`,
+		"{\"type\":\"final\",\"content\":\"\xff\"}", `{"type":"tool_call","name":"a","arguments":1e999}`, `[1,]`, `{"a":}`,
+		`{"a" 1}`, `{,}`, ` null `, ``, "\x00",
+		strings.Repeat(`[`, 65) + strings.Repeat(`]`, 65), strings.Repeat(`[`, 66) + strings.Repeat(`]`, 66),
+		strings.Repeat("\xffa", 400),
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		require.Equal(t, strict(text), turn.CheckJSON(text) == nil, "one value, no key twice, at most 64 deep; no input has 65,536 values")
+		require.Equal(t, strict(text), turn.CheckJSON(text) == nil,
+			"one value, no key twice, at most 64 deep; no input has 65,536 values")
 		action, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: text}, tools)
 		if err != nil {
 			require.Nil(t, action, "an answer is an action or invalid, never both")
@@ -39,7 +44,8 @@ func FuzzParseJSON(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, action, again, "what is written again says the same")
 		inner := strings.TrimSpace(text)[1:]
-		for _, bad := range []string{`{"more":1,` + inner, `{"type":"final",` + inner, `{"Type":"final",` + inner, text + "{}", "so: " + text, text[:len(strings.TrimRight(text, " \t\r\n"))-1]} {
+		for _, bad := range []string{`{"more":1,` + inner, `{"type":"final",` + inner, `{"Type":"final",` + inner,
+			text + "{}", "so: " + text, text[:len(strings.TrimRight(text, " \t\r\n"))-1]} {
 			_, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: bad}, tools)
 			requireInvalid(t, err)
 		}

@@ -59,7 +59,8 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	case c.Spent >= l.MaxSteps:
 		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
 	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
-		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors, l.MaxConsecutiveErrors)
+		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors,
+			l.MaxConsecutiveErrors)
 	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
 		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
 	}
@@ -72,15 +73,18 @@ func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	case c.Busy >= l.TurnTimeout:
 		return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 	case c.Spent >= l.MaxSteps:
-		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
+		return exceeded(FinishMaxSteps,
+			"the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
 	case c.ToolCalls+n > l.MaxToolCalls:
-		return exceeded(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)", c.ToolCalls, n, l.MaxToolCalls)
+		return exceeded(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)",
+			c.ToolCalls, n, l.MaxToolCalls)
 	}
 	return nil
 }
 
 func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
-	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) + ". What was done is kept; raise the limit or ask again to go on."}
+	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) +
+		". What was done is kept; raise the limit or ask again to go on."}
 }
 
 // Remaining returns the working time that is left, but at least one second, so that it is a valid timeout.
@@ -100,7 +104,8 @@ func (l Limits) CheckMaxima() error {
 		name string
 		n    float64
 	}{
-		{"max_steps", float64(l.MaxSteps)}, {"max_tool_calls", float64(l.MaxToolCalls)}, {"max_consecutive_errors", float64(l.MaxConsecutiveErrors)},
+		{"max_steps", float64(l.MaxSteps)}, {"max_tool_calls", float64(l.MaxToolCalls)},
+		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors)},
 		{"max_reprompts", float64(l.MaxReprompts)}, {"max_history_messages", float64(l.MaxHistoryMessages)},
 		{"keep_history_messages", float64(l.KeepHistoryMessages)}, {"max_parallel_calls", float64(l.MaxParallelCalls)},
 		{"max_tokens", float64(l.MaxTokens)}, {"max_cost_usd", l.MaxCostUSD},
@@ -110,7 +115,8 @@ func (l Limits) CheckMaxima() error {
 		}
 	}
 	if longest := max(l.TurnTimeout, l.ToolTimeout); longest > MaxDuration {
-		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout %s; the maximum is %s", l.TurnTimeout, l.ToolTimeout, MaxDuration)
+		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout %s; the maximum is %s", l.TurnTimeout, l.ToolTimeout,
+			MaxDuration)
 	}
 	return nil
 }
@@ -137,7 +143,8 @@ func (l Limits) Validate() error {
 	case l.MaxTokens < 0 || l.MaxCostUSD < 0:
 		return fmt.Errorf("limits: max_tokens and max_cost_usd must not be negative (0 means no limit)")
 	case l.KeepHistoryMessages >= l.MaxHistoryMessages:
-		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages, l.MaxHistoryMessages)
+		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,
+			l.MaxHistoryMessages)
 	}
 	return nil
 }

@@ -120,10 +120,11 @@ func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 
 // Completion is a model's complete response to one inference, before it is parsed.
 type Completion struct {
-	Text         string     `json:"text,omitempty"`
-	Reasoning    string     `json:"reasoning,omitempty"`
-	ToolCalls    []ToolCall `json:"tool_calls,omitempty"` // as the provider sent them: without ID, with the tool's wire name
-	FinishReason string     `json:"finish_reason"`        // the provider's value: stop, tool_calls, length, content_filter
+	Text      string `json:"text,omitempty"`
+	Reasoning string `json:"reasoning,omitempty"`
+	// as the provider sent them: without ID, with the tool's wire name
+	ToolCalls    []ToolCall `json:"tool_calls,omitempty"`
+	FinishReason string     `json:"finish_reason"` // the provider's value: stop, tool_calls, length, content_filter
 	// Refused is set if the provider marked text as the model's refusal. The text is in Text.
 	Refused bool   `json:"refused,omitempty"`
 	Usage   Usage  `json:"usage"`

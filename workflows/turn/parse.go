@@ -43,7 +43,8 @@ func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 			made++
 		}
 		seen[wire] = true
-		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Tool), Arguments: orEmptyObject(c.Arguments)}
+		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Tool),
+			Arguments: orEmptyObject(c.Arguments)}
 	}
 	return CallTools{Calls: calls}, nil
 }
@@ -72,7 +73,8 @@ func parseAsk(step int, calls []ToolCall) (Action, error) {
 	if err != nil {
 		reason += ": " + err.Error()
 	}
-	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Truncate(c.Arguments, ArgumentsPreview), Reason: reason}
+	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Truncate(c.Arguments, ArgumentsPreview),
+		Reason: reason}
 }
 
 // CallID returns the ID of the call at an index of a step.
@@ -128,7 +130,8 @@ func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, 
 		if err := errors.Join(err, onlyFields(fields, "type", "name", "arguments")); err != nil {
 			return nil, err
 		}
-		call := ToolCall{ID: CallID(step, 0), WireID: fmt.Sprintf("call_%d_0", step), Tool: toolOfJSON(tools, name), Arguments: string(args)}
+		call := ToolCall{ID: CallID(step, 0), WireID: fmt.Sprintf("call_%d_0", step), Tool: toolOfJSON(tools, name),
+			Arguments: string(args)}
 		return CallTools{Calls: []ToolCall{call}}, nil
 	}
 	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Truncate(string(kind), 40))

@@ -67,7 +67,8 @@ func matchesHost(pattern, host string) bool {
 	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/")
 	end, several := strings.CutPrefix(p, "*/")
 	_, below, more := strings.Cut(h, "/")
-	return matchesSegments(p, h) || several && more && anyEnd(below, func(h string) bool { return matchesSegments(end, h) })
+	return matchesSegments(p, h) || several && more &&
+		anyEnd(below, func(h string) bool { return matchesSegments(end, h) })
 }
 
 // denies returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches, canonical
@@ -125,7 +126,8 @@ func leadsTo(pattern, text string) bool {
 	p, patternRooted := strings.CutPrefix(pattern, "/")
 	t, textRooted := strings.CutPrefix(text, "/")
 	named := func(end string) bool { return strings.Trim(end, "*?/") != "" && matchesOrFolder(end, t) }
-	return !patternRooted && anyEnd(t, func(end string) bool { return matchesOrFolder(p, end) }) || !textRooted && anyEnd(p, named)
+	return !patternRooted && anyEnd(t, func(end string) bool { return matchesOrFolder(p, end) }) || !textRooted &&
+		anyEnd(p, named)
 }
 
 // anyEnd reports whether holds is true of a path, or of the rest of it without some of its first folders.

@@ -60,7 +60,8 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	b := turn.Open(p).BuildPrompt()
 	for i, does := range script {
 		for _, r := range p.Pending {
-			s.transcript = append(s.transcript, turn.Message{Role: turn.RoleTool, CallID: r.CallID, Outcome: r.Outcome, Text: r.Text})
+			s.transcript = append(s.transcript, turn.Message{Role: turn.RoleTool, CallID: r.CallID, Outcome: r.Outcome,
+				Text: r.Text})
 		}
 		infer := b.LlmInfer()
 		s.look(infer.Plan, p)
@@ -110,7 +111,8 @@ func (s *played) look(plan turn.Plan, p *turn.Progress) {
 	require.Equal(s.t, prompt, turn.Render(plan, s.profile, anchor, window), "the same plan is the same prompt")
 	require.Contains(s.t, prompt.System, s.profile.System)
 	require.LessOrEqual(s.t, len(prompt.Messages), max(p.Config.Limits.MaxHistoryMessages, 1+len(p.Pending))+1)
-	requests := slices.DeleteFunc(slices.Clone(prompt.Messages), func(m turn.Message) bool { return m.Text != fmt.Sprintf("request %d", s.turns) })
+	requests := slices.DeleteFunc(slices.Clone(prompt.Messages),
+		func(m turn.Message) bool { return m.Text != fmt.Sprintf("request %d", s.turns) })
 	require.Len(s.t, requests, 1, "the turn's own request is there once")
 	newest := turn.Render(plan, s.profile, nil, s.transcript[p.Head.Seq-1:]).Messages
 	require.Equal(s.t, newest, prompt.Messages[len(prompt.Messages)-len(newest):], "what came last is there")
@@ -169,7 +171,8 @@ func (s *played) requireTexts(p turn.Prompt) {
 		require.Contains(s.t, []turn.Role{turn.RoleUser, turn.RoleAssistant}, m.Role)
 		require.Empty(s.t, m.ToolCalls)
 		require.NotEmpty(s.t, m.Text)
-		if call, ok := strings.CutPrefix(m.Text, `{"type":"tool_call"`); ok && !strings.Contains(call, `{"type":"tool_call"`) {
+		if call, ok := strings.CutPrefix(m.Text, `{"type":"tool_call"`); ok &&
+			!strings.Contains(call, `{"type":"tool_call"`) {
 			_, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: m.Text}, tools)
 			require.NoError(s.t, err)
 		}

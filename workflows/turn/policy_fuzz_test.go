@@ -18,20 +18,25 @@ import (
 // whatever the model sends and however the reader interprets the path. A pattern that allows a value also denies it in
 // a denying rule.
 func FuzzRuleArguments(f *testing.F) {
-	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00", "docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a",
-		"docs/%252e%252e/x", "docs/．．/x", "docs/..;/x", "docs/.. /x", "docs/.\u200b./x", "docs/%%32e./x", "docs/‥/x", "docs/..é/x", "\u200b/x", "docs/.$Z./x"} {
+	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00",
+		"docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a",
+		"docs/%252e%252e/x", "docs/．．/x", "docs/..;/x", "docs/.. /x", "docs/.\u200b./x", "docs/%%32e./x", "docs/‥/x",
+		"docs/..é/x", "\u200b/x", "docs/.$Z./x"} {
 		f.Add(path(value))
 	}
 	for _, arguments := range []string{
-		`{"path":"docs/a","PATH":"x"}`, `{"PATH":"docs/a"}`, `{"path":"docs/a","path":"/x"}`, `{"path":["docs/a","x"]}`, `{"p\u0061th":"docs\/a"}`, `{"path":"docs/a"}x`,
-		`{"path":{"path":"docs/a"}}`, `{"path":"docs/\ud83d"}`, `{"path":"docs/a","pat\u212a":1}`, ``, `null`, `[]`, `{"path":1e3}`, `{"path":"1e3"}`,
+		`{"path":"docs/a","PATH":"x"}`, `{"PATH":"docs/a"}`, `{"path":"docs/a","path":"/x"}`, `{"path":["docs/a","x"]}`,
+		`{"p\u0061th":"docs\/a"}`, `{"path":"docs/a"}x`,
+		`{"path":{"path":"docs/a"}}`, `{"path":"docs/\ud83d"}`, `{"path":"docs/a","pat\u212a":1}`, ``, `null`, `[]`,
+		`{"path":1e3}`, `{"path":"1e3"}`,
 	} {
 		f.Add(arguments)
 	}
 	f.Fuzz(func(t *testing.T, arguments string) {
 		for _, pattern := range []string{"docs/**", "**", "*", "1000", "[a-d]*/?"} {
 			if permitted(confined(pattern), arguments) == turn.Allow {
-				require.Equal(t, turn.Deny, permitted(barred(pattern), arguments), "%s: what surely matches perhaps matches", pattern)
+				require.Equal(t, turn.Deny, permitted(barred(pattern), arguments), "%s: what surely matches perhaps matches",
+					pattern)
 			}
 		}
 		if permitted(confined("docs/**"), arguments) != turn.Allow {
@@ -74,7 +79,8 @@ func readers(t *testing.T, arguments string) []string {
 // without characters that some readers drop, up to the NUL that ends it in C, with segments trimmed or cut, and with
 // look-alike dots.
 func spelt(p string) []string {
-	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p), strings.TrimSpace(p)}
+	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p),
+		strings.TrimSpace(p)}
 	if decoded, err := url.PathUnescape(p); err == nil {
 		ways = append(ways, strings.ReplaceAll(decoded, `\`, "/"))
 		if again, err := url.PathUnescape(decoded); err == nil {
@@ -82,8 +88,10 @@ func spelt(p string) []string {
 		}
 	}
 	cut, _, _ := strings.Cut(p, "\x00")
-	ways = append(ways, cut, strings.NewReplacer("．", ".", "․", ".", "‥", "..", "…", "...", "。", ".", "／", "/", "＼", "/", "～", "~").Replace(p))
-	ways = append(ways, strings.NewReplacer("\u200b", "", "\ufeff", "", "\u00ad", "", "\u2060", "").Replace(p), os.Expand(p, func(string) string { return "" }))
+	ways = append(ways, cut, strings.NewReplacer("．", ".", "․", ".", "‥", "..", "…", "...", "。", ".", "／", "/",
+		"＼", "/", "～", "~").Replace(p))
+	ways = append(ways, strings.NewReplacer("\u200b", "", "\ufeff", "", "\u00ad", "", "\u2060", "").Replace(p),
+		os.Expand(p, func(string) string { return "" }))
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
 		s, _, _ = strings.Cut(s, ";")
@@ -94,8 +102,11 @@ func spelt(p string) []string {
 
 // FuzzRuleAddresses checks that a rule that allows the addresses of one domain's hosts permits calls to no other host.
 func FuzzRuleAddresses(f *testing.F) {
-	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x", "https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
-		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x", "https://evil.com;.example.com/", "https://evil.com&.example.com/", "https://.example.com/", "https://evil.com℀.example.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
+	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x",
+		"https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
+		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x",
+		"https://evil.com;.example.com/", "https://evil.com&.example.com/", "https://.example.com/",
+		"https://evil.com℀.example.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -114,8 +125,10 @@ func FuzzRuleAddresses(f *testing.F) {
 
 // FuzzRuleDenials checks that a rule denies an address or a path in every spelling.
 func FuzzRuleDenials(f *testing.F) {
-	for _, value := range []string{"https://u@EVIL.com.:443/x", "//evil.com?x", "https://%65vil.com", "file:///etc/passwd", "file://localhost/%65tc/x", "/etc/passwd%zz", "/srv/..;/etc/x", "/srv/．．/etc/x",
-		"/e\u200btc/x", "/srv/../etc/x", "/etc", "https:evil.com/x", `https:\\evil.com\x`, "/%2565tc/x", "ftp://evil.com:80/x"} {
+	for _, value := range []string{"https://u@EVIL.com.:443/x", "//evil.com?x", "https://%65vil.com", "file:///etc/passwd",
+		"file://localhost/%65tc/x", "/etc/passwd%zz", "/srv/..;/etc/x", "/srv/．．/etc/x",
+		"/e\u200btc/x", "/srv/../etc/x", "/etc", "https:evil.com/x", `https:\\evil.com\x`, "/%2565tc/x",
+		"ftp://evil.com:80/x"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -147,8 +160,10 @@ var separators = regexp.MustCompile(`[^A-Za-z0-9._/@:?=&~-]`)
 // a pattern without wildcards allows only itself.
 func FuzzCanonicalValues(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"*@corp.com", "attacker@evil.com, a@corp.com"}, {"*@corp.com", "a@corp.com"}, {"1000", "+1000"}, {"1000", "0x3e8"}, {"0", "-0"}, {"10.0.0.*", "::10.0.0.1"},
-		{"https://*.corp.com/**", "https://a.corp.com/x?y=1"}, {"**", "a/b"}, {"~/**", "~/a"}, {"*", "ａ"}, {"[!-~]*", "a;b"}, {"?", "\n"}, {`\\*`, `*`}, {"//*", "//a"}, {"-*", "-r"},
+		{"*@corp.com", "attacker@evil.com, a@corp.com"}, {"*@corp.com", "a@corp.com"}, {"1000", "+1000"}, {"1000", "0x3e8"},
+		{"0", "-0"}, {"10.0.0.*", "::10.0.0.1"},
+		{"https://*.corp.com/**", "https://a.corp.com/x?y=1"}, {"**", "a/b"}, {"~/**", "~/a"}, {"*", "ａ"},
+		{"[!-~]*", "a;b"}, {"?", "\n"}, {`\\*`, `*`}, {"//*", "//a"}, {"-*", "-r"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

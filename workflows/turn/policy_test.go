@@ -42,7 +42,8 @@ func path(value string) string {
 
 func TestRulesDecideInTheirOrder(t *testing.T) {
 	rules := []turn.Rule{
-		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/private/**"}, Permit: turn.Ask, Why: "they are private"},
+		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/private/**"}, Permit: turn.Ask,
+			Why: "they are private"},
 		{Tool: "mcp/files/*", Arguments: map[string]string{"path": "docs/**", "options.mode": "append"}, Permit: turn.Allow},
 		{Tool: "mcp/files/write", Arguments: map[string]string{"path": "docs/**"}, Permit: turn.Deny, Why: "append to it"},
 		{Tool: "local/*", Permit: turn.Deny},
@@ -50,9 +51,11 @@ func TestRulesDecideInTheirOrder(t *testing.T) {
 	p := turn.DefaultPolicy()
 	p.Rules, p.Ask, p.AskRisk = rules, []string{"mcp/files/write"}, turn.RiskLow
 	for arguments, want := range map[string]string{
-		`{"path":"docs/private/a","options":{"mode":"append"}}`: "ask: policy requires approval of mcp/files/write with such arguments: they are private",
-		`{"path":"docs/a","options":{"mode":"append"}}`:         "allow: ",
-		`{"path":"docs/a","options":{"mode":"replace"}}`:        "deny: policy denies mcp/files/write with such arguments: append to it",
+		`{"path":"docs/private/a","options":{"mode":"append"}}`: "ask: policy requires approval of mcp/files/write with " +
+			"such arguments: they are private",
+		`{"path":"docs/a","options":{"mode":"append"}}`: "allow: ",
+		`{"path":"docs/a","options":{"mode":"replace"}}`: "deny: policy denies mcp/files/write with such arguments: " +
+			"append to it",
 		`{"path":"docs/a"}`: "deny: policy denies mcp/files/write with such arguments: append to it",
 		`{"path":"src/a"}`:  "ask: policy requires approval of mcp/files/write",
 		`{}`:                "ask: policy requires approval of mcp/files/write",
@@ -72,19 +75,26 @@ func TestARuleAllowsOnlyWhatItSurelyNames(t *testing.T) {
 	for pattern, values := range map[string]struct{ allowed, denied []string }{
 		"docs/**": {
 			[]string{"docs/a", "docs/a/b.txt", "docs/.hidden", "docs/..a", "docs/A-1_2"},
-			[]string{"docs/a b", "docs/ünïcode", "docs//a", "docs/a,b", "docs/a;b", "docs/'a'", "docs/a\nsrc/b", "", "docs", "docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x", "docs/a/..",
-				"docs/a/../../../etc/passwd", "..", "../docs/a", `docs\..\x`, `docs/..\x`, "docs/a\x00.png", "docs/a\nb", "docs/a\x7f", "docs/%2e%2e/x",
+			[]string{"docs/a b", "docs/ünïcode", "docs//a", "docs/a,b", "docs/a;b", "docs/'a'", "docs/a\nsrc/b", "", "docs",
+				"docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x",
+				"docs/a/..",
+				"docs/a/../../../etc/passwd", "..", "../docs/a", `docs\..\x`, `docs/..\x`, "docs/a\x00.png", "docs/a\nb",
+				"docs/a\x7f", "docs/%2e%2e/x",
 				"docs/%2E./x", "docs/..%2fx", "docs/%5c..", "docs/\ufffd", "~/docs/a", "docs/http://x"},
 		},
-		"*":          {[]string{"a", "a.txt", ".a"}, []string{"...", "a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
+		"*": {[]string{"a", "a.txt", ".a"},
+			[]string{"...", "a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
 		"**":         {[]string{"a", "a/b/c"}, []string{"", "x y", "/a", "a/../b", "~/x", "file:///etc/passwd", "C:/x"}},
 		"*/**":       {[]string{"a/b", "a/b/c"}, []string{"a", "/etc/passwd", "file:/etc/passwd", "C:/x"}},
 		"/srv/*.txt": {[]string{"/srv/a.txt"}, []string{"srv/a.txt", "/srv/a/b.txt", "/srv/../b.txt", "//srv/a.txt"}},
 		"[^x]etc":    {nil, []string{"/etc", "xetc", "aetc"}},
 		"https://*.example.com/**": {
 			[]string{"https://a.example.com/x", "https://a.example.com/x/y?q=1"},
-			[]string{"https://a.example.com/x/y#z", "https://a.example.com/x https://evil.com/", "https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x", "https://me@a.example.com/x",
-				"https://a.example.com:81/x", "http://a.example.com/x", "https://a.example.com", "https://evil.com／.example.com/x", "https://a.example.com/../x"},
+			[]string{"https://a.example.com/x/y#z", "https://a.example.com/x https://evil.com/",
+				"https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x",
+				"https://me@a.example.com/x",
+				"https://a.example.com:81/x", "http://a.example.com/x", "https://a.example.com",
+				"https://evil.com／.example.com/x", "https://a.example.com/../x"},
 		},
 	} {
 		for _, value := range values.allowed {
@@ -100,21 +110,27 @@ func TestARuleDeniesWhatItNamesAndAsksAboutOtherSpellings(t *testing.T) {
 	for pattern, values := range map[string]struct{ denied, asked, left []string }{
 		"secrets/**": {
 			[]string{"secrets/a", "secrets", "SECRETS/a", "secrets//a", "secrets/a b", "secrets/a\x00.png"},
-			[]string{"secrets/", "./secrets/a", "docs/../secrets/a", `secrets\a`, "/srv/secrets/a", "../project/secrets/a", "~/project/secrets/a", "C:/project/secrets/a",
+			[]string{"secrets/", "./secrets/a", "docs/../secrets/a", `secrets\a`, "/srv/secrets/a", "../project/secrets/a",
+				"~/project/secrets/a", "C:/project/secrets/a",
 				"secrets%2fa", "sec\nrets/a", " secrets/a ", "docs/a, secrets/b", "", "docs/secrets/a"},
 			[]string{"docs/a", "secretsx", "/srv/docs/a"},
 		},
-		"/etc/**": {[]string{"/etc/passwd", "/etc"}, []string{"//etc/passwd", "/srv/../etc/passwd", "../../etc/passwd", "etc/passwd", "/proc/self/root/etc/passwd"},
+		"/etc/**": {[]string{"/etc/passwd", "/etc"},
+			[]string{"//etc/passwd", "/srv/../etc/passwd", "../../etc/passwd", "etc/passwd", "/proc/self/root/etc/passwd"},
 			[]string{"/srv/a", "x/etc/a", "/srv/etc/a"}},
-		"http://evil/**":      {[]string{"http://evil/x", "https://evil:8443/x?y=1", "http://evil", "HTTP://EVIL/x", "http://evil/a/../x"}, []string{"http://evil./x", "//evil/x"}, []string{"http://good/x"}},
-		"*.key":               {[]string{"a.key", "A.KEY"}, []string{"./a.key", "/x/y/a.key", "x/a.key"}, []string{"a.keys"}},
-		"/srv/app/secrets/**": {[]string{"/srv/app/secrets/a"}, []string{"secrets/a", "app/secrets/a", "srv/app/secrets/a"}, []string{"docs/a", "a"}},
-		"/etc/passwd":         {[]string{"/etc/passwd"}, []string{"passwd", "etc/passwd"}, []string{"docs/passwd", "passwd/a"}},
-		"[0-9][0-9]*":         {nil, []string{"10", "1e4", "0x3e8"}, nil},
-		"10.0.0.0/8":          {nil, []string{"10.1.2.3"}, nil},
-		"true":                {[]string{"true"}, []string{"1", "yes", "on", "t"}, []string{"false"}},
-		"*.evil.com":          {[]string{"a.evil.com"}, []string{"a.evil.com/x", "https://a.evil.com"}, []string{"evil.org/x"}},
-		"docs/*/draft.md":     {[]string{"docs/a/draft.md"}, []string{"docs/./a/draft.md"}, []string{"docs/a/b/draft.md"}},
+		"http://evil/**": {[]string{"http://evil/x", "https://evil:8443/x?y=1", "http://evil", "HTTP://EVIL/x",
+			"http://evil/a/../x"}, []string{"http://evil./x", "//evil/x"}, []string{"http://good/x"}},
+		"*.key": {[]string{"a.key", "A.KEY"}, []string{"./a.key", "/x/y/a.key", "x/a.key"}, []string{"a.keys"}},
+		"/srv/app/secrets/**": {[]string{"/srv/app/secrets/a"}, []string{"secrets/a", "app/secrets/a", "srv/app/secrets/a"},
+			[]string{"docs/a", "a"}},
+		"/etc/passwd": {[]string{"/etc/passwd"}, []string{"passwd", "etc/passwd"},
+			[]string{"docs/passwd", "passwd/a"}},
+		"[0-9][0-9]*": {nil, []string{"10", "1e4", "0x3e8"}, nil},
+		"10.0.0.0/8":  {nil, []string{"10.1.2.3"}, nil},
+		"true":        {[]string{"true"}, []string{"1", "yes", "on", "t"}, []string{"false"}},
+		"*.evil.com": {[]string{"a.evil.com"}, []string{"a.evil.com/x", "https://a.evil.com"},
+			[]string{"evil.org/x"}},
+		"docs/*/draft.md": {[]string{"docs/a/draft.md"}, []string{"docs/./a/draft.md"}, []string{"docs/a/b/draft.md"}},
 	} {
 		for _, value := range values.denied {
 			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
@@ -136,16 +152,24 @@ func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
 	}
 	for pattern, values := range map[string]struct{ allowed, asked []string }{
 		"*@corp.com": {[]string{"a@corp.com", "a.b-c_d@corp.com"}, []string{
-			"attacker@evil.com, a@corp.com", "attacker@evil.com,a@corp.com", "attacker@evil.com;a@corp.com", "attacker@evil.com a@corp.com", "attacker@evil.com\na@corp.com",
-			"attacker@evil.com\ta@corp.com", "attacker@evil.com\r\nBcc:a@corp.com", `"attacker@evil.com"@corp.com`, "<attacker@evil.com>a@corp.com", "attacker%evil.com@corp.com",
-			"attacker@evil.com|a@corp.com", "attacker@evil.com%2ca@corp.com", "attacker@evil.com\u2028a@corp.com", "attacker@evil.com，a@corp.com", "attacker@evil.com(a@corp.com",
-			"mailto:attacker@evil.com&a@corp.com", "attacker@evil.com\x00a@corp.com", "a@corp.com.", "@corp.com", "a@CORP.com", "evil.com!a@corp.com", "-oX@corp.com",
+			"attacker@evil.com, a@corp.com", "attacker@evil.com,a@corp.com", "attacker@evil.com;a@corp.com",
+			"attacker@evil.com a@corp.com", "attacker@evil.com\na@corp.com",
+			"attacker@evil.com\ta@corp.com", "attacker@evil.com\r\nBcc:a@corp.com", `"attacker@evil.com"@corp.com`,
+			"<attacker@evil.com>a@corp.com", "attacker%evil.com@corp.com",
+			"attacker@evil.com|a@corp.com", "attacker@evil.com%2ca@corp.com", "attacker@evil.com\u2028a@corp.com",
+			"attacker@evil.com，a@corp.com", "attacker@evil.com(a@corp.com",
+			"mailto:attacker@evil.com&a@corp.com", "attacker@evil.com\x00a@corp.com", "a@corp.com.", "@corp.com", "a@CORP.com",
+			"evil.com!a@corp.com", "-oX@corp.com",
 		}},
-		"10":           {[]string{"10"}, []string{"+10", "010", "0xa", "1e1", "10.0", " 10", "10,0", "１０", "1_0", "10 11", "ten"}},
-		"*.corp.com":   {[]string{"a.corp.com"}, []string{"evil.com,a.corp.com", "evil.com a.corp.com", "evil.com#.corp.com", "evil.com:80@a.corp.com", "evil.com%00.corp.com"}},
-		"10.0.0.*":     {[]string{"10.0.0.1"}, []string{"10.0.0.01", "10.0.0.1,10.1.1.1", "10.0.0.256", "::10.0.0.1"}},
-		"refund":       {[]string{"refund"}, []string{"refund,wipe", "refund wipe", "refund;wipe", "refund\n", "refund\u200b"}},
-		"https://a/**": {[]string{"https://a/x"}, []string{"https://a/x,https://b/y", "https://a/x https://b/y", "https://a/x\nhttps://b/y", "https://a/%2e%2e/x"}},
+		"10": {[]string{"10"}, []string{"+10", "010", "0xa", "1e1", "10.0", " 10", "10,0", "１０", "1_0", "10 11",
+			"ten"}},
+		"*.corp.com": {[]string{"a.corp.com"}, []string{"evil.com,a.corp.com", "evil.com a.corp.com", "evil.com#.corp.com",
+			"evil.com:80@a.corp.com", "evil.com%00.corp.com"}},
+		"10.0.0.*": {[]string{"10.0.0.1"}, []string{"10.0.0.01", "10.0.0.1,10.1.1.1", "10.0.0.256", "::10.0.0.1"}},
+		"refund": {[]string{"refund"}, []string{"refund,wipe", "refund wipe", "refund;wipe", "refund\n",
+			"refund\u200b"}},
+		"https://a/**": {[]string{"https://a/x"},
+			[]string{"https://a/x,https://b/y", "https://a/x https://b/y", "https://a/x\nhttps://b/y", "https://a/%2e%2e/x"}},
 	} {
 		for _, value := range values.allowed {
 			assert.Equal(t, turn.Allow, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
@@ -159,14 +183,20 @@ func TestOnlyCanonicalValuesAreAllowed(t *testing.T) {
 
 func TestADenialAsksAboutWhatIsNotCanonical(t *testing.T) {
 	for pattern, values := range map[string]struct{ denied, asked, left []string }{
-		"1000":  {[]string{"1000"}, []string{"+1000", "01000", "0x3e8", "1e3", "1000.", "1000.0", "1,000", "1_000", "１０００", " 1000", "0b1111101000", "1000d"}, []string{"1001", "-1000", "0.5"}},
+		"1000": {[]string{"1000"}, []string{"+1000", "01000", "0x3e8", "1e3", "1000.", "1000.0", "1,000", "1_000",
+			"１０００", " 1000", "0b1111101000", "1000d"}, []string{"1001", "-1000", "0.5"}},
 		"0x3e8": {nil, []string{"1000", "0x3e8 "}, nil}, // not canonical: its author means 1000; nothing is allowed
-		"169.254.169.254": {[]string{"169.254.169.254"}, []string{"::169.254.169.254", "[::169.254.169.254]", "::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::169.254.169.254", "64:ff9b::a9fe:a9fe",
-			"64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2852039166", "0xa9fea9fe", "0xA9.254.169.254", "0251.0376.0251.0376", "169.254.43518", "169.254.169.254.", "169.254.169.254:80", "169.254.169.254,8.8.8.8"},
+		"169.254.169.254": {[]string{"169.254.169.254"}, []string{"::169.254.169.254", "[::169.254.169.254]",
+			"::ffff:169.254.169.254", "[::ffff:a9fe:a9fe]", "64:ff9b::169.254.169.254", "64:ff9b::a9fe:a9fe",
+			"64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::", "2852039166", "0xa9fea9fe", "0xA9.254.169.254", "0251.0376.0251.0376",
+			"169.254.43518", "169.254.169.254.", "169.254.169.254:80", "169.254.169.254,8.8.8.8"},
 			[]string{"169.254.169.253", "good.com"}},
-		"http://169.254.169.254/**": {[]string{"http://169.254.169.254/x", "https://169.254.169.254:8443/x"}, []string{"http://[::169.254.169.254]/x", "http://[64:ff9b::169.254.169.254]/x", "http://[::ffff:a9fe:a9fe]:80/x",
-			"http://2852039166/x", "http://0xa9fea9fe/x", "http://169.254.169.254./x"}, []string{"http://8.8.8.8/x", "http://good.com/x"}},
-		"*@evil.com": {[]string{"a@evil.com", "A@EVIL.COM", "b@corp.com, a@evil.com"}, []string{"a@evil.com, b@corp.com", "a@evil.com.", "<a@evil.com>", "a%evil.com@corp.com"}, []string{"a@corp.com"}},
+		"http://169.254.169.254/**": {[]string{"http://169.254.169.254/x", "https://169.254.169.254:8443/x"},
+			[]string{"http://[::169.254.169.254]/x", "http://[64:ff9b::169.254.169.254]/x", "http://[::ffff:a9fe:a9fe]:80/x",
+				"http://2852039166/x", "http://0xa9fea9fe/x", "http://169.254.169.254./x"},
+			[]string{"http://8.8.8.8/x", "http://good.com/x"}},
+		"*@evil.com": {[]string{"a@evil.com", "A@EVIL.COM", "b@corp.com, a@evil.com"},
+			[]string{"a@evil.com, b@corp.com", "a@evil.com.", "<a@evil.com>", "a%evil.com@corp.com"}, []string{"a@corp.com"}},
 	} {
 		for _, value := range values.denied {
 			assert.Equal(t, turn.Deny, permitted(barred(pattern), path(value)), "%s of %q", pattern, value)
@@ -226,7 +256,8 @@ func TestArgumentsThatReadersTakeDifferently(t *testing.T) {
 		"a list":                     {`["docs/a"]`, turn.Deny, turn.Ask},
 		"half a character":           {`{"path":"docs/\ud800"}`, turn.Deny, turn.Deny},
 		"bytes that are no text":     {"{\"path\":\"docs/\xff\"}", turn.Deny, turn.Deny},
-		"very deep":                  {`{"path":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, turn.Deny, turn.Ask},
+		"very deep": {`{"path":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, turn.Deny,
+			turn.Ask},
 	} {
 		assert.Equal(t, c.confined, permitted(confined("docs/**"), c.arguments), "%s, allowed", name)
 		assert.Equal(t, c.withBar, permitted(barred("docs/**"), c.arguments), "%s, denied", name)
@@ -268,7 +299,8 @@ func TestDottedKeys(t *testing.T) {
 		return []turn.Rule{{Tool: "*", Arguments: map[string]string{"a.b.c": "x"}, Permit: permit}, {Tool: "*", Permit: rest}}
 	}
 	for arguments, sure := range map[string]bool{
-		`{"a":{"b":{"c":"x"}}}`: true, `{"a":{"b":{"c":"x"},"d":1}}`: true, `{"a.b.c":"x"}`: false, `{"a":{"b.c":"x"}}`: false, `{"A":{"b":{"c":"x"}}}`: false,
+		`{"a":{"b":{"c":"x"}}}`: true, `{"a":{"b":{"c":"x"},"d":1}}`: true, `{"a.b.c":"x"}`: false,
+		`{"a":{"b.c":"x"}}`: false, `{"A":{"b":{"c":"x"}}}`: false,
 		`{"a":[{"b":{"c":"x"}}]}`: false, `{"a":{"b":{"c":"x"}},"a.b":{"c":"y"}}`: false,
 	} {
 		allowed, denied := turn.Deny, turn.Ask
@@ -288,7 +320,8 @@ func TestADoubtAsksAndIsNotForgotten(t *testing.T) {
 	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask, allow}, evasive))
 	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask}, evasive))
 	assert.Equal(t, turn.Deny, permitted([]turn.Rule{ask, deny}, evasive), "nobody is asked about what is denied anyway")
-	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask, deny}, path("prod/a")), "the first rule that surely applies decides")
+	assert.Equal(t, turn.Ask, permitted([]turn.Rule{ask, deny}, path("prod/a")),
+		"the first rule that surely applies decides")
 	assert.Equal(t, turn.Allow, permitted([]turn.Rule{ask, allow}, path("test/a")))
 }
 
@@ -299,16 +332,20 @@ func TestAToolIsOfferedIfACallOfItMayRun(t *testing.T) {
 		allow   []string
 		offered bool
 	}{
-		"no rules":                            {nil, []string{"*"}, true},
-		"no rules, not allowed":               {nil, nil, false},
-		"some calls allowed":                  {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}}, nil, true},
-		"some calls asked for":                {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Ask}}, nil, true},
-		"some calls denied":                   {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Deny}}, []string{"*"}, true},
+		"no rules":              {nil, []string{"*"}, true},
+		"no rules, not allowed": {nil, nil, false},
+		"some calls allowed":    {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}}, nil, true},
+		"some calls asked for":  {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Ask}}, nil, true},
+		"some calls denied": {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Deny}},
+			[]string{"*"}, true},
 		"some calls denied, the rest as well": {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Deny}}, nil, false},
-		"some allowed, the rest denied":       {[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}, {Tool: "*", Permit: turn.Deny}}, []string{"*"}, true},
-		"all denied, then some allowed":       {[]turn.Rule{{Tool: "*", Permit: turn.Deny}, {Tool: "*", Arguments: argument, Permit: turn.Allow}}, []string{"*"}, false},
-		"all allowed":                         {[]turn.Rule{{Tool: "mcp/*", Permit: turn.Allow}}, nil, true},
-		"rules of another tool":               {[]turn.Rule{{Tool: "local/*", Permit: turn.Allow}}, nil, false},
+		"some allowed, the rest denied": {
+			[]turn.Rule{{Tool: "*", Arguments: argument, Permit: turn.Allow}, {Tool: "*", Permit: turn.Deny}}, []string{"*"},
+			true},
+		"all denied, then some allowed": {[]turn.Rule{{Tool: "*", Permit: turn.Deny},
+			{Tool: "*", Arguments: argument, Permit: turn.Allow}}, []string{"*"}, false},
+		"all allowed":           {[]turn.Rule{{Tool: "mcp/*", Permit: turn.Allow}}, nil, true},
+		"rules of another tool": {[]turn.Rule{{Tool: "local/*", Permit: turn.Allow}}, nil, false},
 	} {
 		p := turn.Policy{Allow: c.allow, Rules: c.rules}
 		assert.Equal(t, c.offered, p.Offered(writeFile), name)
@@ -319,7 +356,8 @@ func TestAToolIsOfferedIfACallOfItMayRun(t *testing.T) {
 
 func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 	production := map[string]string{"path": "prod/**"}
-	byArguments, byTool := turn.Rule{Tool: "*", Arguments: production, Permit: turn.Ask}, turn.Rule{Tool: "*", Permit: turn.Ask}
+	byArguments, byTool := turn.Rule{Tool: "*", Arguments: production, Permit: turn.Ask},
+		turn.Rule{Tool: "*", Permit: turn.Ask}
 	withRules := func(rules ...turn.Rule) turn.Policy { return turn.Policy{Allow: []string{"*"}, Rules: rules} }
 	for name, c := range map[string]struct {
 		policy    turn.Policy
@@ -327,22 +365,31 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 		want      turn.Permission
 		fromRule  bool
 	}{
-		"surely":                       {withRules(byArguments), path("prod/a"), turn.Ask, true},
-		"perhaps":                      {withRules(byArguments), path("./prod/a"), turn.Ask, true},
-		"perhaps, then allowed":        {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Allow}), path("./prod/a"), turn.Ask, true},
+		"surely":  {withRules(byArguments), path("prod/a"), turn.Ask, true},
+		"perhaps": {withRules(byArguments), path("./prod/a"), turn.Ask, true},
+		"perhaps, then allowed": {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Allow}), path("./prod/a"),
+			turn.Ask, true},
 		"perhaps, and the tool anyway": {withRules(byArguments, byTool), path("./prod/a"), turn.Ask, true},
-		"perhaps, and the list anyway": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Ask, true},
-		"perhaps, then denied":         {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Deny}), path("./prod/a"), turn.Deny, false},
-		"perhaps, and not listed":      {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, false},
-		"perhaps denied":               {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}), path("./prod/a"), turn.Ask, true},
-		"perhaps allowed":              {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}), path("./prod/a"), turn.Ask, true},
-		"allowed by them":              {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}, byTool), path("prod/a"), turn.Allow, true},
-		"not by them":                  {withRules(byArguments), path("test/a"), turn.Allow, false},
-		"for the tool":                 {withRules(byArguments, byTool), path("test/a"), turn.Ask, false},
-		"for the tool, listed":         {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("test/a"), turn.Ask, false},
-		"for the tool's risk":          {turn.Policy{Allow: []string{"*"}, AskRisk: turn.RiskLow}, path("prod/a"), turn.Ask, false},
-		"on the deny list":             {turn.Policy{Deny: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("prod/a"), turn.Deny, false},
-		"that cannot be read":          {withRules(byArguments), `{"path":`, turn.Ask, true},
+		"perhaps, and the list anyway": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("./prod/a"),
+			turn.Ask, true},
+		"perhaps, then denied": {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Deny}), path("./prod/a"),
+			turn.Deny, false},
+		"perhaps, and not listed": {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, false},
+		"perhaps denied": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}),
+			path("./prod/a"), turn.Ask, true},
+		"perhaps allowed": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}),
+			path("./prod/a"), turn.Ask, true},
+		"allowed by them": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}, byTool),
+			path("prod/a"), turn.Allow, true},
+		"not by them":  {withRules(byArguments), path("test/a"), turn.Allow, false},
+		"for the tool": {withRules(byArguments, byTool), path("test/a"), turn.Ask, false},
+		"for the tool, listed": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("test/a"),
+			turn.Ask, false},
+		"for the tool's risk": {turn.Policy{Allow: []string{"*"}, AskRisk: turn.RiskLow}, path("prod/a"), turn.Ask,
+			false},
+		"on the deny list": {turn.Policy{Deny: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("prod/a"),
+			turn.Deny, false},
+		"that cannot be read": {withRules(byArguments), `{"path":`, turn.Ask, true},
 	} {
 		permission, why, fromRule := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
 		assert.Equal(t, c.want, permission, "%s: %s", name, why)

@@ -35,7 +35,8 @@ func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Mess
 var askUser = WireTool{
 	Name:        AskUserTool,
 	Description: "Ask the user one question when the request cannot be answered without it. Use it alone.",
-	Schema:      json.RawMessage(`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
+	Schema: json.RawMessage(
+		`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
 }
 
 // renderMessage adapts a message of the transcript to the mode. Providers reject assistant messages without content.
@@ -49,7 +50,8 @@ func renderMessage(mode Mode, m Message) Message {
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
 	case m.Role == RoleTool:
-		m = Message{Role: RoleUser, Text: fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text), Media: m.Media}
+		m = Message{Role: RoleUser, Text: fmt.Sprintf("Result of call %s (%s):\n%s", m.CallID, m.Outcome, m.Text),
+			Media: m.Media}
 	}
 	return m
 }

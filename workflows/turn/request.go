@@ -56,8 +56,9 @@ func (w Request) Grants(s GrantScope) bool {
 // WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
 func (w Request) WhyNoGrant() string {
 	if w.MaxGrant == GrantCall {
-		return fmt.Sprintf("call %s cannot be remembered for the whole tool: it needs an approval because of its arguments or "+
-			"of the conversation's text; allow it once, or for exactly these arguments (grant %q)", w.ID, GrantCall)
+		return fmt.Sprintf(
+			"call %s cannot be remembered for the whole tool: it needs an approval because of its arguments or "+
+				"of the conversation's text; allow it once, or for exactly these arguments (grant %q)", w.ID, GrantCall)
 	}
 	return fmt.Sprintf("call %s cannot be remembered: policy requires approval of every call; allow it once", w.ID)
 }

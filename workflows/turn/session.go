@@ -20,7 +20,8 @@ func CheckSession(id string) error {
 	case id == "" || strings.TrimSpace(id) != id:
 		return fmt.Errorf("the session ID is empty or has space around it")
 	case strings.HasPrefix(id, TenantPrefix):
-		return fmt.Errorf("the session ID begins with %q, which is reserved for the sessions of named tenants; choose another", TenantPrefix)
+		return fmt.Errorf(
+			"the session ID begins with %q, which is reserved for the sessions of named tenants; choose another", TenantPrefix)
 	case len(id) > maxSession:
 		return fmt.Errorf("the session ID is %d bytes; the maximum is %d", len(id), maxSession)
 	case !Printable(id):

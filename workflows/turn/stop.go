@@ -23,7 +23,8 @@ var stopCauses = map[string]StopCause{
 	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
 	"model_context_window_exceeded": StopLength,
 	"content_filter":                StopContentFilter, "safety": StopContentFilter, "image_safety": StopContentFilter,
-	"recitation": StopContentFilter, "blocklist": StopContentFilter, "prohibited_content": StopContentFilter, "spii": StopContentFilter,
+	"recitation": StopContentFilter, "blocklist": StopContentFilter, "prohibited_content": StopContentFilter,
+	"spii":    StopContentFilter,
 	"refusal": StopRefusal,
 }
 

@@ -88,7 +88,8 @@ type Tool struct {
 // Pinned returns the part of d that a turn config holds.
 func (d Descriptor) Pinned() Tool {
 	return Tool{
-		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable, Effects: d.Effects,
+		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
+		Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
 	}
 }

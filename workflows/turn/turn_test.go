@@ -25,11 +25,13 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 		"final":       {text: `{"type":"final","content":"hello"}`, want: turn.Final{Text: "hello"}},
 		"white space": {text: "\n {\"type\":\"final\",\"content\":\"hello\"} \n", want: turn.Final{Text: "hello"}},
 		"question":    {text: `{"type":"ask_user","question":"which?"}`, want: turn.AskUser{Question: "which?"}},
-		"call": {text: `{"type":"tool_call","name":"local_read_file","arguments":{"path":"a"}}`, want: turn.CallTools{Calls: []turn.ToolCall{
-			{ID: "3.0", WireID: "call_3_0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}}},
-		"plain text":         {text: `I think so`, err: "not valid JSON"},
-		"fenced":             {text: "```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", err: "not valid JSON"},
-		"two objects":        {text: `{"type":"final","content":"x"}{"type":"final","content":"y"}`, err: "text after the JSON value"},
+		"call": {text: `{"type":"tool_call","name":"local_read_file","arguments":{"path":"a"}}`,
+			want: turn.CallTools{Calls: []turn.ToolCall{
+				{ID: "3.0", WireID: "call_3_0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}}},
+		"plain text": {text: `I think so`, err: "not valid JSON"},
+		"fenced":     {text: "```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", err: "not valid JSON"},
+		"two objects": {text: `{"type":"final","content":"x"}{"type":"final","content":"y"}`,
+			err: "text after the JSON value"},
 		"duplicate keys":     {text: `{"type":"final","content":"x","content":"y"}`, err: `"content" is repeated`},
 		"duplicate, nested":  {text: `{"type":"tool_call","name":"a","arguments":{"p":1,"p":2}}`, err: `"p" is repeated`},
 		"half":               {text: `{"type":"final","cont`, err: "cut off"},
@@ -59,7 +61,8 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 
 func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
 	a := turn.Completion{ToolCalls: []turn.ToolCall{
-		{WireID: "x", Tool: "local_read_file", Arguments: `{}`}, {WireID: "x", Tool: "nope", Arguments: `{}`}, {Tool: "nope"}}}
+		{WireID: "x", Tool: "local_read_file", Arguments: `{}`}, {WireID: "x", Tool: "nope", Arguments: `{}`},
+		{Tool: "nope"}}}
 	got, err := turn.Parse(turn.ModeNative, 2, a, tools)
 	require.NoError(t, err)
 	calls := got.(turn.CallTools).Calls
@@ -71,7 +74,8 @@ func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
 func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	for _, none := range []string{"", " \n"} {
-		action, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "a", Tool: "now", Arguments: none}}}, nil)
+		action, err := turn.Parse(turn.ModeNative, 1,
+			turn.Completion{ToolCalls: []turn.ToolCall{{WireID: "a", Tool: "now", Arguments: none}}}, nil)
 		require.NoError(t, err)
 		assert.Equal(t, "{}", action.(turn.CallTools).Calls[0].Arguments)
 	}
@@ -136,17 +140,22 @@ func TestWindowIsCutInBlocks(t *testing.T) {
 }
 
 func TestRenderNeverBeginsWithAResultWithoutItsCall(t *testing.T) {
-	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"}, {Role: turn.RoleAssistant, Text: "so"}}
-	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.PromptConfig{}, &turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
+	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"},
+		{Role: turn.RoleAssistant, Text: "so"}}
+	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.PromptConfig{},
+		&turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
 	require.Len(t, p.Messages, 2)
 	assert.Equal(t, "why?", p.Messages[0].Text)
 	assert.Equal(t, "so", p.Messages[1].Text)
 }
 
 func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
-	promptConfig := turn.PromptConfig{System: "be brief", Descriptors: []turn.Descriptor{{ID: "local/read_file", Wire: "local_read_file", Description: "reads", Schema: []byte(`{"type":"object"}`)}}}
+	promptConfig := turn.PromptConfig{System: "be brief",
+		Descriptors: []turn.Descriptor{{ID: "local/read_file", Wire: "local_read_file", Description: "reads",
+			Schema: []byte(`{"type":"object"}`)}}}
 	window := []turn.Message{
-		{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
+		{Role: turn.RoleAssistant,
+			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
 		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"}}
 	p := turn.Render(turn.Plan{Mode: turn.ModeJSON}, promptConfig, nil, window)
 	assert.Empty(t, p.Tools)
@@ -202,7 +211,8 @@ func TestAServerCannotClaimTheWireNameOfAnothersTool(t *testing.T) {
 }
 
 func TestWireNamesAreAcceptedByProvidersAndNeverCollide(t *testing.T) {
-	ids := []string{"local/a_b", "local/a/b", "mcp/a/b", "mcp/a_b/c", "mcp/a/b_c", "mcp/a/b/c", "mcp/a/b.c", "mcp/a/b c", "local/é",
+	ids := []string{"local/a_b", "local/a/b", "mcp/a/b", "mcp/a_b/c", "mcp/a/b_c", "mcp/a/b/c", "mcp/a/b.c", "mcp/a/b c",
+		"local/é",
 		"mcp/a/" + strings.Repeat("x", 80), "mcp/a/" + strings.Repeat("x", 81), ""}
 	seen := map[string]string{}
 	for _, id := range ids {
@@ -247,7 +257,8 @@ func TestIllegalTransitionsDoNotCompile(t *testing.T) {
 		"the same program is fine as is": {`var s turn.Start; _ = s.BuildPrompt`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := compile(t, "package main\n\nimport \"github.com/everturn/everturn/workflows/turn\"\n\nfunc main() {\n"+c.code+"\n}\n")
+			out := compile(t, "package main\n\nimport \"github.com/everturn/everturn/workflows/turn\"\n\nfunc main() {\n"+c.code+
+				"\n}\n")
 			if c.want == "" {
 				assert.Empty(t, out)
 				return

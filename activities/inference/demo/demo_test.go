@@ -56,7 +56,8 @@ func newAgent(t *testing.T, mode turn.Mode) *agent {
 	})
 	a := &agent{t: t, chat: chat, dir: t.TempDir(), mode: mode}
 	for _, name := range []string{"list_files", "read_file", "search_text"} {
-		a.tools = append(a.tools, turn.Descriptor{ID: "local/" + name, Wire: "local_" + name, Description: "a file tool", Schema: json.RawMessage(`{"type":"object"}`)})
+		a.tools = append(a.tools, turn.Descriptor{ID: "local/" + name, Wire: "local_" + name, Description: "a file tool",
+			Schema: json.RawMessage(`{"type":"object"}`)})
 	}
 	return a
 }
@@ -76,7 +77,8 @@ func (a *agent) ask(question string) string {
 		pinned[i] = d.Pinned()
 	}
 	for step := 1; step < 8; step++ {
-		p := turn.Render(turn.Plan{Model: demo.Model, Mode: a.mode}, turn.PromptConfig{System: "You help.", Descriptors: a.tools}, nil, transcript)
+		p := turn.Render(turn.Plan{Model: demo.Model, Mode: a.mode},
+			turn.PromptConfig{System: "You help.", Descriptors: a.tools}, nil, transcript)
 		answer, err := a.chat.Infer(a.t.Context(), p, silent{})
 		require.NoError(a.t, err)
 		action, err := turn.Parse(a.mode, step, answer, pinned)
@@ -86,14 +88,16 @@ func (a *agent) ask(question string) string {
 		}
 		if question, ok := action.(turn.AskUser); ok {
 			a.called = append(a.called, "ask_user "+question.Question)
-			transcript = append(transcript, turn.Message{Role: turn.RoleAssistant, Text: question.Question}, turn.Message{Role: turn.RoleUser, Text: a.answer})
+			transcript = append(transcript, turn.Message{Role: turn.RoleAssistant, Text: question.Question},
+				turn.Message{Role: turn.RoleUser, Text: a.answer})
 			continue
 		}
 		calls := action.(turn.CallTools).Calls
 		a.most = max(a.most, len(calls))
 		transcript = append(transcript, turn.Message{Role: turn.RoleAssistant, ToolCalls: calls})
 		for _, c := range calls {
-			transcript = append(transcript, turn.Message{Role: turn.RoleTool, CallID: c.ID, Outcome: turn.OutcomeOK, Text: a.run(c)})
+			transcript = append(transcript, turn.Message{Role: turn.RoleTool, CallID: c.ID, Outcome: turn.OutcomeOK,
+				Text: a.run(c)})
 		}
 	}
 	a.t.Fatal("the demo does not come to an end")
@@ -242,7 +246,8 @@ func TestItSpeaksWithoutStreamsToo(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Post(s.URL()+"/chat/completions", "application/json", strings.NewReader(`{"model":"x","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`))
+	res, err := client.Post(s.URL()+"/chat/completions", "application/json",
+		strings.NewReader(`{"model":"x","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`))
 	require.NoError(t, err)
 	defer res.Body.Close()
 	var got struct {
@@ -284,7 +289,8 @@ func TestASlowAnswerCanBeInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	began := time.Now()
-	res, err := client.Post(s.URL()+"/chat/completions", "application/json", strings.NewReader(`{"model":"x","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
+	res, err := client.Post(s.URL()+"/chat/completions", "application/json",
+		strings.NewReader(`{"model":"x","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
 	require.NoError(t, err)
 	defer res.Body.Close()
 	r := bufio.NewReader(res.Body)

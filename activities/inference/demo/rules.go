@@ -221,8 +221,9 @@ func soughtWord(question string) string {
 }
 
 // stopWords are common words in questions that say nothing about files.
-var stopWords = strings.Fields("what which where that this file files does about tell show with from please read have " +
-	"there here project say the and are how who")
+var stopWords = strings.Fields(
+	"what which where that this file files does about tell show with from please read have " +
+		"there here project say the and are how who")
 
 // words returns the significant words of the question, in lower case.
 func words(question string) []string {

@@ -50,9 +50,13 @@ func Register(l *toolbox.Local, root string, rules Options) error {
 	w := &workspace{root: r, Options: rules}
 	opts := []toolbox.ToolOption{toolbox.LocalActivity(), toolbox.Risk(turn.RiskLow), toolbox.ReadOnly()}
 	return errors.Join(
-		toolbox.AddTool(l, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
-		toolbox.AddTool(l, "read_file", "Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read, opts...),
-		toolbox.AddTool(l, "search_text", "Search the workspace's text files for lines that hold a text or match a regular expression. Answers path:line: text.", w.search, opts...),
+		toolbox.AddTool(l, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in "+
+			"bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
+		toolbox.AddTool(l, "read_file",
+			"Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read,
+			opts...),
+		toolbox.AddTool(l, "search_text", "Search the workspace's text files for lines that hold a text or match a regular "+
+			"expression. Answers path:line: text.", w.search, opts...),
 	)
 }
 

@@ -95,7 +95,8 @@ func TestNothingLeavesTheWorkspace(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Dir(root), filepath.Join(root, "up")))
 	require.NoError(t, os.Symlink("../..", filepath.Join(root, "a", "up")))
 	for _, name := range []string{
-		"../secret", "a/../../secret", filepath.Join(filepath.Dir(root), "secret"), "link", "up/secret", "a/up/secret", "a\\..\\..\\secret",
+		"../secret", "a/../../secret", filepath.Join(filepath.Dir(root), "secret"), "link", "up/secret", "a/up/secret",
+		"a\\..\\..\\secret",
 		"..", "/", "up", "a/up", "\x00", "./../secret",
 	} {
 		text, err := w.read(t.Context(), ReadInput{Path: name})
@@ -159,7 +160,8 @@ func TestReadRefusesWhatIsNoText(t *testing.T) {
 	out, err := w.read(t.Context(), ReadInput{Path: "program"})
 	require.NoError(t, err)
 	assert.Equal(t, "[program is a binary file of 6 bytes; it is not shown]\n", out)
-	for name, want := range map[string]string{"dir": "is a directory", "fifo": "not a regular file", "none": "no such file", "dir/x/y": "dir/x/y"} {
+	for name, want := range map[string]string{"dir": "is a directory", "fifo": "not a regular file",
+		"none": "no such file", "dir/x/y": "dir/x/y"} {
 		_, err := w.read(t.Context(), ReadInput{Path: name})
 		assert.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), root)
@@ -168,7 +170,8 @@ func TestReadRefusesWhatIsNoText(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	w, root := tree(t, map[string]string{
-		"a.go": "one\n\tTwo(x)\nthree", "b/c.txt": "two(x)\r\ntwo", ".git/x": "two(x)", "bin": "two(x)\x00", "long": strings.Repeat("é", 5000) + "two(x)",
+		"a.go": "one\n\tTwo(x)\nthree", "b/c.txt": "two(x)\r\ntwo", ".git/x": "two(x)", "bin": "two(x)\x00",
+		"long": strings.Repeat("é", 5000) + "two(x)",
 	})
 	require.NoError(t, os.Symlink("a.go", filepath.Join(root, "link.go")))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
@@ -189,7 +192,8 @@ func TestSearch(t *testing.T) {
 	out, err = w.search(t.Context(), SearchInput{Query: "^t..ee$", Regexp: true, Glob: "*.go"})
 	require.NoError(t, err)
 	assert.Equal(t, "a.go:3: three\n", out)
-	for _, bad := range []SearchInput{{}, {Query: "(", Regexp: true}, {Query: "x", Glob: "["}, {Query: "x", Path: "nope"}} {
+	for _, bad := range []SearchInput{{}, {Query: "(", Regexp: true}, {Query: "x", Glob: "["},
+		{Query: "x", Path: "nope"}} {
 		_, err := w.search(t.Context(), bad)
 		assert.Error(t, err)
 	}
@@ -222,21 +226,26 @@ func TestRegisteredToolsAreQuickAndHarmless(t *testing.T) {
 		assert.Equal(t, turn.RiskLow, d.Risk)
 		assert.True(t, d.Repeatable)
 	}
-	r, err := h.Call(t.Context(), turn.ToolRequest{Tool: "local/read_file", Hash: c.Tools[1].Hash, Arguments: []byte(`{"path":"a.txt"}`)})
+	r, err := h.Call(t.Context(), turn.ToolRequest{Tool: "local/read_file", Hash: c.Tools[1].Hash,
+		Arguments: []byte(`{"path":"a.txt"}`)})
 	require.NoError(t, err)
 	assert.Equal(t, "content", r.Text)
 }
 
 func TestFilesOfCredentialsAreNotRead(t *testing.T) {
 	w, root := tree(t, map[string]string{
-		".env": "canary", "sub/.ENV.Local": "canary", ".env.example": "sample", "deploy/tls/server.PEM": "canary", "home/.aws/cli/cache.json": "canary",
-		"id_rsa": "canary", "id_map.go": "sample", ".docker/config.json": "canary", "config.json": "sample", "pem": "sample", "agent.toml": "canary",
+		".env": "canary", "sub/.ENV.Local": "canary", ".env.example": "sample", "deploy/tls/server.PEM": "canary",
+		"home/.aws/cli/cache.json": "canary",
+		"id_rsa":                   "canary", "id_map.go": "sample", ".docker/config.json": "canary", "config.json": "sample",
+		"pem":        "sample",
+		"agent.toml": "canary",
 	})
 	w.Deny = config.Default().LocalFiles.Deny
 	for link, target := range map[string]string{"notes.txt": ".env", "cache": "home/.aws", "home/again": "../cache/cli"} {
 		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
 	}
-	for _, name := range []string{".env", "sub/.ENV.Local", "./sub//.ENV.Local", "deploy/tls/server.PEM", "home/.aws/cli/cache.json", "id_rsa", ".docker/config.json",
+	for _, name := range []string{".env", "sub/.ENV.Local", "./sub//.ENV.Local", "deploy/tls/server.PEM",
+		"home/.aws/cli/cache.json", "id_rsa", ".docker/config.json",
 		"agent.toml", "notes.txt", "cache/cli/cache.json", "home/again/cache.json"} {
 		text, err := w.read(t.Context(), ReadInput{Path: name})
 		assert.ErrorIs(t, err, errDenied, name)
@@ -263,7 +272,8 @@ func TestFilesOfCredentialsAreNotRead(t *testing.T) {
 	found, err := w.search(t.Context(), SearchInput{Query: "canary|sample", Regexp: true})
 	require.NoError(t, err)
 	assert.NotContains(t, found, "canary")
-	assert.Contains(t, found, "[not searched: 6 files that look like credentials, 0 with several hard links]", "and those below a directory of credentials")
+	assert.Contains(t, found, "[not searched: 6 files that look like credentials, 0 with several hard links]",
+		"and those below a directory of credentials")
 	w.Deny = nil
 	text, err := w.read(t.Context(), ReadInput{Path: "notes.txt"})
 	require.NoError(t, err)
@@ -278,7 +288,8 @@ func TestHardLinksAreNotFollowed(t *testing.T) {
 	assert.Empty(t, text)
 	found, err := w.search(t.Context(), SearchInput{Query: "canary"})
 	require.NoError(t, err)
-	assert.Equal(t, "own:1: canary\n[not searched: 0 files that look like credentials, 1 with several hard links]\n", found)
+	assert.Equal(t, "own:1: canary\n[not searched: 0 files that look like credentials, 1 with several hard links]\n",
+		found)
 	w.HardLinks = true
 	text, err = w.read(t.Context(), ReadInput{Path: "innocent.txt"})
 	require.NoError(t, err)
@@ -286,9 +297,11 @@ func TestHardLinksAreNotFollowed(t *testing.T) {
 }
 
 func TestGitAndTheJournalAreOutOfReach(t *testing.T) {
-	w, root := tree(t, map[string]string{".git/config": "canary", "sub/.Git/HEAD": "canary", ".everturn/journal.db": "canary", "worktree/.git": "canary"})
+	w, root := tree(t, map[string]string{".git/config": "canary", "sub/.Git/HEAD": "canary",
+		".everturn/journal.db": "canary", "worktree/.git": "canary"})
 	require.NoError(t, os.Symlink(".git", filepath.Join(root, "repository")))
-	for _, name := range []string{".git", ".git/config", "./.git", "sub/.Git/HEAD", ".everturn", ".everturn/journal.db", "repository", "repository/config", "worktree/.git"} {
+	for _, name := range []string{".git", ".git/config", "./.git", "sub/.Git/HEAD", ".everturn", ".everturn/journal.db",
+		"repository", "repository/config", "worktree/.git"} {
 		for _, use := range []func() (string, error){
 			func() (string, error) { return w.read(t.Context(), ReadInput{Path: name}) },
 			func() (string, error) { return w.list(t.Context(), ListInput{Path: name}) },
@@ -307,7 +320,8 @@ func TestGitAndTheJournalAreOutOfReach(t *testing.T) {
 func TestLargeQueriesAreRefused(t *testing.T) {
 	w, _ := tree(t, map[string]string{"big.txt": "text"})
 	for query, bound := range map[string]string{
-		strings.Repeat("[^z]{0,1000}", 10) + "z": "2500", strings.Repeat("[^z]{0,9}", 300): "1000", strings.Repeat("a", 1001): "1000",
+		strings.Repeat("[^z]{0,1000}", 10) + "z": "2500", strings.Repeat("[^z]{0,9}", 300): "1000",
+		strings.Repeat("a", 1001): "1000",
 	} {
 		_, err := w.search(t.Context(), SearchInput{Query: query, Regexp: true})
 		assert.ErrorContains(t, err, bound, "the model is told the bound")
@@ -354,7 +368,8 @@ func TestLongLinesMatchAsAWhole(t *testing.T) {
 	long := "  begin " + strings.Repeat("ü \xff", 3<<16) + " needle end"
 	w, _ := tree(t, map[string]string{"big.txt": long + "\nneedle\n"})
 	for query, want := range map[string]string{
-		"needle end$": "big.txt:1: …", "^  begin.{0,9}": "big.txt:1: …begin", "^needle$": "big.txt:2: needle\n", "(?s)begin.*end": "big.txt:1: …begin",
+		"needle end$": "big.txt:1: …", "^  begin.{0,9}": "big.txt:1: …begin", "^needle$": "big.txt:2: needle\n",
+		"(?s)begin.*end": "big.txt:1: …begin",
 	} {
 		out, err := w.search(t.Context(), SearchInput{Query: query, Regexp: true})
 		require.NoError(t, err)

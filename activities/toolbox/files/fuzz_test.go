@@ -18,13 +18,16 @@ const (
 // FuzzConfinement checks that no path of a model and no link in the workspace makes a tool read, name or create
 // anything outside, that no error reveals the workspace's location, and that files inside stay readable.
 func FuzzConfinement(f *testing.F) {
-	for _, target := range []string{"../" + outsideName, "..", "../..", "/", "/etc", ".", "inside", "dir", "dir/../..", "loop", "../new", "@", "@/" + outsideName, "@/workspace/inside", "\x00", "dir/up/../" + outsideName} {
+	for _, target := range []string{"../" + outsideName, "..", "../..", "/", "/etc", ".", "inside", "dir", "dir/../..",
+		"loop", "../new", "@", "@/" + outsideName, "@/workspace/inside", "\x00", "dir/up/../" + outsideName} {
 		for _, name := range []string{"loop", "loop/" + outsideName, "dir/loop/" + outsideName, "inside"} {
 			f.Add(target, name, "loop", uint8(0))
 		}
 	}
-	for _, name := range []string{"", ".", "..", "/", "a/../../" + outsideName, "../" + outsideName, "up/" + outsideName, "dir/up/" + outsideName, "out", "away", "@/" + outsideName, "@/workspace/inside",
-		"./dir//file", "dir/file/", "dir/file/..", `dir\..\..\` + outsideName, "inside\x00.txt", "chain", "dangling", ".git/config", "\xff", strings.Repeat("a/", 5000), strings.Repeat("up/workspace/", 50) + "inside"} {
+	for _, name := range []string{"", ".", "..", "/", "a/../../" + outsideName, "../" + outsideName, "up/" + outsideName,
+		"dir/up/" + outsideName, "out", "away", "@/" + outsideName, "@/workspace/inside",
+		"./dir//file", "dir/file/", "dir/file/..", `dir\..\..\` + outsideName, "inside\x00.txt", "chain", "dangling",
+		".git/config", "\xff", strings.Repeat("a/", 5000), strings.Repeat("up/workspace/", 50) + "inside"} {
 		f.Add("inside", name, "dir/more", uint8(3))
 	}
 	above := fuzzedTree(f)
@@ -56,13 +59,15 @@ func FuzzConfinement(f *testing.F) {
 func fuzzedTree(f *testing.F) string {
 	f.Helper()
 	above := f.TempDir()
-	for name, text := range map[string]string{outsideName: outsideText, "workspace/inside": "inside", "workspace/dir/file": "file", "workspace/.git/config": "config"} {
+	for name, text := range map[string]string{outsideName: outsideText, "workspace/inside": "inside",
+		"workspace/dir/file": "file", "workspace/.git/config": "config"} {
 		file := filepath.Join(above, name)
 		require.NoError(f, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(f, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for link, target := range map[string]string{
-		"out": "../" + outsideName, "up": "..", "dir/up": "../..", "away": filepath.Join(above, outsideName), "chain": "dir/up/" + outsideName,
+		"out": "../" + outsideName, "up": "..", "dir/up": "../..", "away": filepath.Join(above, outsideName),
+		"chain":    "dir/up/" + outsideName,
 		"dangling": "../new", "home": "dir/../inside", "same": "dir",
 	} {
 		require.NoError(f, os.Symlink(target, filepath.Join(above, "workspace", link)))
@@ -118,7 +123,8 @@ func requireConfined(t *testing.T, w *workspace, root, name string) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), text)
 	}
-	for path, want := range map[string]string{"inside": "inside", "./dir//file": "file", "home": "inside", "same/file": "file"} {
+	for path, want := range map[string]string{"inside": "inside", "./dir//file": "file", "home": "inside",
+		"same/file": "file"} {
 		text, err := w.read(t.Context(), ReadInput{Path: path})
 		require.NoError(t, err, "what is inside can be read")
 		require.Equal(t, want, text)

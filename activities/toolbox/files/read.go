@@ -53,7 +53,8 @@ func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
 	text := wholeRunes(buf[:n], in.Offset > 0, errors.Is(err, io.EOF))
 	if end := in.Offset + int64(n); end < size {
 		cutAt := end - int64(n-len(text.skippedHead)-len(text.body))
-		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, cutAt, size, cutAt), nil
+		return fmt.Sprintf("%s\n[cut: bytes %d to %d of %d; read on with offset %d]\n", text.body, in.Offset, cutAt, size,
+			cutAt), nil
 	}
 	return string(text.body), nil
 }

@@ -63,8 +63,10 @@ func isHidden(name string) bool {
 
 // errDenied and errHardLink are refusals that a search counts.
 var (
-	errDenied   = errors.New("it looks like a file of credentials, which the file tools do not read; the operator can allow it ([local_files] deny in agent.toml)")
-	errHardLink = errors.New("it has several hard links, and the others may be outside of the workspace; the operator can allow such files ([local_files] hard_links in agent.toml)")
+	errDenied = errors.New("it looks like a file of credentials, which the file tools do not read; the operator can " +
+		"allow it ([local_files] deny in agent.toml)")
+	errHardLink = errors.New("it has several hard links, and the others may be outside of the workspace; the operator " +
+		"can allow such files ([local_files] hard_links in agent.toml)")
 )
 
 // check refuses a path by its name. Its arguments are the path from the model and the path without symbolic links.

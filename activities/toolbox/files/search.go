@@ -63,7 +63,8 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 		fmt.Fprintf(&s.out, "[nothing found in %d files]\n", s.files)
 	}
 	if s.denied > 0 || s.linked > 0 {
-		fmt.Fprintf(&s.out, "[not searched: %d files that look like credentials, %d with several hard links]\n", s.denied, s.linked)
+		fmt.Fprintf(&s.out, "[not searched: %d files that look like credentials, %d with several hard links]\n", s.denied,
+			s.linked)
 	}
 	if s.note != "" {
 		fmt.Fprintf(&s.out, "[cut: %s; search a subdirectory, or for something rarer]\n", s.note)

@@ -19,7 +19,8 @@ func TestAFileThatIsReplacedByALinkIsNotRead(t *testing.T) {
 		return i
 	}
 	assert.NoError(t, w.stillNamed("plain", "plain", info("plain")))
-	assert.ErrorContains(t, w.stillNamed("plain", "plain", info(".env")), "changed while it was opened", "replaced and put back")
+	assert.ErrorContains(t, w.stillNamed("plain", "plain", info(".env")), "changed while it was opened",
+		"replaced and put back")
 	require.NoError(t, os.Remove(filepath.Join(dir, "other")))
 	require.NoError(t, os.Symlink(".env", filepath.Join(dir, "other")))
 	assert.Error(t, w.stillNamed("other", "other", info("other")), "replaced by a link")

@@ -3,8 +3,9 @@ package schema
 // validationCost is the cost of validating with a schema.
 type validationCost struct {
 	cost
-	instructions int  // of all compiled patterns
-	unique       bool // it has uniqueItems: the library compares items whose hashes are equal, and the sender can produce such items
+	instructions int // of all compiled patterns
+	// it has uniqueItems: the library compares items whose hashes are equal, and the sender can produce such items
+	unique bool
 }
 
 // cost is the cost of the schemas that are applied along the path from the root to one value.

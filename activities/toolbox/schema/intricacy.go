@@ -39,9 +39,12 @@ var typeNames = map[string]bool{
 // weighed are the keywords that weigh reads, as JSON Schema spells them. The library matches them in any letter case,
 // because it decodes into Go structs.
 var weighed = []string{
-	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties", "prefixItems",
-	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
-	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$id", "type", "enum",
+	"$ref", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies", "not", "if", "then", "else", "properties",
+	"prefixItems",
+	"patternProperties", "items", "additionalProperties", "additionalItems", "contains", "propertyNames",
+	"unevaluatedItems",
+	"unevaluatedProperties", "contentSchema", "$defs", "definitions", "$dynamicRef", "$recursiveRef", "$dynamicAnchor",
+	"$id", "type", "enum",
 	"uniqueItems", "pattern",
 }
 
@@ -146,7 +149,8 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 			return g.each(&n.oneBelow, pointer, v)
 		}
 		err = g.one(&n.below, pointer, v)
-	case "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema":
+	case "additionalProperties", "additionalItems", "contains", "propertyNames", "unevaluatedItems",
+		"unevaluatedProperties", "contentSchema":
 		err = g.one(&n.below, pointer, v)
 	case "enum":
 		list, _ := v.([]any)

@@ -28,7 +28,8 @@ func check(c *schema.Cache, d turn.Descriptor, arguments json.RawMessage) error 
 
 func TestCheckTellsTheModelWhatIsWrong(t *testing.T) {
 	var c schema.Cache
-	d := turn.Descriptor{ID: "local/x", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
+	d := turn.Descriptor{ID: "local/x", Schema: json.RawMessage(
+		`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}
 	require.NoError(t, check(&c, d, json.RawMessage(`{"n":1}`)))
 	for arguments, want := range map[string]string{
 		``:                "missing properties",
@@ -54,13 +55,14 @@ func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 	var c schema.Cache
 	for raw, want := range map[string]string{
 		`{"type":"object","allOf":[{"$ref":"#"}]}`: "refers to itself without end",
-		`{"type":"object","$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`:       "refers to itself without end",
-		`{"type":"object","properties":{"x":{"not":{"$ref":"#/properties/x"}}}}`:                                             "refers to itself without end",
-		`{"type":"object","$ref":"#/%70roperties/~01","properties":{"~1":{"$ref":"#/properties/~01"}}}`:                      "refers to itself without end",
-		`{"type":"object","$dynamicRef":"#"}`:                                                                                "$dynamicRef",
-		`{"type":"object","properties":{"a":{"$ref":"#x","$anchor":"x"}}}`:                                                   "only references within",
-		`{"type":"object","properties":{"a":{"$ref":"#/$defs/nope"}}}`:                                                       "is not there",
-		`{"type":"object","properties":` + strings.Repeat(`{"a":{"properties":`, 70) + `{}` + strings.Repeat(`}}`, 70) + `}`: "nested more than 64 deep",
+		`{"type":"object","$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`: "refers to itself without end",
+		`{"type":"object","properties":{"x":{"not":{"$ref":"#/properties/x"}}}}`:                                       "refers to itself without end",
+		`{"type":"object","$ref":"#/%70roperties/~01","properties":{"~1":{"$ref":"#/properties/~01"}}}`:                "refers to itself without end",
+		`{"type":"object","$dynamicRef":"#"}`:                                                                          "$dynamicRef",
+		`{"type":"object","properties":{"a":{"$ref":"#x","$anchor":"x"}}}`:                                             "only references within",
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/nope"}}}`:                                                 "is not there",
+		`{"type":"object","properties":` + strings.Repeat(`{"a":{"properties":`, 70) + `{}` + strings.Repeat(`}}`, 70) +
+			`}`: "nested more than 64 deep",
 	} {
 		err := check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(raw)}, json.RawMessage(`{"x":{"a":1}}`))
 		assert.ErrorContains(t, err, want, raw)
@@ -70,9 +72,11 @@ func TestHostileSchemasAreRefusedOrNotValidated(t *testing.T) {
 		doubling += fmt.Sprintf(`"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%d"}]},`, i, i+1, i+1)
 	}
 	doubling += `"60":{}}}`
-	assert.NoError(t, check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(doubling)}, json.RawMessage(`{}`)))
+	assert.NoError(t, check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(doubling)},
+		json.RawMessage(`{}`)))
 	deep := strings.Repeat(`{"a":`, 40) + `1` + strings.Repeat(`}`, 40)
-	recursive := turn.Descriptor{ID: "mcp/x/tree", Schema: json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`)}
+	recursive := turn.Descriptor{ID: "mcp/x/tree",
+		Schema: json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false}`)}
 	assert.ErrorContains(t, check(&c, recursive, json.RawMessage(deep)), "nested more than 32 deep")
 	assert.NoError(t, check(&c, recursive, json.RawMessage(`{"a":{"a":{}}}`)))
 	assert.Error(t, check(&c, recursive, json.RawMessage(`{"a":{"a":{"b":1}}}`)))
@@ -87,17 +91,25 @@ const fileSchema = `{"type":"object","additionalProperties":false,"required":["p
 // arguments that fit.
 func FuzzCheck(f *testing.F) {
 	for _, raw := range []string{
-		fileSchema, `{"type":"object"}`, `{"type":"object","allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`,
-		`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"type":"object","patternProperties":{"^(a+)+$":{}}}`, `{"type":["object","nothing"]}`, `{"$id":"x","type":"object","$defs":{"a":{"$id":"y"}}}`,
-		`{"type":"object","properties":{"\u0000\u001b[2J":{"type":"string","pattern":"("}}}`, "{\"type\":\"object\",\"title\":\"\xff\"}", `{"type":"object","dependentSchemas":null,"items":[{}],"minProperties":1e400}`,
+		fileSchema, `{"type":"object"}`,
+		`{"type":"object","allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`,
+		`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"type":"object","patternProperties":{"^(a+)+$":{}}}`,
+		`{"type":["object","nothing"]}`, `{"$id":"x","type":"object","$defs":{"a":{"$id":"y"}}}`,
+		`{"type":"object","properties":{"\u0000\u001b[2J":{"type":"string","pattern":"("}}}`,
+		"{\"type\":\"object\",\"title\":\"\xff\"}",
+		`{"type":"object","dependentSchemas":null,"items":[{}],"minProperties":1e400}`,
 	} {
 		for _, arguments := range []string{`{}`, `{"a":{"a":1}}`, `{"path":"a","n":1.0,"mode":"r","list":[1,2,3]}`} {
 			f.Add([]byte(raw), []byte(arguments))
 		}
 	}
 	for _, arguments := range []string{
-		``, " \n", `null`, `[]`, `{"path":""}`, `{"path":"\ud800"}`, `{"path":1}`, `{"path":"a","n":-1}`, `{"path":"a","n":1.5}`, `{"path":"a","n":1e300}`, `{"path":"a","n":1e999}`, `{"path":"a","n":true}`, `{"path":"a","mode":"x"}`,
-		`{"path":"a","mode":null}`, `{"path":"a","list":[1,"2"]}`, `{"path":"a","list":[1,2,3,4]}`, `{"path":"a","more":0}`, `{"PATH":"a"}`, `{"path":"a"}{}`, `{"path":"a"`, `{"path":"` + "\xff" + `"}`, `{"path":"a","path":1}`, "\xef\xbb\xbf{}",
+		``, " \n", `null`, `[]`, `{"path":""}`, `{"path":"\ud800"}`, `{"path":1}`, `{"path":"a","n":-1}`,
+		`{"path":"a","n":1.5}`, `{"path":"a","n":1e300}`, `{"path":"a","n":1e999}`, `{"path":"a","n":true}`,
+		`{"path":"a","mode":"x"}`,
+		`{"path":"a","mode":null}`, `{"path":"a","list":[1,"2"]}`, `{"path":"a","list":[1,2,3,4]}`, `{"path":"a","more":0}`,
+		`{"PATH":"a"}`, `{"path":"a"}{}`, `{"path":"a"`, `{"path":"` + "\xff" + `"}`, `{"path":"a","path":1}`,
+		"\xef\xbb\xbf{}",
 		strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33),
 	} {
 		f.Add([]byte(`{"type":"object"}`), []byte(arguments))
@@ -165,11 +177,13 @@ func fits(arguments []byte) bool {
 // value of an enum.
 func TestArgumentsThatTakeTooLongToCheckAreRefused(t *testing.T) {
 	var c schema.Cache
-	unique := turn.Descriptor{ID: "mcp/x/set", Schema: json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","uniqueItems":true}}}`)}
+	unique := turn.Descriptor{ID: "mcp/x/set",
+		Schema: json.RawMessage(`{"type":"object","properties":{"l":{"type":"array","uniqueItems":true}}}`)}
 	words := func(n int) json.RawMessage {
 		var b strings.Builder
 		for i := range n {
-			fmt.Fprintf(&b, `,["%s","%s","%s"]`, strings.Repeat("a", i%100), strings.Repeat("a", i/100), strings.Repeat("a", 1000-i%100-i/100))
+			fmt.Fprintf(&b, `,["%s","%s","%s"]`, strings.Repeat("a", i%100), strings.Repeat("a", i/100),
+				strings.Repeat("a", 1000-i%100-i/100))
 		}
 		return json.RawMessage(`{"l":[` + b.String()[1:] + `]}`)
 	}
@@ -193,10 +207,14 @@ func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
 		several += fmt.Sprintf(`,"p%d":{"type":"string","pattern":"[a-z]{1,900}[0-9]{1,900}"}`, i)
 	}
 	for raw, want := range map[string]string{
-		`{"type":"object","properties":{"v":{"type":"string","pattern":"` + large + `"}}}`:     "compiles to more than 4000 instructions",
-		`{"type":"object","patternProperties":{"` + large + `":{}}}`:                           "compiles to more than 4000 instructions",
-		`{"type":"object","$defs":{"a":{"items":[{"pattern":"` + large + `"}]}}}`:              "compiles to more than 4000 instructions",
-		`{"type":"object","properties":{"v":{"Pattern":"` + large + `"}}}`:                     `JSON Schema spells it "pattern"`,
+		`{"type":"object","properties":{"v":{"type":"string","pattern":"` + large +
+			`"}}}`: "compiles to more than 4000 instructions",
+		`{"type":"object","patternProperties":{"` + large +
+			`":{}}}`: "compiles to more than 4000 instructions",
+		`{"type":"object","$defs":{"a":{"items":[{"pattern":"` + large +
+			`"}]}}}`: "compiles to more than 4000 instructions",
+		`{"type":"object","properties":{"v":{"Pattern":"` + large +
+			`"}}}`: `JSON Schema spells it "pattern"`,
 		`{"type":"object","properties":{"v":{"pattern":"` + strings.Repeat("|", 5000) + `"}}}`: "the maximum is 4096",
 		several + `}}`: "the patterns of its schema compile to more than 10000 instructions",
 	} {
@@ -209,7 +227,8 @@ func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
 
 func TestTextTimesPatternsIsBounded(t *testing.T) {
 	var c schema.Cache
-	raw := json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[^z]{0,900}$"}},"patternProperties":{"^[a-y]{1,900}$":{}}}`)
+	raw := json.RawMessage(
+		`{"type":"object","properties":{"v":{"type":"string","pattern":"^[^z]{0,900}$"}},"patternProperties":{"^[a-y]{1,900}$":{}}}`)
 	tool := turn.Descriptor{ID: "mcp/x/y", Schema: raw}
 	text := func(n int) map[string]any { return map[string]any{"v": strings.Repeat("a", n)} }
 	key := func(n int) map[string]any { return map[string]any{strings.Repeat("a", n): 1.0} }
@@ -226,6 +245,7 @@ func TestTextTimesPatternsIsBounded(t *testing.T) {
 		assert.ErrorContains(t, check(&c, tool, arguments(v)), "too many to be checked")
 		assert.ErrorIs(t, promised.Validate(v), schema.ErrNotChecked)
 	}
-	plain := turn.Descriptor{ID: "mcp/x/z", Schema: json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[a-z]+$"}}}`)}
+	plain := turn.Descriptor{ID: "mcp/x/z",
+		Schema: json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[a-z]+$"}}}`)}
 	assert.NoError(t, check(&c, plain, arguments(text(1<<20))), "an ordinary pattern checks a long text")
 }

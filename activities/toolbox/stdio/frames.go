@@ -106,7 +106,8 @@ func (f *Frames) next() ([]byte, error) {
 
 func (f *Frames) skip(text []byte) error {
 	f.skipped++
-	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n')) // the noise sink is for display and never fails
+	// the noise sink is for display and never fails
+	_, _ = f.noise.Write(append(bytes.Clone(text[:min(len(text), 512)]), '\n'))
 	if f.skipped > maxNoise {
 		return fmt.Errorf("%w: the last begins with %.80q", ErrNoise, text)
 	}

@@ -23,9 +23,12 @@ func stretch(data []byte, n uint32) []byte {
 func FuzzFrames(f *testing.F) {
 	const call = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n"
 	for _, s := range []string{
-		call, "Welcome!\n\x1b[2J\n" + call, "\r\n \t\n[1]\r\n" + call, call + `{"a":` + "\n" + call, call + "{} {}\n" + call, "{}", `{"a":`, "\xff\xfe" + call,
-		strings.Repeat("noise\n", 65) + call, strings.Repeat("noise\n", 64) + call, "\x00\n" + call, "Content-Length: 37\r\n\r\n" + call, "{\"a\":\"\x80\"}\n", "\xef\xbb\xbf" + call,
-		"{\"~\":1}\n" + call, "~\n" + call, "{\"" + strings.Repeat("~", 10), "null\n\"x\"\n1\n[]\n", call[:len(call)-1] + "\r" + call, strings.Repeat("[", 20_000) + "\n",
+		call, "Welcome!\n\x1b[2J\n" + call, "\r\n \t\n[1]\r\n" + call, call + `{"a":` + "\n" + call, call + "{} {}\n" + call,
+		"{}", `{"a":`, "\xff\xfe" + call,
+		strings.Repeat("noise\n", 65) + call, strings.Repeat("noise\n", 64) + call, "\x00\n" + call,
+		"Content-Length: 37\r\n\r\n" + call, "{\"a\":\"\x80\"}\n", "\xef\xbb\xbf" + call,
+		"{\"~\":1}\n" + call, "~\n" + call, "{\"" + strings.Repeat("~", 10), "null\n\"x\"\n1\n[]\n",
+		call[:len(call)-1] + "\r" + call, strings.Repeat("[", 20_000) + "\n",
 	} {
 		f.Add([]byte(s), uint32(70_000), uint16(100), uint16(3))
 		f.Add([]byte(s), uint32(10), uint16(0), uint16(4096))
@@ -43,7 +46,8 @@ func FuzzFrames(f *testing.F) {
 		require.Equal(t, wantNoise, noise)
 		require.ErrorIs(t, err, wantErr)
 		if errors.Is(err, ErrFrameTooLong) {
-			require.LessOrEqual(t, taken, len(out)+len(noise)+longest+(64<<10)+(64<<10)+int(cut)+1+skippable(data), "the line was read on past the limit")
+			require.LessOrEqual(t, taken, len(out)+len(noise)+longest+(64<<10)+(64<<10)+int(cut)+1+skippable(data),
+				"the line was read on past the limit")
 		}
 	})
 }

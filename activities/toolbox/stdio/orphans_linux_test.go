@@ -25,7 +25,8 @@ func TestHelperOfOrphans(t *testing.T) {
 	if os.Getenv(helperEnv) == "" {
 		return // runs only as a child of the next test
 	}
-	p, err := NewSpawner().Start(Command{Path: "/bin/sh", Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}, MaxFrameBytes: 1000})
+	p, err := NewSpawner().Start(Command{Path: "/bin/sh",
+		Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}, MaxFrameBytes: 1000})
 	require.NoError(t, err)
 	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
 	require.NoError(t, err)
@@ -54,7 +55,8 @@ func TestWhatAKilledProgramLeavesIsReaped(t *testing.T) {
 	require.Eventually(t, func() bool { return !running(leader) }, 10*time.Second, 5*time.Millisecond)
 	require.True(t, running(orphan), "the kernel killed the grandchild too: this test shows nothing")
 	assert.Positive(t, ReapOrphans())
-	require.Eventually(t, func() bool { return !running(orphan) }, 10*time.Second, 5*time.Millisecond, "the orphan is left")
+	require.Eventually(t, func() bool { return !running(orphan) }, 10*time.Second, 5*time.Millisecond,
+		"the orphan is left")
 }
 
 // TestOnlyOrphansAreReaped checks that only processes of a program that has ended are killed. A mark identifies its

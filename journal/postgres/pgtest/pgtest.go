@@ -124,7 +124,8 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 // Run starts the server again after Kill, and waits until it takes connections.
 func (s *Server) Run(ctx context.Context) error {
-	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "shared_buffers=32MB", "-c", "max_connections=200"}
+	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "shared_buffers=32MB", "-c",
+		"max_connections=200"}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
@@ -204,7 +205,8 @@ func (s *Server) Journal(t testing.TB) string {
 
 // Cut ends all connections to the server but its own.
 func (s *Server) Cut(ctx context.Context) error {
-	return s.Exec(ctx, s.URL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	return s.Exec(ctx, s.URL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "+
+		"AND backend_type = 'client backend'")
 }
 
 // Kill ends the server and its children with SIGKILL.

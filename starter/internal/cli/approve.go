@@ -59,7 +59,8 @@ func (a *app) decideCalls(ctx context.Context, args []string, f decideFlags) err
 	if err := f.check(args[1:]); err != nil {
 		return err
 	}
-	return a.withClient(ctx, needs{journal: true}, func(t *turnClient) error { return t.decideCalls(ctx, args[0], args[1:], f) })
+	return a.withClient(ctx, needs{journal: true},
+		func(t *turnClient) error { return t.decideCalls(ctx, args[0], args[1:], f) })
 }
 
 func (f decideFlags) check(calls []string) error {

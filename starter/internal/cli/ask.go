@@ -67,7 +67,8 @@ func (k *asker) look(ctx context.Context) (done bool, err error) {
 	var pending []journal.RequestRecord
 	for _, r := range requests {
 		switch {
-		case k.decided[r.ID], f.turn.Merged && r.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
+		case k.decided[r.ID], f.turn.Merged &&
+			r.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
 		case !k.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
 			return false, nil // the chunk of this request is still to come
 		default:

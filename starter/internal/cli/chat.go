@@ -66,9 +66,10 @@ func (t *turnClient) chat(ctx context.Context, f sessionFlags, out *os.File) err
 	}
 	a := t.app
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.store, Client: t.client, Session: session, Person: userName(), Model: modelName(t.cfg.LLM), History: chatHistory,
-		Link:  func(session, id string) string { return t.runLink(t.client.WorkflowID(session), id) },
-		Color: a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
+		Store: t.store, Client: t.client, Session: session, Person: userName(), Model: modelName(t.cfg.LLM),
+		History: chatHistory,
+		Link:    func(session, id string) string { return t.runLink(t.client.WorkflowID(session), id) },
+		Color:   a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
 	})
 	if err != nil {
 		return err

@@ -149,7 +149,8 @@ func TestNoTemporalIsSaidClearly(t *testing.T) {
 
 func TestDevRefusesAServerElsewhereAndAMissingKey(t *testing.T) {
 	c := newConsole(t)
-	assert.Equal(t, exitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "--set", "temporal.tls=true", "hi"))
+	assert.Equal(t, exitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "--set",
+		"temporal.tls=true", "hi"))
 	assert.Contains(t, c.err.String(), "--dev never uses a Temporal that is not on this machine")
 	assert.Equal(t, exitCredentials, c.run(t, "run", "--dev", "--set", "llm.provider=openai", "hi"))
 	assert.Contains(t, c.err.String(), "OPENAI_API_KEY")

@@ -59,7 +59,8 @@ func (a *app) withClient(ctx context.Context, n needs, do func(*turnClient) erro
 
 // onSession calls do with the named session, or with the one that find returns if none is named. Temporal may be
 // unreachable; in that case the client's methods return the error.
-func (a *app) onSession(ctx context.Context, args []string, n needs, find func(*turnClient, context.Context) (string, error),
+func (a *app) onSession(ctx context.Context, args []string, n needs,
+	find func(*turnClient, context.Context) (string, error),
 	do func(*turnClient, string) error) error {
 	n.journal, n.offline = true, true
 	return a.withClient(ctx, n, func(t *turnClient) (err error) {

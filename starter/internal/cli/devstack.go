@@ -107,7 +107,8 @@ func (l *devStack) startServer(ctx context.Context, a *app,
 	}
 	t := cfg.Temporal
 	options := devserver.Options{
-		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress, Environ: a.environ,
+		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress,
+		Environ: a.environ,
 		Started: with(func(ctx context.Context, c cluster.Conn) error {
 			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),

@@ -64,7 +64,8 @@ type outcome struct {
 // follow shows a turn's chunks until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
 // stops the turn.
 func (t *turnClient) follow(ctx context.Context, s started, o followOptions) error {
-	f := &follower{turnClient: t, turn: s, options: o, view: newView(t.app, o), seen: o.after, signals: t.app.interrupts.take()}
+	f := &follower{turnClient: t, turn: s, options: o, view: newView(t.app, o), seen: o.after,
+		signals: t.app.interrupts.take()}
 	f.asker = newAsker(f)
 	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.store, c) }
 	if o.output == outputText && !o.quiet {

@@ -17,7 +17,8 @@ import (
 // come, nothing but text reaches the terminal, the answer stands at its end, and as JSON a chunk is one line that
 // loses nothing.
 func FuzzView(f *testing.F) {
-	for _, s := range []string{"The answer.", "\x1b[2J\x1b]52;c;aGk=\x07", "two\nlines\n", "\u202e\u2066\u009b31m", "\r\n\t", "e\u0301 👩‍🚀", "\n\n\x07", ""} {
+	for _, s := range []string{"The answer.", "\x1b[2J\x1b]52;c;aGk=\x07", "two\nlines\n", "\u202e\u2066\u009b31m",
+		"\r\n\t", "e\u0301 👩‍🚀", "\n\n\x07", ""} {
 		f.Add(s, []byte{0, 1, 2, 3, 4, 5, 0}, false)
 		f.Add(s, []byte{0x80, 0x81, 0x10, 0x01, 0xf0}, true)
 	}
@@ -34,11 +35,14 @@ func FuzzView(f *testing.F) {
 		if other {
 			answer = s
 		}
-		v.end(answer, workflows.Result{Session: s, FinishReason: turn.FinishReason(s), Code: turn.Code(s), Message: s, Answer: answer})
+		v.end(answer, workflows.Result{Session: s, FinishReason: turn.FinishReason(s), Code: turn.Code(s), Message: s,
+			Answer: answer})
 		requireText(t, out.String())
 		requireText(t, strings.ReplaceAll(err.String(), eraseLine, ""))
-		require.True(t, strings.HasSuffix(flat(out.String()), flat(printable(answer))), "%q does not end with %q", out.String(), answer)
-		require.True(t, out.Len() == 0 || strings.HasSuffix(out.String(), "\n"), "the prompt would stand behind the answer: %q", out.String())
+		require.True(t, strings.HasSuffix(flat(out.String()), flat(printable(answer))), "%q does not end with %q",
+			out.String(), answer)
+		require.True(t, out.Len() == 0 || strings.HasSuffix(out.String(), "\n"),
+			"the prompt would stand behind the answer: %q", out.String())
 		for _, c := range chunks {
 			requireLine(t, c)
 		}
@@ -47,8 +51,10 @@ func FuzzView(f *testing.F) {
 
 // chunksOf cuts s into chunks as the script says: a byte is a kind, a step and how many characters to take.
 func chunksOf(s string, script []byte) []turn.Chunk {
-	kinds := []turn.ChunkKind{turn.ChunkTextDelta, turn.ChunkTextDelta, turn.ChunkAttemptRestarted, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkError, turn.ChunkReasoningDelta, "news"}
-	others := map[turn.ChunkKind]turn.ChunkKind{"news": turn.ChunkToolProgress, turn.ChunkReasoningDelta: turn.ChunkQuestionAsked, turn.ChunkToolCallStarted: turn.ChunkToolCallLateResult}
+	kinds := []turn.ChunkKind{turn.ChunkTextDelta, turn.ChunkTextDelta, turn.ChunkAttemptRestarted,
+		turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkError, turn.ChunkReasoningDelta, "news"}
+	others := map[turn.ChunkKind]turn.ChunkKind{"news": turn.ChunkToolProgress,
+		turn.ChunkReasoningDelta: turn.ChunkQuestionAsked, turn.ChunkToolCallStarted: turn.ChunkToolCallLateResult}
 	rest, step := []rune(s), 1
 	var chunks []turn.Chunk
 	for _, b := range script {
@@ -57,10 +63,12 @@ func chunksOf(s string, script []byte) []turn.Chunk {
 		c := turn.Chunk{Turn: "t", Kind: kinds[b%8], Step: step, Text: string(rest[:n])}
 		if other, ok := others[c.Kind]; ok && b>>7 == 1 {
 			c.Kind = other
-			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.RequestElicitation, "call_id": "1.0", "tool": s, "message": s, "done": len(s), "elicitation": turn.Elicitation{Message: s}})
+			c.Data, _ = json.Marshal(map[string]any{"id": "e1.0.1", "kind": turn.RequestElicitation, "call_id": "1.0", "tool": s,
+				"message": s, "done": len(s), "elicitation": turn.Elicitation{Message: s}})
 		}
 		if c.Kind == turn.ChunkToolCallStarted || c.Kind == turn.ChunkToolCallCompleted {
-			c.Data, _ = json.Marshal(turn.CallChunk{Tool: c.Text, Arguments: s, Outcome: turn.Outcome(s)}) // strings always marshal
+			// strings always marshal
+			c.Data, _ = json.Marshal(turn.CallChunk{Tool: c.Text, Arguments: s, Outcome: turn.Outcome(s)})
 		}
 		rest = rest[n:]
 		chunks = append(chunks, c)

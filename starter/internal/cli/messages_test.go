@@ -13,10 +13,14 @@ func TestMessagesSpellCommandsAsTheUserStartedTheProgram(t *testing.T) {
 		app  app
 		want string
 	}{
-		"a binary":  {app{program: programName("/usr/bin/et")}, "look with `et show`, or\n  et attach s\na starter is no command"},
-		"go run":    {app{program: programName("/tmp/go-build1/b001/exe/starter")}, "look with `go run ./starter show`, or\n  go run ./starter attach s\na starter is no command"},
-		"a tenant":  {app{program: "starter", overrides: map[string]string{"tenant": "acme"}}, "look with `starter --tenant acme show`, or\n  starter --tenant acme attach s\na starter is no command"},
-		"a setting": {app{program: "starter", configPath: "my agent.toml"}, "look with `starter --config 'my agent.toml' show`, or\n  starter --config 'my agent.toml' attach s\na starter is no command"},
+		"a binary": {app{program: programName("/usr/bin/et")},
+			"look with `et show`, or\n  et attach s\na starter is no command"},
+		"go run": {app{program: programName("/tmp/go-build1/b001/exe/starter")},
+			"look with `go run ./starter show`, or\n  go run ./starter attach s\na starter is no command"},
+		"a tenant": {app{program: "starter", overrides: map[string]string{"tenant": "acme"}},
+			"look with `starter --tenant acme show`, or\n  starter --tenant acme attach s\na starter is no command"},
+		"a setting": {app{program: "starter", configPath: "my agent.toml"}, "look with `starter --config 'my agent.toml' " +
+			"show`, or\n  starter --config 'my agent.toml' attach s\na starter is no command"},
 	} {
 		assert.Equal(t, c.want, c.app.spelled(text), name)
 	}

@@ -47,7 +47,8 @@ func alternatives(values []string) string {
 // choose adds a flag that takes one of a few values. The current value is the default.
 func choose(cmd *cobra.Command, flags *pflag.FlagSet, value *string, name, short, help string, values ...string) {
 	flags.VarP(choice{value, values}, name, short, help)
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	// the flag exists
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // outputFlag adds --output. The first value is the default.

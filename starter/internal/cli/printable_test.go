@@ -39,7 +39,8 @@ func TestLineIsOneShortLine(t *testing.T) {
 }
 
 func FuzzPrintable(f *testing.F) {
-	for _, s := range []string{"plain", "\x1b[2J", "\u009d0;t\a", "a\xffb", "\u202e\u2066", "\r\n\t", "\x1b\x1b]52;c;\x07"} {
+	for _, s := range []string{"plain", "\x1b[2J", "\u009d0;t\a", "a\xffb", "\u202e\u2066", "\r\n\t",
+		"\x1b\x1b]52;c;\x07"} {
 		f.Add(s, 1)
 	}
 	f.Fuzz(func(t *testing.T, s string, at int) {

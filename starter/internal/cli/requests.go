@@ -167,7 +167,8 @@ type decision struct {
 // denies it whatever they are.
 func (t *turnClient) decide(ctx context.Context, r journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
-		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: userName(), Reason: d.reason, Grant: d.always,
+		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: userName(), Reason: d.reason,
+		Grant: d.always,
 	}
 	decide := t.client.Deny
 	if d.allow {

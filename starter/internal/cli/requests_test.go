@@ -25,12 +25,14 @@ func wait(kind turn.RequestKind, id, text string) journal.RequestRecord {
 		w.Question = text
 		return w
 	}
-	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, journal.HashOf([]byte(text)), turn.RiskHigh, "policy\x1b asks"
+	w.Tool, w.Arguments, w.ArgumentsHash, w.Risk, w.Why = "local/write", text, journal.HashOf([]byte(text)), turn.RiskHigh,
+		"policy\x1b asks"
 	return w
 }
 
 func TestWhatIsAskedIsShownExactlyWithTheCommandsThatDecide(t *testing.T) {
-	approval := wait(turn.RequestApproval, "1.0", "{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
+	approval := wait(turn.RequestApproval, "1.0",
+		"{\"p\":\"\x1b[2J\u202e\u200b\",\n\"q\":1}\napproval 9.9 of session s: fine")
 	shown := layout{}.withCommands([]journal.RequestRecord{approval, wait(turn.RequestQuestion, "q2", "Which?")})
 	assert.Equal(t, strings.ReplaceAll(`approval 1.0 of session it's one: call local/write · risk high
 reason: policy asks
@@ -51,7 +53,8 @@ answer it with
 
 // TestACallWithoutItsArgumentsCannotBeAllowed: the journal has the beginning of them alone, or others.
 func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
-	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`, "none": ""} {
+	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`,
+		"none": ""} {
 		w := wait(turn.RequestApproval, "1.0", `{"path":"notes.txt"}`)
 		require.NoError(t, checkArguments(w))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
@@ -67,7 +70,8 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 
 func TestWordsForAShell(t *testing.T) {
 	for in, want := range map[string]string{
-		"s-k2j3": "s-k2j3", "a b": "'a b'", "": "''", "-x": "'-x'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`, "grün": "'grün'",
+		"s-k2j3": "s-k2j3", "a b": "'a b'", "": "''", "-x": "'-x'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`,
+		"grün": "'grün'",
 	} {
 		assert.Equal(t, want, quoted(in))
 	}
@@ -80,13 +84,18 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 		code int
 		says string
 	}{
-		"taken":          {nil, exitAnswered, ""},
-		"over":           {client.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
-		"no worker":      {client.ErrNoWorker, exitUnreachable, "start one with `starter dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
-		"not asked":      {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig, "no approval is open; `starter approvals` lists the pending requests"},
-		"drift":          {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed, "other arguments; look at it again with `starter approvals"},
-		"expired":        {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed, "it has expired; follow the turn with `starter attach"},
-		"another code":   {turn.Errorf(turn.CodeStoreUnavailable, errors.New("cause"), "away"), exitFailed, "away: store_unavailable"},
+		"taken": {nil, exitAnswered, ""},
+		"over":  {client.ErrNotRunning, exitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
+		"no worker": {client.ErrNoWorker, exitUnreachable,
+			"start one with `starter dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
+		"not asked": {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), exitConfig,
+			"no approval is open; `starter approvals` lists the pending requests"},
+		"drift": {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), exitFailed,
+			"other arguments; look at it again with `starter approvals"},
+		"expired": {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), exitFailed,
+			"it has expired; follow the turn with `starter attach"},
+		"another code": {turn.Errorf(turn.CodeStoreUnavailable, errors.New("cause"), "away"), exitFailed,
+			"away: store_unavailable"},
 		"something else": {errors.New("broken pipe"), exitFailed, "broken pipe"},
 	} {
 		err := decideError(w, c.err)
@@ -106,10 +115,12 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"busy":         {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, exitFailed, "stop it with `starter stop s`"},
+		"busy": {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, exitFailed,
+			"stop it with `starter stop s`"},
 		"a full queue": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, exitFailed, "100 messages wait"},
-		"empty":        {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")), false, exitConfig, "the message is empty"},
-		"no worker":    {client.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
+		"empty": {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")),
+			false, exitConfig, "the message is empty"},
+		"no worker": {client.ErrNoWorker, false, exitUnreachable, "--message-id m1"},
 	} {
 		err := sendError(a, c.alone, c.err)
 		assert.Equal(t, c.code, exitCode(err), name)
@@ -120,10 +131,13 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 func TestDecisions(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for want, r := range map[string]turn.Decision{
-		"allowed by ann@home, and every later call of this tool (2026-11-21 12:00:00)": {Status: turn.StatusAllowed, Allowed: true, By: "ann@home", Grant: turn.GrantTool},
-		"denied by [2Jann: no (2026-11-21 12:00:00)":                                   {Status: turn.StatusDenied, By: "\x1b[2Jann", Reason: "no\u009b"},
-		"expired, and allowed by the configuration (2026-11-21 12:00:00)":              {Status: turn.StatusExpired, Allowed: true},
-		"answered (2026-11-21 12:00:00)":                                               {Status: turn.StatusAnswered},
+		"allowed by ann@home, and every later call of this tool (2026-11-21 12:00:00)": {Status: turn.StatusAllowed,
+			Allowed: true, By: "ann@home", Grant: turn.GrantTool},
+		"denied by [2Jann: no (2026-11-21 12:00:00)": {Status: turn.StatusDenied,
+			By: "\x1b[2Jann", Reason: "no\u009b"},
+		"expired, and allowed by the configuration (2026-11-21 12:00:00)": {Status: turn.StatusExpired,
+			Allowed: true},
+		"answered (2026-11-21 12:00:00)": {Status: turn.StatusAnswered},
 	} {
 		r.At = at
 		assert.Equal(t, want, decidedAt(r))

@@ -19,10 +19,12 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	const esc = "\x1b]0;x\a\u202e"
 	record := journal.TurnRecord{ID: esc, State: turn.StateCompleted, Reason: esc, Code: esc, Message: esc}
 	call := journal.CallRecord{Step: 1, Call: turn.ToolCall{ID: esc, Tool: esc}, Outcome: turn.OutcomeError, Code: esc}
-	request := journal.RequestRecord{Session: esc, Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
+	request := journal.RequestRecord{Session: esc,
+		Request: turn.Request{ID: esc, Kind: turn.RequestApproval, Tool: esc, Risk: esc, Why: esc}}
 	var b strings.Builder
 	turnHistory{
-		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request}, Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
+		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request},
+		Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
 	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
 	for _, shown := range []string{b.String(), ending(record), layout{}.describe(request)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && unseen(r) }), "%q", shown)
@@ -48,19 +50,23 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now()})
+	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
+		Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now()})
 	require.NoError(t, err)
 	key, call := journal.StepKey{Turn: "t", Step: 1}, turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}
 	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
 	require.NoError(t, err)
-	_, err = s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: []turn.ToolCall{call}}})
+	_, err = s.SettleInference(t.Context(),
+		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: []turn.ToolCall{call}}})
 	require.NoError(t, err)
 	_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
 	require.NoError(t, err)
-	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0", Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
+	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
+		Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
 	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
 	require.NoError(t, err)
 	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
-	require.NoError(t, s.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
+	require.NoError(t, s.Decide(t.Context(),
+		journal.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
 	assert.ErrorContains(t, (&turnClient{store: s}).notPending(t.Context(), "s", held.ID, nil), turn.ReasonCallEnded)
 }

@@ -20,7 +20,8 @@ import (
 // publish puts tools of git into a journal, as a worker does.
 func publish(t *testing.T, store journal.Store, tools ...turn.Descriptor) {
 	t.Helper()
-	require.NoError(t, store.PublishCatalogue(t.Context(), turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
+	require.NoError(t, store.PublishCatalogue(t.Context(),
+		turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
 }
 
 // drifting is a folder whose journal has a changed tool and a new one.
@@ -50,12 +51,14 @@ func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "push"))
 	assert.Contains(t, c.err.String(), "no terminal to confirm on")
 	require.Equal(t, exitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
-	assert.Contains(t, c.err.String(), "--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
-		"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	assert.Contains(t, c.err.String(),
+		"--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
+			"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
 	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
-	assert.Contains(t, c.err.String(), "approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
+	assert.Contains(t, c.err.String(),
+		"approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
 	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
 	assert.NotContains(t, c.out.String(), "mcp/git/push")
 	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
@@ -113,10 +116,12 @@ func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 		long.Description += fmt.Sprintf("\nline %d", i)
 	}
 	publish(t, store, long)
-	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools", "approve", "git")
+	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools",
+		"approve", "git")
 	assert.Contains(t, shown, "nothing was approved")
 	assert.NotContains(t, shown, "line 59", "a yes is not taken before its end")
-	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""), says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
+	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""),
+		says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "+line 59\n")
 	assert.Contains(t, shown, "approved mcp/git/push (hash 010101010101)")
 }
@@ -132,7 +137,8 @@ func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
 }
 
 func TestWhatCannotBeApprovedSaysWhatToDo(t *testing.T) {
-	assert.ErrorContains(t, approveToolsError("git", fmt.Errorf("x: %w", journal.ErrNotFound)), "no longer quarantined; look again")
+	assert.ErrorContains(t, approveToolsError("git", fmt.Errorf("x: %w", journal.ErrNotFound)),
+		"no longer quarantined; look again")
 	assert.ErrorContains(t, approveToolsError("git", errors.New("disk full")), "approving tools: disk full")
 	c := newConsole(t)
 	assert.Equal(t, exitConfig, c.run(t, "tools", "diff"))

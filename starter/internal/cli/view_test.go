@@ -24,12 +24,14 @@ func restarted(step int) turn.Chunk {
 }
 
 func called(kind turn.ChunkKind) turn.Chunk {
-	data, _ := json.Marshal(turn.CallChunk{CallID: "c", Tool: "local/read", Arguments: `{"p":"\u001b[2J"}`, Outcome: turn.OutcomeOK, SizeBytes: 7})
+	data, _ := json.Marshal(turn.CallChunk{CallID: "c", Tool: "local/read", Arguments: `{"p":"\u001b[2J"}`,
+		Outcome: turn.OutcomeOK, SizeBytes: 7})
 	return turn.Chunk{Turn: "t", Step: 1, Kind: kind, Data: data}
 }
 
 func answered(s string) workflows.Result {
-	return workflows.Result{Session: "s", State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Answer: s, Steps: 2}
+	return workflows.Result{Session: "s", State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Answer: s,
+		Steps: 2}
 }
 
 // play shows chunks and an ending on the streams and returns when they are written.
@@ -46,7 +48,8 @@ func play(a *app, o followOptions, end workflows.Result, chunks ...turn.Chunk) {
 func TestAPipeGetsTheAnswerAndNothingElse(t *testing.T) {
 	var out, err bytes.Buffer
 	a := &app{streams: streams{out: &out, err: &err}, color: colorAuto}
-	chunks := []turn.Chunk{text(1, "I look first."), called(turn.ChunkToolCallStarted), called(turn.ChunkToolCallCompleted),
+	chunks := []turn.Chunk{text(1, "I look first."), called(turn.ChunkToolCallStarted),
+		called(turn.ChunkToolCallCompleted),
 		text(2, "half an ans"), restarted(2), text(2, "The \x1b[2Janswer.")}
 	play(a, followOptions{output: "text"}, answered("The \x1b[2Janswer."), chunks...)
 	assert.Equal(t, "The [2Janswer.\n", out.String())
@@ -62,15 +65,17 @@ func TestAPipeGetsTheAnswerAndNothingElse(t *testing.T) {
 func TestWhatEndsWithoutAnAnswerSaysWhy(t *testing.T) {
 	var out, err bytes.Buffer
 	a := &app{streams: streams{out: &out, err: &err}, color: colorAuto}
-	play(a, followOptions{output: "text", quiet: true}, workflows.Result{State: turn.StateFailed, FinishReason: turn.FinishFailed,
-		Code: turn.CodeLLMRejected, Message: "no such\x1b[2J model"})
+	play(a, followOptions{output: "text", quiet: true},
+		workflows.Result{State: turn.StateFailed, FinishReason: turn.FinishFailed,
+			Code: turn.CodeLLMRejected, Message: "no such\x1b[2J model"})
 	assert.Empty(t, out.String())
 	assert.Equal(t, "failed: no such[2J model (llm_rejected)\n", err.String())
 }
 
 func TestJSONLinesAreVersionedChunks(t *testing.T) {
 	var out bytes.Buffer
-	play(&app{streams: streams{out: &out}}, followOptions{output: "jsonl"}, answered("x"), text(1, "a\u009b"), restarted(1))
+	play(&app{streams: streams{out: &out}}, followOptions{output: "jsonl"}, answered("x"), text(1, "a\u009b"),
+		restarted(1))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 2)
 	var e event
@@ -103,13 +108,16 @@ func screen(t *testing.T, o followOptions, environ []string, end workflows.Resul
 
 func TestATerminalSeesTextAsItComesOnce(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("The answer."),
-		text(1, "I look "), text(1, "first."), called(turn.ChunkToolCallStarted), called(turn.ChunkToolCallCompleted), text(2, "The "), text(2, "answer."))
-	assert.Equal(t, "I look first.\n→ local/read {\"p\":\"\\u001b[2J\"}\n✓ local/read {\"p\":\"\\u001b[2J\"} · ok · 7 B\nThe answer.\n"+
+		text(1, "I look "), text(1, "first."), called(turn.ChunkToolCallStarted), called(turn.ChunkToolCallCompleted),
+		text(2, "The "), text(2, "answer."))
+	assert.Equal(t, "I look first.\n→ local/read {\"p\":\"\\u001b[2J\"}\n✓ local/read {\"p\":\"\\u001b[2J\"} · ok "+
+		"· 7 B\nThe answer.\n"+
 		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
 }
 
 func TestATerminalIsToldOfWithdrawnText(t *testing.T) {
-	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("whole"), text(1, "half"), restarted(1), text(1, "whole"))
+	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("whole"), text(1, "half"),
+		restarted(1), text(1, "whole"))
 	assert.Equal(t, "half\nthe inference was interrupted and starts again; its text so far is withdrawn\nwhole\n"+
 		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
 }
@@ -129,7 +137,8 @@ func TestATerminalIsToldWhatIsTriedAgain(t *testing.T) {
 func TestAnAnswerThatWasNotStreamedIsPrinted(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("all of it"), text(2, "of it"))
 	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after-chunk has seen only the end")
-	shown = screen(t, followOptions{output: "text", quiet: true}, nil, answered("The answer."), text(1, "I look first."), text(2, "The answer."))
+	shown = screen(t, followOptions{output: "text", quiet: true}, nil, answered("The answer."), text(1, "I look first."),
+		text(2, "The answer."))
 	assert.Equal(t, "The answer.\n", shown)
 }
 

@@ -34,7 +34,8 @@ func CallStarted(c turn.CallChunk) string {
 
 // outcomeMarks show at a glance how a call ended.
 var outcomeMarks = map[turn.Outcome]string{
-	turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?", turn.OutcomeCancelled: "–",
+	turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?",
+	turn.OutcomeCancelled: "–",
 }
 
 // CallEnded describes a call that has ended, in one line. It omits the size and the duration if they are unknown.

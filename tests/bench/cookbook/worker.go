@@ -28,7 +28,8 @@ type Options struct {
 func Run(ctx context.Context, c client.Client, o Options) (err error) {
 	config := openai.DefaultConfig("")
 	config.BaseURL = o.BaseURL
-	config.HTTPClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second}}
+	config.HTTPClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256,
+		IdleConnTimeout: 90 * time.Second}}
 	acts := &Activities{model: openai.NewClientWithConfig(config), tools: o.Tools, workspace: o.Workspace}
 	if len(o.Server) > 0 {
 		host := mcp.NewClient(&mcp.Implementation{Name: "cookbook", Version: "1"}, nil)

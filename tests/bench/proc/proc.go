@@ -34,7 +34,8 @@ type Process struct {
 
 // Start starts the command. Its stderr, and its stdout past the first line, go to a file.
 func Start(c Command) (*Process, error) {
-	p := &Process{name: c.Name, log: filepath.Join(c.Dir, c.Name+".log"), first: make(chan string, 1), done: make(chan struct{})}
+	p := &Process{name: c.Name, log: filepath.Join(c.Dir, c.Name+".log"), first: make(chan string, 1),
+		done: make(chan struct{})}
 	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", c.Name, err)

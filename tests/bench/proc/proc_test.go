@@ -47,7 +47,8 @@ func TestAProcessIsStartedReadAndStopped(t *testing.T) {
 }
 
 func TestAProcessThatDiesSaysWhy(t *testing.T) {
-	p, err := proc.Start(proc.Command{Name: "sh", Dir: t.TempDir(), Argv: []string{"/bin/sh", "-c", "echo no licence >&2; exit 3"}})
+	p, err := proc.Start(proc.Command{Name: "sh", Dir: t.TempDir(),
+		Argv: []string{"/bin/sh", "-c", "echo no licence >&2; exit 3"}})
 	require.NoError(t, err)
 	<-p.Ended()
 	_, err = p.FirstLine(t.Context())

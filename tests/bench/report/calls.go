@@ -25,9 +25,11 @@ type CallCost struct {
 
 // rows returns the table. The other costs are compared with the first one.
 func (c Calls) rows() [][]string {
-	out := [][]string{{"a call", "samples", "p50 ms", "p95 ms", "added p50", "caller's CPU ms", "added CPU", "Temporal's CPU ms"}}
+	out := [][]string{{"a call", "samples", "p50 ms", "p95 ms", "added p50", "caller's CPU ms", "added CPU",
+		"Temporal's CPU ms"}}
 	for i, one := range c.Costs {
-		row := []string{one.What, fmt.Sprint(one.Samples), fmt.Sprintf("%.2f", one.Latency.P50), fmt.Sprintf("%.2f", one.Latency.P95), "", "", "", ""}
+		row := []string{one.What, fmt.Sprint(one.Samples), fmt.Sprintf("%.2f", one.Latency.P50),
+			fmt.Sprintf("%.2f", one.Latency.P95), "", "", "", ""}
 		if i > 0 {
 			row[4] = fmt.Sprintf("%+.2f", one.Latency.P50-c.Costs[0].Latency.P50)
 		}

@@ -44,8 +44,9 @@ func Gate(now, accepted Result) []Finding {
 		}
 		add := func(s Severity, what string, now, before, may float64) {
 			if now > before*(1+may) {
-				out = append(out, Finding{s, q.Scenario, q.Arm, what, fmt.Sprintf("%s, %s: %s is %.2f of %s; accepted was %.2f (%+.0f %%, allowed %+.0f %%)",
-					q.Scenario, q.Arm, what, now, q.To, before, (now/before-1)*100, may*100)})
+				out = append(out, Finding{s, q.Scenario, q.Arm, what,
+					fmt.Sprintf("%s, %s: %s is %.2f of %s; accepted was %.2f (%+.0f %%, allowed %+.0f %%)",
+						q.Scenario, q.Arm, what, now, q.To, before, (now/before-1)*100, may*100)})
 			}
 		}
 		add(Review, "p50", q.P50, before.P50, mayP50)
@@ -61,7 +62,8 @@ func (r Result) Failures() []Finding {
 	for _, p := range r.Parts {
 		for _, m := range p.Measures {
 			if m.Errors > 0 {
-				out = append(out, Finding{Fail, p.Scenario, m.Arm, "errors", fmt.Sprintf("%s, %s: %s: %s", p.Scenario, m.Arm, plural(m.Errors, "error"), m.FirstError)})
+				out = append(out, Finding{Fail, p.Scenario, m.Arm, "errors",
+					fmt.Sprintf("%s, %s: %s: %s", p.Scenario, m.Arm, plural(m.Errors, "error"), m.FirstError)})
 			}
 		}
 	}

@@ -41,5 +41,6 @@ func ThisMachine() Machine {
 
 // String returns a one-line description.
 func (m Machine) String() string {
-	return m.Date + " UTC; " + m.CPU + ", " + plural(m.Cores, "core") + "; " + m.System + "; " + m.Go + "; load before the run " + m.Load
+	return m.Date + " UTC; " + m.CPU + ", " + plural(m.Cores, "core") + "; " + m.System + "; " + m.Go +
+		"; load before the run " + m.Load
 }

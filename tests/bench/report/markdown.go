@@ -46,7 +46,8 @@ func splice(document []byte, begin, end string, write func(io.Writer)) ([]byte, 
 
 // Summary writes the overview for newcomers: a few scenarios, Everturn beside the usual loop.
 func Summary(w io.Writer, r Result) {
-	fmt.Fprintf(w, "Median of a turn against the usual loop, which sends the whole conversation with each inference and keeps nothing\nbesides ([how](docs/benchmarks.md); %s of %s):\n\n", plural(r.Machine.Cores, "core"), r.Machine.CPU)
+	fmt.Fprintf(w, "Median of a turn against the usual loop, which sends the whole conversation with each inference and "+
+		"keeps nothing\nbesides ([how](docs/benchmarks.md); %s of %s):\n\n", plural(r.Machine.Cores, "core"), r.Machine.CPU)
 	fmt.Fprint(w, "| turn | Everturn | usual loop | history of a turn |\n|---|---|---|---|\n")
 	for _, row := range []struct{ name, scenario, lane string }{
 		{"an answer, no tools", "answer", "local"},
@@ -65,7 +66,8 @@ func Summary(w io.Writer, r Result) {
 			fmt.Fprintf(w, "| %s | %.0f ms | cannot do it | %.0f KB |\n", row.name, ours.Latency.P50, kb(ours))
 			continue
 		}
-		fmt.Fprintf(w, "| %s | %.0f ms | %.0f ms | %.0f KB instead of %.0f |\n", row.name, ours.Latency.P50, theirs.Latency.P50, kb(ours), kb(theirs))
+		fmt.Fprintf(w, "| %s | %.0f ms | %.0f ms | %.0f KB instead of %.0f |\n", row.name, ours.Latency.P50,
+			theirs.Latency.P50, kb(ours), kb(theirs))
 	}
 }
 
@@ -79,9 +81,11 @@ func Page(w io.Writer, r Result) {
 		measured, aim, verdict := a.Judge(r)
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", a.What, measured, aim, verdict, a.Why)
 	}
-	fmt.Fprint(w, "\n### Ratios\n\n| scenario | arm | to | p50 | p95 | turns/s | worker CPU | worker and server CPU | worker memory |\n|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "\n### Ratios\n\n| scenario | arm | to | p50 | p95 | turns/s | worker CPU | worker and server CPU | "+
+		"worker memory |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, q := range r.Ratios() {
-		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", q.Scenario, q.Arm, q.To, q.P50, q.P95, q.TurnsPerSecond, q.WorkerCPU, q.TotalCPU, q.Memory)
+		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", q.Scenario, q.Arm, q.To, q.P50, q.P95,
+			q.TurnsPerSecond, q.WorkerCPU, q.TotalCPU, q.Memory)
 	}
 	markdownRaw(w, r)
 	markdownRest(w, r)
@@ -90,7 +94,8 @@ func Page(w io.Writer, r Result) {
 func markdownRaw(w io.Writer, r Result) {
 	fmt.Fprint(w, "\n### Raw figures\n\nCPU, bytes and rows are a turn's; memory is the peak of the worker's process.\n")
 	for _, p := range r.Parts {
-		fmt.Fprintf(w, "\n**%s**\n\n| arm | %s |\n|---%s|\n", p.Scenario, strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+		fmt.Fprintf(w, "\n**%s**\n\n| arm | %s |\n|---%s|\n", p.Scenario, strings.Join(columns, " | "),
+			strings.Repeat("|---", len(columns)))
 		for _, m := range p.Measures {
 			cells := m.cells()
 			if m.Doom != "" {
@@ -105,10 +110,12 @@ func markdownRaw(w io.Writer, r Result) {
 func beginning(s string) string { return fmt.Sprintf("%.160s", s) }
 
 func markdownRest(w io.Writer, r Result) {
-	fmt.Fprint(w, "\n### Replay, in a process of its own\n\n| scenario | arm | events | history KB | ms | ms a step | peak MB |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "\n### Replay, in a process of its own\n\n| scenario | arm | events | history KB | ms | ms a step | "+
+		"peak MB |\n|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Parts {
 		for _, one := range p.Replays {
-			fmt.Fprintf(w, "| %s | %s | %d | %.1f | %.2f | %.3f | %.0f |\n", p.Scenario, one.Arm, one.Events, float64(one.HistoryBytes)/1024, one.Milliseconds, one.PerStep, mb(one.PeakBytes))
+			fmt.Fprintf(w, "| %s | %s | %d | %.1f | %.2f | %.3f | %.0f |\n", p.Scenario, one.Arm, one.Events,
+				float64(one.HistoryBytes)/1024, one.Milliseconds, one.PerStep, mb(one.PeakBytes))
 		}
 	}
 	fmt.Fprint(w, "\n### The first word of a streamed answer\n\n| read from | p50 ms | p95 | added |\n|---|---|---|---|\n")

@@ -87,7 +87,8 @@ func Quantiles(all []time.Duration) Spread {
 	for _, d := range sorted {
 		sum += d
 	}
-	return Spread{P50: at(50), P95: at(95), P99: at(99), Mean: float64(sum) / float64(len(sorted)) / float64(time.Millisecond)}
+	return Spread{P50: at(50), P95: at(95), P99: at(99),
+		Mean: float64(sum) / float64(len(sorted)) / float64(time.Millisecond)}
 }
 
 // Part returns the part of a scenario, or the zero Part if the run has none.

@@ -89,9 +89,12 @@ func (p People) tables() (out []table) {
 	if n := p.Parked; n.Turns > 0 {
 		over := n.ParkedBytes - n.IdleBytes
 		out = append(out, table{"Turns that wait for people", [][]string{
-			{"turns on one worker", "all waited after", "worker idle", "with them", "over idle", "aim", "", "peak", "events a turn", "history", "journal"},
-			{fmt.Sprint(n.Turns), fmt.Sprintf("%.0f s", n.Seconds), fmt.Sprintf("%.1f MB", mb(n.IdleBytes)), fmt.Sprintf("%.1f MB", mb(n.ParkedBytes)),
-				fmt.Sprintf("%+.1f MB", mb(over)), "≤ 20 MB", judged(true, over <= parkedMemory), fmt.Sprintf("%.1f MB", mb(n.PeakBytes)), fmt.Sprint(n.Events),
+			{"turns on one worker", "all waited after", "worker idle", "with them", "over idle", "aim", "", "peak",
+				"events a turn", "history", "journal"},
+			{fmt.Sprint(n.Turns), fmt.Sprintf("%.0f s", n.Seconds), fmt.Sprintf("%.1f MB", mb(n.IdleBytes)),
+				fmt.Sprintf("%.1f MB", mb(n.ParkedBytes)),
+				fmt.Sprintf("%+.1f MB", mb(over)), "≤ 20 MB", judged(true, over <= parkedMemory),
+				fmt.Sprintf("%.1f MB", mb(n.PeakBytes)), fmt.Sprint(n.Events),
 				fmt.Sprintf("%.1f KB", float64(n.HistoryBytes)/1024), fmt.Sprintf("%.1f KB", n.JournalBytes/1024)},
 		}}, table{"From a person's word to the turn's going on", rows(n.Woken)})
 	}
@@ -113,7 +116,8 @@ func rows(list []Waited) [][]string {
 	out := [][]string{{"what", "samples", "p50 ms", "p99 ms", "max ms", "aim", ""}}
 	for _, w := range list {
 		aim, verdict := w.aims()
-		out = append(out, []string{w.For, fmt.Sprint(w.Samples), fmt.Sprintf("%.1f", w.P50), fmt.Sprintf("%.1f", w.P99), fmt.Sprintf("%.1f", w.Max), aim, verdict})
+		out = append(out, []string{w.For, fmt.Sprint(w.Samples), fmt.Sprintf("%.1f", w.P50), fmt.Sprintf("%.1f", w.P99),
+			fmt.Sprintf("%.1f", w.Max), aim, verdict})
 	}
 	return out
 }

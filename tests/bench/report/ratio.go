@@ -49,8 +49,9 @@ func (p Part) against(m Measure) []Measure {
 func ratio(scenario string, m, b Measure) Ratio {
 	return Ratio{
 		Scenario: scenario, Arm: m.Arm, To: b.Arm,
-		P50: over(m.Latency.P50, b.Latency.P50), P95: over(m.Latency.P95, b.Latency.P95), TurnsPerSecond: over(m.TurnsPerSecond, b.TurnsPerSecond),
-		Memory: over(float64(m.PeakBytes), float64(b.PeakBytes)), WorkerCPU: over(m.WorkerCPU, b.WorkerCPU),
+		P50: over(m.Latency.P50, b.Latency.P50), P95: over(m.Latency.P95, b.Latency.P95),
+		TurnsPerSecond: over(m.TurnsPerSecond, b.TurnsPerSecond),
+		Memory:         over(float64(m.PeakBytes), float64(b.PeakBytes)), WorkerCPU: over(m.WorkerCPU, b.WorkerCPU),
 		TotalCPU: over(m.WorkerCPU+m.ServerCPU, b.WorkerCPU+b.ServerCPU),
 	}
 }

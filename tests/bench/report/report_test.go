@@ -18,15 +18,19 @@ func TestQuantilesAreValuesThatWereMeasured(t *testing.T) {
 		all = append(all, time.Duration(i)*time.Millisecond)
 	}
 	assert.Equal(t, report.Spread{P50: 50, P95: 95, P99: 99, Mean: 50.5}, report.Quantiles(all))
-	assert.Equal(t, report.Spread{P50: 7, P95: 7, P99: 7, Mean: 7}, report.Quantiles([]time.Duration{7 * time.Millisecond}))
+	assert.Equal(t, report.Spread{P50: 7, P95: 7, P99: 7, Mean: 7},
+		report.Quantiles([]time.Duration{7 * time.Millisecond}))
 }
 
 // sample is a run in which the cookbook took 100 ms and 50 MB, and Everturn took the given values.
 func sample(p50, p95 float64, bytes int64) report.Result {
-	return report.Result{Reason: "it is <b>good</b>", Parts: []report.Part{{Scenario: "five hops", Gated: true, Measures: []report.Measure{
-		{Arm: "everturn mcp", Kind: "everturn", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: p50, P95: p95}, PeakBytes: bytes, HistoryBytes: 9000, TurnsPerSecond: 9},
-		{Arm: "cookbook mcp", Kind: "cookbook", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: 100, P95: 100}, PeakBytes: 50 << 20, HistoryBytes: 19000, TurnsPerSecond: 9},
-	}}}}
+	return report.Result{Reason: "it is <b>good</b>",
+		Parts: []report.Part{{Scenario: "five hops", Gated: true, Measures: []report.Measure{
+			{Arm: "everturn mcp", Kind: "everturn", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: p50, P95: p95},
+				PeakBytes: bytes, HistoryBytes: 9000, TurnsPerSecond: 9},
+			{Arm: "cookbook mcp", Kind: "cookbook", Lane: "mcp", Turns: 100, Latency: report.Spread{P50: 100, P95: 100},
+				PeakBytes: 50 << 20, HistoryBytes: 19000, TurnsPerSecond: 9},
+		}}}}
 }
 
 func TestWhatIsWorseThanAcceptedIsFound(t *testing.T) {
@@ -116,7 +120,8 @@ func TestTheSummaryComparesTheArms(t *testing.T) {
 
 	r := sample(80, 90, 60<<20)
 	r.Parts = append(r.Parts, report.Part{Scenario: "one hop on 20 MB", Measures: []report.Measure{
-		{Arm: "everturn local", Latency: report.Spread{P50: 46}, HistoryBytes: 9 << 10}, {Arm: "cookbook local", Doom: "larger than max"},
+		{Arm: "everturn local", Latency: report.Spread{P50: 46}, HistoryBytes: 9 << 10},
+		{Arm: "cookbook local", Doom: "larger than max"},
 	}})
 	b.Reset()
 	report.Summary(&b, r)

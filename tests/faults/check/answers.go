@@ -109,7 +109,8 @@ func (c *checker) ended(t *turnLedger) {
 			c.breaks(I1, "turn %s was cancelled and nobody has stopped it", id)
 		}
 	default:
-		foreseen := t.record.State == turn.StateFailed && t.record.Code != "" && slices.Contains(c.Run.Failing, t.record.MessageID)
+		foreseen := t.record.State == turn.StateFailed && t.record.Code != "" &&
+			slices.Contains(c.Run.Failing, t.record.MessageID)
 		if !foreseen {
 			c.breaks(I1, "turn %s is %s (%s): %s", id, t.record.State, t.record.Code, t.record.Message)
 		}
@@ -158,7 +159,8 @@ func turnOf(h *historypb.History) string {
 	}
 	started := h.Events[0].GetWorkflowExecutionStartedEventAttributes()
 	var in workflows.Input
-	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in) // an input that cannot be read names no turn
+	// an input that cannot be read names no turn
+	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in)
 	switch {
 	case in.Turn != "":
 		return in.Turn
@@ -172,7 +174,8 @@ func turnOf(h *historypb.History) string {
 func goesOn(h *historypb.History) bool {
 	var in workflows.Input
 	next := h.Events[len(h.Events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes()
-	return next != nil && converter.GetDefaultDataConverter().FromPayloads(next.GetInput(), &in) == nil && in.Continued != nil
+	return next != nil && converter.GetDefaultDataConverter().FromPayloads(next.GetInput(), &in) == nil &&
+		in.Continued != nil
 }
 
 // closing returns the event that has ended a run, or unspecified if the run is open.

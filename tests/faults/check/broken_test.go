@@ -47,7 +47,8 @@ var broken = map[string]struct {
 	"a client is told nothing": {check.I1, "nobody was told", func(l *check.Ledgers) {
 		results(l, func(e *check.Entry) { e.Event = "lost" })
 	}},
-	"a client is told something else": {check.I1, "the client was told", func(l *check.Ledgers) { firstResult(l).Answer = "42" }},
+	"a client is told something else": {check.I1, "the client was told",
+		func(l *check.Ledgers) { firstResult(l).Answer = "42" }},
 	"a message is answered twice": {check.I1, "answered twice", func(l *check.Ledgers) {
 		second := *firstResult(l)
 		second.Turn = "another"
@@ -108,7 +109,8 @@ var broken = map[string]struct {
 			}
 		}
 	}},
-	"the export does not hold": {check.I3, "does not hold", func(l *check.Ledgers) { l.Sessions[0].Problem = errors.New("cut off") }},
+	"the export does not hold": {check.I3, "does not hold",
+		func(l *check.Ledgers) { l.Sessions[0].Problem = errors.New("cut off") }},
 	"a result is missing": {check.I3, "which is not the next one", func(l *check.Ledgers) {
 		lines(*l, func(line *journal.Line) {
 			if line.Message != nil && line.Message.Message.Role == turn.RoleTool {
@@ -133,7 +135,8 @@ var broken = map[string]struct {
 			l.Requests[i].Answer += "!"
 		}
 	}},
-	"a number of the stream is used twice": {check.I3, "was read as", func(l *check.Ledgers) { l.Stream[1].Text = "before" }},
+	"a number of the stream is used twice": {check.I3, "was read as",
+		func(l *check.Ledgers) { l.Stream[1].Text = "before" }},
 	"a number of the stream is left out": {check.I3, "has the number", func(l *check.Ledgers) {
 		lines(*l, func(line *journal.Line) {
 			if line.Chunk != nil {
@@ -182,11 +185,13 @@ var broken = map[string]struct {
 			}
 		}
 	}},
-	"a process is left": {check.I7, "outlived", func(l *check.Ledgers) { l.Processes = append(l.Processes, check.Process{PID: 7, Orphan: true}) }},
+	"a process is left": {check.I7, "outlived",
+		func(l *check.Ledgers) { l.Processes = append(l.Processes, check.Process{PID: 7, Orphan: true}) }},
 	"goroutines are left": {check.I7, "goroutines", func(l *check.Ledgers) {
 		l.Processes = append(l.Processes, check.Process{GoroutinesBefore: 1, GoroutinesAfter: 9})
 	}},
-	"memory grows": {check.I7, "MB", func(l *check.Ledgers) { l.Processes = append(l.Processes, check.Process{PeakBytes: 1 << 30}) }},
+	"memory grows": {check.I7, "MB",
+		func(l *check.Ledgers) { l.Processes = append(l.Processes, check.Process{PeakBytes: 1 << 30}) }},
 	"a secret is logged": {check.I8, "canary 1 is in worker.log", func(l *check.Ledgers) {
 		l.Sinks["worker.log"] = []byte("the key is " + l.Run.Canaries[0])
 	}},

@@ -50,7 +50,8 @@ func Check(l Ledgers) []Violation {
 	c.replay()
 	c.processes()
 	c.secrets()
-	slices.SortStableFunc(c.found, func(a, b Violation) int { return strings.Compare(string(a.Invariant), string(b.Invariant)) })
+	slices.SortStableFunc(c.found,
+		func(a, b Violation) int { return strings.Compare(string(a.Invariant), string(b.Invariant)) })
 	return c.found
 }
 

@@ -112,7 +112,8 @@ func (c *checker) repeatable(call journal.ExportCall) bool {
 	if len(c.Run.Repeatable) == 0 {
 		return call.Repeatable
 	}
-	return slices.ContainsFunc(c.Run.Repeatable, func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
+	return slices.ContainsFunc(c.Run.Repeatable,
+		func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
 }
 
 // dispatches checks I2 in Temporal's history: a dispatch of a call is retried only if its last attempt had sent
@@ -125,8 +126,10 @@ func (c *checker) dispatches() {
 				scheduled[e.EventId] = in
 			}
 			started := e.GetActivityTaskStartedEventAttributes()
-			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 && started.GetLastFailure().GetApplicationFailureInfo().GetType() != string(turn.CodeToolNotSent) {
-				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, after an attempt that may have sent it", in.Call.ID, name,
+			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 &&
+				started.GetLastFailure().GetApplicationFailureInfo().GetType() != string(turn.CodeToolNotSent) {
+				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, after an attempt that may have sent it",
+					in.Call.ID, name,
 					in.Attempt, started.GetAttempt())
 			}
 		}

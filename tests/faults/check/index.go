@@ -58,7 +58,8 @@ type turnLedger struct {
 }
 
 func newChecker(l Ledgers) *checker {
-	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{}, sessions: map[string][]turn.Message{}}
+	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{},
+		sessions: map[string][]turn.Message{}}
 	for _, s := range l.Sessions {
 		c.index(s)
 	}

@@ -42,7 +42,8 @@ func (c *checker) inference(t *turnLedger, inf journal.ExportInference, requests
 		c.breaks(I4, "step %d of turn %s is settled and the provider never answered it whole", step, id)
 	}
 	if again := inf.Attempt - 1 - inf.Failures; again > c.Run.Interruptions {
-		c.breaks(I4, "step %d of turn %s was begun %d times beyond the provider's failures, and the schedule interrupted %d times",
+		c.breaks(I4, "step %d of turn %s was begun %d times beyond the provider's failures, and the schedule interrupted "+
+			"%d times",
 			step, id, again, c.Run.Interruptions)
 	}
 }

@@ -89,7 +89,8 @@ func (c *checker) accepted(turnID string) (out []workflows.Approval) {
 		for _, e := range h.Events {
 			in := e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
 			var approval workflows.Approval
-			if in.GetName() == workflows.ApproveUpdate && converter.GetDefaultDataConverter().FromPayloads(in.GetArgs(), &approval) == nil {
+			if in.GetName() == workflows.ApproveUpdate &&
+				converter.GetDefaultDataConverter().FromPayloads(in.GetArgs(), &approval) == nil {
 				out = append(out, approval)
 			}
 		}
@@ -137,8 +138,10 @@ func (c *checker) waited(a *asked) {
 	switch {
 	case a.row == nil || a.row.Decision == nil:
 		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is open in the journal", a.id, id, r.Status)
-	case a.row.Decision.Status != r.Status || a.row.Decision.Allowed != r.Allowed || a.row.ArgumentsHash != a.wait.ArgumentsHash:
-		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is %s in the journal", a.id, id, r.Status, a.row.Decision.Status)
+	case a.row.Decision.Status != r.Status || a.row.Decision.Allowed != r.Allowed ||
+		a.row.ArgumentsHash != a.wait.ArgumentsHash:
+		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is %s in the journal", a.id, id, r.Status,
+			a.row.Decision.Status)
 	}
 	if a.wait.Kind == turn.RequestApproval {
 		c.decided(a, r)
@@ -150,14 +153,16 @@ func (c *checker) waited(a *asked) {
 func (c *checker) decided(a *asked, r ruled) {
 	id := a.turn.record.ID
 	if r.Allowed && r.ArgumentsHash != a.wait.ArgumentsHash {
-		c.breaks(I5, "call %s of turn %s was allowed with arguments %.8s and waited with %.8s", a.id, id, r.ArgumentsHash, a.wait.ArgumentsHash)
+		c.breaks(I5, "call %s of turn %s was allowed with arguments %.8s and waited with %.8s", a.id, id, r.ArgumentsHash,
+			a.wait.ArgumentsHash)
 	}
 	if r.Status == turn.StatusCancelled || r.Status == turn.StatusExpired {
 		return // not decided by a client; other checks show that such a call does not run
 	}
 	meant := false
 	for _, e := range a.said {
-		meant = meant || e.Event == Deciding && e.Allow == r.Allowed && e.Hash == a.wait.ArgumentsHash && e.Session == a.turn.session
+		meant = meant || e.Event == Deciding && e.Allow == r.Allowed && e.Hash == a.wait.ArgumentsHash &&
+			e.Session == a.turn.session
 		if e.Event == Decided && e.Allow != r.Allowed {
 			c.breaks(I5, "call %s of turn %s is %s, and somebody was told that the opposite counts", a.id, id, r.Status)
 		}
@@ -191,7 +196,8 @@ func (c *checker) guarded(t *turnLedger, one turn.ToolCall, ran []time.Time) {
 	}
 	allowed := a.rulings[0].at
 	for _, e := range a.said {
-		if e.Event == Deciding && e.Allow && e.At.After(allowed) && len(a.said) <= 2 { // of several decisions, the first may have counted
+		// of several decisions, the first may have counted
+		if e.Event == Deciding && e.Allow && e.At.After(allowed) && len(a.said) <= 2 {
 			allowed = e.At
 		}
 	}

@@ -79,7 +79,8 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 				}
 			}
 		}},
-		"a stop takes its time": {"stop_parked", check.I1, "after a worker had seen", func(l *check.Ledgers) { l.Run.StopWithin = 1 }},
+		"a stop takes its time": {"stop_parked", check.I1, "after a worker had seen",
+			func(l *check.Ledgers) { l.Run.StopWithin = 1 }},
 		"a message is in the transcript twice": {"decide_20", check.I1, "in the transcript 2 times", func(l *check.Ledgers) {
 			s := &l.Sessions[0]
 			i := slices.IndexFunc(s.Lines, func(line journal.Line) bool { return line.Message != nil })

@@ -21,7 +21,8 @@ func (c *checker) processes() {
 			c.breaks(I7, "process %d outlived its worker: %s", p.PID, p.Command)
 		}
 		if p.GoroutinesAfter > p.GoroutinesBefore+goroutineSlack {
-			c.breaks(I7, "worker %d had %d goroutines before and %d after:\n%s", p.PID, p.GoroutinesBefore, p.GoroutinesAfter, p.Stacks)
+			c.breaks(I7, "worker %d had %d goroutines before and %d after:\n%s", p.PID, p.GoroutinesBefore, p.GoroutinesAfter,
+				p.Stacks)
 		}
 		if p.PeakBytes > peakLimit {
 			c.breaks(I7, "worker %d took %d MB", p.PID, p.PeakBytes>>20)

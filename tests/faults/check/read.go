@@ -19,8 +19,10 @@ import (
 func Read(dir fs.FS) (Ledgers, error) {
 	var l Ledgers
 	err := errors.Join(
-		readJSON(dir, "run.json", &l.Run), readLines(dir, "provider.jsonl", &l.Requests), readLines(dir, "tool.jsonl", &l.Effects),
-		readLines(dir, "client.jsonl", &l.Client), readLines(dir, "stream.jsonl", &l.Stream), readLines(dir, "processes.jsonl", &l.Processes), readLines(dir, "waits.jsonl", &l.Waits),
+		readJSON(dir, "run.json", &l.Run), readLines(dir, "provider.jsonl", &l.Requests),
+		readLines(dir, "tool.jsonl", &l.Effects),
+		readLines(dir, "client.jsonl", &l.Client), readLines(dir, "stream.jsonl", &l.Stream),
+		readLines(dir, "processes.jsonl", &l.Processes), readLines(dir, "waits.jsonl", &l.Waits),
 		l.readSinks(dir), l.readHistories(dir), l.readSessions(dir),
 	)
 	if err != nil {

@@ -45,12 +45,14 @@ func (c *checker) inquiry(t *turnLedger, one journal.ExportCall) {
 	}
 	var said []string
 	for _, a := range c.asks {
-		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Decision != nil && a.row.Decision.Response != nil {
+		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Decision != nil &&
+			a.row.Decision.Response != nil {
 			said = append(said, spell(a.row.Decision.Response))
 		}
 	}
 	for _, e := range c.eventsOf(key, "replied") {
-		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(said, e.Reply) && action != string(turn.ElicitationCancel) {
+		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(said, e.Reply) &&
+			action != string(turn.ElicitationCancel) {
 			c.breaks(I5, "call %s (%s) of turn %s was told %q, and people said %q", one.Call.ID, key, t.record.ID, e.Reply, said)
 		}
 	}
@@ -71,7 +73,8 @@ func (c *checker) toldOnce(t *turnLedger, one journal.ExportCall, said []string)
 	for reply, n := range told {
 		times := len(slices.DeleteFunc(slices.Clone(said), func(s string) bool { return s != reply }))
 		if times > 0 && n > times && !c.repeatable(one) {
-			c.breaks(I5, "call %s (%s) of turn %s was told %q %d times, and people said it %d times", one.Call.ID, keyOf(one.Call), t.record.ID, reply, n, times)
+			c.breaks(I5, "call %s (%s) of turn %s was told %q %d times, and people said it %d times", one.Call.ID,
+				keyOf(one.Call), t.record.ID, reply, n, times)
 		}
 	}
 }
@@ -98,7 +101,8 @@ func (c *checker) homes() {
 			}
 			for _, e := range c.eventsOf(keyOf(one.Call), "begun") {
 				if home != 0 && e.PID != home {
-					c.breaks(I2, "call %s of turn %s went to process %d, its server's memory is in %d, and nobody was told", one.Call.ID, t.record.ID, e.PID, home)
+					c.breaks(I2, "call %s of turn %s went to process %d, its server's memory is in %d, and nobody was told",
+						one.Call.ID, t.record.ID, e.PID, home)
 				}
 				home = e.PID
 			}

@@ -32,48 +32,59 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 		says   string
 		edit   func(*testing.T, *check.Ledgers)
 	}{
-		"a call that was suspended is begun afresh": {"inquiry_20", check.I2, "begun afresh", func(t *testing.T, l *check.Ledgers) {
-			l.Effects = append(l.Effects, the(t, *l, "asked"))
-		}},
-		"a server is told what nobody has said": {"inquiry_20", check.I5, "people said", func(t *testing.T, l *check.Ledgers) {
-			change(t, l, "replied", func(e *check.Effect) { e.Reply = `accept {"note":"invented","sure":true}` })
-		}},
-		"an answer is given to the next question, too": {"inquiry_20", check.I5, "2 times, and people said it 1 times", func(t *testing.T, l *check.Ledgers) {
-			l.Effects = append(l.Effects, the(t, *l, "replied"))
-		}},
-		"a server does not wait for its answer": {"inquiry_20", check.I5, "before its answer", func(t *testing.T, l *check.Ledgers) {
-			key := the(t, *l, "replied").Text
-			for i, e := range l.Effects {
-				if e.Text == key && e.Event == "effect" {
-					l.Effects[i].At = e.At.Add(-time.Hour)
+		"a call that was suspended is begun afresh": {"inquiry_20", check.I2, "begun afresh",
+			func(t *testing.T, l *check.Ledgers) {
+				l.Effects = append(l.Effects, the(t, *l, "asked"))
+			}},
+		"a server is told what nobody has said": {"inquiry_20", check.I5, "people said",
+			func(t *testing.T, l *check.Ledgers) {
+				change(t, l, "replied", func(e *check.Effect) { e.Reply = `accept {"note":"invented","sure":true}` })
+			}},
+		"an answer is given to the next question, too": {"inquiry_20", check.I5, "2 times, and people said it 1 times",
+			func(t *testing.T, l *check.Ledgers) {
+				l.Effects = append(l.Effects, the(t, *l, "replied"))
+			}},
+		"a server does not wait for its answer": {"inquiry_20", check.I5, "before its answer",
+			func(t *testing.T, l *check.Ledgers) {
+				key := the(t, *l, "replied").Text
+				for i, e := range l.Effects {
+					if e.Text == key && e.Event == "effect" {
+						l.Effects[i].At = e.At.Add(-time.Hour)
+					}
 				}
-			}
-		}},
-		"a tool that has changed is called": {"detach_late", check.I5, "nobody had accepted", func(t *testing.T, l *check.Ledgers) {
-			change(t, l, "effect", func(e *check.Effect) { e.Face = "schema" })
-		}},
-		"it is accepted when it has been called": {"detach_late", check.I5, "nobody had accepted", func(t *testing.T, l *check.Ledgers) {
-			change(t, l, "effect", func(e *check.Effect) {
-				e.Face = "schema"
-				l.Client = append(l.Client, check.Entry{Event: check.Accepted, Text: "schema", At: e.At.Add(time.Second)})
-			})
-		}},
-		"somebody's words open the way": {"detach_late", check.I5, "nobody was asked", func(_ *testing.T, l *check.Ledgers) { l.Run.Tainting = true }},
-		"a server has forgotten and nobody is told": {"detach_late", check.I2, "nobody was told", func(_ *testing.T, l *check.Ledgers) {
-			l.Run.Stateful = "mcp/"
-			for i := range l.Effects {
-				l.Effects[i].PID = i + 1
-			}
-		}},
-		"a call is repeated that the operator does not know of": {"detach_late", check.I2, "the operator has not said so", func(_ *testing.T, l *check.Ledgers) {
-			l.Run.Repeatable = []string{"mcp/none/"}
-		}},
-		"a call that has an effect is said to have failed": {"detach_late", check.I2, "is said to have failed", func(_ *testing.T, l *check.Ledgers) {
-			unknown(*l).Outcome = turn.OutcomeError
-		}},
-		"a session is told late of what it knew": {"detach_late", check.I3, "told late what became of", func(_ *testing.T, l *check.Ledgers) {
-			unknown(*l).Outcome = turn.OutcomeOK
-		}},
+			}},
+		"a tool that has changed is called": {"detach_late", check.I5, "nobody had accepted",
+			func(t *testing.T, l *check.Ledgers) {
+				change(t, l, "effect", func(e *check.Effect) { e.Face = "schema" })
+			}},
+		"it is accepted when it has been called": {"detach_late", check.I5, "nobody had accepted",
+			func(t *testing.T, l *check.Ledgers) {
+				change(t, l, "effect", func(e *check.Effect) {
+					e.Face = "schema"
+					l.Client = append(l.Client, check.Entry{Event: check.Accepted, Text: "schema", At: e.At.Add(time.Second)})
+				})
+			}},
+		"somebody's words open the way": {"detach_late", check.I5, "nobody was asked",
+			func(_ *testing.T, l *check.Ledgers) { l.Run.Tainting = true }},
+		"a server has forgotten and nobody is told": {"detach_late", check.I2, "nobody was told",
+			func(_ *testing.T, l *check.Ledgers) {
+				l.Run.Stateful = "mcp/"
+				for i := range l.Effects {
+					l.Effects[i].PID = i + 1
+				}
+			}},
+		"a call is repeated that the operator does not know of": {"detach_late", check.I2, "the operator has not said so",
+			func(_ *testing.T, l *check.Ledgers) {
+				l.Run.Repeatable = []string{"mcp/none/"}
+			}},
+		"a call that has an effect is said to have failed": {"detach_late", check.I2, "is said to have failed",
+			func(_ *testing.T, l *check.Ledgers) {
+				unknown(*l).Outcome = turn.OutcomeError
+			}},
+		"a session is told late of what it knew": {"detach_late", check.I3, "told late what became of",
+			func(_ *testing.T, l *check.Ledgers) {
+				unknown(*l).Outcome = turn.OutcomeOK
+			}},
 		"a session is told twice": {"detach_late", check.I3, "was told twice", func(_ *testing.T, l *check.Ledgers) {
 			for n := range l.Sessions {
 				for _, line := range l.Sessions[n].Lines {
@@ -84,8 +95,10 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 				}
 			}
 		}},
-		"progress without end":   {"detach_late", check.I7, "pieces of the progress", func(_ *testing.T, l *check.Ledgers) { progress(l, 201) }},
-		"progress after the end": {"detach_late", check.I3, "after its end", func(_ *testing.T, l *check.Ledgers) { progress(l, 1) }},
+		"progress without end": {"detach_late", check.I7, "pieces of the progress",
+			func(_ *testing.T, l *check.Ledgers) { progress(l, 201) }},
+		"progress after the end": {"detach_late", check.I3, "after its end",
+			func(_ *testing.T, l *check.Ledgers) { progress(l, 1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := kept(t, c.run)

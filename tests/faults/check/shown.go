@@ -55,7 +55,8 @@ func (c *checker) prompt(t *turnLedger, inf journal.ExportInference, r Request) 
 	}
 	want := c.window(t, t.transcript[:min(int(inf.Base.Seq), len(t.transcript))], len(messages))
 	if len(messages) != len(want) {
-		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step, t.record.ID, len(messages), len(want))
+		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step,
+			t.record.ID, len(messages), len(want))
 		return
 	}
 	for i, m := range want {
@@ -73,7 +74,10 @@ func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Messag
 	if c.Run.Window == 0 || len(all) <= c.Run.Window || n < 2 || n > len(all) {
 		return all
 	}
-	request := slices.IndexFunc(all, func(m turn.Message) bool { return m.Role == turn.RoleUser && m.TurnID == t.record.ID })
+	request := slices.IndexFunc(all, func(m turn.Message) bool {
+		return m.Role == turn.RoleUser &&
+			m.TurnID == t.record.ID
+	})
 	var front []turn.Message
 	if request >= 0 && request < len(all)-n {
 		front, n = all[request:request+1:request+1], n-1
@@ -98,13 +102,15 @@ func sameMessage(shown chatMessage, m turn.Message) bool {
 			return false
 		}
 	}
-	return strings.TrimPrefix(shown.Content, "Error: ") == strings.TrimPrefix(m.Text, "Error: ") || m.Text == "" && shown.Content == "(no content)"
+	return strings.TrimPrefix(shown.Content, "Error: ") == strings.TrimPrefix(m.Text, "Error: ") || m.Text == "" &&
+		shown.Content == "(no content)"
 }
 
 // spoken looks for the answer that settled an inference among those that the provider gave whole.
 func (c *checker) spoken(t *turnLedger, inf journal.ExportInference) {
 	if inf.Head.Seq < 1 || int(inf.Head.Seq) > len(t.transcript) {
-		c.breaks(I3, "step %d of turn %s: its answer, message %d, is not in the transcript", inf.Key.Step, t.record.ID, inf.Head.Seq)
+		c.breaks(I3, "step %d of turn %s: its answer, message %d, is not in the transcript", inf.Key.Step, t.record.ID,
+			inf.Head.Seq)
 		return
 	}
 	m := t.transcript[inf.Head.Seq-1]
@@ -113,7 +119,8 @@ func (c *checker) spoken(t *turnLedger, inf journal.ExportInference) {
 			return
 		}
 	}
-	c.breaks(I3, "step %d of turn %s: the transcript has %q and the provider gave no such answer whole", inf.Key.Step, t.record.ID, m.Text)
+	c.breaks(I3, "step %d of turn %s: the transcript has %q and the provider gave no such answer whole", inf.Key.Step,
+		t.record.ID, m.Text)
 }
 
 func sameCalls(said []RequestCall, kept []turn.ToolCall) bool {

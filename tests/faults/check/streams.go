@@ -48,7 +48,8 @@ func (c *checker) stream(t *turnLedger) {
 	}
 	for _, call := range t.calls {
 		if starts[call.Call.ID] != 1 || ends[call.Call.ID] != 1 {
-			c.breaks(I3, "the stream of turn %s has %d starts and %d ends of call %s", id, starts[call.Call.ID], ends[call.Call.ID], call.Call.ID)
+			c.breaks(I3, "the stream of turn %s has %d starts and %d ends of call %s", id, starts[call.Call.ID],
+				ends[call.Call.ID], call.Call.ID)
 		}
 	}
 	if text := reader.Text(); t.record.State == turn.StateCompleted && text != t.record.Answer {

@@ -24,7 +24,8 @@ func halfHour(leak float64) []vitals.Sample {
 	for i := range 360 {
 		minutes := float64(i) / 12
 		bytes := 80e6 + 20e6*float64(i%7)/7 + 3e6*min(minutes, 10) + leak*minutes
-		out = append(out, vitals.Sample{At: begin.Add(time.Duration(i) * 5 * time.Second), Resident: int64(bytes), Children: 3})
+		out = append(out, vitals.Sample{At: begin.Add(time.Duration(i) * 5 * time.Second), Resident: int64(bytes),
+			Children: 3})
 	}
 	return out
 }

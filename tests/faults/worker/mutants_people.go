@@ -43,7 +43,8 @@ func (m *runsEarly) carryOut(w turn.Request) error {
 		}
 		cmd := exec.Command(s.Command, s.Args...)
 		cmd.Env = os.Environ()
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "early"}, nil).Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "early"}, nil).Connect(ctx,
+			&mcp.CommandTransport{Command: cmd}, nil)
 		if err != nil {
 			return err
 		}
@@ -81,7 +82,8 @@ func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx, `UPDATE requests SET status = CASE status WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = 1 - allowed
+	return record, m.write(ctx,
+		`UPDATE requests SET status = CASE status WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = 1 - allowed
 		WHERE status IN ('allowed', 'denied') AND turn = (SELECT id FROM turns WHERE turn_id = ?)`, in.Turn)
 }
 

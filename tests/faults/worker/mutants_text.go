@@ -47,7 +47,8 @@ func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journ
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx, `UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = ?2);
+	return record, m.write(ctx,
+		`UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = ?2);
 		UPDATE turns SET message_id = ?1 WHERE turn_id = ?2`, rand.Text(), in.Turn)
 }
 
@@ -82,7 +83,8 @@ type chunkIndexReused struct {
 	seen map[journal.StepKey]bool
 }
 
-func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
+func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey, attempt int,
+	chunks []turn.Chunk) error {
 	m.mu.Lock()
 	seen := m.seen[key]
 	if m.seen == nil {
@@ -106,6 +108,7 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 // secretStreamed writes the provider's key to the stream.
 type secretStreamed struct{ mutant }
 
-func (m *secretStreamed) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, _ string) (int, error) {
+func (m *secretStreamed) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
+	_ string) (int, error) {
 	return m.Store.FailInference(ctx, key, attempt, code, "refused with the key "+m.cfg.LLM.APIKey.Reveal())
 }

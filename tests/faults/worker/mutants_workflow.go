@@ -28,7 +28,8 @@ type workflowMutant struct {
 	unbound       bool  // a response is used for any elicitation
 }
 
-func (m *workflowMutant) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (m *workflowMutant) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
 	return &inbound{interceptor.WorkflowInboundInterceptorBase{Next: next}, m, &waits{}}
 }
 

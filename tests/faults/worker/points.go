@@ -25,8 +25,12 @@ func (p *points) SettleInference(ctx context.Context, in journal.SettleInference
 	return at(p.killer, "SettleInference", func() (journal.Inference, error) { return p.Store.SettleInference(ctx, in) })
 }
 
-func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code, message string) (int, error) {
-	return at(p.killer, "FailInference", func() (int, error) { return p.Store.FailInference(ctx, key, attempt, code, message) })
+func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
+	message string) (int, error) {
+	return at(p.killer, "FailInference", func() (int,
+		error) {
+		return p.Store.FailInference(ctx, key, attempt, code, message)
+	})
 }
 
 func (p *points) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {

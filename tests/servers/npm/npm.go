@@ -137,7 +137,8 @@ func install(ctx context.Context, dir string) error {
 // open finds a Node.js for the packages: the one among them, or else the one in PATH.
 func open(ctx context.Context, dir string) (Tree, error) {
 	t := Tree{Dir: dir}
-	own := filepath.Join(dir, "node_modules", "node-"+runtime.GOOS+"-"+strings.Replace(runtime.GOARCH, "amd64", "x64", 1), "bin", "node")
+	own := filepath.Join(dir, "node_modules", "node-"+runtime.GOOS+"-"+strings.Replace(runtime.GOARCH, "amd64", "x64", 1),
+		"bin", "node")
 	for _, name := range []string{own, "node"} {
 		file, err := exec.LookPath(name)
 		if err != nil {

@@ -145,7 +145,8 @@ func (s *splitter) settle() {
 }
 
 func (s *splitter) settleCode() {
-	s.settled = append(s.settled, block{text: strings.TrimSuffix(s.open.String(), "\n"), code: true, continued: s.continued})
+	s.settled = append(s.settled, block{text: strings.TrimSuffix(s.open.String(), "\n"), code: true,
+		continued: s.continued})
 	s.continued = false
 	s.open.Reset()
 }

@@ -98,7 +98,8 @@ func TestALongAnswerCostsNoMoreThanItsEnd(t *testing.T) {
 	s.begin("m1", "At length.")
 	attempt := s.infer(nil)
 	for i := range 200 {
-		s.stream(attempt, fmt.Sprintf("Paragraph %d %s", i, strings.Repeat("with many words ", 20)), "and an end.\n\n```\ncode\n", "more code\n```\n")
+		s.stream(attempt, fmt.Sprintf("Paragraph %d %s", i, strings.Repeat("with many words ", 20)),
+			"and an end.\n\n```\ncode\n", "more code\n```\n")
 	}
 	s.stream(attempt, strings.Repeat("no end of a line ", 20_000))
 	s.shows("no end")
@@ -106,14 +107,16 @@ func TestALongAnswerCostsNoMoreThanItsEnd(t *testing.T) {
 	s.drained()
 	text := &s.Model.turn.text
 	assert.LessOrEqual(t, len(text.settled), s.textRows(), "what is above the live part is printed")
-	assert.LessOrEqual(t, text.open.Len()+text.line.Len(), maxBlock+maxLine, "what is rendered again with each piece is bounded")
+	assert.LessOrEqual(t, text.open.Len()+text.line.Len(), maxBlock+maxLine,
+		"what is rendered again with each piece is bounded")
 	assert.Contains(t, strings.Join(s.printed, "\n"), "Paragraph 199")
 }
 
 func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s := newStage(t, 60, 20)
 	s.begin("m1", "Write.")
-	c := toolCall("1.0", "{\"text\":\"\u202eevil\u009b2J"+strings.Repeat(" and so on", turn.WaitArguments/10)+" the end\"}")
+	c := toolCall("1.0", "{\"text\":\"\u202eevil\u009b2J"+strings.Repeat(" and so on", turn.WaitArguments/10)+
+		" the end\"}")
 	attempt := s.infer(nil)
 	s.settle(attempt, "", c)
 	s.asks(approvalOf(c, 1))
@@ -136,15 +139,18 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, []decision{{client.DecideInput{
-		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}}, s.approvals)
-	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
+		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}},
+		s.approvals)
+	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true,
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
 	assert.NotContains(t, s.live(), "Allow mcp")
 }
 
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"}, turn: "t"})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"},
+		turn: "t"})
 	s.press(tab)
 	s.types("y")
 	assert.Contains(t, s.live(), "can only be denied")
@@ -159,16 +165,19 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 	for _, size := range []struct {
 		width, height int
 		allowed       bool
-	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false}, {18, 12, true}} {
+	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false},
+		{18, 12, true}} {
 		s := newStage(t, size.width, size.height)
-		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool, Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
+		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool,
+			Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
 			turn: "t", complete: true})
 		s.press(tab)
 		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
 		shown := strings.Split(s.live(), "\n")
 		assert.LessOrEqual(t, len(shown), s.maxLive(), "%v", size)
 		bare := strings.Join(shown, "")
-		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size, shown)
+		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size,
+			shown)
 		s.types("yat")
 		if !size.allowed {
 			assert.False(t, s.currentRequest().sent, "%v", size)
@@ -183,7 +192,8 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 
 func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}", ArgumentsHash: "h"}, turn: "t", complete: true})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
+		ArgumentsHash: "h"}, turn: "t", complete: true})
 	s.press(tab)
 	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
 	s.types("y")
@@ -195,7 +205,8 @@ func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 
 func TestMarksOnALetterTakeRows(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x",
+		Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
 		turn: "t", complete: true})
 	s.press(tab)
 	s.types("y")
@@ -212,7 +223,8 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
 		s := newStage(t, 30, 12)
-		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t", complete: true})
+		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t",
+			complete: true})
 		s.press(tab)
 		s.types(keys)
 		if len(keys) > 1 {
@@ -259,7 +271,8 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	s.says("blue")
 	s.says("red")
 	s.until("it is sent", func() bool { return len(s.requests.said) > 0 })
-	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}}, s.requests.said)
+	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}},
+		s.requests.said)
 	assert.Contains(t, s.live(), "> red", "the second stays in the input")
 }
 
@@ -395,10 +408,12 @@ func TestSmallTerminals(t *testing.T) {
 	}
 }
 
-const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|---|\n| long cell text | other |\n\n```go\n\tfmt.Println(\"\\*\")\n```\n\n1. one\n\n2. two\n\n> quote &#27;[2J <b>bold</b>\n"
+const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|---|\n| long cell text | other " +
+	"|\n\n```go\n\tfmt.Println(\"\\*\")\n```\n\n1. one\n\n2. two\n\n> quote &#27;[2J <b>bold</b>\n"
 
 func TestCommandsThatAreMeant(t *testing.T) {
-	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "", "": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
+	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "",
+		"": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
 		got := suggestion(name, slashes())
 		if want == "" {
 			assert.Empty(t, got, name)

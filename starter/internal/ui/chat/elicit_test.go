@@ -29,7 +29,8 @@ func (s *stage) hears(kind turn.ChunkKind, data any) {
 }
 
 func elicitation(q turn.Elicitation) turn.RequestChunk {
-	return turn.RequestChunk{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
+	return turn.RequestChunk{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1,
+		Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
 }
 
 func (s *stage) replies() []client.RespondInput {
@@ -40,7 +41,8 @@ func (s *stage) replies() []client.RespondInput {
 
 func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s := newStage(t, 70, 24)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
+	s.hears(turn.ChunkQuestionAsked,
+		elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
 	s.prints(`? the server git asks during call 1.0 of mcp/git/commit: │ Who \x1b[2Jare you?`)
 	s.prints("passwords")
 	s.shows("1/3 name (text, required)")
@@ -60,11 +62,13 @@ func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
 	s.shows(`{"name":"Bob","colour":"blue","sure":true}`)
 	s.says("y")
 	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
-		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
+		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
+			Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
 	s.says("more")
 	s.shows("the answer is being sent")
 	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
-	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me", Response: &s.requests.responses[0].Response}
+	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me",
+		Response: &s.requests.responses[0].Response}
 	s.hears(turn.ChunkQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
 	assert.NotContains(t, s.live(), "asks")
@@ -76,7 +80,8 @@ func TestAServersQuestionIsDeclined(t *testing.T) {
 	s.says("/decline")
 	s.prints("no server asks for anything")
 	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.ChunkQuestionAsked,
+		elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(esc)
 	s.shows("/decline declines; Ctrl-D leaves the request open")
 	s.says("/decline")
@@ -125,8 +130,10 @@ func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
 func TestProgressAndLateResultsAreShown(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Arguments: "{}"})
-	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long", ToolProgress: turn.ToolProgress{Done: 1, Total: 3, Message: "load\x1bing"}})
-	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long", ToolProgress: turn.ToolProgress{Done: 2, Total: 3}})
+	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
+		ToolProgress: turn.ToolProgress{Done: 1, Total: 3, Message: "load\x1bing"}})
+	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
+		ToolProgress: turn.ToolProgress{Done: 2, Total: 3}})
 	s.shows("→ mcp/x/long 67% (2 of 3)")
 	assert.NotContains(t, s.live(), "loading", "it is one line")
 	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
@@ -141,7 +148,8 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	c := toolCall("1.0", "{}")
 	attempt := s.infer(nil)
 	s.settle(attempt, "", c)
-	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn", Media: []turn.Media{{Type: "image/png", Data: make([]byte, 34_200)}}})
+	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn",
+		Media: []turn.Media{{Type: "image/png", Data: make([]byte, 34_200)}}})
 	s.prints("✓ mcp/disk/write {} · ok · 5 B · 1.5s [image/png, 34 kB]")
 	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}})
 	s.settle(attempt, "Here.")
@@ -151,7 +159,8 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	s.enter("s", 100, 24)
 	s.prints("✓ mcp/disk/write {} · ok [image/png, 34 kB]")
 	notice := turn.Message{ID: "late:turn-1:1.0:1", Role: turn.RoleUser, Text: "Notice of the system.", Step: 2}
-	s.Model.showPast(openedMsg{found: true, past: []turn.Message{notice, {ID: "late:x", Role: turn.RoleUser, Text: "My words."}}})
+	s.Model.showPast(openedMsg{found: true,
+		past: []turn.Message{notice, {ID: "late:x", Role: turn.RoleUser, Text: "My words."}}})
 	s.take(tickMsg{})
 	s.drained()
 	assert.Contains(t, s.printed, "Notice of the system.")
@@ -160,7 +169,8 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 
 func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s := newStage(t, 20, 10)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "mcp/disk/write", Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", complete: true})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "mcp/disk/write",
+		Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", complete: true})
 	s.press(tab)
 	s.types("?")
 	s.prints("reason: the conversation holds what mcp/web/get has said")

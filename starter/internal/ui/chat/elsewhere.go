@@ -48,7 +48,8 @@ func sessionLine(n int, s journal.SessionRecord) string {
 	if s.PendingRequests > 0 {
 		waits = " · waiting for you"
 	}
-	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), ui.Count(s.Turns, "turn"), s.LastTurn.State,
+	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), ui.Count(s.Turns, "turn"),
+		s.LastTurn.State,
 		waits, terminal.Line(s.FirstText, 60))
 }
 

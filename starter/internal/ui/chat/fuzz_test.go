@@ -17,9 +17,13 @@ import (
 )
 
 var answers = []string{
-	styled, "plain", "\x1b[2J\x1b]52;c;aGk=\x07", "&#27;[2J&#x9b;1m&amp;#27;[8m&lrm;&#8238;", "[a](javascript:x\x1b[2J) <http://x/?a&b> ![i](u)",
-	"```\ncode\n~~~\n```\n~~~~\nx\n```\n~~~~", "- a\n\n  b\n\n      c\n- d\n1) e\n\n2) f", "| a |\n|--\n| b \\| c |", "> > > deep\n> > \n>", "# \n## \n######### x",
-	"世界世界世界世界 🙂👩‍🚀 e\u0301\u0301", "\uf5a6\uf5a7\uf5a8&<-", "a\tb\r\nc\x00", "[^1]: x\n\n[x]: /y\n\n[x] [^1]", "<script>alert(1)</script>\n\n<!-- hidden -->", strings.Repeat("long", 3000), strings.Repeat("- ", 300), "",
+	styled, "plain", "\x1b[2J\x1b]52;c;aGk=\x07", "&#27;[2J&#x9b;1m&amp;#27;[8m&lrm;&#8238;",
+	"[a](javascript:x\x1b[2J) <http://x/?a&b> ![i](u)",
+	"```\ncode\n~~~\n```\n~~~~\nx\n```\n~~~~", "- a\n\n  b\n\n      c\n- d\n1) e\n\n2) f", "| a |\n|--\n| b \\| c |",
+	"> > > deep\n> > \n>", "# \n## \n######### x",
+	"世界世界世界世界 🙂👩‍🚀 e\u0301\u0301", "\uf5a6\uf5a7\uf5a8&<-", "a\tb\r\nc\x00",
+	"[^1]: x\n\n[x]: /y\n\n[x] [^1]", "<script>alert(1)</script>\n\n<!-- hidden -->", strings.Repeat("long", 3000),
+	strings.Repeat("- ", 300), "",
 }
 
 // FuzzMarkdown: whatever a model writes, a block is laid out in lines that fit, of text and a few looks alone; and its
@@ -53,7 +57,8 @@ func requireLines(t *testing.T, lines []string, width int, colours bool) {
 				rest = rest[at+len(seq):]
 			}
 		}
-		require.Negative(t, strings.IndexFunc(bare, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
+		require.Negative(t, strings.IndexFunc(bare,
+			func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
 		require.LessOrEqual(t, ansi.StringWidthWc(bare), width, "%q", line)
 	}
 }
@@ -81,7 +86,8 @@ func FuzzSplitter(f *testing.F) {
 			require.Equal(t, blocksOf(text), s.settled)
 		}
 		for line := range strings.Lines(text) {
-			if word := strings.Fields(line); len(word) > 0 && len(word[0]) < 40 && opens(line) == "" && strings.Trim(word[0], "`~") != "" {
+			if word := strings.Fields(line); len(word) > 0 && len(word[0]) < 40 && opens(line) == "" &&
+				strings.Trim(word[0], "`~") != "" {
 				require.Contains(t, whole.String(), word[0])
 			}
 		}
@@ -92,7 +98,8 @@ func FuzzSplitter(f *testing.F) {
 // live part and what is printed are text that fits the terminal.
 func FuzzModel(f *testing.F) {
 	for i, a := range answers {
-		f.Add(a, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0x11, 0x28, 0x3b, 0xff}, uint8(20+7*i), uint8(10))
+		f.Add(a, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0x11, 0x28, 0x3b, 0xff}, uint8(20+7*i),
+			uint8(10))
 		f.Add(a, []byte{0, 1, 1, 8, 13, 13, 15, 9, 1, 12}, uint8(i), uint8(i))
 		f.Add(a, []byte{0, 0xc3, 3, 0xc4, 1, 8, 8, 13, 15, 15, 0x2f, 15, 9}, uint8(i), uint8(i))
 	}
@@ -119,8 +126,10 @@ func FuzzModel(f *testing.F) {
 
 // happening is something that a chat is told of: a chunk with the text in all its fields, a key, or a size.
 func happening(text string, b byte, index int64) tea.Msg {
-	kinds := []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
-		turn.ChunkMessageAdded, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
+	kinds := []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta,
+		turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
+		turn.ChunkMessageAdded, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked,
+		turn.ChunkQuestionAnswered,
 		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted, turn.ChunkError}
 	switch k := int(b & 15); {
 	case k < len(kinds):
@@ -128,18 +137,21 @@ func happening(text string, b byte, index int64) tea.Msg {
 		if other, ok := others[kind]; ok && b>>6 == 3 {
 			kind = other
 		}
-		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text, Data: dataOf(kind, text, index%2 == 0)}
+		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text,
+			Data: dataOf(kind, text, index%2 == 0)}
 		return itemsMsg{items: []item{{chunk: c, message: &turn.Message{ID: text, Text: text}}}}
 	case k == 13:
 		return tea.PasteMsg{Content: text}
 	case k == 14:
 		return tea.WindowSizeMsg{Width: int(b) + 1, Height: int(b)/8 + 1}
 	}
-	return []tea.Msg{enter, tab, esc, up, ctrlC, tea.KeyPressMsg{Code: 'y', Text: "y"}, tea.KeyPressMsg{Code: 'n', Text: "n"}, tea.KeyPressMsg{Code: tea.KeyEnd}}[b>>4&7]
+	return []tea.Msg{enter, tab, esc, up, ctrlC, tea.KeyPressMsg{Code: 'y', Text: "y"},
+		tea.KeyPressMsg{Code: 'n', Text: "n"}, tea.KeyPressMsg{Code: tea.KeyEnd}}[b>>4&7]
 }
 
 // others are the kinds that have no number of their own.
-var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress, turn.ChunkToolCallCompleted: turn.ChunkToolCallLateResult}
+var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress,
+	turn.ChunkToolCallCompleted: turn.ChunkToolCallLateResult}
 
 // inquiryOf is a server's question with the text in all its fields; the text itself may be the schema.
 func inquiryOf(text string) *turn.Elicitation {
@@ -150,7 +162,8 @@ func inquiryOf(text string) *turn.Elicitation {
 	case json.Valid([]byte(text)):
 		q.Schema = json.RawMessage(text)
 	default:
-		q.Schema, _ = json.Marshal(map[string]any{"properties": map[string]any{text: map[string]any{"type": "string", "title": text, "description": text, "enum": []string{text, "y"}}}})
+		q.Schema, _ = json.Marshal(map[string]any{"properties": map[string]any{
+			text: map[string]any{"type": "string", "title": text, "description": text, "enum": []string{text, "y"}}}})
 	}
 	return q
 }
@@ -161,7 +174,8 @@ func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
 	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
 		v = turn.CallChunk{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
 	case turn.ChunkToolProgress:
-		v = turn.ProgressChunk{CallID: "1.0", Tool: text, ToolProgress: turn.ToolProgress{Done: float64(len(text)), Total: 7, Message: text}}
+		v = turn.ProgressChunk{CallID: "1.0", Tool: text,
+			ToolProgress: turn.ToolProgress{Done: float64(len(text)), Total: 7, Message: text}}
 	case turn.ChunkToolCallLateResult:
 		v = turn.CallChunk{CallID: "1.0", Tool: text, Outcome: turn.Outcome(text)}
 	case turn.ChunkMessageAdded:
@@ -169,16 +183,21 @@ func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
 	case turn.ChunkTurnCompleted:
 		v = turn.DoneChunk{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
 	case turn.ChunkApprovalRequested:
-		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text, Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
+		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
+			Risk: turn.Risk(text), Why: text, ArgumentsHash: journal.HashOf([]byte(text))}}
 	case turn.ChunkQuestionAsked:
 		v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
 		if servers {
-			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text, Elicitation: inquiryOf(text)}}
+			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
+				Elicitation: inquiryOf(text)}}
 		}
 	default:
-		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text}, Decision: &turn.Decision{ID: "1.0", Status: turn.DecisionStatus(text), By: text, Reason: text}}
+		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text},
+			Decision: &turn.Decision{ID: "1.0", Status: turn.DecisionStatus(text), By: text, Reason: text}}
 		if servers {
-			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text}, Decision: &turn.Decision{ID: "q1", Status: turn.DecisionStatus(text), By: text, Response: &turn.ElicitationResponse{}}}
+			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text},
+				Decision: &turn.Decision{ID: "q1", Status: turn.DecisionStatus(text), By: text,
+					Response: &turn.ElicitationResponse{}}}
 		}
 	}
 	b, _ := json.Marshal(v) // always marshals
@@ -187,7 +206,8 @@ func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
 
 // TestWildMarkdownIsShownAsItStands: what the renderer would take hours for, or for ever.
 func TestWildMarkdownIsShownAsItStands(t *testing.T) {
-	for _, text := range []string{strings.Repeat(">", 2000) + "x", strings.Repeat("> ", 2000) + "x", strings.Repeat("- > ", 1000), strings.Repeat("1. ", 1000) + "x",
+	for _, text := range []string{strings.Repeat(">", 2000) + "x", strings.Repeat("> ", 2000) + "x",
+		strings.Repeat("- > ", 1000), strings.Repeat("1. ", 1000) + "x",
 		"|" + strings.Repeat("a|", 1000) + "\n|" + strings.Repeat("-|", 1000) + "\n|x\n"} {
 		for _, b := range blocksOf(text) {
 			requireLines(t, newMarkdown(true, 80).render(b), 80, true)

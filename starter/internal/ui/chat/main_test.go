@@ -121,7 +121,8 @@ func newStage(t *testing.T, width, height int) *stage {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), clock: time.Now(), msgs: make(chan tea.Msg, 1000)}
+	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), clock: time.Now(),
+		msgs: make(chan tea.Msg, 1000)}
 	s.enter("s", width, height)
 	return s
 }
@@ -130,7 +131,8 @@ func newStage(t *testing.T, width, height int) *stage {
 func (s *stage) enter(session string, width, height int) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s.Model = NewModel(ctx, Options{Store: s.store, Client: s.requests, Session: session, Person: "me", History: filepath.Join(s.TempDir(), "history")})
+	s.Model = NewModel(ctx, Options{Store: s.store, Client: s.requests, Session: session, Person: "me",
+		History: filepath.Join(s.TempDir(), "history")})
 	s.Model.now = func() time.Time { return s.clock }
 	s.Model.later = func(_ time.Duration, f func(time.Time) tea.Msg) tea.Cmd {
 		s.timers = append(s.timers, f)
@@ -167,7 +169,8 @@ func (s *stage) take(msg tea.Msg) {
 	case flushMsg:
 		s.print(s.Model.filter(s.Model, msg))
 	default:
-		if v := reflect.ValueOf(msg); v.Kind() == reflect.Slice && v.Type().Elem() == reflect.TypeFor[tea.Cmd]() { // a sequence
+		// a sequence
+		if v := reflect.ValueOf(msg); v.Kind() == reflect.Slice && v.Type().Elem() == reflect.TypeFor[tea.Cmd]() {
 			for i := range v.Len() {
 				s.take(v.Index(i).Interface().(tea.Cmd)())
 			}
@@ -284,7 +287,8 @@ func requireShape(t tester, text string, width, height int) {
 	}
 	for _, line := range lines {
 		require.LessOrEqual(t, ansi.StringWidthWc(line), max(width, 3), "%q", line)
-		require.Negative(t, strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
+		require.Negative(t, strings.IndexFunc(line,
+			func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
 	}
 }
 
@@ -309,8 +313,9 @@ func (s *story) begin(id, text string) {
 	s.t.Helper()
 	s.turns++
 	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
-	begun, err := s.store.Begin(s.t.Context(), journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
-		Message: turn.UserMessage{ID: id, Text: text}, Config: json.RawMessage(`{}`), At: s.now()})
+	begun, err := s.store.Begin(s.t.Context(),
+		journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
+			Message: turn.UserMessage{ID: id, Text: text}, Config: json.RawMessage(`{}`), At: s.now()})
 	require.NoError(s.t, err)
 	s.head = begun.Head
 }
@@ -326,7 +331,8 @@ func (s *story) infer(results []turn.CallOutcome, joined ...turn.UserMessage) in
 
 func (s *story) again(results []turn.CallOutcome, joined ...turn.UserMessage) int {
 	s.t.Helper()
-	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head, Outcomes: results, Messages: joined, Model: "m", At: s.now()})
+	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head,
+		Outcomes: results, Messages: joined, Model: "m", At: s.now()})
 	require.NoError(s.t, err)
 	return i.Attempt
 }
@@ -342,9 +348,10 @@ func (s *story) stream(attempt int, deltas ...string) {
 
 func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 	s.t.Helper()
-	i, err := s.store.SettleInference(s.t.Context(), journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
-		Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
-		Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
+	i, err := s.store.SettleInference(s.t.Context(),
+		journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
+			Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
+			Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
 	require.NoError(s.t, err)
 	s.head = i.Head
 }
@@ -357,10 +364,12 @@ func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
 	s.t.Helper()
 	at := s.now()
-	_, err := s.store.ClaimCall(s.t.Context(), journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
+	_, err := s.store.ClaimCall(s.t.Context(),
+		journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
 	require.NoError(s.t, err)
 	r.Duration = 1500 * time.Millisecond
-	_, err = s.store.SettleCall(s.t.Context(), journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
+	_, err = s.store.SettleCall(s.t.Context(),
+		journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
 	require.NoError(s.t, err)
 }
 
@@ -373,13 +382,16 @@ func (s *story) asks(requests ...turn.Request) {
 func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
-	require.NoError(s.t, s.store.Decide(s.t.Context(), journal.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
+	require.NoError(s.t, s.store.Decide(s.t.Context(),
+		journal.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
 	s.t.Helper()
-	_, err := s.store.Finish(s.t.Context(), journal.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
-		Counters: turn.Counters{Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Step: s.step, ToolCalls: 1}, At: s.now()})
+	_, err := s.store.Finish(s.t.Context(),
+		journal.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
+			Counters: turn.Counters{Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Step: s.step, ToolCalls: 1},
+			At:       s.now()})
 	require.NoError(s.t, err)
 }
 
@@ -398,5 +410,6 @@ func toolCall(id, arguments string) turn.ToolCall {
 }
 
 func approvalOf(c turn.ToolCall, step int) turn.Request {
-	return turn.Request{ID: c.ID, Kind: turn.RequestApproval, Step: step, Tool: c.Tool, ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
+	return turn.Request{ID: c.ID, Kind: turn.RequestApproval, Step: step, Tool: c.Tool,
+		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
 }

@@ -60,7 +60,8 @@ func (m *markdown) render(b block) []string {
 	if b.code {
 		return m.code(text)
 	}
-	if m.width < narrowColumns || tooComplex(text) { // too narrow for tables, or too costly to render; the words matter more
+	// too narrow for tables, or too costly to render; the words matter more
+	if m.width < narrowColumns || tooComplex(text) {
 		return trimBlank(wrapText(text, m.width))
 	}
 	out := sgrOnly(m.tryProse(strings.Map(standIn, text)), bool(m.palette), terminal.Unprintable)
@@ -176,8 +177,9 @@ func (p palette) style() ansi.StyleConfig {
 		Enumeration:    ansi.StylePrimitive{BlockPrefix: ". "},
 		Task:           ansi.StyleTask{Ticked: "[x] ", Unticked: "[ ] "},
 		ImageText:      ansi.StylePrimitive{Format: "{{.text}} →"},
-		Table:          ansi.StyleTable{CenterSeparator: text("┼"), ColumnSeparator: text("│"), RowSeparator: text("─")},
-		CodeBlock:      ansi.StyleCodeBlock{StyleBlock: ansi.StyleBlock{Margin: number(codeIndent)}},
+		Table: ansi.StyleTable{CenterSeparator: text("┼"), ColumnSeparator: text("│"),
+			RowSeparator: text("─")},
+		CodeBlock: ansi.StyleCodeBlock{StyleBlock: ansi.StyleBlock{Margin: number(codeIndent)}},
 	}
 	for level, h := range []*ansi.StyleBlock{&s.H1, &s.H2, &s.H3, &s.H4, &s.H5, &s.H6} {
 		h.Prefix = strings.Repeat("#", level+1) + " "

@@ -121,7 +121,8 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.printText(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome}, p.Media))
+			m.printText(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome},
+				p.Media))
 		}
 	}
 }

@@ -96,7 +96,8 @@ func (m *Model) approvalWhy(w *pendingRequest) []string {
 
 // Texts about the keys that decide: the long one, the short one, and the explanation.
 const (
-	allKeys   = "y allow · n deny · a allow this call from now on · t allow this tool from now on · r deny with a reason"
+	allKeys = "y allow · n deny · a allow this call from now on · t allow this tool from now on · r deny with a " +
+		"reason"
 	tooSmall  = "enlarge the window to see the call; n denies"
 	moreKeys  = "space shows the rest, then y allows · n deny · r deny with a reason"
 	shortMore = "space/y/n/r ?=help"

@@ -133,7 +133,8 @@ func escape(text string) (seq string, sgr bool) {
 func isPlainStyle(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		switch p {
-		case "", "0", "1", "2", "3", "4", "9", "22", "23", "24", "29", "31", "32", "33", "34", "35", "36", "39", "91", "92", "93", "94", "95", "96":
+		case "", "0", "1", "2", "3", "4", "9", "22", "23", "24", "29", "31", "32", "33", "34", "35", "36", "39", "91", "92",
+			"93", "94", "95", "96":
 		default:
 			return false
 		}

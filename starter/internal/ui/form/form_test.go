@@ -48,15 +48,24 @@ func pairs(t *testing.T, words ...string) []form.Pair {
 func TestFieldsAreTypedByTheSchema(t *testing.T) {
 	f := parse(t, everything)
 	for want, words := range map[string][]string{
-		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s"}`:                          {"name=Ann", "colour=red"},
-		`{"name":"  = ","share":0.5,"sure":true,"colour":"blue","size":"s"}`:                        {"name=  = ", "colour=2"},
-		`{"name":"<&>","mail":"a@b.example","share":0.5,"sure":true,"colour":"blue","size":"s"}`:    {"name=<&>", "colour=sky BLUE", "mail=a@b.example"},
-		`{"name":"Ann","age":42,"share":1e-3,"sure":false,"colour":"red","size":"l"}`:               {"name=Ann", "colour=RED", "age= +42 ", "share=1e-3", "sure=No", "size=large"},
-		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","days":["mon","wed"]}`:     {"name=Ann", "colour=red", "days=mon,3"},
-		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","days":["mon"]}`:           {"name=Ann", "colour=red", "days=mon", "days=mon"},
-		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","extra":{"a":[1]}}`:        {"name=Ann", "colour=red", `extra={"a": [1]}`},
-		`{"name":"Ann","share":0.10000000000000000001,"sure":true,"colour":"red","size":"s"}`:       {"name=Ann", "colour=red", "share=0.10000000000000000001"},
-		`{"name":"\u2028ü\u001b","share":0.5,"sure":true,"colour":"red","size":"s","days":["tue"]}`: {"name=\u2028ü\x1b", "colour=red", "days= tue ,"},
+		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s"}`: {"name=Ann",
+			"colour=red"},
+		`{"name":"  = ","share":0.5,"sure":true,"colour":"blue","size":"s"}`: {"name=  = ",
+			"colour=2"},
+		`{"name":"<&>","mail":"a@b.example","share":0.5,"sure":true,"colour":"blue","size":"s"}`: {"name=<&>",
+			"colour=sky BLUE", "mail=a@b.example"},
+		`{"name":"Ann","age":42,"share":1e-3,"sure":false,"colour":"red","size":"l"}`: {"name=Ann",
+			"colour=RED", "age= +42 ", "share=1e-3", "sure=No", "size=large"},
+		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","days":["mon","wed"]}`: {"name=Ann",
+			"colour=red", "days=mon,3"},
+		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","days":["mon"]}`: {"name=Ann",
+			"colour=red", "days=mon", "days=mon"},
+		`{"name":"Ann","share":0.5,"sure":true,"colour":"red","size":"s","extra":{"a":[1]}}`: {"name=Ann",
+			"colour=red", `extra={"a": [1]}`},
+		`{"name":"Ann","share":0.10000000000000000001,"sure":true,"colour":"red","size":"s"}`: {"name=Ann",
+			"colour=red", "share=0.10000000000000000001"},
+		`{"name":"\u2028ü\u001b","share":0.5,"sure":true,"colour":"red","size":"s","days":["tue"]}`: {"name=\u2028ü\x1b",
+			"colour=red", "days= tue ,"},
 	} {
 		got, err := f.Fill(pairs(t, words...))
 		require.NoError(t, err, words)
@@ -74,16 +83,20 @@ func TestWhatDoesNotFitIsSaidAllAtOnce(t *testing.T) {
 		{[]string{"name=A", "colour=red"}, []string{"name: \"A\" does not fit: the field takes text, 2 to 10 characters"}},
 		{[]string{"name=Ann", "colour=green"}, []string{`colour: "green" is not one of the choices: red, blue`}},
 		{[]string{"name=Ann", "colour=3"}, []string{`"3" is not one`}},
-		{[]string{"nmae=Ann", "colour=red"}, []string{`there is no field "nmae" (did you mean "name"?); name: it is required`}},
+		{[]string{"nmae=Ann", "colour=red"},
+			[]string{`there is no field "nmae" (did you mean "name"?); name: it is required`}},
 		{[]string{"name=Ann", "colour=red", "zzzzzzzzz=1"}, []string{"9 fields (name, mail, age,"}},
-		{[]string{"name=Ann", "colour=red", "age=4.5"}, []string{"age: 4.5 does not fit: the field takes whole number, 0 to 150"}},
+		{[]string{"name=Ann", "colour=red", "age=4.5"},
+			[]string{"age: 4.5 does not fit: the field takes whole number, 0 to 150"}},
 		{[]string{"name=Ann", "colour=red", "age=151"}, []string{"age: 151 does not fit"}},
-		{[]string{"name=Ann", "colour=red", "age=many", "share=3,5"}, []string{`age: "many" is not a number`, `share: "3,5" is not a number: write it like 3 or 3.5`}},
+		{[]string{"name=Ann", "colour=red", "age=many", "share=3,5"},
+			[]string{`age: "many" is not a number`, `share: "3,5" is not a number: write it like 3 or 3.5`}},
 		{[]string{"name=Ann", "colour=red", "share=NaN"}, []string{"is not a number"}},
 		{[]string{"name=Ann", "colour=red", "share=1e999"}, []string{"1e999 does not fit"}},
 		{[]string{"name=Ann", "colour=red", "sure=perhaps"}, []string{`sure: "perhaps" is not yes or no`}},
 		{[]string{"name=Ann", "name=Bob", "colour=red"}, []string{"name: it is given twice"}},
-		{[]string{"name=Ann", "colour=red", "days=mon,tue,wed"}, []string{"the field takes some of the choices, 1 to 2 of them"}},
+		{[]string{"name=Ann", "colour=red", "days=mon,tue,wed"},
+			[]string{"the field takes some of the choices, 1 to 2 of them"}},
 		{[]string{"name=Ann", "colour=red", "days="}, []string{"days: [] does not fit"}},
 		{[]string{"name=Ann", "colour=red", "mail=Ann <a@b.example>"}, []string{"the field takes email address"}},
 		{[]string{"name=Ann", "colour=red", "extra=hello"}, []string{"is not JSON: write text in double quotes"}},
@@ -214,7 +227,8 @@ func TestFieldsAreAskedOneByOne(t *testing.T) {
 	}
 	got, over := i.Response()
 	assert.True(t, over)
-	assert.Equal(t, `{"name":"Ann","share":0.5,"sure":true,"colour":"blue","size":"s"}`, string(got.Content), "the default replaces the value that was discarded")
+	assert.Equal(t, `{"name":"Ann","share":0.5,"sure":true,"colour":"blue","size":"s"}`, string(got.Content),
+		"the default replaces the value that was discarded")
 }
 
 func TestAddressesSayWhereTheyLead(t *testing.T) {
@@ -224,9 +238,12 @@ func TestAddressesSayWhereTheyLead(t *testing.T) {
 			Warnings: []string{"the part before the @ is not the host"}},
 		"http://127.0.0.1:8080/": {URL: "http://127.0.0.1:8080/", Host: "127.0.0.1:8080",
 			Warnings: []string{"it is not an https address (http)", "the host is an IP address", "the port is unusual"}},
-		"https://xn--pypal-4ve.example/":    {URL: "https://xn--pypal-4ve.example/", Host: "xn--pypal-4ve.example", Warnings: []string{"the host name may contain look-alike characters"}},
-		"javascript:alert(1)":               {URL: "javascript:alert(1)", Warnings: []string{"it is not the address of a web page"}},
-		"https://a.example/\u202e\n\x1b[2J": {URL: `https://a.example/\u202e\n\x1b[2J`, Warnings: []string{"it is not the address of a web page"}},
+		"https://xn--pypal-4ve.example/": {URL: "https://xn--pypal-4ve.example/", Host: "xn--pypal-4ve.example",
+			Warnings: []string{"the host name may contain look-alike characters"}},
+		"javascript:alert(1)": {URL: "javascript:alert(1)",
+			Warnings: []string{"it is not the address of a web page"}},
+		"https://a.example/\u202e\n\x1b[2J": {URL: `https://a.example/\u202e\n\x1b[2J`,
+			Warnings: []string{"it is not the address of a web page"}},
 	} {
 		assert.Equal(t, want, form.AddressOf(raw))
 	}
@@ -250,24 +267,34 @@ func interview(t *testing.T, q turn.Elicitation, lines ...string) (*form.Intervi
 }
 
 func TestInterviewsEndInAReply(t *testing.T) {
-	two := turn.Elicitation{Key: "k", Schema: json.RawMessage(`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
+	two := turn.Elicitation{Key: "k", Schema: json.RawMessage(
+		`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
 	one := turn.Elicitation{Schema: json.RawMessage(`{"properties":{"name":{"type":"string"}},"required":["name"]}`)}
 	for _, c := range []struct {
 		q     turn.Elicitation
 		lines []string
 		want  turn.ElicitationResponse
 	}{
-		{one, []string{"Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{two, []string{"Ann", "", "yes"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann","n":3}`)}},
-		{two, []string{"Ann", "", "again", "Bob", "4", "y"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Bob","n":4}`)}},
+		{one, []string{"Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
+			Content: json.RawMessage(`{"name":"Ann"}`)}},
+		{two, []string{"Ann", "", "yes"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
+			Content: json.RawMessage(`{"name":"Ann","n":3}`)}},
+		{two, []string{"Ann", "", "again", "Bob", "4", "y"},
+			turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
+				Content: json.RawMessage(`{"name":"Bob","n":4}`)}},
 		{two, []string{"Ann", "", "d"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}},
-		{one, []string{"", "", "Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{"name":"Ann"}`)}},
+		{one, []string{"", "", "Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
+			Content: json.RawMessage(`{"name":"Ann"}`)}},
 		{one, []string{"", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
 		{one, []string{" ", "x", "cancel"}, turn.ElicitationResponse{Action: turn.ElicitationCancel}},
-		{turn.Elicitation{URL: "https://a.example"}, []string{"", "y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept}},
-		{turn.Elicitation{URL: "https://a.example"}, []string{"n"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
-		{turn.Elicitation{}, []string{"Y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage(`{}`)}},
-		{turn.Elicitation{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
+		{turn.Elicitation{URL: "https://a.example"}, []string{"", "y"},
+			turn.ElicitationResponse{Action: turn.ElicitationAccept}},
+		{turn.Elicitation{URL: "https://a.example"}, []string{"n"},
+			turn.ElicitationResponse{Action: turn.ElicitationDecline}},
+		{turn.Elicitation{}, []string{"Y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
+			Content: json.RawMessage(`{}`)}},
+		{turn.Elicitation{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"},
+			turn.ElicitationResponse{Action: turn.ElicitationDecline}},
 	} {
 		i, shown := interview(t, c.q, c.lines...)
 		got, over := i.Response()
@@ -276,8 +303,10 @@ func TestInterviewsEndInAReply(t *testing.T) {
 	}
 	i, shown := interview(t, two, "", "", "Ann", "x", "5")
 	assert.Equal(t, []string{
-		"1/2 name (text, required)", "this field is required: Enter asks again, [d]ecline, or [c]ancel without an answer", "1/2 name (text, required)",
-		"2/2 n (whole number, default 3)", `n: "x" is not a number: write it like 3 or 3.5`, "2/2 n (whole number, default 3)",
+		"1/2 name (text, required)", "this field is required: Enter asks again, [d]ecline, or [c]ancel without an answer",
+		"1/2 name (text, required)",
+		"2/2 n (whole number, default 3)", `n: "x" is not a number: write it like 3 or 3.5`,
+		"2/2 n (whole number, default 3)",
 	}, shown)
 	assert.Equal(t, []string{`{"name":"Ann","n":5}`}, i.Lines())
 	assert.True(t, i.Back())

@@ -16,7 +16,8 @@ import (
 // FuzzFill: a server writes the schema and a person the texts. Whatever both say, what is shown is plain text, and an answer
 // that is made is a bounded JSON object of the form's own fields that the form itself takes.
 func FuzzFill(f *testing.F) {
-	for _, text := range []string{"Ann", "1", "yes", "red", `{"name":"Ann","colour":"red"}`, "1e400", "mon,tue", "\xff", "\x1b[2J", ""} {
+	for _, text := range []string{"Ann", "1", "yes", "red", `{"name":"Ann","colour":"red"}`, "1e400", "mon,tue", "\xff",
+		"\x1b[2J", ""} {
 		f.Add([]byte(everything), text, text)
 		f.Add([]byte(`{"properties":{"a":{"type":"string"}}}`), text, "")
 		f.Add([]byte(`{"properties":{"a":{}}}`), text, text)
@@ -28,7 +29,8 @@ func FuzzFill(f *testing.F) {
 			return
 		}
 		requirePlain(t, form.Lines())
-		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(said(form, first, others))), asked(t, schema, form, first, others)}
+		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(said(form, first, others))),
+			asked(t, schema, form, first, others)}
 		for _, answer := range answers {
 			if answer != nil {
 				requireTaken(t, form, answer)
@@ -100,7 +102,10 @@ func requireTaken(t *testing.T, f form.Form, answer []byte) {
 func requirePlain(t *testing.T, lines []string) {
 	t.Helper()
 	for _, line := range lines {
-		bad := strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) })
+		bad := strings.IndexFunc(line, func(r rune) bool {
+			return unicode.IsControl(r) ||
+				unicode.Is(unicode.Bidi_Control, r)
+		})
 		require.Negative(t, bad, "%q", line)
 	}
 }

@@ -42,7 +42,8 @@ func TestVisibleWritesOutWhatHasNoInk(t *testing.T) {
 		if !utf8.ValidRune(r) {
 			continue
 		}
-		ignorable := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		ignorable := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point,
+			unicode.Variation_Selector)
 		if ignorable || unicode.Is(unicode.Zs, r) || unicode.Is(unicode.M, r) { // a mark has nothing to stand on here
 			assert.NotContains(t, terminal.Visible("."+string(r)+"."), string(r), "%U", r)
 		}
