@@ -146,7 +146,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 		return nil
 	}
 	session, current := m.session, m.turn.id
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
 			current = s.LastTurn.ID
 		}
@@ -165,7 +165,7 @@ func (m *Model) stop() tea.Cmd {
 	}
 	m.turn.stopping = m.turn.id != ""
 	session := m.session
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		err := m.o.Client.Stop(ctx, session)
 		switch {
 		case errors.Is(err, client.ErrNotRunning):
@@ -178,7 +178,7 @@ func (m *Model) stop() tea.Cmd {
 }
 
 func (m *Model) toolsCommand(string) tea.Cmd {
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Catalogues(ctx)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the tools: %w", err)}
@@ -212,7 +212,7 @@ func toolLines(c turn.Catalogue) []string {
 // usageCommand shows the sum of what the session's turns have used.
 func (m *Model) usageCommand(string) tea.Cmd {
 	session, current, live := m.session, m.turn.id, m.turn.usage
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Turns(ctx, session)
 		if err != nil && !errors.Is(err, journal.ErrNotFound) {
 			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}

@@ -96,7 +96,7 @@ func (m *Model) replyWhenOver(w *pendingRequest) tea.Cmd {
 	w.sent = true
 	in := client.RespondInput{Session: m.session, Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
 	key := w.key()
-	return m.command(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
+	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Respond(ctx, in)} })
 }
 
 // declineCommand declines the current elicitation.

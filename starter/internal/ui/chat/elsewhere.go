@@ -24,7 +24,7 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 	if argument != "" {
 		return m.switchTo(argument)
 	}
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Store.Sessions(ctx, listSessions)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the sessions: %w", err)}
@@ -62,7 +62,7 @@ func (m *Model) switchTo(which string) tea.Cmd {
 		m.refuse("%v", err)
 		return nil
 	}
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		_, err := m.o.Store.Session(ctx, which)
 		switch {
 		case errors.Is(err, journal.ErrNotFound):
@@ -86,7 +86,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 		at = n
 	}
 	session := m.session
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		forked, err := m.fork(ctx, session, at)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("forking the session: %w", err)}

@@ -117,7 +117,7 @@ func (m *Model) sendNext() tea.Cmd {
 		in := client.SendInput{
 			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.queue},
 		}
-		return m.command(func(ctx context.Context) tea.Msg {
+		return m.background(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}
 		})
@@ -148,7 +148,7 @@ func (m *Model) sent(msg sentMsg) {
 }
 
 // ask returns a command that runs request with a timeout of callWithin.
-func (m *Model) command(request func(context.Context) tea.Msg) tea.Cmd {
+func (m *Model) background(request func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, callWithin)
 		defer cancel()

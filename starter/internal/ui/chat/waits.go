@@ -209,7 +209,7 @@ func (m *Model) decide(w *pendingRequest, allow bool, in client.DecideInput) tea
 	if allow {
 		decide = m.o.Client.Approve
 	}
-	return m.command(func(ctx context.Context) tea.Msg {
+	return m.background(func(ctx context.Context) tea.Msg {
 		_, err := decide(ctx, in)
 		return decidedMsg{key, err}
 	})
@@ -246,7 +246,7 @@ func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 	m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
 	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key := w.key()
-	return m.command(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
+	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
 // showDecision removes a settled request from the waits and prints its decision, whether the decision was made here, was
