@@ -62,7 +62,7 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 	}
 }
 
-// pins builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
+// newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
 // workers have published.
 func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
 	g := a.agent
@@ -93,7 +93,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	return cfg, err
 }
 
-// pinTools selects the tools that policy does not deny outright from the published catalogues.
+// selectTools selects the tools that policy does not deny outright from the published catalogues.
 func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
 	catalogues, err := a.catalogues(ctx)
 	if err != nil {

@@ -26,7 +26,8 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	return a.suspendedResult(in, in.Attempt, result), nil
 }
 
-// askAgain returns the elicitations under the dispatch that the journal has for them: that dispatch's end was lost, or
+// repeatElicitations returns the elicitations under the dispatch that the journal has for them: that dispatch's end was
+// lost, or
 // the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
 func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
 	result turn.ToolResult) (workflows.CallResult, error) {
@@ -36,7 +37,7 @@ func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallIn
 	return a.suspendedResult(in, asked, result), nil
 }
 
-// questions returns the receipt of a call that waits for responses.
+// suspendedResult returns the receipt of a call that waits for responses.
 func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result turn.ToolResult) workflows.CallResult {
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
@@ -54,7 +55,7 @@ func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result t
 // lateWithin bounds how long resolve tries to record a late result.
 const lateWithin = time.Minute
 
-// resolve records the late result of a call that was given up as unknown. The transcript stays as it is.
+// recordLateResult records the late result of a call that was given up as unknown. The transcript stays as it is.
 func (a *Activities) recordLateResult(ctx context.Context, in workflows.CallInput, result turn.ToolResult) {
 	result = a.presentable(result)
 	_, err := retryUntilAvailable(ctx, lateWithin, func(ctx context.Context) (journal.CallRecord, error) {
@@ -97,7 +98,8 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 // of binary content.
 const minResult = 1024
 
-// noting returns a function that writes a call's progress to the turn's readers. If the journal is slower than the
+// progressWriter returns a function that writes a call's progress to the turn's readers. If the journal is slower than
+// the
 // server, only the latest report is written. Local activities are too short for progress. done waits for the write
 // under way.
 func (a *Activities) progressWriter(ctx context.Context,

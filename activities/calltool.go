@@ -160,7 +160,8 @@ func (a *Activities) run(
 	return a.presentable(result), nil
 }
 
-// giveBack releases the claim of a call that never reached its tool, so that the next dispatch may run it. Otherwise
+// releaseUnsent releases the claim of a call that never reached its tool, so that the next dispatch may run it.
+// Otherwise
 // the next dispatch would report an unknown outcome although nothing was sent. The call's own context may have ended.
 func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
@@ -179,7 +180,8 @@ func (a *Activities) release(ctx context.Context, in workflows.CallInput) error 
 	return err
 }
 
-// retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is full, until
+// retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is
+// full, until
 // its time is over. Dispatches follow each other immediately, so without the retries all of them would be used up
 // within a moment.
 func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
@@ -238,7 +240,7 @@ func (a *Activities) receipt(in workflows.CallInput, r journal.CallRecord) workf
 	}
 }
 
-// homeOf returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
+// stickyQueue returns this process's sticky queue if the turn must come back to it, and an empty string otherwise.
 func (a *Activities) stickyQueue(in workflows.CallInput) string {
 	if !in.Tool.SessionAffinity {
 		return ""

@@ -46,7 +46,8 @@ func startClock(ctx context.Context) *clock {
 	return c
 }
 
-// beat skips the first heartbeatEvery: most activities end sooner, and the Temporal server writes each heartbeat to the run,
+// heartbeat skips the first heartbeatEvery: most activities end sooner, and the Temporal server writes each heartbeat
+// to the run,
 // which delays the activity's own completion.
 func (c *clock) heartbeat(stop, ctx context.Context) {
 	ticker := time.NewTicker(heartbeatEvery)
@@ -72,7 +73,7 @@ func (c *clock) busy() time.Duration {
 	return c.before + time.Since(c.began) - rested
 }
 
-// rest stops the clock; the function that it returns restarts it. Overlapping pauses count once.
+// pause stops the clock; the function that it returns restarts it. Overlapping pauses count once.
 func (c *clock) pause() (goOn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

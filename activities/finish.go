@@ -63,7 +63,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	return err
 }
 
-// untaken returns the IDs of the messages that no turn of the session has.
+// undelivered returns the IDs of the messages that no turn of the session has.
 func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, session string,
 	messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {

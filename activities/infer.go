@@ -27,6 +27,9 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
+	if _, err := budget(in, clock); err != nil { // the earlier attempt took long
+		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+	}
 	ctx, release := a.detachFromAttempt(ctx, in.Turn)
 	defer release()
 	res, err := a.infer(ctx, in, clock)
@@ -123,8 +126,8 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err)
 }
 
-// asked decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt do not
-// count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
+// inferenceError decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt
+// do not count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
 func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference,
 	clock *clock, partial string, err error) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {

@@ -10,7 +10,8 @@ import (
 // maxMediaBytes bounds the media sent with one prompt, in bytes before encoding. The latest media are kept.
 const maxMediaBytes = 16 << 20
 
-// sensed returns the prompt with the media that its model accepts; if they exceed maxMediaBytes, the latest ones. Media
+// withMedia returns the prompt with the media that its model accepts; if they exceed maxMediaBytes, the latest ones.
+// Media
 // that are not loaded, or that the journal no longer has, are described to the model in text.
 func (a *Activities) withMedia(ctx context.Context, p turn.Prompt) turn.Prompt {
 	messages, left := p.Messages, int64(maxMediaBytes)

@@ -39,7 +39,7 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	return res, failure(ctx, err)
 }
 
-// heard reports whether there are messages and the turn's session has had each of them.
+// alreadyDelivered reports whether there are messages and the turn's session has had each of them.
 func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []string) (bool, error) {
 	if len(ids) == 0 || slices.Contains(ids, "") {
 		return false, nil
@@ -117,8 +117,10 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	return t, nil
 }
 
-// weigh applies the turn's policy to each call, here because the workflow carries only a preview of its arguments. For
-// calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the error
+// applyPolicy applies the turn's policy to each call, here because the workflow carries only a preview of its
+// arguments. For
+// calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the
+// error
 // with proposals that assume a tainted session without grants.
 func (a *Activities) applyPolicy(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
@@ -172,7 +174,7 @@ func maxGrant(taint turn.TaintMode, fromRule bool) turn.GrantScope {
 	return ""
 }
 
-// guard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
+// taintGuard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
 // needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
 // mode, not even then. If the journal cannot be read, the function sets failed and takes the session for tainted.

@@ -78,7 +78,7 @@ func (s *toolStatus) missing(name string, policy turn.Policy) (reason string, co
 	return "there is no such tool", ""
 }
 
-// away returns the unavailable server that name belongs to, or an empty string.
+// unavailableServer returns the unavailable server that name belongs to, or an empty string.
 func (s *toolStatus) unavailableServer(name string) string {
 	of := turn.Catalogue{}
 	for _, c := range s.now() {

@@ -13,7 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// steadfast returns ctx without cancellations that do not stop the turn. When Temporal is unreachable for a moment, or
+// detachFromAttempt returns ctx without cancellations that do not stop the turn. When Temporal is unreachable for a
+// moment, or
 // has given an attempt up, the SDK cancels its context. The work under way then still finishes and is settled in the
 // journal, where the next attempt finds it. Only a stop of the turn and a shutdown of the worker cancel the returned
 // context. A stopped turn may close before its activities are told; Temporal then no longer knows them, so steadfast

@@ -16,7 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It may
+// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It
+// may
 // be for any tenant: the client uses that of its own.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)

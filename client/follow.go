@@ -111,7 +111,8 @@ func (f *follower) changed(ctx context.Context) <-chan struct{} {
 	return f.c.journal.Changed(ctx, topics...)
 }
 
-// await starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the message.
+// awaitOutcome starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the
+// message.
 func (f *follower) awaitOutcome(ctx context.Context) {
 	if f.cancel != nil {
 		f.cancel()
@@ -156,7 +157,7 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 	}
 }
 
-// taken finds the turn that has taken a merged message.
+// findMergedTurn finds the turn that has taken a merged message.
 func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
 	switch {
@@ -173,7 +174,8 @@ func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// judge decides whether the follower is done when Temporal has reported an end that the journal does not have. known
+// decideEnd decides whether the follower is done when Temporal has reported an end that the journal does not have.
+// known
 // means that the journal has the turn. again means that the follower has switched to the turn that has the message.
 func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool) {
 	switch {
@@ -190,7 +192,7 @@ func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool)
 	return false, true
 }
 
-// other finds the turn that has the message if the one that was started for it does not.
+// switchTurn finds the turn that has the message if the one that was started for it does not.
 func (f *follower) switchTurn(ctx context.Context) bool {
 	id := f.outcome.result.Turn
 	if f.t.MessageID != "" {
@@ -210,7 +212,8 @@ func (f *follower) switchTurn(ctx context.Context) bool {
 	return true
 }
 
-// rest waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the server
+// awaitClose waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the
+// server
 // closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
 func (f *follower) awaitClose(ctx context.Context) {
 	if f.outcomes == nil {
@@ -223,7 +226,7 @@ func (f *follower) awaitClose(ctx context.Context) {
 	}
 }
 
-// reached reports whether Follow yields a chunk: the message's or a later one.
+// passesMessage reports whether Follow yields a chunk: the message's or a later one.
 func (f *follower) passesMessage(c turn.Chunk) bool {
 	if f.message == "" {
 		return true

@@ -32,7 +32,8 @@ var errContinued = errors.New("the session has gone on to another turn")
 // askAgainAfter is the pause before the client asks Temporal or the journal again after a failure.
 const askAgainAfter = time.Second
 
-// await asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set, it also
+// awaitOutcome asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set,
+// it also
 // asks again after every other failure.
 func (c *Client) awaitOutcome(ctx context.Context, t Turn, patient bool) chan outcome {
 	over := make(chan outcome, 1)
@@ -56,7 +57,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// outcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it waits
+// turnOutcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it
+// waits
 // until the session's workflow has ended for good, because the message is lost then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if t.Merged {
@@ -101,7 +103,7 @@ func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// closed waits for the end of one run. The result is its value, or the detail of its failure or cancellation.
+// runOutcome waits for the end of one run. The result is its value, or the detail of its failure or cancellation.
 func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).
@@ -137,7 +139,8 @@ func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	return outcome{err: fmt.Errorf("waiting for the turn: %w", err)}
 }
 
-// unabridged completes the answer of a duplicate from the journal. The duplicate's result has only the beginning of
+// completeDuplicate completes the answer of a duplicate from the journal. The duplicate's result has only the beginning
+// of
 // another turn's answer.
 func (c *Client) completeDuplicate(ctx context.Context, r workflows.Result) workflows.Result {
 	if r.DuplicateOf == "" || !r.Truncated {

@@ -27,7 +27,7 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 	return c.journalResult(ctx, t.ID)
 }
 
-// recorded returns a turn's result in the journal.
+// journalResult returns a turn's result in the journal.
 func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Result, error) {
 	row, err := c.journal.Turn(ctx, turnID)
 	if err != nil {
@@ -59,7 +59,8 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 	return r, nil
 }
 
-// streamed returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled during
+// streamedText returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled
+// during
 // an inference.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
@@ -74,7 +75,8 @@ func (c *Client) streamedText(ctx context.Context, turnID string) (string, error
 	}
 }
 
-// completeAnswer returns the text that preview is the truncated beginning of, if text is that text. Otherwise it returns
+// completeAnswer returns the text that preview is the truncated beginning of, if text is that text. Otherwise it
+// returns
 // preview and whether it is truncated.
 func completeAnswer(preview, text string) (answer string, truncated bool) {
 	beginning, cut := strings.CutSuffix(preview, "…")
@@ -87,6 +89,7 @@ func completeAnswer(preview, text string) (answer string, truncated bool) {
 	return preview, len(preview) > maxUntruncatedAnswer
 }
 
-// maxUntruncatedAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end is the
+// maxUntruncatedAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end
+// is the
 // model's own.
 const maxUntruncatedAnswer = 1 << 10

@@ -63,7 +63,7 @@ func retryRequest[T any](ctx context.Context, c *Client, request func(context.Co
 	return res, err
 }
 
-// persist retries a request while its failure may be temporary: a run that closes, a server that is busy or
+// retry retries a request while its failure may be temporary: a run that closes, a server that is busy or
 // unavailable, a turn that is ending. The request must be idempotent. unanswered is the error of a request that got no
 // answer although Temporal is healthy.
 func (c *Client) retry(ctx context.Context, unanswered error, request func(context.Context) error) error {

@@ -98,7 +98,8 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 	return err
 }
 
-// accepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this turn.
+// findAccepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this
+// turn.
 // run is the session's running turn; the journal does not know it before a worker has begun it.
 func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) bool {
 	if c.journal != nil {
@@ -132,7 +133,7 @@ func startError(err error) error {
 	return fmt.Errorf("starting the turn: %w", err)
 }
 
-// pack stores a long text in the journal and returns its hash instead.
+// storeLongText stores a long text in the journal and returns its hash instead.
 func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, string, error) {
 	if len(text) > journal.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
@@ -151,7 +152,8 @@ func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, 
 	return "", hash, nil
 }
 
-// begin starts a turn with its message. It costs two events less than an update, and needs no worker to be accepted.
+// startTurn starts a turn with its message. It costs two events less than an update, and needs no worker to be
+// accepted.
 func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
@@ -161,7 +163,7 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &m))
 }
 
-// join sends the message to the running turn, or to a new one if that has just ended.
+// updateWithStart sends the message to the running turn, or to a new one if that has just ended.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{

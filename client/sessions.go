@@ -70,7 +70,8 @@ func (c *Client) describe(
 	})
 }
 
-// known returns the turn in the journal: the named one, or the session's last one. A zero record with ErrNotFound means
+// recordedTurn returns the turn in the journal: the named one, or the session's last one. A zero record with
+// ErrNotFound means
 // that the journal has none.
 func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
@@ -133,7 +134,8 @@ func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// candidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those of the
+// runningCandidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those
+// of the
 // journal, which lacks turns that no worker has begun.
 func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {

@@ -33,7 +33,7 @@ func variable(key string) string {
 	return "EVERTURN_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// environ applies the environment's variables. An empty variable counts as unset.
+// applyEnviron applies the environment's variables. An empty variable counts as unset.
 func (l *loader) applyEnviron() {
 	all := settings(&l.loaded.Config)
 	names := make([]string, len(all))
@@ -70,7 +70,7 @@ func suggest(message, name string, known []string) string {
 	return message
 }
 
-// flags applies the overrides of the command line.
+// applyOverrides applies the overrides of the command line.
 func (l *loader) applyOverrides(overrides map[string]string) {
 	all := settings(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {

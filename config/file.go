@@ -22,7 +22,7 @@ const DefaultPath = "agent.toml"
 // MaxFileBytes bounds agent.toml.
 const MaxFileBytes = 1 << 20
 
-// file applies the file's layer. Its error means that loading cannot continue.
+// applyFile applies the file's layer. Its error means that loading cannot continue.
 func (l *loader) applyFile(path string) error {
 	data, err := readFile(path)
 	if err != nil || data == nil {
@@ -73,7 +73,8 @@ func unreadable(path, why string) error {
 	return &Error{Problems: []Problem{{Source: path, Message: "reading the configuration: " + why}}}
 }
 
-// document stores the values of a document that go-toml has accepted. go-toml's decoder cannot: it stops at the first
+// applyDocument stores the values of a document that go-toml has accepted. go-toml's decoder cannot: it stops at the
+// first
 // value of a wrong type, has no durations, and does not give the positions of the keys that it accepts.
 func (l *loader) applyDocument(data []byte) {
 	var p unstable.Parser

@@ -62,7 +62,8 @@ func Health(ctx context.Context, store journal.Store) ([]WorkerHealth, error) {
 	return out, nil
 }
 
-// reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report. An
+// reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report.
+// An
 // error stops no turn: it is logged once.
 func (e *Engine) reportHealth(ctx context.Context) {
 	if len(e.cfg.MCP.Servers) == 0 {

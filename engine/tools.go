@@ -44,7 +44,8 @@ func (e *Engine) openTools(context.Context) error {
 	return err
 }
 
-// minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did not
+// minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did
+// not
 // accept is published again.
 const (
 	minRepublishPause = time.Second
@@ -54,7 +55,8 @@ const (
 // reconcileEvery is how often a worker compares the journal's catalogues with its own.
 const reconcileEvery = 10 * time.Second
 
-// publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while one is published, so that an
+// publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while one is
+// published, so that an
 // older one cannot follow it.
 type publishedCatalogues struct {
 	mu   sync.Mutex
@@ -95,7 +97,7 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// publishNews publishes a server's current catalogue.
+// publishChange publishes a server's current catalogue.
 func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, c turn.Catalogue) error {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -103,7 +105,8 @@ func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, 
 	return e.publishUnlessAvailable(ctx, c)
 }
 
-// publishUnlessWell publishes a catalogue. It does not publish that this worker cannot reach a server while another
+// publishUnlessAvailable publishes a catalogue. It does not publish that this worker cannot reach a server while
+// another
 // worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) error {
 	if c.Problem != "" && e.availableElsewhere(ctx, c.Server) {
@@ -134,7 +137,7 @@ func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	}
 }
 
-// wellElsewhere reports whether another running worker with this journal can reach the server.
+// availableElsewhere reports whether another running worker with this journal can reach the server.
 func (e *Engine) availableElsewhere(ctx context.Context, server string) bool {
 	workers, err := Health(ctx, e.journal)
 	if err != nil { // no worker is known to reach the server

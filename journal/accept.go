@@ -47,13 +47,14 @@ func (t *tx) review(c turn.Catalogue) error {
 // server with more tools than that at once.
 const maxApprovalsOfServer = 4096
 
-// forgetAccepted deletes the oldest approvals beyond maxApprovalsOfServer.
+// forgetApprovals deletes the oldest approvals beyond maxApprovalsOfServer.
 func (t *tx) forgetApprovals(server string) error {
-	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
+	return t.exec(`DELETE FROM approved_tools WHERE server = ?1 AND id NOT IN (SELECT id FROM approved_tools
+		WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, maxApprovalsOfServer)
 }
 
-// acceptedHashes returns the hashes of a server's approved tools, by tool ID.
+// approvedHashes returns the hashes of a server's approved tools, by tool ID.
 func (q querier) approvedHashes(server string) (map[string][]string, error) {
 	out := map[string][]string{}
 	err := q.each(func(rows Rows) error {
@@ -69,11 +70,12 @@ func (t *tx) insertConfigVersion(server, setup string) error {
 	if err := t.exec(`INSERT INTO config_versions (server, config_hash) VALUES (?, ?)`, server, setup); err != nil {
 		return err
 	}
-	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
+	return t.exec(`DELETE FROM config_versions WHERE server = ?1 AND id NOT IN (SELECT id FROM config_versions
+		WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`,
 		server, MaxConfigVersions)
 }
 
-// accept records this version of the tool as the latest approved one.
+// approve records this version of the tool as the latest approved one.
 func (t *tx) approve(server string, d turn.Descriptor, by string, at time.Time) error {
 	content, err := json.Marshal(d)
 	if err != nil {
@@ -92,7 +94,7 @@ func (t *tx) approve(server string, d turn.Descriptor, by string, at time.Time) 
 		(SELECT id FROM approved_tools WHERE server = ?1 AND tool = ?2 ORDER BY id DESC LIMIT ?3)`, server, d.ID, MaxApprovedVersions)
 }
 
-// lastAccepted returns the version of a tool that was approved last, nil if none was.
+// lastApproved returns the version of a tool that was approved last, nil if none was.
 func (q querier) lastApproved(server, tool string) (*turn.Descriptor, error) {
 	var content []byte
 	err := q.row(`SELECT descriptor FROM approved_tools WHERE server = ? AND tool = ? ORDER BY id DESC LIMIT 1`, server,

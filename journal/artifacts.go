@@ -20,7 +20,8 @@ func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err 
 }
 
 func (t *tx) noteArtifact(session, call int64, hash, mediaType string, late bool) error {
-	return t.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	return t.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
 		session, hash, call, mediaType, late)
 }
 
@@ -77,7 +78,8 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 		return "", err
 	}
 	for _, p := range list {
-		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.id = a.call WHERE a.session = ?1 AND a.hash = ?2 AND (?3 OR NOT a.late AND EXISTS
+		err = q.row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.id = a.call WHERE a.session = ?1
+			AND a.hash = ?2 AND (?3 OR NOT a.late AND EXISTS
 			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
 			p.session, hash, p.session == session, p.high).Scan(&mediaType)
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -87,13 +89,14 @@ func (q querier) artifact(session int64, hash string) (mediaType string, err err
 	return "", sql.ErrNoRows
 }
 
-// mark records that a call has brought text of an untrusted server into its session. The first mark stays.
+// taint records that a call has brought text of an untrusted server into its session. The first mark stays.
 func (t *tx) taint(c call, at time.Time) error {
 	return t.insertTaint(c.session, TaintSource{Turn: c.turnID, CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, At: at})
 }
 
 func (t *tx) insertTaint(session int64, m TaintSource) error {
-	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	return t.exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
@@ -109,7 +112,7 @@ func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err er
 	return out, err
 }
 
-// marked returns a session's taint source, nil if it has none.
+// taintSource returns a session's taint source, nil if it has none.
 func (q querier) taintSource(session int64) (*TaintSource, error) {
 	var m TaintSource
 	var at int64

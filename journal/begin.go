@@ -112,7 +112,8 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) 
 	}
 	var config stored
 	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
-	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session AND m.seq = t.message_seq
+	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
+		AND m.seq = t.message_seq
 		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.inline, &config.blob)
 	if err != nil {
 		return out, err
@@ -166,7 +167,8 @@ func (t *tx) touchSession(sc *scope, in BeginInput) error {
 		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
 	}
-	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at) VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
+	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
 		in.Session, t.tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At),
 		nanos(in.At)).Scan(&sc.session)
 }

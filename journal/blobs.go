@@ -54,7 +54,8 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 	return hash, t.exec(insertBlob, hash, mediaType, len(b), encoding, bytes)
 }
 
-const insertBlob = `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+const insertBlob = `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
+	ON CONFLICT DO NOTHING`
 
 func (q querier) getBlob(hash string) (b []byte, err error) {
 	room := unbounded

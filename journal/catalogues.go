@@ -43,7 +43,8 @@ const (
 	MaxConfigVersions = 64
 )
 
-// keepDuringOutage returns the catalogue to publish in place of before. While a server is unavailable, the time at which it
+// keepDuringOutage returns the catalogue to publish in place of before. While a server is unavailable, the time at
+// which it
 // became unavailable stays and, if its configuration is the same, so do its last good tools.
 func keepDuringOutage(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {

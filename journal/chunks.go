@@ -65,7 +65,8 @@ func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
 	if !t.Again() {
 		return false, nil
 	}
-	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ? AND text = ?)`,
+	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
+		AND at = ? AND text = ?)`,
 		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text)).Scan(&there)
 	return there, err
 }
@@ -124,7 +125,8 @@ func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) 
 			out = append(out, c)
 			return err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
-			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?) AND idx > ?
+			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?)
+				AND idx > ?
 			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
 	})
 	return out, err

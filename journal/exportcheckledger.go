@@ -57,7 +57,8 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 	return m, err
 }
 
-// follow checks I3: the messages after an assistant message with calls are their results, one for each call, in request
+// checkResultOrder checks I3: the messages after an assistant message with calls are their results, one for each call,
+// in request
 // order.
 func (c *exportCheck) checkResultOrder(m turn.Message) error {
 	switch {
@@ -78,7 +79,7 @@ func (c *exportCheck) checkResultOrder(m turn.Message) error {
 	return nil
 }
 
-// ofTurn returns an error if no line so far has that turn.
+// checkTurnID returns an error if no line so far has that turn.
 func (c *exportCheck) checkTurnID(id string) error {
 	if c.turns[id] == nil {
 		return fmt.Errorf("it belongs to turn %q, which the export does not have", Preview(id, 64))

@@ -94,7 +94,8 @@ func (e *exporter) split(session int64) error {
 	for _, s := range list {
 		p := part{segment: s, own: s.session == session}
 		if !p.own {
-			err := e.row(`SELECT t.id FROM turns t WHERE t.id = (SELECT max(id) FROM turns WHERE session = ?1 AND message_seq <= ?2) AND (t.ended_at IS NULL
+			err := e.row(`SELECT t.id FROM turns t WHERE t.id = (SELECT max(id) FROM turns WHERE session = ?1
+				AND message_seq <= ?2) AND (t.ended_at IS NULL
 				OR EXISTS (SELECT 1 FROM messages m WHERE m.session = ?1 AND m.seq = ?2 + 1 AND m.turn = t.id))`, s.session, s.high).Scan(&p.splitTurn)
 			if ignoreNoRows(err) != nil {
 				return err
@@ -214,7 +215,8 @@ func (e *exporter) turns(p part) error {
 		p.args()[:3]...)
 }
 
-// beginning returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without an
+// forkedTurn returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without
+// an
 // answer.
 func (e *exporter) forkedTurn(r TurnRecord) TurnRecord {
 	ended := e.created

@@ -79,7 +79,7 @@ func (e *exporter) requests(p part) error {
 	return err
 }
 
-// rules writes the session's own grants. A fork does not inherit the grants of the forked session.
+// grants writes the session's own grants. A fork does not inherit the grants of the forked session.
 func (e *exporter) grants(p part) error {
 	if !p.own {
 		return nil
@@ -100,7 +100,8 @@ func (e *exporter) chunks(p part) error {
 			return err
 		}
 		return e.out.Write(Line{Chunk: &c})
-	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c JOIN turns t ON t.id = c.turn
+	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c
+		JOIN turns t ON t.id = c.turn
 		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.session, p.low, p.high, p.splitTurn)
 	if err != nil || p.splitTurn == 0 {
 		return err
@@ -108,7 +109,7 @@ func (e *exporter) chunks(p part) error {
 	return e.writeForkedTurnEnd(p.splitTurn)
 }
 
-// cutOff writes the only chunk of a turn of which a fork has only the beginning: its turn_completed.
+// writeForkedTurnEnd writes the only chunk of a turn of which a fork has only the beginning: its turn_completed.
 func (e *exporter) writeForkedTurnEnd(turnN int64) error {
 	r, err := e.turnRecord(`t.id = ?`, turnN)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 	return out, err
 }
 
-// end gives every call of the turn one result, settles the turn and emits its last chunk.
+// endTurn gives every call of the turn one result, settles the turn and emits its last chunk.
 func (t *tx) endTurn(sc *scope, in FinishInput) error {
 	before := sc.head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
@@ -66,7 +66,7 @@ func (t *tx) endTurn(sc *scope, in FinishInput) error {
 	})
 }
 
-// close writes the turn's end into its row.
+// closeTurn writes the turn's end into its row.
 func (t *tx) closeTurn(sc scope, in FinishInput) error {
 	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *tx) closeTurn(sc scope, in FinishInput) error {
 	return t.touchUpdatedAt(sc, in.At)
 }
 
-// touch updates the time of the session's last change.
+// touchUpdatedAt updates the time of the session's last change.
 func (t *tx) touchUpdatedAt(sc scope, at time.Time) error {
 	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
 }
@@ -197,7 +197,7 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 	return err
 }
 
-// settleUnreported settles a call that is still open: as unknown if the call may have run, whatever the caller says;
+// settleWithoutReport settles a call that is still open: as unknown if the call may have run, whatever the caller says;
 // otherwise with the caller's outcome, and as cancelled if there is none.
 func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
 	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {

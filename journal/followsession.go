@@ -75,7 +75,7 @@ func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err
 	}
 }
 
-// look returns the next turn, or nothing if it has not begun.
+// nextTurn returns the next turn, or nothing if it has not begun.
 func (f *sessionFollower) nextTurn(ctx context.Context) (id string, after int64, err error) {
 	if !f.started {
 		if id, after, err = f.first(ctx); err != nil || id != "" {
@@ -114,7 +114,8 @@ func (f *sessionFollower) first(ctx context.Context) (id string, after int64, er
 	return "", 0, f.checkSession(ctx)
 }
 
-// otherTenantError refuses a cursor whose turn belongs to another session. The turn may have begun since the session was read.
+// otherTenantError refuses a cursor whose turn belongs to another session. The turn may have begun since the session
+// was read.
 func (f *sessionFollower) checkSession(ctx context.Context) error {
 	t, err := f.store.Turn(ctx, f.start.Turn)
 	if isNotFound(err) || err == nil && t.Session == f.session {

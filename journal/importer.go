@@ -242,7 +242,8 @@ func (im *importer) publish() error {
 	if err != nil {
 		return err
 	}
-	err = im.exec(`UPDATE sessions SET session_id = ?1, tenant = ?2, turns = (SELECT count(*) FROM turns WHERE session = ?3), created_at = ?4,
+	err = im.exec(`UPDATE sessions SET session_id = ?1, tenant = ?2, turns = (SELECT count(*) FROM turns
+		WHERE session = ?3), created_at = ?4,
 		updated_at = ?5 WHERE id = ?3`, s.ID, im.tenant, im.session, nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at)))
 	if err != nil {
 		return err
@@ -324,7 +325,8 @@ func (im *importer) turn(t ExportTurn) error {
 	}
 	var n int64
 	err = im.row(`INSERT INTO turns (turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, reason, code,
-		message, answer, usage, steps, calls, started_at, ended_at, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
+		message, answer, usage, steps, calls, started_at, ended_at, pruned)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, TRUE)
 		RETURNING id`, // TRUE: nothing prunes it before it is published
 		im.stagedPrefix+t.ID, im.session, t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, jsonColumn(t.Config),
 		null(t.ConfigBlob),

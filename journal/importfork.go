@@ -4,7 +4,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// past returns the session of this journal, that has the shared past of an exported fork: the
+// findSharedPast returns the session of this journal, that has the shared past of an exported fork: the
 // session that was forked, or any session that has the turn of the fork point. It returns 0 if no session has that past
 // or the export is not of a fork.
 func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
@@ -31,7 +31,7 @@ func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
 	return 0, nil
 }
 
-// skips reports whether a line belongs to the past that the journal has already.
+// isShared reports whether a line belongs to the past that the journal has already.
 func (im *importer) isShared(l Line) bool {
 	switch {
 	case im.forkSeq == 0:
@@ -55,7 +55,7 @@ func (im *importer) isShared(l Line) bool {
 	return false
 }
 
-// withhold collects the export's grants, and the approvals that its running turn waits for or has not used.
+// collectDropped collects the export's grants, and the approvals that its running turn waits for or has not used.
 func (im *importer) collectDropped(q querier) error {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
 	var out []DroppedPermission

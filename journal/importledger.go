@@ -8,7 +8,8 @@ import (
 
 func (im *importer) inference(x ExportInference) error {
 	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
-		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at, late_count)
+		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at,
+			late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		im.turns[x.Key.Turn], x.Key.Step, x.Attempt, x.Failures, x.FailedAttempt, string(x.FailedCode), x.FailedMessage,
 		x.Emitted, x.Model,
@@ -30,7 +31,8 @@ func (im *importer) call(x ExportCall) error {
 	}
 	var row int64
 	err = im.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt, claimed_attempt,
-		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at, duration_ms, late_count,
+		runs, repeatable, worker, claimed_at, outcome, text, text_blob, full_blob, size, settled_attempt, settled_at,
+			duration_ms, late_count,
 		suspended_attempt, media, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		im.turns[x.Turn], x.Step, x.Call.ID, x.Call.WireID, x.Call.Tool, arguments.inline, arguments.blob, x.ArgumentsHash,
 		x.Attempt,
@@ -69,7 +71,8 @@ func (im *importer) lateResult(x ExportLateResult) error {
 // artifacts records the content that a call has left.
 func (im *importer) artifacts(call int64, full string, media []turn.Media, late bool) error {
 	if full != "" {
-		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ? FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,
+		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ?
+			FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,
 			im.session, call, late, full)
 		if err != nil {
 			return err

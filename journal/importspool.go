@@ -21,7 +21,7 @@ type spooled struct {
 	last  ExportBlob       // the blob that was loaded last
 }
 
-// spool copies r into a file and checks it. The caller closes the file.
+// spoolImport copies r into a file and checks it. The caller closes the file.
 func (s *DB) spoolImport(ctx context.Context, r io.Reader) (*spooled, error) {
 	f, err := os.CreateTemp(s.db.TempDir(), ".import-*")
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 // have died.
 const stagedFor = 24 * time.Hour
 
-// dropLeft removes the staged sessions of imports whose processes have died.
+// dropAbandonedImports removes the staged sessions of imports whose processes have died.
 func (s *DB) dropAbandonedImports(ctx context.Context) error {
 	var left []int64
 	err := s.read(ctx, "looking for unfinished imports", func(q querier) error {

@@ -71,7 +71,7 @@ func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
 	return a, err
 }
 
-// settled loads the completion and the message of a settled inference.
+// loadSettled loads the completion and the message of a settled inference.
 func (q querier) loadSettled(a attempt) (Inference, error) {
 	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
 	if err != nil || len(messages) != 1 {
@@ -155,7 +155,8 @@ func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
 		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
 }
 
-// appendHeard appends what came in since the step before, in addition to its results: late results and user messages.
+// appendNewMessages appends what came in since the step before, in addition to its results: late results and user
+// messages.
 func (t *tx) appendNewMessages(a *attempt, in StartInference) error {
 	if a.hasLateResults {
 		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
@@ -194,7 +195,8 @@ func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
 		}
 	}
 	return a.inf, t.exec(
-		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ? WHERE id = ?`,
+		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ?
+			WHERE id = ?`,
 		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
 }
 
@@ -241,7 +243,7 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 	return out, err
 }
 
-// settledAgain handles a settlement of a settled step. A settlement by the attempt that settled the step is a
+// settleRepeated handles a settlement of a settled step. A settlement by the attempt that settled the step is a
 // repetition; any other one is a late completion.
 func (t *tx) settleRepeated(a attempt, attempt int) (Inference, error) {
 	if attempt != a.inf.Attempt {
@@ -298,7 +300,8 @@ func (t *tx) saveCompletion(a attempt, at int64) error {
 			return err
 		}
 	}
-	return t.exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?, settled_at = ? WHERE id = ?`,
+	return t.exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?,
+		settled_at = ? WHERE id = ?`,
 		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
 }
 
@@ -319,7 +322,8 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 			return nil
 		}
 		failures++
-		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ? WHERE id = ?`,
+		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
+			WHERE id = ?`,
 			failures, attempt, string(code), Preview(CleanText(message), PreviewBytes), a.row)
 	})
 	return failures, err

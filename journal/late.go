@@ -52,7 +52,8 @@ func digest(r turn.ToolResult, full, media string) string {
 	return HashOf([]byte(what))
 }
 
-// due returns the session whose model must be told of a late result, null if there is none. The model is told if it
+// sessionToNotify returns the session whose model must be told of a late result, null if there is none. The model is
+// told if it
 // knows the call's outcome as unknown, and only once for each attempt.
 func (t *tx) sessionToNotify(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {

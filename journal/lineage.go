@@ -72,7 +72,7 @@ func (q querier) sessionRow(session string) (n int64, err error) {
 	return n, err
 }
 
-// taker returns the turn that took a message of the session or of its shared past, or sql.ErrNoRows.
+// turnOfMessage returns the turn that took a message of the session or of its shared past, or sql.ErrNoRows.
 func (q querier) turnOfMessage(session int64, messageID string) (turnN int64, err error) {
 	list, err := q.segments(session, 1, allMessages)
 	if err != nil {
@@ -88,7 +88,7 @@ func (q querier) turnOfMessage(session int64, messageID string) (turnN int64, er
 	return 0, sql.ErrNoRows
 }
 
-// had reports whether the session, or its shared past, has a message with this ID.
+// hasMessage reports whether the session, or its shared past, has a message with this ID.
 func (q querier) hasMessage(session int64, messageID string) (bool, error) {
 	_, err := q.turnOfMessage(session, messageID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -101,7 +101,8 @@ func (q querier) hasMessage(session int64, messageID string) (bool, error) {
 func (q querier) depth(session int64) (n int, err error) {
 	err = q.row(`WITH RECURSIVE line (session, depth) AS (
 		SELECT CAST(? AS BIGINT), 1 UNION ALL
-		SELECT s.parent, line.depth + 1 FROM line JOIN sessions s ON s.id = line.session WHERE s.parent IS NOT NULL AND line.depth <= ?
+		SELECT s.parent, line.depth + 1 FROM line JOIN sessions s ON s.id = line.session WHERE s.parent IS NOT NULL
+			AND line.depth <= ?
 	) SELECT max(depth) FROM line`, session, maxDepth).Scan(&n)
 	return n, err
 }

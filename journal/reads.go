@@ -59,7 +59,8 @@ func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error
 func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var config stored
-		err := q.row(`SELECT s.session_id, s.tenant, t.state, t.config, t.config_blob FROM turns t JOIN sessions s ON s.id = t.session
+		err := q.row(`SELECT s.session_id, s.tenant, t.state, t.config, t.config_blob FROM turns t
+			JOIN sessions s ON s.id = t.session
 			WHERE t.turn_id = ?`, turnID).Scan(&out.Session, &out.Tenant, &out.State, &config.inline, &config.blob)
 		if err != nil {
 			return err

@@ -120,7 +120,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 		w.Call, x.elicitation.inline, x.elicitation.blob, string(w.MaxGrant)).Scan(&x.row)
 }
 
-// rule settles a request.
+// decideRequest settles a request.
 func (t *tx) decideRequest(x *request, r turn.Decision) (err error) {
 	if r.Response != nil {
 		if x.response, err = t.putJSON(canonical(r.Response)); err != nil {

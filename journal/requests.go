@@ -36,7 +36,7 @@ func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err e
 	return ruled, err
 }
 
-// ask opens a request once, and returns its decision if it has one already.
+// openOnce opens a request once, and returns its decision if it has one already.
 func (t *tx) openOnce(sc *scope, w turn.Request, at time.Time) (*turn.Decision, error) {
 	if err := checkID("request", w.ID); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (t *tx) openRequest(sc *scope, w turn.Request, at time.Time) (err error) {
 	return t.emitRequest(sc, x, at)
 }
 
-// fillIn copies the call that needs the approval from the transcript.
+// copyCall copies the call that needs the approval from the transcript.
 func (t *tx) copyCall(sc *scope, x *request) error {
 	list, _, err := t.openCalls(sc)
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *tx) copyCall(sc *scope, x *request) error {
 	return fmt.Errorf("the model's last message does not request this call: %w", ErrConflict)
 }
 
-// nameTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
+// copyTool copies the tool of an elicitation from the ledger, so that a server cannot ask in the name of a call that
 // never ran.
 func (t *tx) copyTool(sc *scope, x *request) error {
 	c, err := t.call(sc.turnID, x.rec.Call)
@@ -124,13 +124,15 @@ func (t *tx) copyTool(sc *scope, x *request) error {
 	return nil
 }
 
-// showWaiting records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has changed
+// updateWaitingState records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has
+// changed
 // nothing.
 func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	if len(t.changed) == 0 {
 		return nil
 	}
-	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1 AND status = '') THEN ?2 ELSE ?3 END
+	err := t.exec(`UPDATE turns SET state = CASE WHEN EXISTS (SELECT 1 FROM requests WHERE turn = ?1
+		AND status = '') THEN ?2 ELSE ?3 END
 		WHERE id = ?1`, sc.turn, string(turn.StateWaiting), string(turn.StateRunning))
 	if err != nil {
 		return err
@@ -194,7 +196,8 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 }
 
 func (t *tx) insertGrant(session int64, r turn.Grant) error {
-	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	return t.exec(`INSERT INTO grants (session, tool, arguments_hash, decided_by, at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
 		session, r.Tool, r.ArgumentsHash, r.By, nanos(r.At))
 }
 
@@ -215,7 +218,8 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 	return nil
 }
 
-// approved checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has an
+// checkApproval checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has
+// an
 // approval request for this call.
 func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	if !c.requests && !in.Approved {

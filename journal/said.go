@@ -8,7 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// appendSaid appends the messages that were merged into a turn, except those that the session has had. step is the step
+// appendUserMessages appends the messages that were merged into a turn, except those that the session has had. step is
+// the step
 // before which they came in. A message without an ID gets one from its position, so that a repeated call finds it.
 func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
@@ -36,7 +37,8 @@ func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage
 	return nil
 }
 
-// generatedMessageID returns the ID of a message that has none. Messages that come with the turn's end are numbered separately.
+// generatedMessageID returns the ID of a message that has none. Messages that come with the turn's end are numbered
+// separately.
 func generatedMessageID(turnID string, step, i int, mode strictness) string {
 	if mode == lenient {
 		return fmt.Sprintf("turn:%s:end.%d", turnID, i)
@@ -44,7 +46,7 @@ func generatedMessageID(turnID string, step, i int, mode strictness) string {
 	return fmt.Sprintf("turn:%s:%d.%d", turnID, step, i)
 }
 
-// untaken returns the IDs of the messages that the session has not had.
+// undelivered returns the IDs of the messages that the session has not had.
 func (q querier) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
 		had, err := q.hasMessage(session, CleanText(m.ID))
@@ -58,7 +60,7 @@ func (q querier) undelivered(session int64, messages []turn.UserMessage) (ids []
 	return ids, nil
 }
 
-// saidText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
+// messageText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
 // continues.
 func (t *tx) messageText(said turn.UserMessage) (string, error) {
 	if said.Blob == "" {
@@ -82,7 +84,8 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageAdded, Step: step, At: at}, joined)
 }
 
-// shown returns the text that the last attempt of the turn's last inference has emitted, if that inference was never
+// streamedText returns the text that the last attempt of the turn's last inference has emitted, if that inference was
+// never
 // settled. It reads from the turn's last chunk back to the first chunk of that step.
 func (q querier) streamedText(sc *scope) (string, error) {
 	var step, attempt int

@@ -12,7 +12,8 @@ import (
 //
 // A Store is for one tenant, and a database is opened for the default tenant, whose name is empty. The methods of Store
 // that name a session or a turn know only those of the tenant: the error for a session of another tenant is the same
-// ErrNotFound as for one that does not exist. Catalogues, workers and blobs belong to the operator, and every tenant has
+// ErrNotFound as for one that does not exist. Catalogues, workers and blobs belong to the operator, and every tenant
+// has
 // the same: the hash of a blob cannot be guessed.
 type Store interface {
 	Journal
@@ -44,7 +45,8 @@ type Store interface {
 	// Fork makes a session that shares the messages 1..At of another one, by hash. Nothing is copied, and the other
 	// session does not change. ErrNotFound, ErrExists, ErrForkPoint.
 	Fork(ctx context.Context, in ForkInput) (SessionRecord, error)
-	// PruneChunks removes the chunks of at most limit turns, of all tenants, that ended before the given time, and returns the number of
+	// PruneChunks removes the chunks of at most limit turns, of all tenants, that ended before the given time, and returns
+	// the number of
 	// these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an end.
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 
@@ -68,7 +70,8 @@ type Store interface {
 
 	// Export writes a session as JSON lines; see Line for the format. Import reads an export, checks its hash chain and
 	// refuses it if it is not consistent. Importing a session that the journal has already changes nothing. An import
-	// takes only exports of its own tenant: ErrOtherTenant. An imported session is tainted, and has no grants and no running turn:
+	// takes only exports of its own tenant: ErrOtherTenant. An imported session is tainted, and has no grants and no
+	// running turn:
 	// see Imported.
 	Export(ctx context.Context, session string, w io.Writer) error
 	Import(ctx context.Context, r io.Reader) (Imported, error)

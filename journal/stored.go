@@ -30,7 +30,8 @@ func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 	return calls, nil
 }
 
-// storedCompletion is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if the
+// storedCompletion is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if
+// the
 // transcript's message has the same text.
 type storedCompletion struct {
 	turn.Completion

@@ -18,7 +18,8 @@ import (
 var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
 	"Workers", "Close"}
 
-// TestNoMethodOfAStoreForgetsTheTenant checks that the conformance suite asks every method of Store that names a session
+// TestNoMethodOfAStoreForgetsTheTenant checks that the conformance suite asks every method of Store that names a
+// session
 // or a turn for those of another tenant. The methods of Journal name a turn that Begin has returned.
 func TestNoMethodOfAStoreForgetsTheTenant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "journaltest/tenants.go", nil, 0)

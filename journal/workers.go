@@ -32,7 +32,8 @@ func (s *DB) ReportWorker(ctx context.Context, r WorkerReport) error {
 		if err != nil {
 			return err
 		}
-		return t.exec(`INSERT INTO workers (id, identity, task_queue, servers, seen_at) SELECT ?1, ?2, ?3, ?4, now FROM clock`,
+		return t.exec(`INSERT INTO workers (id, identity, task_queue, servers, seen_at) SELECT ?1, ?2, ?3, ?4, now
+			FROM clock`,
 			r.ID, CleanText(r.Identity), CleanText(r.TaskQueue), string(r.Servers))
 	})
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// older limits the ledger's server to the protocol versions in which a server keeps its call open during an elicitation.
+// older limits the ledger's server to the protocol versions in which a server keeps its call open during an
+// elicitation.
 func older(c *config.Config) {
 	s := &c.MCP.Servers[0]
 	s.Args, s.ElicitationTimeout = append(s.Args, "-old"), within

@@ -389,14 +389,7 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 // session's next turn works.
 func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 	t.Parallel()
-	hang := make(chan struct{})
-	t.Cleanup(func() { close(hang) })
 	begun := make(chan struct{}, 16)
-	hung := engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
-		begun <- struct{}{}
-		<-hang
-		return "late", nil
-	})
 	for name, c := range map[string]struct {
 		script script.Script
 		reach  func(r *rig, turnID string)
@@ -436,7 +429,13 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
 			r := newRig(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
-			r.work(hung, touching(&effects))
+			hang := make(chan struct{})
+			r.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
+				begun <- struct{}{}
+				<-hang
+				return "late", nil
+			}), touching(&effects))
+			t.Cleanup(func() { close(hang) })
 			first := r.say(session(t), workflows.Message{Text: "Go."})
 			c.reach(r, first.ID)
 			if c.say != "" {

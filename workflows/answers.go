@@ -111,7 +111,7 @@ func cutQuestion(q string) string {
 		fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
-// joinable returns the number of messages that the turn would merge now.
+// mergeable returns the number of messages that the turn would merge now.
 func (r *run) mergeable() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
@@ -122,7 +122,7 @@ func (r *run) mergeable() int {
 	return n
 }
 
-// saidSince returns the IDs of the messages that arrived after the open question.
+// messagesSince returns the IDs of the messages that arrived after the open question.
 func (r *run) messagesSince() (ids []string) {
 	skip := r.requests.messagesBefore
 	for _, m := range r.progress.Inbox {
@@ -145,7 +145,7 @@ func (r *run) reopenQuestion(ids []string) {
 		func(m Message) bool { return slices.Contains(ids, m.ID) })
 }
 
-// spoken reports whether a message has arrived that answers the open question.
+// questionAnswered reports whether a message has arrived that answers the open question.
 func (r *run) questionAnswered() bool {
 	open := r.requests.open()
 	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeable() > r.requests.messagesBefore

@@ -34,9 +34,10 @@ const (
 	takeSummary = "take the message"
 )
 
-// inferRoom is the time of an inference besides its budget. Before it starts, an inference may wait for a locked journal
-// (10 s, like any write) and for memory. Afterwards it may wait for memory again, and settles as a call does. If the
-// server timed it out meanwhile, it would be repeated, and paid for again.
+// inferRoom is the time of an inference besides its budget. Before it starts, an inference may wait for a locked
+// journal (10 s, like any write) and for memory. If it has waited longer, for an earlier attempt on its worker for
+// instance, it is retried. Afterwards it may wait for memory again, and settles as a call does. If the server timed it
+// out meanwhile, it would be repeated, and paid for again.
 const (
 	inferRoom    = BeforeModel + LargeWithin + SettleWithin + CallRoom
 	BeforeModel  = 10*time.Second + PromptWithin
@@ -146,7 +147,8 @@ func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.
 	return out, err
 }
 
-// runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the workflow
+// runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the
+// workflow
 // task end. If the input is too large to be recorded, it uses a local activity, which records no input. After a
 // cancellation it still waits for the attempt in progress, which may succeed.
 func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
@@ -188,7 +190,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	})
 }
 
-// quickCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
+// localCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
 // loses to that of the next dispatch, or stands and the next dispatch finds it.
 func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{

@@ -39,7 +39,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// partialText returns what the model had said when the turn's time was over. It is empty if the error does not contain it.
+// partialText returns what the model had said when the turn's time was over. It is empty if the error does not contain
+// it.
 func partialText(err error) string {
 	var app *temporal.ApplicationError
 	var busy time.Duration

@@ -25,7 +25,8 @@ func server(tool turn.Tool) string {
 	return tool.ID
 }
 
-// home waits while another call finds the turn's home for the tool's server. The caller must pass its call's receipt
+// awaitOwner waits while another call finds the turn's home for the tool's server. The caller must pass its call's
+// receipt
 // and error to the function that home returns.
 func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
@@ -55,7 +56,7 @@ func (r *run) setStickyQueue(name, home string) {
 	r.progress.StickyQueues[name] = home
 }
 
-// found records the call that created the turn's connection to a server: see CallInput.OwningCall.
+// setOwningCall records the call that created the turn's connection to a server: see CallInput.OwningCall.
 func (r *run) setOwningCall(name, call string) {
 	if r.progress.OwningCalls == nil {
 		r.progress.OwningCalls = map[string]string{}
@@ -75,7 +76,8 @@ func (r *run) stickyQueue(tool turn.Tool) string {
 	return r.progress.StickyQueues[server(tool)]
 }
 
-// rely records whether the call depends on the state that its server keeps for the turn. All dispatches of a call depend
+// recordDependence records whether the call depends on the state that its server keeps for the turn. All dispatches of
+// a call depend
 // on the same state: if it is lost, none of them may run without it.
 func (r *run) recordDependence(f *callState, tool turn.Tool) {
 	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.dependsOnState {
@@ -83,7 +85,7 @@ func (r *run) recordDependence(f *callState, tool turn.Tool) {
 	}
 }
 
-// lostHome forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
+// checkStateLost forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
 // another call has created new state since. A call that its sticky queue did not start in time was not sent.
 func (r *run) checkStateLost(f *callState, tool turn.Tool, err error) error {
 	name := server(tool)

@@ -143,7 +143,8 @@ type CallInput struct {
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`
 	// Responses answer the call's elicitations, and Answers is the dispatch that returned those elicitations: see
-	// CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current elicitations.
+	// CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current
+	// elicitations.
 	Responses          []turn.ElicitationResponse `json:"responses,omitempty"`
 	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
 	// Again means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.

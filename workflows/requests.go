@@ -11,17 +11,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// requestSet holds the requests of the turn's current step and their decisions, for handlers and workflow code. They stay
+// requestSet holds the requests of the turn's current step and their decisions, for handlers and workflow code. They
+// stay
 // after the last decision, so that a late caller learns of it.
 type requestSet struct {
 	requests  []turn.Request
 	decisions []turn.Decision
-	// answers is the number of messages that were waiting to be merged when the question was asked. The next message
+	// messagesBefore is the number of messages that were waiting to be merged when the question was asked. The next
+	// message
 	// answers it.
 	messagesBefore int
 }
 
-// put adds requests. If none is open, it first forgets the earlier ones.
+// add adds requests. If none is open, it first forgets the earlier ones.
 func (d *requestSet) add(requests ...turn.Request) {
 	if len(d.open()) == 0 {
 		d.requests, d.decisions = nil, nil
@@ -55,7 +57,7 @@ func (d *requestSet) decision(id string) (turn.Decision, bool) {
 	return d.decisions[i], true
 }
 
-// rule records the decision of a request, unless it already has one.
+// decide records the decision of a request, unless it already has one.
 func (d *requestSet) decide(r turn.Decision) {
 	if _, ruled := d.decision(r.ID); !ruled {
 		d.decisions = append(d.decisions, r)
@@ -247,7 +249,7 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 // never is the ended of requests that do not depend on a call.
 func never() bool { return false }
 
-// asked returns the request that a decision names, or an error that says why it needs no decision.
+// findRequest returns the request that a decision names, or an error that says why it needs no decision.
 func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
 	w, known := r.requests.find(id)
 	switch {

@@ -35,7 +35,8 @@ const maxToolsShown = 16
 // KiB.
 const maxToolsBytes = 1500
 
-// upsert records the turn's end in the search attributes. The starter sets what is known at the start, so a turn that
+// upsertResult records the turn's end in the search attributes. The starter sets what is known at the start, so a turn
+// that
 // never waits needs only this one event.
 func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	p := r.progress

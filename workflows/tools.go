@@ -76,7 +76,8 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	return p.BuildPrompt(results)
 }
 
-// fly runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it continues.
+// runCalls runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it
+// continues.
 func (r *run) runCalls(ctx workflow.Context, flights []*callState) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range flights {
@@ -284,7 +285,8 @@ func workingTime(err error) (busy time.Duration) {
 	return busy
 }
 
-// dispatchLost reports whether err means that the dispatch was dispatchLost, and is not CallTool's own error. The server reports such
+// dispatchLost reports whether err means that the dispatch was dispatchLost, and is not CallTool's own error. The
+// server reports such
 // an error when a worker dies. The SDK does when it fails to report the activity's result, which happens while a worker
 // stops.
 func dispatchLost(err error) bool {

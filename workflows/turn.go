@@ -185,7 +185,7 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	return e, kept, nil
 }
 
-// late returns the messages that were to be merged into a turn that was stopped.
+// lateMessages returns the messages that were to be merged into a turn that was stopped.
 func (r *run) lateMessages() []Message {
 	if !r.stopping {
 		return nil
@@ -197,7 +197,7 @@ func (r *run) lateMessages() []Message {
 // message then does not see how its run closes.
 func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.leftover()) > 0 }
 
-// freed lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
+// release lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
 // overtake them.
 func (r *run) release(left []Message) []Message {
 	for i, m := range left {
@@ -206,7 +206,8 @@ func (r *run) release(left []Message) []Message {
 	return left
 }
 
-// left returns the accepted messages that have no answer. If such a message is already in the transcript, because its
+// leftover returns the accepted messages that have no answer. If such a message is already in the transcript, because
+// its
 // inference failed later, the turn that it begins finds it there.
 func (r *run) leftover() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)

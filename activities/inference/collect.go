@@ -96,7 +96,7 @@ func (c *collector) addChoice(ch choice, data []byte) error {
 	return nil
 }
 
-// count adds n to the number of pieces of the response.
+// countPieces adds n to the number of pieces of the response.
 func (c *collector) countPieces(n int) error {
 	if c.pieces += n; c.pieces > maxPieces {
 		return &overBound{maxPieces, "pieces"}
@@ -104,7 +104,7 @@ func (c *collector) countPieces(n int) error {
 	return nil
 }
 
-// say adds n to the number of bytes of text.
+// countText adds n to the number of bytes of text.
 func (c *collector) countText(n int) error {
 	if c.textBytes += n; c.textBytes > maxTextBytes {
 		return &overBound{maxTextBytes, "bytes of text"}
@@ -142,7 +142,7 @@ func (c *collector) addPiece(p *piece) error {
 	return nil
 }
 
-// takeCall adds a part to its call.
+// addCallPart adds a part to its call.
 func (c *collector) addCallPart(part callPart) error {
 	id := replaceNUL(part.ID)
 	to := c.continuedCall(part, id)
@@ -168,7 +168,7 @@ func (c *collector) addCallPart(part callPart) error {
 	return nil
 }
 
-// callOf returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
+// continuedCall returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
 // otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
 // the index 0: there, a part with another ID and a name of its own begins a new call.
 func (c *collector) continuedCall(part callPart, id string) *partialCall {
@@ -195,7 +195,8 @@ func (c *collector) continuedCall(part callPart, id string) *partialCall {
 	return nil
 }
 
-// answer returns the completion that the events add up to. sent is the size of the request in bytes, to estimate tokens
+// completion returns the completion that the events add up to. sent is the size of the request in bytes, to estimate
+// tokens
 // from.
 func (c *collector) completion(sent int) turn.Completion {
 	a := turn.Completion{

@@ -61,7 +61,8 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// refused keeps the beginning of the body and gives the library a body that it can read completely. The library treats
+// keepRefusal keeps the beginning of the body and gives the library a body that it can read completely. The library
+// treats
 // redirects as successes; here they are refusals.
 func (x *exchange) keepRefusal(res *http.Response) *http.Response {
 	var err error

@@ -81,7 +81,7 @@ func (c *Chat) cancelled(ctx context.Context) error {
 	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+c.opts.Name+" was cancelled")
 }
 
-// refusedBy parses the refusal in a response's status and body.
+// responseError parses the refusal in a response's status and body.
 func (c *Chat) responseError(x *exchange) *turn.Error {
 	body := x.refusal
 	if x.truncated {
@@ -90,7 +90,7 @@ func (c *Chat) responseError(x *exchange) *turn.Error {
 	return c.refusalError(x.status, x.header, body)
 }
 
-// refused parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
+// refusalError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
 func (c *Chat) refusalError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
 	r.Message, r.Kind = c.redactShort(r.Message), c.redactShort(r.Kind)
@@ -102,7 +102,8 @@ func (c *Chat) refusalError(status int, header http.Header, body []byte) *turn.E
 	return e
 }
 
-// learn remembers which parameter the endpoint refused, and reports whether to send the request again without it. The
+// learnQuirk remembers which parameter the endpoint refused, and reports whether to send the request again without it.
+// The
 // refusal must have come before the response began.
 func (c *Chat) learnQuirk(model string, q quirks, err error) bool {
 	var r *refusal
@@ -154,7 +155,7 @@ func (c *Chat) quirksOf(model string) quirks {
 	return c.quirks[model]
 }
 
-// hide keeps the chain of an error unless its text contains the key.
+// redactError keeps the chain of an error unless its text contains the key.
 func (c *Chat) redactError(err error) error {
 	if err == nil || c.redact(err.Error()) == err.Error() {
 		return err
@@ -166,7 +167,8 @@ func (c *Chat) redact(s string) string {
 	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL)))
 }
 
-// short prepares the provider's text for a message: redacted, without control characters, at most maxProviderMessage bytes.
+// redactShort prepares the provider's text for a message: redacted, without control characters, at most
+// maxProviderMessage bytes.
 func (c *Chat) redactShort(s string) string {
 	return turn.Truncate(printable(c.redact(s)), maxProviderMessage)
 }

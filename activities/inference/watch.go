@@ -14,7 +14,7 @@ type watch struct {
 	timer *time.Timer
 	phase int // a late timer of an earlier phase does nothing
 	limit time.Duration
-	// lenient phases restart their time with each byte; the wait for the first token does not.
+	// restarts phases restart their time with each byte; the wait for the first token does not.
 	restarts bool
 	stopped  bool
 }

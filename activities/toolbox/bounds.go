@@ -212,7 +212,7 @@ func (m *meter) printed(n int) {
 	}
 }
 
-// questioned records elicitation number n of a call that the server holds.
+// elicited records elicitation number n of a call that the server holds.
 func (m *meter) elicited(n int) error {
 	if m == nil || n <= maxElicitationsPerCall {
 		return nil

@@ -89,7 +89,7 @@ func (s *session) call(ctx context.Context, req turn.ToolRequest, o ongoing, d t
 	return f.finish(reply{err: f.waiting.Err()})
 }
 
-// depart creates the flight of a request.
+// newDispatch creates the flight of a request.
 func (s *session) newDispatch(ctx context.Context, req turn.ToolRequest, o ongoing, d turn.Descriptor,
 	name string) *dispatch {
 	f := &dispatch{
@@ -169,7 +169,7 @@ func (f *dispatch) finishAs(e ending, r reply) (turn.ToolResult, error) {
 	return result, err
 }
 
-// quiet stops progress reports for the flight.
+// stopProgress stops progress reports for the flight.
 func (f *dispatch) stopProgress() {
 	f.s.dispatches.remove(f.token, f)
 	f.mu.Lock()

@@ -43,7 +43,8 @@ type offer struct {
 	outputs   map[string]any  // the output schemas of those tools, by the same names
 }
 
-// find returns the tool of a call, or tool_drift if it is not the one in the turn config. server names the tool's server.
+// find returns the tool of a call, or tool_drift if it is not the one in the turn config. server names the tool's
+// server.
 func (o *offer) find(req turn.ToolRequest, server string) (turn.Descriptor, error) {
 	d, ok := o.tools[req.Tool]
 	if !ok {
@@ -55,7 +56,8 @@ func (o *offer) find(req turn.ToolRequest, server string) (turn.Descriptor, erro
 	return d, nil
 }
 
-// trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection ends. It
+// trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection
+// ends. It
 // also makes the SDK request each list of tools, even if the server declared the last one cacheable.
 func trimResults(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -195,7 +197,7 @@ func (d describer) offer(ctx context.Context, tools []*mcp.Tool) (offer, error) 
 	return o, nil
 }
 
-// blank returns the server's catalogue without tools.
+// emptyCatalogue returns the server's catalogue without tools.
 func (d describer) emptyCatalogue() turn.Catalogue {
 	return turn.Catalogue{
 		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace,
@@ -203,7 +205,8 @@ func (d describer) emptyCatalogue() turn.Catalogue {
 	}
 }
 
-// setup returns a hash of the configuration that decides which tools the server has. It includes no secret: not the
+// configHash returns a hash of the configuration that decides which tools the server has. It includes no secret: not
+// the
 // environment, not the headers, and neither user nor query of the URL.
 func (d describer) configHash() string {
 	s := d.server
@@ -269,7 +272,7 @@ func identity(t *mcp.Tool, schema json.RawMessage) string {
 // maxDetailsBytes bounds what is kept of a tool for operators only, in bytes.
 const maxDetailsBytes = 8 << 10
 
-// also returns what the server says of a tool that models do not see. It omits an output schema that is too long.
+// details returns what the server says of a tool that models do not see. It omits an output schema that is too long.
 func (d describer) details(t *mcp.Tool) json.RawMessage {
 	said := map[string]any{}
 	if t.Title != "" {
@@ -292,7 +295,7 @@ func (d describer) details(t *mcp.Tool) json.RawMessage {
 	return json.RawMessage(kept)
 }
 
-// judge adds the operator's settings, and those of the server's annotations that count.
+// applySettings adds the operator's settings, and those of the server's annotations that count.
 func (d describer) applySettings(desc *turn.Descriptor, t *mcp.Tool) {
 	said := d.settings[t.Name]
 	hints := t.Annotations
@@ -310,7 +313,7 @@ func (d describer) applySettings(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
 }
 
-// reach returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
+// effects returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
 // counts only if the server is trusted and says so explicitly: unset hints mean the worst.
 func (d describer) effects(said ToolSettings, hints *mcp.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint

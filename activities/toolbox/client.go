@@ -35,7 +35,8 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 	}}
 }
 
-// modest is sending middleware that does not offer elicitation to servers of older protocols unless HoldQuestions is
+// hideElicitation is sending middleware that does not offer elicitation to servers of older protocols unless
+// HoldQuestions is
 // set.
 func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -82,14 +83,15 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	return c.open(ctx, s.conn)
 }
 
-// knows reports whether a handshake in this version succeeded before.
+// isKnownVersion reports whether a handshake in this version succeeded before.
 func (c *connector) isKnownVersion(version string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.version != nil && *c.version == version
 }
 
-// speaksNewest asks a server, after a handshake in the older protocol, whether it knows the newest one too. That
+// supportsNewestProtocol asks a server, after a handshake in the older protocol, whether it knows the newest one too.
+// That
 // handshake goes first because some servers exit or fall silent when they receive anything else first.
 func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)

@@ -200,7 +200,8 @@ func (c *connector) stderrTail(l *link) string {
 	return tail
 }
 
-// learn keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants: the one
+// setCatalogue keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants:
+// the one
 // that the default tenant's connection lists. If another tenant's connection lists a different one, the default
 // tenant's connection lists again.
 func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
@@ -223,7 +224,7 @@ func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	c.notifyWatcher()
 }
 
-// poke wakes the watcher.
+// notifyWatcher wakes the watcher.
 func (c *connector) notifyWatcher() {
 	select {
 	case c.events <- struct{}{}:

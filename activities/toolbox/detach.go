@@ -19,7 +19,8 @@ func timeIsUp(ctx context.Context) bool {
 	return errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 }
 
-// goOn lets the call continue in the background. The call remains a user of its session, which is therefore neither
+// detachCall lets the call continue in the background. The call remains a user of its session, which is therefore
+// neither
 // evicted nor recycled until the call ends, its detach time is over or the host closes.
 func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 	f.s.conn.Stay()
@@ -36,7 +37,8 @@ func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 	return r, true
 }
 
-// seeThrough waits for the end of a detached call. It reports only an answer: without one, the outcome that the caller
+// awaitDetached waits for the end of a detached call. It reports only an answer: without one, the outcome that the
+// caller
 // already has remains true.
 func (f *dispatch) awaitDetached() {
 	defer f.s.leave()
@@ -66,7 +68,7 @@ func (f *dispatch) awaitDetached() {
 	}
 }
 
-// replyOrCancel returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
+// lastReply returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
 // Otherwise it cancels the request.
 func (f *dispatch) lastReply(cause error) reply {
 	select {

@@ -113,7 +113,8 @@ func (s *session) fill(c *continuation, requests mcp.InputRequestMap) error {
 	return nil
 }
 
-// elicitationOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to servers.
+// elicitationOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to
+// servers.
 func (s *session) elicitationOf(key string, r mcp.InputRequest) (turn.Elicitation, error) {
 	if p, ok := r.(*mcp.ElicitParams); ok {
 		return s.elicitation(key, p)

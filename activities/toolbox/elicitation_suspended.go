@@ -43,7 +43,8 @@ func (s *session) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.El
 	return responseOf(response), nil
 }
 
-// elicitingCall returns the call that the server's elicitation belongs to, and the elicitation's number. If that is ambiguous, it logs one warning
+// elicitingCall returns the call that the server's elicitation belongs to, and the elicitation's number. If that is
+// ambiguous, it logs one warning
 // for each of the calls in doubt.
 func (s *session) elicitingCall() (f *dispatch, number int, err error) {
 	f, doubted, err := s.dispatches.onlySuspendable()

@@ -130,7 +130,8 @@ func (g *guard) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// describeAddress returns the beginning of a message about addr: the host, and the address it resolves to if the host is a name.
+// describeAddress returns the beginning of a message about addr: the host, and the address it resolves to if the host
+// is a name.
 func describeAddress(host string, addr netip.Addr) string {
 	if literal, err := netip.ParseAddr(host); err == nil && literal.Unmap().WithZone("") == addr {
 		return host
@@ -158,7 +159,7 @@ func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// ours refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
+// checkHost refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
 // calls are sent to.
 func (g *guard) checkHost(u *url.URL) error {
 	if u.Scheme != g.endpoint.Scheme || u.Host != g.endpoint.Host {

@@ -102,7 +102,7 @@ func (h *Host) addServer(ctx context.Context, s Server) error {
 	return nil
 }
 
-// runs prepares a server that is a child process.
+// addProcess prepares a server that is a child process.
 func (h *Host) addProcess(c *connector, s Server) error {
 	as, err := accountOf(s)
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *Host) addProcess(c *connector, s Server) error {
 	return nil
 }
 
-// reaches prepares a server that has a URL.
+// addRemote prepares a server that has a URL.
 func (h *Host) addRemote(c *connector, s Server) error {
 	guard, err := newGuard(s)
 	if err != nil {

@@ -245,7 +245,8 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 	return out, nil
 }
 
-// inputRefusedResult returns the error result for a server that elicits something outside a tool call: a turn can wait only
+// inputRefusedResult returns the error result for a server that elicits something outside a tool call: a turn can wait
+// only
 // with tool calls.
 func inputRefusedResult() *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{

@@ -107,7 +107,7 @@ func (f *dispatch) refused(e ending, err error) (turn.ToolResult, error) {
 	return r, nil
 }
 
-// silence explains why a sent call got no response.
+// unansweredReason explains why a sent call got no response.
 func (f *dispatch) unansweredReason(by endedBy, err error) string {
 	s := f.s
 	if f.state.refused.Load() {
@@ -210,7 +210,7 @@ func (s *session) lossReason(err error) string {
 	return " (" + strings.Join(why, "; ") + ")"
 }
 
-// lamented logs why a call got no response, and records it for the operator.
+// recordFailure logs why a call got no response, and records it for the operator.
 func (c *connector) recordFailure(what string) {
 	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
 	c.pool.Failed(what)

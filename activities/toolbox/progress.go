@@ -18,7 +18,8 @@ const (
 	progressBytes = 200                    // the longest message of a report, in bytes
 )
 
-// callDeadline bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil callDeadline
+// callDeadline bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil
+// callDeadline
 // belongs to a call whose progress renews nothing: its context has a deadline.
 type callDeadline struct {
 	mu      sync.Mutex
@@ -129,7 +130,8 @@ func (fs *dispatches) find(token any) *dispatch {
 	return fs.m[name]
 }
 
-// only returns the call whose user can respond to the server's elicitation, if there is exactly one such call.
+// onlySuspendable returns the call whose user can respond to the server's elicitation, if there is exactly one such
+// call.
 // Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the first
 // time.
 func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, err error) {

@@ -42,7 +42,7 @@ type refusal struct {
 	Wait   time.Duration `json:"wait,omitempty"` // the server's Retry-After; 0: none
 }
 
-// forGood reports whether the server would refuse the same call again now.
+// permanent reports whether the server would refuse the same call again now.
 func (r refusal) permanent() bool {
 	switch r.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
@@ -60,7 +60,7 @@ func (r refusal) pause() time.Duration {
 	return min(cmp.Or(r.Wait, crowdedWait), maxRefusalPause)
 }
 
-// words describes the refusal to the model, without the server's own text.
+// text describes the refusal to the model, without the server's own text.
 func (r refusal) text() string {
 	said := fmt.Sprintf("refused it with HTTP %d (%s)", r.Status, http.StatusText(r.Status))
 	if r.Wait > 0 {

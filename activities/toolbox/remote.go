@@ -148,7 +148,7 @@ func (t *headerRoundTripper) bound(resp *http.Response, method string) (events b
 	return false
 }
 
-// noting sends the request and records whether the call that it carries, if any, was sent or refused.
+// roundTrip sends the request and records whether the call that it carries, if any, was sent or refused.
 func (t *headerRoundTripper) roundTrip(req *http.Request) (*http.Response, error) {
 	st := callStateOf(req.Context())
 	if st == nil || req.Method != http.MethodPost { // a GET resumes the stream of a call sent earlier

@@ -121,7 +121,7 @@ func (s *session) markStale() {
 	s.scheduleRelist()
 }
 
-// announce wakes the watcher when the session may be listed again. The session's lock is held.
+// scheduleRelist wakes the watcher when the session may be listed again. The session's lock is held.
 func (s *session) scheduleRelist() {
 	if s.asking || s.due {
 		return

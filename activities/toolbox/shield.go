@@ -12,7 +12,7 @@ import (
 // The SDK reads what a server sends in its own goroutines and in ours, and does not recover from panics there. One line
 // of one server must not end the worker with the calls of all other servers.
 
-// shielded is middleware that turns a panic into an error, both for a server's requests and for its responses.
+// recoverPanics is middleware that turns a panic into an error, both for a server's requests and for its responses.
 func (c *connector) recoverPanics(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		defer c.recoverPanic(method, &err)
@@ -20,7 +20,8 @@ func (c *connector) recoverPanics(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// survive recovers from a panic while this package processes what a server sent, and sets *err. It must be deferred
+// recoverPanic recovers from a panic while this package processes what a server sent, and sets *err. It must be
+// deferred
 // directly.
 func (c *connector) recoverPanic(doing string, err *error) {
 	if p := recover(); p != nil {
@@ -44,7 +45,8 @@ func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// requireParams is receiving middleware that rejects requests without the params that the SDK dereferences unchecked. For
+// requireParams is receiving middleware that rejects requests without the params that the SDK dereferences unchecked.
+// For
 // some of them the SDK does so under a lock, which a panic would leave locked.
 func requireParams(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

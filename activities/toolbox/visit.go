@@ -18,7 +18,8 @@ type admittedCall struct {
 	leave func() // frees the call's place in the worker
 }
 
-// admittedCall waits, within the call's own deadline, until the call may go to the server, and deducts the wait from the
+// admittedCall waits, within the call's own deadline, until the call may go to the server, and deducts the wait from
+// the
 // deadline. Its error says why the call may not.
 func (c *connector) admit(ctx context.Context, req *turn.ToolRequest) (*admittedCall, error) {
 	leave, err := c.occupy(*req)
@@ -116,7 +117,8 @@ func (v *admittedCall) connection(ctx context.Context, req turn.ToolRequest) (*s
 	return v.c.connection(ctx, req)
 }
 
-// heed waits for the server's Retry-After before returning, because the next dispatch follows immediately. The call
+// honorRetryAfter waits for the server's Retry-After before returning, because the next dispatch follows immediately.
+// The call
 // keeps its place meanwhile: the server would refuse other calls, too.
 func (v *admittedCall) honorRetryAfter(ctx context.Context, err error) {
 	var e *turn.Error
@@ -125,12 +127,12 @@ func (v *admittedCall) honorRetryAfter(ctx context.Context, err error) {
 	}
 }
 
-// goesOn reports whether an abandoned call may still finish, because the operator set Detach.
+// continuesDetached reports whether an abandoned call may still finish, because the operator set Detach.
 func (c *connector) continuesDetached(tool string, r turn.ToolResult) bool {
 	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].Detach > 0
 }
 
-// verdict reports the call's ending to the breaker.
+// settle reports the call's ending to the breaker.
 func (v *admittedCall) settle(ctx context.Context, s *session, err error) {
 	problem := "it did not answer"
 	if err != nil {

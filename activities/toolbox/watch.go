@@ -8,7 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lookPause is the pause between two looks at a server. It grows up to maxLookPause if the server changes at each look: a
+// lookPause is the pause between two looks at a server. It grows up to maxLookPause if the server changes at each look:
+// a
 // server that announces changes endlessly is asked, and reported, once a minute.
 const (
 	lookPause    = 200 * time.Millisecond
@@ -78,7 +79,8 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	}
 }
 
-// look returns what the server offers. If the connector ended the connection because it was idle, look returns the last
+// currentCatalogue returns what the server offers. If the connector ended the connection because it was idle, look
+// returns the last
 // known catalogue: it does not start the server only to ask.
 func (c *connector) currentCatalogue(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
@@ -113,7 +115,7 @@ func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bo
 	return false
 }
 
-// doubt lists a connected server again, on each shared connection, because not every server announces changes.
+// refresh lists a connected server again, on each shared connection, because not every server announces changes.
 // Meanwhile calls use the previous catalogue.
 func (c *connector) refresh(ctx context.Context) {
 	var asked sync.WaitGroup

@@ -7,7 +7,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// cancellationLog logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs every
+// cancellationLog logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs
+// every
 // error that an activity returns as an error, and an operator would look for a cause.
 type cancellationLog struct{ slog.Handler }
 

@@ -62,7 +62,8 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 		address, filepath.Dir(data[folderKey]), theirs, mine)
 }
 
-// canonicalPath returns a canonical path of a file, so that different paths to it compare equal. The file need not exist.
+// canonicalPath returns a canonical path of a file, so that different paths to it compare equal. The file need not
+// exist.
 func canonicalPath(file string) string {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -125,7 +126,8 @@ const journalSeparator = " journal:"
 // WithJournal returns a worker's identity that also tells Pollers the ID of its journal.
 func WithJournal(identity, journal string) string { return identity + journalSeparator + journal }
 
-// WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is no
+// WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is
+// no
 // journal yet.
 func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {

@@ -96,7 +96,8 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	return args, nil
 }
 
-// recordVersion records the server's version beside its database and refuses a different version: SQLite has no schema upgrade,
+// recordVersion records the server's version beside its database and refuses a different version: SQLite has no schema
+// upgrade,
 // and a database of another version would open without an error but with columns missing.
 func recordVersion(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileIdentity returns the inode of path and, if the file system records it, its birth time. An archive cannot set a birth
+// fileIdentity returns the inode of path and, if the file system records it, its birth time. An archive cannot set a
+// birth
 // time.
 func fileIdentity(path string) (string, error) {
 	var st unix.Statx_t

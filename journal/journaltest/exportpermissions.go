@@ -220,7 +220,8 @@ func importForged(t T, open func() journal.Store) {
 	importBesideOthers(t, open, s, b)
 }
 
-// importBesideOthers imports b, the export of s, into a journal that has its turn, and with counts and times that are false.
+// importBesideOthers imports b, the export of s, into a journal that has its turn, and with counts and times that are
+// false.
 func importBesideOthers(t T, open func() journal.Store, s *script, b []byte) {
 	taken := &script{T: t, Store: open(), session: "mine", turn: "t1", at: start}
 	taken.begin()

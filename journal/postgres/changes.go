@@ -35,7 +35,8 @@ func (s *database) look(ctx context.Context, topics []journal.Topic) (map[journa
 		return seen, nil
 	}
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT t.turn_id, '', '', 1 + coalesce((SELECT max(idx) FROM chunks WHERE turn = t.id), 0) FROM turns t WHERE t.turn_id = ANY($1)
+		SELECT t.turn_id, '', '', 1 + coalesce((SELECT max(idx) FROM chunks WHERE turn = t.id), 0) FROM turns t
+			WHERE t.turn_id = ANY($1)
 		UNION ALL
 		SELECT '', s.session_id, s.tenant, 1 + coalesce((SELECT max(id) FROM turns WHERE session = s.id), 0) FROM sessions s WHERE s.session_id = ANY($2)`,
 		turns, sessions)

@@ -134,7 +134,7 @@ func (s *database) run(group []*write) {
 	}
 }
 
-// together runs a group and commits it. If it returns an error, nothing of the group is committed.
+// runGroup runs a group and commits it. If it returns an error, nothing of the group is committed.
 func (s *database) runGroup(group []*write) error {
 	ok := true
 	for _, w := range group {
@@ -161,7 +161,8 @@ func (s *database) runGroup(group []*write) error {
 	return err
 }
 
-// nested runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the error of w
+// runInSavepoint runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the
+// error of w
 // alone.
 func (s *database) runInSavepoint(w *write) error {
 	if err := s.writer.Exec("SAVEPOINT one"); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// observed calls before ahead of each writing transaction and after when it is committed, with the transaction's number, which starts at 1.
+// observed calls before ahead of each writing transaction and after when it is committed, with the transaction's
+// number, which starts at 1.
 type observed struct {
 	*database
 	writes int

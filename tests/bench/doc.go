@@ -11,7 +11,8 @@
 // workers and the scripted model provider are processes of their own: the workers of Everturn are the real worker
 // command with an agent.toml, all others are this program in a role.
 //
-// The arms of a scenario alternate in blocks (A B C A B C …), so that other load on the machine affects them alike. Only
+// The arms of a scenario alternate in blocks (A B C A B C …), so that other load on the machine affects them alike.
+// Only
 // ratios within a run are judged: against the aims in report.Aims, which are printed, and against the last accepted run
 // in baseline.json, which decides the exit code:
 //

@@ -77,7 +77,8 @@ const (
 	ProposeStopped ProposalKind = "stopped" // the completion ended early, or is a refusal
 )
 
-// CallProposal is a tool call as the workflow holds it: its arguments are a preview of at most ArgumentsPreview bytes, for
+// CallProposal is a tool call as the workflow holds it: its arguments are a preview of at most ArgumentsPreview bytes,
+// for
 // display. The journal has the whole arguments.
 type CallProposal struct {
 	ToolCall

@@ -60,7 +60,8 @@ type Progress struct {
 }
 
 // CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
-// was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult for
+// was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult
+// for
 // Code.
 type CallOutcome struct {
 	CallID  string  `json:"call_id"`

@@ -112,7 +112,7 @@ func (p Policy) Offered(t Tool) bool {
 	return permission != Deny
 }
 
-// listed decides by the lists and the tool's risk, if neither Deny nor a rule decides.
+// decideByLists decides by the lists and the tool's risk, if neither Deny nor a rule decides.
 func (p Policy) decideByLists(t Tool) (Permission, string) {
 	switch {
 	case matches(p.Ask, t.ID):

@@ -126,7 +126,8 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	return sure
 }
 
-// weigh compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested lists,
+// compare compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested
+// lists,
 // and a number or a boolean matches only patterns of its kind, * and **.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)

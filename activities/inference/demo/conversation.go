@@ -41,7 +41,7 @@ func (r result) argument(key string) string {
 	return s
 }
 
-// of returns the results of one tool.
+// resultsOf returns the results of one tool.
 func (c conversation) resultsOf(tool string) []result {
 	var out []result
 	for _, r := range c.results {

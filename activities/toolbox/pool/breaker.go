@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// failuresAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end at
+// failuresAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end
+// at
 // once.
 const failuresAllowed = 3
 
@@ -52,7 +53,7 @@ func (b *breaker) retryAt() time.Time {
 // excluded reports whether the pause is due to a connection that exceeded a bound.
 func (b *breaker) excluded(now time.Time) bool { return b.barred.After(now) }
 
-// misbehaved records that a connection was dropped because it exceeded a bound.
+// exceeded records that a connection was dropped because it exceeded a bound.
 func (b *breaker) exceeded(now time.Time) {
 	if now.Sub(b.barred) > quiet {
 		b.offences = 0
@@ -114,7 +115,7 @@ func (b *breaker) answered() {
 	}
 }
 
-// struck records a call that was not answered in time.
+// callFailed records a call that was not answered in time.
 func (b *breaker) callFailed(now time.Time) {
 	b.failedCalls++
 	b.trial = false

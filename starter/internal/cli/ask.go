@@ -10,7 +10,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// asker handles the requests of the followed turn: it asks the user at this terminal, or prints how to decide elsewhere.
+// asker handles the requests of the followed turn: it asks the user at this terminal, or prints how to decide
+// elsewhere.
 type asker struct {
 	f       *follower
 	here    bool            // the user at this terminal can be asked

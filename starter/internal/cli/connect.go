@@ -8,7 +8,8 @@ import (
 	"github.com/everturn/everturn/internal/cluster"
 )
 
-// reach connects to Temporal, and refuses a development server that belongs to another folder: its workers write to a
+// connectChecked connects to Temporal, and refuses a development server that belongs to another folder: its workers
+// write to a
 // different journal, so this command would not see the turns it starts, and a turn of the same name there is a
 // different turn. If the server does not tell its owner, reach cannot check and accepts it.
 func (a *app) connectChecked(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
@@ -74,7 +75,7 @@ func (a *app) onSession(ctx context.Context, args []string, n needs,
 	})
 }
 
-// call connects to Temporal. If the client is already connected, call does nothing.
+// connectToTemporal connects to Temporal. If the client is already connected, call does nothing.
 func (t *turnClient) connectToTemporal(ctx context.Context) error {
 	if t.online {
 		return nil

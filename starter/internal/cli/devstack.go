@@ -45,7 +45,7 @@ type devStack struct {
 	log    *os.File
 }
 
-// bringUp resolves the cluster that the configuration means and returns the configuration with its address and
+// startStack resolves the cluster that the configuration means and returns the configuration with its address and
 // namespace. If n asks for a server, bringUp starts one on this machine or joins the running one; if n asks for a
 // worker, bringUp runs it in this process.
 func (a *app) startStack(ctx context.Context, cfg config.Config, n needs) (*devStack, config.Config, error) {
@@ -181,7 +181,8 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 	return do(ctx, c)
 }
 
-// prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as its
+// prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as
+// its
 // owner.
 func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
 	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace,

@@ -17,7 +17,8 @@ type dialog struct {
 	interview *form.Interview // the interview of an elicitation
 }
 
-// newDialog shows a request to the user. It drops what was typed before, so that a key typed earlier cannot approve what
+// newDialog shows a request to the user. It drops what was typed before, so that a key typed earlier cannot approve
+// what
 // was not on the screen.
 func (t *turnClient) newDialog(r journal.RequestRecord) *dialog {
 	a, d := t.app, &dialog{t: t, request: r}
@@ -52,7 +53,8 @@ func (d *dialog) prompt() string {
 	return decisionPrompt(d.request)
 }
 
-// take takes a line. It returns the function that sends the decision, or nil if the line is not understood or more lines
+// take takes a line. It returns the function that sends the decision, or nil if the line is not understood or more
+// lines
 // are needed.
 func (d *dialog) take(line string) func(context.Context) error {
 	bare := strings.TrimSpace(line)

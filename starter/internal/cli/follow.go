@@ -116,7 +116,8 @@ func (f *follower) read(ctx context.Context) {
 	})
 }
 
-// awaitEnd waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before that.
+// awaitEnd waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before
+// that.
 func (f *follower) awaitEnd() {
 	for {
 		select {

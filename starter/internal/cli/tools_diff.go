@@ -167,7 +167,8 @@ func changes(q turn.QuarantinedTool) string {
 // diffColumns is the column at which lines of descriptions and schemas are broken.
 const diffColumns = 96
 
-// describeTool prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings that
+// describeTool prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings
+// that
 // follow from its annotations and the configuration.
 func describeTool(d turn.Descriptor) string {
 	details := ""

@@ -99,7 +99,8 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 	return joinStatus(cfg, published, workers), nil
 }
 
-// reported returns the catalogues that workers have published, by server, and the health of the workers that run now. It
+// reported returns the catalogues that workers have published, by server, and the health of the workers that run now.
+// It
 // returns nothing if there is no journal yet.
 func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
 	workers []engine.WorkerHealth, err error) {

@@ -9,7 +9,7 @@ import (
 type block struct {
 	text string
 	code bool
-	// joined reports that the block continues the one before it, without a blank line between them.
+	// continued reports that the block continues the one before it, without a blank line between them.
 	continued bool
 }
 

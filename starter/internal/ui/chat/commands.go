@@ -105,7 +105,7 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	return m.switchSession(msg.open)
 }
 
-// change switches to another session.
+// switchSession switches to another session.
 func (m *Model) switchSession(session string) tea.Cmd {
 	if len(m.outbox.unsent()) > 0 {
 		m.printError("a message of this session is still being sent; switch when it has arrived")

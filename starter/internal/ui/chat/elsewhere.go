@@ -53,7 +53,7 @@ func sessionLine(n int, s journal.SessionRecord) string {
 		waits, terminal.Line(s.FirstText, 60))
 }
 
-// goTo switches to a session, given by its number in the list or by its ID.
+// switchTo switches to a session, given by its number in the list or by its ID.
 func (m *Model) switchTo(which string) tea.Cmd {
 	if n, err := strconv.Atoi(which); err == nil && n >= 1 && n <= len(m.listed) {
 		return m.switchSession(m.listed[n-1])

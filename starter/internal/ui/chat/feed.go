@@ -14,7 +14,7 @@ import (
 // item is a chunk of the session, with related data from the journal.
 type item struct {
 	chunk turn.Chunk
-	// said is, for turn_started, the message that the turn answers.
+	// message is, for turn_started, the message that the turn answers.
 	message *turn.Message
 	// arguments are, for approval_requested, the complete arguments if the chunk holds only a part of them.
 	arguments string
@@ -127,7 +127,8 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 }
 
-// furnish adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk itself
+// withDetails adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk
+// itself
 // matters more.
 func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item {
 	i := item{chunk: c}
@@ -145,7 +146,7 @@ func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item
 	return i
 }
 
-// asked returns the message that started a turn; nil if it cannot be read.
+// startMessage returns the message that started a turn; nil if it cannot be read.
 func (f *feed) startMessage(ctx context.Context, turnID string) *turn.Message {
 	t, err := f.store.Turn(ctx, turnID)
 	if err != nil || t.MessageSeq == 0 {
@@ -196,7 +197,7 @@ func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Medi
 	return nil
 }
 
-// used returns the sum of what the turn's settled inferences have used.
+// usageOf returns the sum of what the turn's settled inferences have used.
 func (f *feed) usageOf(ctx context.Context, turnID string) *turn.Usage {
 	list, err := f.store.Inferences(ctx, turnID)
 	if err != nil {

@@ -63,7 +63,8 @@ func requireLines(t *testing.T, lines []string, width int, colours bool) {
 	}
 }
 
-// FuzzSplitter: however a stream is cut, its blocks are those of the whole; no line is lost; and what is open is bounded.
+// FuzzSplitter: however a stream is cut, its blocks are those of the whole; no line is lost; and what is open is
+// bounded.
 func FuzzSplitter(f *testing.F) {
 	for i, a := range answers {
 		f.Add(a, uint16(i))

@@ -258,7 +258,8 @@ func (m *Model) submit() tea.Cmd {
 	return m.queueMessage(text, false)
 }
 
-// message puts a message into the outbox. The message is merged into the running turn or starts a turn. With queue, it
+// queueMessage puts a message into the outbox. The message is merged into the running turn or starts a turn. With
+// queue, it
 // is queued for the next turn.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
@@ -270,7 +271,7 @@ func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	return nil
 }
 
-// accepted adds a text to the history and clears the input.
+// clearInput adds a text to the history and clears the input.
 func (m *Model) clearInput(text string) {
 	m.history.add(text)
 	m.pastes = pastes{}

@@ -102,7 +102,8 @@ func (r *requests) Stop(_ context.Context, session string) error {
 	return r.err
 }
 
-// stage runs a chat as Bubble Tea does, on a real journal, and keeps what it prints. Its clock stands still: time passes
+// stage runs a chat as Bubble Tea does, on a real journal, and keeps what it prints. Its clock stands still: time
+// passes
 // where the test says so.
 type stage struct {
 	*testing.T

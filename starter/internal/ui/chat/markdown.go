@@ -76,7 +76,8 @@ const (
 	maxColumns = 16
 )
 
-// tooComplex reports whether a text has deeper nesting or more columns than text written by hand. Such text is not rendered.
+// tooComplex reports whether a text has deeper nesting or more columns than text written by hand. Such text is not
+// rendered.
 func tooComplex(text string) bool {
 	for line := range strings.Lines(text) {
 		if nesting(line) > maxNesting || strings.Count(line, "|") > maxColumns+1 {

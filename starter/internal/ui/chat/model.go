@@ -136,7 +136,7 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// fed shows what the feed has read and waits for more.
+// showFed shows what the feed has read and waits for more.
 func (m *Model) showFed(msg itemsMsg) tea.Cmd {
 	if msg.feed != m.feed {
 		return nil // from a session that the chat has left

@@ -104,7 +104,7 @@ type sentMsg struct {
 	err error
 }
 
-// post sends the next message that waits.
+// sendNext sends the next message that waits.
 func (m *Model) sendNext() tea.Cmd {
 	if m.outbox.sending {
 		return nil
@@ -147,7 +147,7 @@ func (m *Model) sent(msg sentMsg) {
 	}
 }
 
-// ask returns a command that runs request with a timeout of callWithin.
+// background returns a command that runs request with a timeout of callWithin.
 func (m *Model) background(request func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, callWithin)

@@ -65,7 +65,7 @@ func (w *pendingRequest) show(rows, room int) {
 	w.read = w.read || w.seen >= rows
 }
 
-// where describes which rows of the arguments are shown; empty if all are.
+// position describes which rows of the arguments are shown; empty if all are.
 func (w *pendingRequest) position() string {
 	if w.rows <= w.room {
 		return ""

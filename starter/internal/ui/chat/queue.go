@@ -83,7 +83,7 @@ func (m *Model) print(e entry) {
 	}
 }
 
-// say prints a text as an entry.
+// printText prints a text as an entry.
 func (m *Model) printText(kind entryKind, text string) {
 	gap := kind == entryOwn || kind == entryOther
 	m.print(entry{kind: kind, text: text, gap: gap})

@@ -79,7 +79,7 @@ func (m *Model) showAsked(said *turn.Message) {
 	m.printUserMessage(said.ID, said.Text)
 }
 
-// sayUser prints a user message and removes it from the outbox.
+// printUserMessage prints a user message and removes it from the outbox.
 func (m *Model) printUserMessage(id, text string) {
 	kind := entryOther
 	if m.outbox.seen(id) {

@@ -21,7 +21,7 @@ import (
 type pendingRequest struct {
 	turn.Request
 	turn string
-	// whole reports that Arguments match ArgumentsHash, so that they are all that would run. Otherwise the chat cannot
+	// complete reports that Arguments match ArgumentsHash, so that they are all that would run. Otherwise the chat cannot
 	// allow the call.
 	complete bool
 	// sent reports that a decision is on its way.
@@ -72,7 +72,7 @@ func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	}
 }
 
-// asked returns the current request, the first of the waits; nil if there is none.
+// currentRequest returns the current request, the first of the waits; nil if there is none.
 func (m *Model) currentRequest() *pendingRequest {
 	if len(m.pending) == 0 {
 		return nil
@@ -97,7 +97,8 @@ func (m *Model) approval() *pendingRequest {
 
 func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
 
-// watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide nothing
+// watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide
+// nothing
 // unless the user presses Tab.
 func (m *Model) watchRequest() tea.Cmd {
 	if e := m.elicitation(); e != nil && m.watched != e.key() {
@@ -122,7 +123,7 @@ func (m *Model) startCalm(key string) tea.Cmd {
 	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
 }
 
-// calmed lets keys decide the current approval unless the user is typing.
+// endCalm lets keys decide the current approval unless the user is typing.
 func (m *Model) endCalm(msg calmMsg) tea.Cmd {
 	w := m.approval()
 	switch {
@@ -249,7 +250,8 @@ func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
 }
 
-// showDecision removes a settled request from the waits and prints its decision, whether the decision was made here, was
+// showDecision removes a settled request from the waits and prints its decision, whether the decision was made here,
+// was
 // made elsewhere, or is the request's expiry.
 func (m *Model) showDecision(c turn.Chunk) {
 	decided, ok := requestOf(c)

@@ -128,7 +128,8 @@ func escape(text string) (seq string, sgr bool) {
 	return text[:1], false
 }
 
-// isPlainStyle reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured, or
+// isPlainStyle reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured,
+// or
 // reset it. Concealed text (8) and blinking are not isPlainStyle.
 func isPlainStyle(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {

@@ -197,7 +197,7 @@ func (f Form) find(name string) (Field, bool) {
 	return f.Fields[i], true
 }
 
-// unknown returns the error for a name that no field has. It suggests a field with a similar name.
+// unknownField returns the error for a name that no field has. It suggests a field with a similar name.
 func (f Form) unknownField(name string) error {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {

@@ -29,7 +29,8 @@ func Asker(w turn.Request) string {
 	return "the server " + word(server, shownName)
 }
 
-// ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain yes
+// ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain
+// yes
 // or no.
 func ElicitationOf(w turn.Request) turn.Elicitation {
 	if w.Elicitation == nil {

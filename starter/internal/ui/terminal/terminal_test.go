@@ -56,7 +56,8 @@ func TestPrintableLeavesTextOnly(t *testing.T) {
 	assert.Equal(t, "one…", terminal.Line("one two", 4))
 }
 
-// The redactor looks for secrets without the invisible characters. If Printable dropped others, it could join the halves of a
+// The redactor looks for secrets without the invisible characters. If Printable dropped others, it could join the
+// halves of a
 // secret that the redactor has not seen.
 func TestPrintableDropsOnlyWhatTheRedactorIgnores(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
