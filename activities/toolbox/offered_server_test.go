@@ -197,8 +197,7 @@ func question(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult,
 	}
 	if in.Model {
 		//lint:ignore SA1019 servers still ask for what the protocol deprecates
-		asks["model"] = &mcp.CreateMessageParams{MaxTokens: 1,
-			Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "hi"}}}}
+		asks["model"] = &mcp.CreateMessageParams{MaxTokens: 1, Messages: samplingMessages("hi")}
 	}
 	if in.Roots {
 		//lint:ignore SA1019 the same
@@ -246,4 +245,10 @@ func addReadable(s *mcp.Server) {
 				{Role: "assistant", Content: &mcp.TextContent{Text: "Gladly."}},
 			}}, nil
 		})
+}
+
+//lint:ignore SA1019 servers still ask for what the protocol deprecates
+func samplingMessages(text string) []*mcp.SamplingMessage {
+	//lint:ignore SA1019 the same
+	return []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}
 }
