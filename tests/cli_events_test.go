@@ -113,7 +113,7 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	valid(t, schema, again)
 	assert.Equal(t, shorn(follower), shorn(again))
 	said := h.starter("attach", "terminated").exits(1)
-	assert.Contains(t, said.err.String(), "terminated: the turn was ended from outside; what was done is kept")
+	assert.Contains(t, said.err.String(), "terminated: the turn was ended from outside; its work so far is kept")
 
 	_, err = c.ExecuteWorkflow(t.Context(),
 		client.StartWorkflowOptions{ID: "malformed", TaskQueue: loaded.Config.Temporal.TaskQueue}, workflows.TurnWorkflow,

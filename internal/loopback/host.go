@@ -1,4 +1,3 @@
-// Package loopback recognizes addresses of this machine, without a DNS query.
 package loopback
 
 import "net"
