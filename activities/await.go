@@ -24,7 +24,8 @@ func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput)
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
-		if temporal.IsCanceledError(context.Cause(ctx)) {
+		// A stopped turn may close before the activity is told; Temporal then no longer knows it.
+		if temporal.IsCanceledError(context.Cause(ctx)) || a.stopped(waiting, in.Turn) {
 			cancel(context.Canceled)
 		} else {
 			cancel(context.DeadlineExceeded)

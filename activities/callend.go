@@ -27,8 +27,7 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 }
 
 // repeatElicitations returns the elicitations under the dispatch that the journal has for them: that dispatch's end was
-// lost, or
-// the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
+// lost, or the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
 func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {
@@ -99,8 +98,7 @@ func (a *Activities) presentable(r turn.ToolResult) turn.ToolResult {
 const minResult = 1024
 
 // progressWriter returns a function that writes a call's progress to the turn's readers. If the journal is slower than
-// the
-// server, only the latest report is written. Local activities are too short for progress. done waits for the write
+// the server, only the latest report is written. Local activities are too short for progress. done waits for the write
 // under way.
 func (a *Activities) progressWriter(ctx context.Context,
 	in workflows.CallInput) (note func(turn.ToolProgress), done func()) {

@@ -161,8 +161,8 @@ func (a *Activities) run(
 }
 
 // releaseUnsent releases the claim of a call that never reached its tool, so that the next dispatch may run it.
-// Otherwise
-// the next dispatch would report an unknown outcome although nothing was sent. The call's own context may have ended.
+// Otherwise the next dispatch would report an unknown outcome although nothing was sent. The call's own context may
+// have ended.
 func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
 		return rerr
@@ -181,9 +181,8 @@ func (a *Activities) release(ctx context.Context, in workflows.CallInput) error 
 }
 
 // retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is
-// full, until
-// its time is over. Dispatches follow each other immediately, so without the retries all of them would be used up
-// within a moment.
+// full, until its time is over. Dispatches follow each other immediately, so without the retries all of them would be
+// used up within a moment.
 func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	write func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)

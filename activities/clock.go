@@ -47,8 +47,7 @@ func startClock(ctx context.Context) *clock {
 }
 
 // heartbeat skips the first heartbeatEvery: most activities end sooner, and the Temporal server writes each heartbeat
-// to the run,
-// which delays the activity's own completion.
+// to the run, which delays the activity's own completion.
 func (c *clock) heartbeat(stop, ctx context.Context) {
 	ticker := time.NewTicker(heartbeatEvery)
 	defer ticker.Stop()

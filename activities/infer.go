@@ -19,9 +19,7 @@ import (
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
 	clock := startClock(ctx)
 	defer clock.stop()
-	resume := clock.pause()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
-	resume()
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx,
 			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())

@@ -71,8 +71,7 @@ func TestWaitingForMemoryIsNotWorkingTime(t *testing.T) {
 }
 
 // TestAnInferenceWithoutMemoryIsRetried checks that an inference that gets no memory for its prompt in time ends with
-// an
-// error that the server retries and that does not count as a failure of the model. Otherwise the activity could time
+// an error that the server retries and that does not count as a failure of the model. Otherwise the activity could time
 // out while the model answers, and another worker would pay for the answer again.
 func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 const maxMediaBytes = 16 << 20
 
 // withMedia returns the prompt with the media that its model accepts; if they exceed maxMediaBytes, the latest ones.
-// Media
-// that are not loaded, or that the journal no longer has, are described to the model in text.
+// Media that are not loaded, or that the journal no longer has, are described to the model in text.
 func (a *Activities) withMedia(ctx context.Context, p turn.Prompt) turn.Prompt {
 	messages, left := p.Messages, int64(maxMediaBytes)
 	for i, m := range slices.Backward(p.Messages) {

@@ -118,10 +118,8 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 }
 
 // applyPolicy applies the turn's policy to each call, here because the workflow carries only a preview of its
-// arguments. For
-// calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh returns the
-// error
-// with proposals that assume a tainted session without grants.
+// arguments. For calls that need an approval it also applies the session's grants. If the journal cannot be read, weigh
+// returns the error with proposals that assume a tainted session without grants.
 func (a *Activities) applyPolicy(
 	ctx context.Context, key journal.StepKey, promptConfig turn.PromptConfig, calls []turn.ToolCall,
 ) (proposals []turn.CallProposal, err error) {

@@ -17,8 +17,7 @@ import (
 )
 
 // Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It
-// may
-// be for any tenant: the client uses that of its own.
+// may be for any tenant: the client uses that of its own.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)

@@ -175,8 +175,8 @@ func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 }
 
 // decideEnd decides whether the follower is done when Temporal has reported an end that the journal does not have.
-// known
-// means that the journal has the turn. again means that the follower has switched to the turn that has the message.
+// known means that the journal has the turn. again means that the follower has switched to the turn that has the
+// message.
 func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool) {
 	switch {
 	case f.outcome == nil:
@@ -213,8 +213,7 @@ func (f *follower) switchTurn(ctx context.Context) bool {
 }
 
 // awaitClose waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the
-// server
-// closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
+// server closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
 func (f *follower) awaitClose(ctx context.Context) {
 	if f.outcomes == nil {
 		return

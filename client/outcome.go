@@ -33,8 +33,7 @@ var errContinued = errors.New("the session has gone on to another turn")
 const askAgainAfter = time.Second
 
 // awaitOutcome asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set,
-// it also
-// asks again after every other failure.
+// it also asks again after every other failure.
 func (c *Client) awaitOutcome(ctx context.Context, t Turn, patient bool) chan outcome {
 	over := make(chan outcome, 1)
 	go func() {
@@ -58,8 +57,7 @@ func pause(ctx context.Context) {
 }
 
 // turnOutcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it
-// waits
-// until the session's workflow has ended for good, because the message is lost then.
+// waits until the session's workflow has ended for good, because the message is lost then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if t.Merged {
 		err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), "").Get(ctx, nil)
@@ -140,8 +138,7 @@ func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 }
 
 // completeDuplicate completes the answer of a duplicate from the journal. The duplicate's result has only the beginning
-// of
-// another turn's answer.
+// of another turn's answer.
 func (c *Client) completeDuplicate(ctx context.Context, r workflows.Result) workflows.Result {
 	if r.DuplicateOf == "" || !r.Truncated {
 		return r

@@ -60,8 +60,7 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 }
 
 // streamedText returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled
-// during
-// an inference.
+// during an inference.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
 	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
@@ -76,8 +75,7 @@ func (c *Client) streamedText(ctx context.Context, turnID string) (string, error
 }
 
 // completeAnswer returns the text that preview is the truncated beginning of, if text is that text. Otherwise it
-// returns
-// preview and whether it is truncated.
+// returns preview and whether it is truncated.
 func completeAnswer(preview, text string) (answer string, truncated bool) {
 	beginning, cut := strings.CutSuffix(preview, "…")
 	switch {
@@ -90,6 +88,5 @@ func completeAnswer(preview, text string) (answer string, truncated bool) {
 }
 
 // maxUntruncatedAnswer is the length of an answer, in bytes, that the journal never truncates: an ellipsis at its end
-// is the
-// model's own.
+// is the model's own.
 const maxUntruncatedAnswer = 1 << 10

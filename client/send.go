@@ -84,8 +84,8 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		return startError(err)
 	}
 	if in.Alone || repeated {
-		if c.findAccepted(ctx, t, running.RunId) {
-			return nil
+		if found, err := c.findAccepted(ctx, t, running.RunId); found || err != nil {
+			return err
 		}
 	}
 	if in.Alone {
@@ -99,29 +99,28 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 }
 
 // findAccepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this
-// turn.
-// run is the session's running turn; the journal does not know it before a worker has begun it.
-func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) bool {
+// turn. run is the session's running turn; the journal does not know it before a worker has begun it.
+func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) (bool, error) {
 	if c.journal != nil {
 		if row, err := c.journal.Delivered(ctx, t.Session, t.MessageID); err == nil {
 			t.ID, t.Merged = row.ID, row.MessageID != t.MessageID
-			return true
+			return true, nil
 		}
 	}
 	history := c.temporal.GetWorkflowHistory(ctx, c.WorkflowID(t.Session), run, false,
 		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	if err != nil {
-		return false
+		return false, fmt.Errorf("reading whose message the running turn began with: %w", err)
 	}
 	var input workflows.Input
 	started := first.GetWorkflowExecutionStartedEventAttributes()
 	err = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &input)
 	if err != nil || input.Message == nil || input.Message.ID != t.MessageID {
-		return false
+		return false, nil // another client began the turn
 	}
 	t.ID = run
-	return true
+	return true, nil
 }
 
 // startError explains why a workflow could not be started.

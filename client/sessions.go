@@ -71,8 +71,7 @@ func (c *Client) describe(
 }
 
 // recordedTurn returns the turn in the journal: the named one, or the session's last one. A zero record with
-// ErrNotFound means
-// that the journal has none.
+// ErrNotFound means that the journal has none.
 func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
 	case c.journal == nil:
@@ -99,18 +98,28 @@ func isNewerRun(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord)
 
 // Running reports whether the session has a turn that is running or waiting. Errors: ErrUnreachable.
 func (c *Client) Running(ctx context.Context, session string) (bool, error) {
+	run, err := c.runningRun(ctx, session)
+	return run != "", err
+}
+
+// runningRun returns the run ID of the session's running turn, or an empty string if there is none.
+func (c *Client) runningRun(ctx context.Context, session string) (string, error) {
 	if c.temporal == nil {
-		return false, ErrUnreachable
+		return "", ErrUnreachable
 	}
 	d, err := c.describe(ctx, session, "")
 	var unknown *serviceerror.NotFound
 	switch {
 	case errors.As(err, &unknown):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("asking Temporal for the session's turn: %w", err)
+		return "", fmt.Errorf("asking Temporal for the session's turn: %w", err)
 	}
-	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+	info := d.GetWorkflowExecutionInfo()
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return "", nil
+	}
+	return info.GetExecution().GetRunId(), nil
 }
 
 // runningLimit is how many sessions RunningSessions examines, in Temporal and in the journal each.
@@ -135,8 +144,7 @@ func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
 }
 
 // runningCandidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those
-// of the
-// journal, which lacks turns that no worker has begun.
+// of the journal, which lacks turns that no worker has begun.
 func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
@@ -175,15 +183,8 @@ func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 //
 // Errors: ErrNotRunning, ErrUnreachable.
 func (c *Client) Stop(ctx context.Context, session string) error {
-	running, err := c.Running(ctx, session) // Temporal accepts the cancellation of a run that has ended
-	if err != nil {
-		return err
-	}
-	if !running {
-		return ErrNotRunning
-	}
-	return c.end(ctx, func(ctx context.Context) error {
-		return c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), "")
+	return c.end(ctx, session, func(ctx context.Context, run string) error {
+		return c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), run)
 	})
 }
 
@@ -193,24 +194,40 @@ func (c *Client) Stop(ctx context.Context, session string) error {
 //
 // Errors: ErrNotRunning, ErrUnreachable.
 func (c *Client) Terminate(ctx context.Context, session string) error {
-	if c.temporal == nil {
-		return ErrUnreachable
-	}
-	return c.end(ctx, func(ctx context.Context) error {
-		return c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), "", "stopped by force")
+	return c.end(ctx, session, func(ctx context.Context, run string) error {
+		return c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), run, "stopped by force")
 	})
 }
 
-// end persists in a request that ends a workflow.
-func (c *Client) end(ctx context.Context, request func(context.Context) error) error {
-	err := c.retry(ctx, ErrUnreachable, request)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrNotRunning):
-		return ErrNotRunning
+// end persists in a request that ends the session's running turn. All attempts name the same run: if the reply to one
+// is lost, the next must not end a turn that has begun since.
+func (c *Client) end(ctx context.Context, session string, request func(ctx context.Context, run string) error) error {
+	for last := ""; ; {
+		run, err := c.runningRun(ctx, session) // Temporal accepts the cancellation of a run that has ended
+		switch {
+		case err != nil:
+			return err
+		case run == "", run == last:
+			return ErrNotRunning
+		}
+		last = run
+		unanswered := false
+		err = c.retry(ctx, ErrUnreachable, func(ctx context.Context) error {
+			err := request(ctx, run)
+			gone := errors.Is(asClientError(err), ErrNotRunning)
+			if unanswered && gone {
+				return nil // an earlier attempt ended it
+			}
+			unanswered = unanswered || err != nil && !gone
+			return err
+		})
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, ErrNotRunning): // otherwise the turn may have continued in a new run
+			return fmt.Errorf("stopping the turn: %w", err)
+		}
 	}
-	return fmt.Errorf("stopping the turn: %w", err)
 }
 
 // ForkInput names a session to fork.

@@ -16,6 +16,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -35,6 +36,7 @@ type fakeTemporal struct {
 	update   func(context.Context) error       // of UpdateWorkflow
 	describe func() error                      // of DescribeWorkflowExecution, which reports a running turn
 	stop     func() error                      // of TerminateWorkflow
+	stopped  []string                          // the runs that TerminateWorkflow named
 	healthy  error                             // of CheckHealth
 	first    func() *historypb.HistoryEvent    // of GetWorkflowHistory
 	schedule *client.ScheduleDescription       // of every schedule
@@ -71,10 +73,13 @@ func (f *fakeTemporal) UpdateWorkflow(
 func (f *fakeTemporal) DescribeWorkflowExecution(
 	context.Context, string, string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return &workflowservice.DescribeWorkflowExecutionResponse{}, f.describe()
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, Execution: &commonpb.WorkflowExecution{RunId: "run"},
+	}}, f.describe()
 }
 
-func (f *fakeTemporal) TerminateWorkflow(context.Context, string, string, string, ...any) error {
+func (f *fakeTemporal) TerminateWorkflow(_ context.Context, _, run, _ string, _ ...any) error {
+	f.stopped = append(f.stopped, run)
 	return f.stop()
 }
 
@@ -252,6 +257,22 @@ func TestRequestsPersistWhileTemporalIsAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestARepeatedStopNamesTheSameRun checks that Terminate, whose first reply is lost, cannot end a turn that has begun
+// since, and reports success if the first attempt has ended the turn.
+func TestARepeatedStopNamesTheSameRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTemporal{describe: func() error { return nil }}
+		f.stop = func() error {
+			if len(f.stopped) == 1 {
+				return serviceerror.NewUnavailable("the reply is lost")
+			}
+			return serviceerror.NewNotFound("workflow execution already completed")
+		}
+		require.NoError(t, New(f, Options{}).Terminate(t.Context(), "s"))
+		assert.Equal(t, []string{"run", "run"}, f.stopped)
+	})
 }
 
 // TestARepeatedMessageFindsItsTurn sends a message again whose first Send started the running turn and got no answer.

@@ -74,8 +74,7 @@ func unreadable(path, why string) error {
 }
 
 // applyDocument stores the values of a document that go-toml has accepted. go-toml's decoder cannot: it stops at the
-// first
-// value of a wrong type, has no durations, and does not give the positions of the keys that it accepts.
+// first value of a wrong type, has no durations, and does not give the positions of the keys that it accepts.
 func (l *loader) applyDocument(data []byte) {
 	var p unstable.Parser
 	p.Reset(data)

@@ -63,8 +63,7 @@ func Health(ctx context.Context, store journal.Store) ([]WorkerHealth, error) {
 }
 
 // reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report.
-// An
-// error stops no turn: it is logged once.
+// An error stops no turn: it is logged once.
 func (e *Engine) reportHealth(ctx context.Context) {
 	if len(e.cfg.MCP.Servers) == 0 {
 		return

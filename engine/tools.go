@@ -45,8 +45,7 @@ func (e *Engine) openTools(context.Context) error {
 }
 
 // minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did
-// not
-// accept is published again.
+// not accept is published again.
 const (
 	minRepublishPause = time.Second
 	maxRepublishPause = 30 * time.Second
@@ -56,8 +55,7 @@ const (
 const reconcileEvery = 10 * time.Second
 
 // publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while one is
-// published, so that an
-// older one cannot follow it.
+// published, so that an older one cannot follow it.
 type publishedCatalogues struct {
 	mu   sync.Mutex
 	last map[string]turn.Catalogue
@@ -106,8 +104,7 @@ func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, 
 }
 
 // publishUnlessAvailable publishes a catalogue. It does not publish that this worker cannot reach a server while
-// another
-// worker can, because turns would lose tools that are available.
+// another worker can, because turns would lose tools that are available.
 func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) error {
 	if c.Problem != "" && e.availableElsewhere(ctx, c.Server) {
 		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)

@@ -42,9 +42,8 @@ func (e *Engine) workerOptions() worker.Options {
 }
 
 // stickyQueue returns a task queue that no other worker polls, for calls that must come back to this process: to
-// servers
-// with session affinity, and suspended calls of servers that may send elicitations in the middle of a call. It is empty
-// if there are no such servers. The queue ends with the process, as the servers' state does.
+// servers with session affinity, and suspended calls of servers that may send elicitations in the middle of a call. It
+// is empty if there are no such servers. The queue ends with the process, as the servers' state does.
 func stickyQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
 		if s.SessionAffinity != "" || s.ElicitationTimeout > 0 {
@@ -55,8 +54,7 @@ func stickyQueue(cfg config.Config) string {
 }
 
 // newStickyWorker returns a worker that polls a home queue, for tool calls only. It runs twice as many activities as
-// the main
-// worker, because a suspended call needs one to keep it open and another one to continue it.
+// the main worker, because a suspended call needs one to keep it open and another one to continue it.
 func (e *Engine) newStickyWorker(queue string, acts *activities.Activities) worker.Worker {
 	options := e.workerOptions()
 	options.DisableWorkflowWorker = true

@@ -44,8 +44,7 @@ const (
 )
 
 // keepDuringOutage returns the catalogue to publish in place of before. While a server is unavailable, the time at
-// which it
-// became unavailable stays and, if its configuration is the same, so do its last good tools.
+// which it became unavailable stays and, if its configuration is the same, so do its last good tools.
 func keepDuringOutage(c, before turn.Catalogue) turn.Catalogue {
 	if c.Problem == "" {
 		c.Since = time.Time{}

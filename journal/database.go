@@ -39,8 +39,8 @@ type Conn interface {
 	// Lock is the clause after a SELECT that locks its rows until the transaction ends; empty if the database has one
 	// writer at a time.
 	Lock() string
-	// Again reports whether an earlier run of this transaction was lost while it was being committed, so that its
-	// effects may be in the database.
+	// Again reports whether an earlier run of this transaction was lost while it was being committed, or failed then, so
+	// that its effects may be in the database.
 	Again() bool
 }
 

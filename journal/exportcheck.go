@@ -13,8 +13,7 @@ const (
 	// MaxCalls bounds the tool calls of a message. The bytes of a message are at most MaxBlobBytes.
 	MaxCalls = 128
 	// maxBlobBytesNamed bounds the bytes of all blobs, each counted every time a line names it. maxBlobBytesPerByte allows
-	// more
-	// bytes for each byte of the file so far.
+	// more bytes for each byte of the file so far.
 	maxBlobBytesNamed   = 256 << 20
 	maxBlobBytesPerByte = 4
 	// maxGrants bounds the grants of an export: a user gave each of them.
@@ -166,8 +165,7 @@ func (c *exportCheck) media(media []turn.Media) error {
 }
 
 // countBlobs counts the bytes of the blobs that a line names. It returns an error if a blob has not appeared in the
-// export,
-// or if the lines so far name too many bytes. Empty hashes are skipped.
+// export, or if the lines so far name too many bytes. Empty hashes are skipped.
 func (c *exportCheck) countBlobs(hashes ...string) error {
 	for _, hash := range hashes {
 		size, there := c.blobs[hash]

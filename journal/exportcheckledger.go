@@ -58,8 +58,7 @@ func (c *exportCheck) restore(e ExportMessage) (m turn.Message, err error) {
 }
 
 // checkResultOrder checks I3: the messages after an assistant message with calls are their results, one for each call,
-// in request
-// order.
+// in request order.
 func (c *exportCheck) checkResultOrder(m turn.Message) error {
 	switch {
 	case m.Role == turn.RoleTool && len(c.callsWithoutResult) > 0 && m.CallID == c.callsWithoutResult[0] &&

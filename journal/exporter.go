@@ -216,8 +216,7 @@ func (e *exporter) turns(p part) error {
 }
 
 // forkedTurn returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without
-// an
-// answer.
+// an answer.
 func (e *exporter) forkedTurn(r TurnRecord) TurnRecord {
 	ended := e.created
 	if ended.IsZero() {

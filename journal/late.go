@@ -53,8 +53,7 @@ func digest(r turn.ToolResult, full, media string) string {
 }
 
 // sessionToNotify returns the session whose model must be told of a late result, null if there is none. The model is
-// told if it
-// knows the call's outcome as unknown, and only once for each attempt.
+// told if it knows the call's outcome as unknown, and only once for each attempt.
 func (t *tx) sessionToNotify(c *call, in SettleInput) (sql.NullInt64, error) {
 	if c.rec.Outcome != turn.OutcomeUnknown || in.Result.Outcome == turn.OutcomeUnknown {
 		return sql.NullInt64{}, nil

@@ -125,8 +125,7 @@ func (t *tx) copyTool(sc *scope, x *request) error {
 }
 
 // updateWaitingState records in the turn's row whether the turn waits for a decision. A repeated Ask or Decide has
-// changed
-// nothing.
+// changed nothing.
 func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	if len(t.changed) == 0 {
 		return nil
@@ -219,8 +218,7 @@ func (t *tx) cancelRequests(sc *scope, at time.Time) error {
 }
 
 // checkApproval checks that a decision allows the call, if the claim needs one: the caller says so, or the journal has
-// an
-// approval request for this call.
+// an approval request for this call.
 func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	if !c.requests && !in.Approved {
 		return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // appendUserMessages appends the messages that were merged into a turn, except those that the session has had. step is
-// the step
-// before which they came in. A message without an ID gets one from its position, so that a repeated call finds it.
+// the step before which they came in. A message without an ID gets one from its position, so that a repeated call finds
+// it.
 func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
 		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
@@ -85,8 +85,7 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 }
 
 // streamedText returns the text that the last attempt of the turn's last inference has emitted, if that inference was
-// never
-// settled. It reads from the turn's last chunk back to the first chunk of that step.
+// never settled. It reads from the turn's last chunk back to the first chunk of that step.
 func (q querier) streamedText(sc *scope) (string, error) {
 	var step, attempt int
 	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,

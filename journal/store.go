@@ -13,8 +13,7 @@ import (
 // A Store is for one tenant, and a database is opened for the default tenant, whose name is empty. The methods of Store
 // that name a session or a turn know only those of the tenant: the error for a session of another tenant is the same
 // ErrNotFound as for one that does not exist. Catalogues, workers and blobs belong to the operator, and every tenant
-// has
-// the same: the hash of a blob cannot be guessed.
+// has the same: the hash of a blob cannot be guessed.
 type Store interface {
 	Journal
 
@@ -46,8 +45,8 @@ type Store interface {
 	// session does not change. ErrNotFound, ErrExists, ErrForkPoint.
 	Fork(ctx context.Context, in ForkInput) (SessionRecord, error)
 	// PruneChunks removes the chunks of at most limit turns, of all tenants, that ended before the given time, and returns
-	// the number of
-	// these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an end.
+	// the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an
+	// end.
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 
 	// ApproveTools records the operator's approval of quarantined tools as they are now: of the named ones, or of all

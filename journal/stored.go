@@ -31,8 +31,7 @@ func restoreCalls(list []StoredCall, blob func(hash string) ([]byte, error)) ([]
 }
 
 // storedCompletion is a completion as stores and exports keep it: without Raw, which is a blob, and without the text if
-// the
-// transcript's message has the same text.
+// the transcript's message has the same text.
 type storedCompletion struct {
 	turn.Completion
 	SameText bool `json:"same_text,omitempty"`

@@ -19,8 +19,7 @@ var unscoped = []string{"Sessions", "Import", "Changed", "PruneChunks", "Approve
 	"Workers", "Close"}
 
 // TestNoMethodOfAStoreForgetsTheTenant checks that the conformance suite asks every method of Store that names a
-// session
-// or a turn for those of another tenant. The methods of Journal name a turn that Begin has returned.
+// session or a turn for those of another tenant. The methods of Journal name a turn that Begin has returned.
 func TestNoMethodOfAStoreForgetsTheTenant(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "journaltest/tenants.go", nil, 0)
 	require.NoError(t, err)

@@ -212,11 +212,11 @@ func TestToolOutputThatIsHuge(t *testing.T) {
 func TestToolOutputThatIsNoText(t *testing.T) {
 	t.Parallel()
 	dirty := "begin\x00\x1b[31mred\x1b[0m\x1b]0;title\x07\xff\xfe\u009b2J\r\nend"
-	for _, lane := range []string{"regular", "quick"} {
+	for _, lane := range []string{"regular", "local"} {
 		t.Run(lane, func(t *testing.T) {
 			t.Parallel()
 			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
-			if lane == "quick" {
+			if lane == "local" {
 				opts = append(opts, engine.LocalActivity())
 			}
 			r := newRig(t, script.Steps(script.Call("local_dirty", `{}`), script.Text("done")))
@@ -404,11 +404,11 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 
 func TestCancelInTheMiddleOfACall(t *testing.T) {
 	t.Parallel()
-	for _, lane := range []string{"regular", "quick"} {
+	for _, lane := range []string{"regular", "local"} {
 		t.Run(lane, func(t *testing.T) {
 			t.Parallel()
 			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
-			if lane == "quick" {
+			if lane == "local" {
 				opts = append(opts, engine.LocalActivity())
 			}
 			began := make(chan struct{}, 9)

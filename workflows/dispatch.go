@@ -148,9 +148,8 @@ func runJournal[In, Out any](ctx workflow.Context, act func(Activities, context.
 }
 
 // runRegular repeats a short write after the journal was unavailable. It uses a regular activity, which lets the
-// workflow
-// task end. If the input is too large to be recorded, it uses a local activity, which records no input. After a
-// cancellation it still waits for the attempt in progress, which may succeed.
+// workflow task end. If the input is too large to be recorded, it uses a local activity, which records no input. After
+// a cancellation it still waits for the attempt in progress, which may succeed.
 func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.Context, In) (Out, error), in In,
 	summary string) workflow.Future {
 	patient := &temporal.RetryPolicy{

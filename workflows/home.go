@@ -26,8 +26,7 @@ func server(tool turn.Tool) string {
 }
 
 // awaitOwner waits while another call finds the turn's home for the tool's server. The caller must pass its call's
-// receipt
-// and error to the function that home returns.
+// receipt and error to the function that home returns.
 func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
@@ -77,8 +76,7 @@ func (r *run) stickyQueue(tool turn.Tool) string {
 }
 
 // recordDependence records whether the call depends on the state that its server keeps for the turn. All dispatches of
-// a call depend
-// on the same state: if it is lost, none of them may run without it.
+// a call depend on the same state: if it is lost, none of them may run without it.
 func (r *run) recordDependence(f *callState, tool turn.Tool) {
 	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.dependsOnState {
 		f.dependsOnState, f.owningCall = true, r.progress.OwningCalls[server(tool)]

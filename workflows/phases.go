@@ -238,8 +238,7 @@ var stopMessages = map[turn.StopCause]string{
 }
 
 // stoppedResult ends the turn with a completion that ended early. The answer is the completion's text, or else the
-// model's
-// latest text.
+// model's latest text.
 func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text,
 		Truncated: proposal.Truncated,

@@ -12,22 +12,22 @@ import (
 )
 
 // requestSet holds the requests of the turn's current step and their decisions, for handlers and workflow code. They
-// stay
-// after the last decision, so that a late caller learns of it.
+// stay after the last decision, so that a late caller learns of it.
 type requestSet struct {
 	requests  []turn.Request
 	decisions []turn.Decision
 	// messagesBefore is the number of messages that were waiting to be merged when the question was asked. The next
-	// message
-	// answers it.
+	// message answers it.
 	messagesBefore int
 }
 
-// add adds requests. If none is open, it first forgets the earlier ones.
+// add adds requests of one step, and forgets those of earlier steps. Calls of the same step wait independently: one may
+// not have read its decisions yet when another one adds its requests.
 func (d *requestSet) add(requests ...turn.Request) {
-	if len(d.open()) == 0 {
-		d.requests, d.decisions = nil, nil
-	}
+	d.requests = slices.DeleteFunc(d.requests, func(w turn.Request) bool {
+		return w.Step != requests[0].Step || hasRequest(requests, w.ID)
+	})
+	d.decisions = slices.DeleteFunc(d.decisions, func(r turn.Decision) bool { return !hasRequest(d.requests, r.ID) })
 	d.requests = append(d.requests, requests...)
 }
 

@@ -36,8 +36,7 @@ const maxToolsShown = 16
 const maxToolsBytes = 1500
 
 // upsertResult records the turn's end in the search attributes. The starter sets what is known at the start, so a turn
-// that
-// never waits needs only this one event.
+// that never waits needs only this one event.
 func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
 	updates := []temporal.SearchAttributeUpdate{

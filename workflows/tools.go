@@ -286,9 +286,8 @@ func workingTime(err error) (busy time.Duration) {
 }
 
 // dispatchLost reports whether err means that the dispatch was dispatchLost, and is not CallTool's own error. The
-// server reports such
-// an error when a worker dies. The SDK does when it fails to report the activity's result, which happens while a worker
-// stops.
+// server reports such an error when a worker dies. The SDK does when it fails to report the activity's result, which
+// happens while a worker stops.
 func dispatchLost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false

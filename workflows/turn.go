@@ -207,8 +207,7 @@ func (r *run) release(left []Message) []Message {
 }
 
 // leftover returns the accepted messages that have no answer. If such a message is already in the transcript, because
-// its
-// inference failed later, the turn that it begins finds it there.
+// its inference failed later, the turn that it begins finds it there.
 func (r *run) leftover() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }

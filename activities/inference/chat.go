@@ -165,9 +165,8 @@ func (c *Chat) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.C
 }
 
 // send makes one request. caller is the context of Infer's caller; total is derived from it and adds the total
-// deadline.
-// began reports whether the response had begun: the provider bills what it has generated and the sink has received it,
-// so the request must not be sent again.
+// deadline. began reports whether the response had begun: the provider bills what it has generated and the sink has
+// received it, so the request must not be sent again.
 func (c *Chat) send(caller, total context.Context, r request, sink turn.Sink) (_ turn.Completion, began bool, _ error) {
 	ctx, x := c.newExchange(total)
 	defer x.watch.stop()
@@ -188,8 +187,7 @@ func (c *Chat) send(caller, total context.Context, r request, sink turn.Sink) (_
 }
 
 // newExchange returns an exchange for one request, and the request's context. The connect deadline is running; the
-// caller
-// stops the exchange's watch.
+// caller stops the exchange's watch.
 func (c *Chat) newExchange(total context.Context) (context.Context, *exchange) {
 	ctx, w := startWatch(total)
 	w.expectWithin(c.opts.ConnectTimeout, c.connectDeadline())

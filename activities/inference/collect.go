@@ -196,8 +196,7 @@ func (c *collector) continuedCall(part callPart, id string) *partialCall {
 }
 
 // completion returns the completion that the events add up to. sent is the size of the request in bytes, to estimate
-// tokens
-// from.
+// tokens from.
 func (c *collector) completion(sent int) turn.Completion {
 	a := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), Model: c.model, Raw: c.raw.json(),

@@ -62,8 +62,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 }
 
 // keepRefusal keeps the beginning of the body and gives the library a body that it can read completely. The library
-// treats
-// redirects as successes; here they are refusals.
+// treats redirects as successes; here they are refusals.
 func (x *exchange) keepRefusal(res *http.Response) *http.Response {
 	var err error
 	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what has arrived is enough for a message

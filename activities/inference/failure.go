@@ -103,8 +103,7 @@ func (c *Chat) refusalError(status int, header http.Header, body []byte) *turn.E
 }
 
 // learnQuirk remembers which parameter the endpoint refused, and reports whether to send the request again without it.
-// The
-// refusal must have come before the response began.
+// The refusal must have come before the response began.
 func (c *Chat) learnQuirk(model string, q quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {

@@ -57,8 +57,7 @@ func (o *offer) find(req turn.ToolRequest, server string) (turn.Descriptor, erro
 }
 
 // trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection
-// ends. It
-// also makes the SDK request each list of tools, even if the server declared the last one cacheable.
+// ends. It also makes the SDK request each list of tools, even if the server declared the last one cacheable.
 func trimResults(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -206,8 +205,7 @@ func (d describer) emptyCatalogue() turn.Catalogue {
 }
 
 // configHash returns a hash of the configuration that decides which tools the server has. It includes no secret: not
-// the
-// environment, not the headers, and neither user nor query of the URL.
+// the environment, not the headers, and neither user nor query of the URL.
 func (d describer) configHash() string {
 	s := d.server
 	if d.prefix == localID {

@@ -36,8 +36,7 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 }
 
 // hideElicitation is sending middleware that does not offer elicitation to servers of older protocols unless
-// HoldQuestions is
-// set.
+// HoldQuestions is set.
 func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize &&
@@ -91,8 +90,7 @@ func (c *connector) isKnownVersion(version string) bool {
 }
 
 // supportsNewestProtocol asks a server, after a handshake in the older protocol, whether it knows the newest one too.
-// That
-// handshake goes first because some servers exit or fall silent when they receive anything else first.
+// That handshake goes first because some servers exit or fall silent when they receive anything else first.
 func (s *session) supportsNewestProtocol(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()

@@ -201,8 +201,7 @@ func (c *connector) stderrTail(l *link) string {
 }
 
 // setCatalogue keeps the latest catalogue and wakes the watcher if it differs. There is one catalogue for all tenants:
-// the one
-// that the default tenant's connection lists. If another tenant's connection lists a different one, the default
+// the one that the default tenant's connection lists. If another tenant's connection lists a different one, the default
 // tenant's connection lists again.
 func (c *connector) setCatalogue(tenant string, offered turn.Catalogue) {
 	c.mu.Lock()

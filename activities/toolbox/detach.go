@@ -20,8 +20,7 @@ func timeIsUp(ctx context.Context) bool {
 }
 
 // detachCall lets the call continue in the background. The call remains a user of its session, which is therefore
-// neither
-// evicted nor recycled until the call ends, its detach time is over or the host closes.
+// neither evicted nor recycled until the call ends, its detach time is over or the host closes.
 func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 	f.s.conn.Stay()
 	if !f.s.owner.running.start(f.awaitDetached) {
@@ -38,8 +37,7 @@ func (f *dispatch) detachCall() (turn.ToolResult, bool) {
 }
 
 // awaitDetached waits for the end of a detached call. It reports only an answer: without one, the outcome that the
-// caller
-// already has remains true.
+// caller already has remains true.
 func (f *dispatch) awaitDetached() {
 	defer f.s.leave()
 	kept := make(chan struct{})

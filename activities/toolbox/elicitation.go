@@ -217,6 +217,12 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 		return k, k.accept(req)
 	}
 	call := h.suspended.find(req, k)
+	if call != nil && !isClosed(call.done) {
+		leave, ok := call.enter(nil) // so that it is not abandoned now
+		if leave(); !ok {
+			call = nil
+		}
+	}
 	switch {
 	case call == nil && req.Repeatable: // it begins again
 		return continuation{}, nil
@@ -226,7 +232,6 @@ func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolRe
 	case isClosed(call.done):
 		return k, nil
 	}
-	call.enter(nil)() // it is in use
 	return k, k.accept(req)
 }
 

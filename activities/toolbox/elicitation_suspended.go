@@ -44,8 +44,7 @@ func (s *session) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.El
 }
 
 // elicitingCall returns the call that the server's elicitation belongs to, and the elicitation's number. If that is
-// ambiguous, it logs one warning
-// for each of the calls in doubt.
+// ambiguous, it logs one warning for each of the calls in doubt.
 func (s *session) elicitingCall() (f *dispatch, number int, err error) {
 	f, doubted, err := s.dispatches.onlySuspendable()
 	if err == nil {
@@ -97,19 +96,30 @@ func (h *Host) callSuspendable(
 	ctx context.Context, c *connector, req turn.ToolRequest, k continuation,
 ) (turn.ToolResult, error) {
 	call := h.suspended.find(req, k)
-	if call == nil {
+	over, ok := func() {}, false
+	if call != nil {
+		over, ok = call.enter(&req)
+	}
+	switch {
+	case ok:
+	case k.Suspended != "" && !req.Repeatable: // the call was abandoned since resume found it
+		return lostCall(req), nil
+	default:
+		if k.Suspended != "" {
+			k = continuation{}
+		}
 		if call = h.startSuspendable(ctx, c, req, k); call == nil {
 			return turn.ToolResult{}, notCalledError(req.Tool, errHostClosed)
 		}
+		over, _ = call.enter(&req)
 	}
-	over := call.enter(&req)
 	call.respond(k)
 	result, err := call.wait(ctx)
 	if result.Held {
 		h.suspended.put(call)
 	} else {
 		h.suspended.remove(call)
-		over = func() { close(call.kept) }
+		over = call.release
 	}
 	if req.Kept == nil || !h.running.start(func() { awaitEither(req.Kept, c.ctx.Done()); over() }) {
 		over()
@@ -168,7 +178,11 @@ func (h *Host) Await(ctx context.Context, turnID, callID string) {
 	if e == nil {
 		return
 	}
-	defer call.enter(nil)()
+	leave, ok := call.enter(nil)
+	if !ok {
+		return
+	}
+	defer leave()
 	select {
 	case <-call.done:
 	case <-e.over:

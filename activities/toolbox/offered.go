@@ -246,8 +246,7 @@ func getPrompt(ctx context.Context, s *session, arguments json.RawMessage, meta 
 }
 
 // inputRefusedResult returns the error result for a server that elicits something outside a tool call: a turn can wait
-// only
-// with tool calls.
+// only with tool calls.
 func inputRefusedResult() *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{
 		Text: "The server requires input for this. Users are asked only for calls of its own tools.",

@@ -20,8 +20,7 @@ func modelText(err error) string {
 }
 
 // notCalledError returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise
-// tool_not_sent
-// with the reason and the time until the next attempt.
+// tool_not_sent with the reason and the time until the next attempt.
 func notCalledError(tool string, err error) error {
 	var e *turn.Error
 	if errors.As(err, &e) {

@@ -19,8 +19,7 @@ const (
 )
 
 // callDeadline bounds how long a call may run: idle after its last sign of life, and never beyond end. The nil
-// callDeadline
-// belongs to a call whose progress renews nothing: its context has a deadline.
+// callDeadline belongs to a call whose progress renews nothing: its context has a deadline.
 type callDeadline struct {
 	mu      sync.Mutex
 	idle    time.Duration
@@ -139,14 +138,12 @@ func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, e
 	defer fs.mu.Unlock()
 	var all []*dispatch
 	for _, f := range fs.m {
-		if f.suspended != nil {
-			all = append(all, f)
-		}
+		all = append(all, f) // those that cannot be suspended, too: the elicitation may be theirs
 	}
-	switch len(all) {
-	case 0:
+	switch {
+	case len(all) == 0, len(all) == 1 && all[0].suspended == nil:
 		return nil, nil, errors.New("no call is under way whose user could be asked")
-	case 1:
+	case len(all) == 1:
 		return all[0], nil, nil
 	}
 	for _, f := range all {

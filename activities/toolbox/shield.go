@@ -21,8 +21,7 @@ func (c *connector) recoverPanics(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // recoverPanic recovers from a panic while this package processes what a server sent, and sets *err. It must be
-// deferred
-// directly.
+// deferred directly.
 func (c *connector) recoverPanic(doing string, err *error) {
 	if p := recover(); p != nil {
 		c.log.Error("what an MCP server said cannot be read", "server", c.id(), "doing", doing, "panic", p, "stack",
@@ -46,8 +45,7 @@ func refuseSampling(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // requireParams is receiving middleware that rejects requests without the params that the SDK dereferences unchecked.
-// For
-// some of them the SDK does so under a lock, which a panic would leave locked.
+// For some of them the SDK does so under a lock, which a panic would leave locked.
 func requireParams(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		missing := false

@@ -23,6 +23,7 @@ type suspendedCall struct {
 	err          error
 	cancel       context.CancelCauseFunc
 	kept         chan struct{} // closed when the dispatch that received the result has stored it
+	release      func()        // closes kept
 	calls        *suspendedCalls
 
 	mu       sync.Mutex
@@ -31,12 +32,15 @@ type suspendedCall struct {
 	replaced chan struct{}       // closed when another Await waits for the call
 	users    int                 // dispatches and Awaits
 	abandon  *time.Timer         // runs while there are no users
+	over     bool                // abandoned: there can be no more users
 }
 
 func (s *suspendedCalls) create(req turn.ToolRequest, cancel context.CancelCauseFunc) *suspendedCall {
+	kept := make(chan struct{})
 	return &suspendedCall{
 		id: rand.Text(), key: callKey(req), elicitations: make(chan *pendingElicitation), done: make(chan struct{}),
-		cancel: cancel, calls: s, kept: make(chan struct{}), caller: req, replaced: make(chan struct{}),
+		cancel: cancel, calls: s, kept: kept, caller: req, replaced: make(chan struct{}),
+		release: sync.OnceFunc(func() { close(kept) }),
 	}
 }
 
@@ -81,10 +85,13 @@ func (call *suspendedCall) respond(k continuation) {
 	}
 }
 
-// enter adds a user to the call: a dispatch, or an Await if req is nil.
-func (call *suspendedCall) enter(req *turn.ToolRequest) (leave func()) {
+// enter adds a user to the call: a dispatch, or an Await if req is nil. It fails if the call was abandoned.
+func (call *suspendedCall) enter(req *turn.ToolRequest) (leave func(), ok bool) {
 	call.mu.Lock()
 	defer call.mu.Unlock()
+	if call.over {
+		return func() {}, false
+	}
 	if req != nil {
 		call.caller = *req
 	}
@@ -92,7 +99,7 @@ func (call *suspendedCall) enter(req *turn.ToolRequest) (leave func()) {
 	if call.abandon != nil {
 		call.abandon.Stop()
 	}
-	return sync.OnceFunc(call.leave)
+	return sync.OnceFunc(call.leave), true
 }
 
 func (call *suspendedCall) leave() {
@@ -101,11 +108,20 @@ func (call *suspendedCall) leave() {
 	if call.users--; call.users > 0 {
 		return
 	}
-	call.abandon = time.AfterFunc(abandonAfter, func() {
+	call.abandon = time.AfterFunc(abandonAfter, call.end)
+}
+
+// end ends an abandoned call, unless it has a user again.
+func (call *suspendedCall) end() {
+	call.mu.Lock()
+	call.over = call.users == 0
+	over := call.over
+	call.mu.Unlock()
+	if over {
 		call.cancel(context.Canceled)
 		call.calls.remove(call)
-		close(call.kept)
-	})
+		call.release()
+	}
 }
 
 // watch returns the pending elicitation, and a channel that is closed when watch is called again.

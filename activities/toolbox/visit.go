@@ -19,8 +19,7 @@ type admittedCall struct {
 }
 
 // admittedCall waits, within the call's own deadline, until the call may go to the server, and deducts the wait from
-// the
-// deadline. Its error says why the call may not.
+// the deadline. Its error says why the call may not.
 func (c *connector) admit(ctx context.Context, req *turn.ToolRequest) (*admittedCall, error) {
 	leave, err := c.occupy(*req)
 	if err != nil {
@@ -118,8 +117,7 @@ func (v *admittedCall) connection(ctx context.Context, req turn.ToolRequest) (*s
 }
 
 // honorRetryAfter waits for the server's Retry-After before returning, because the next dispatch follows immediately.
-// The call
-// keeps its place meanwhile: the server would refuse other calls, too.
+// The call keeps its place meanwhile: the server would refuse other calls, too.
 func (v *admittedCall) honorRetryAfter(ctx context.Context, err error) {
 	var e *turn.Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {

@@ -9,8 +9,7 @@ import (
 )
 
 // lookPause is the pause between two looks at a server. It grows up to maxLookPause if the server changes at each look:
-// a
-// server that announces changes endlessly is asked, and reported, once a minute.
+// a server that announces changes endlessly is asked, and reported, once a minute.
 const (
 	lookPause    = 200 * time.Millisecond
 	maxLookPause = time.Minute
@@ -80,8 +79,7 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 }
 
 // currentCatalogue returns what the server offers. If the connector ended the connection because it was idle, look
-// returns the last
-// known catalogue: it does not start the server only to ask.
+// returns the last known catalogue: it does not start the server only to ask.
 func (c *connector) currentCatalogue(ctx context.Context) turn.Catalogue {
 	c.mu.Lock()
 	known := c.known

@@ -8,8 +8,7 @@ import (
 )
 
 // cancellationLog logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs
-// every
-// error that an activity returns as an error, and an operator would look for a cause.
+// every error that an activity returns as an error, and an operator would look for a cause.
 type cancellationLog struct{ slog.Handler }
 
 // activityError is the beginning of the SDK's log message for an activity's error.

@@ -127,8 +127,7 @@ const journalSeparator = " journal:"
 func WithJournal(identity, journal string) string { return identity + journalSeparator + journal }
 
 // WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is
-// no
-// journal yet.
+// no journal yet.
 func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Journal != "" && p.Journal != journal {

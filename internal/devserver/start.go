@@ -97,8 +97,7 @@ func serverArgs(dir string, o Options) ([]string, error) {
 }
 
 // recordVersion records the server's version beside its database and refuses a different version: SQLite has no schema
-// upgrade,
-// and a database of another version would open without an error but with columns missing.
+// upgrade, and a database of another version would open without an error but with columns missing.
 func recordVersion(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")
 	b, err := os.ReadFile(file)

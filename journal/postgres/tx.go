@@ -85,18 +85,25 @@ func (t *transaction) QueryRow(query string, args ...any) journal.Row {
 
 // send sends the pending statements and reads the results of the first n.
 func (t *transaction) send(n int) (pgx.BatchResults, error) {
-	if t.timer != nil {
-		t.timer.Reset(statementTimeout)
-	}
+	t.restartTimer()
 	results := t.conn.SendBatch(t.ctx, t.pending)
 	t.pending, t.size = &pgx.Batch{}, 0
 	for range n {
+		t.restartTimer()
 		if _, err := results.Exec(); err != nil {
 			_ = results.Close() // the first error is reported
 			return nil, err
 		}
 	}
+	t.restartTimer()
 	return results, nil
+}
+
+// restartTimer gives the next statement its own statementTimeout.
+func (t *transaction) restartTimer() {
+	if t.timer != nil {
+		t.timer.Reset(statementTimeout)
+	}
 }
 
 func (t *transaction) flush() error {
@@ -109,7 +116,18 @@ func (t *transaction) flush() error {
 
 func (t *transaction) commit() error {
 	t.pending.Queue("commit")
-	return t.flush()
+	results, err := t.send(t.pending.Len() - 1)
+	if err != nil {
+		return err
+	}
+	tag, err := results.Exec()
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && tag.String() != "COMMIT" { // a statement failed, and its error was ignored
+		err = pgx.ErrTxCommitRollback
+	}
+	return err
 }
 
 // rollback ends the transaction. It closes a connection that may still be in it.

@@ -162,8 +162,7 @@ func (s *database) runGroup(group []*write) error {
 }
 
 // runInSavepoint runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the
-// error of w
-// alone.
+// error of w alone.
 func (s *database) runInSavepoint(w *write) error {
 	if err := s.writer.Exec("SAVEPOINT one"); err != nil {
 		return err

@@ -12,9 +12,8 @@
 // command with an agent.toml, all others are this program in a role.
 //
 // The arms of a scenario alternate in blocks (A B C A B C …), so that other load on the machine affects them alike.
-// Only
-// ratios within a run are judged: against the aims in report.Aims, which are printed, and against the last accepted run
-// in baseline.json, which decides the exit code:
+// Only ratios within a run are judged: against the aims in report.Aims, which are printed, and against the last
+// accepted run in baseline.json, which decides the exit code:
 //
 //	0  within the baseline
 //	1  an error, or p95 more than 10 % or peak memory more than 5 % worse

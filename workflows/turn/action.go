@@ -78,8 +78,7 @@ const (
 )
 
 // CallProposal is a tool call as the workflow holds it: its arguments are a preview of at most ArgumentsPreview bytes,
-// for
-// display. The journal has the whole arguments.
+// for display. The journal has the whole arguments.
 type CallProposal struct {
 	ToolCall
 	ArgumentsHash string `json:"arguments_hash"` // of the whole arguments

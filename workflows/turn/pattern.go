@@ -72,9 +72,9 @@ func matchesHost(pattern, host string) bool {
 }
 
 // denies returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches,
-// canonical
-// or not, and never only if no reader can take it for a value that matches. It ignores the case of letters, a URL's
-// scheme and, unless the pattern has one, its port. A pattern for the contents of a folder also matches the folder.
+// canonical or not, and never only if no reader can take it for a value that matches. It ignores the case of letters, a
+// URL's scheme and, unless the pattern has one, its port. A pattern for the contents of a folder also matches the
+// folder.
 func denies(pattern, text string) certainty {
 	if CheckPattern(pattern) != nil {
 		return perhaps
@@ -151,8 +151,7 @@ func matchesOrFolder(pattern, text string) bool {
 func matchesAll(pattern string) bool { return pattern == "*" || pattern == "**" }
 
 // matchesSegments matches a text segment by segment with path.Match. A /** at the end matches any number of segments. A
-// pattern
-// for the contents of a folder does not match the folder itself.
+// pattern for the contents of a folder does not match the folder itself.
 func matchesSegments(pattern, text string) bool {
 	if pattern == "**" {
 		return true

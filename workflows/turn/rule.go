@@ -127,8 +127,7 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 }
 
 // compare compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested
-// lists,
-// and a number or a boolean matches only patterns of its kind, * and **.
+// lists, and a number or a boolean matches only patterns of its kind, * and **.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
 	text, fits := "null", matchesAll(pattern)

@@ -12,7 +12,7 @@ type ActivityKind string
 // event), and only repeatable tools that return within LocalActivityCap may use it.
 const (
 	ActivityRegular ActivityKind = "regular"
-	ActivityLocal   ActivityKind = "quick"
+	ActivityLocal   ActivityKind = "local"
 )
 
 // LocalActivityCap bounds a local call. A pending local activity holds the workflow task, and with it updates and

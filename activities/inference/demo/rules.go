@@ -75,8 +75,8 @@ func (c conversation) files() []string {
 }
 
 // filesToRead returns the files to read, the most wanted first: those that the question names; otherwise, for a
-// question
-// about the whole project, those that usually explain one; otherwise those whose names share words with the question.
+// question about the whole project, those that usually explain one; otherwise those whose names share words with the
+// question.
 func (c conversation) filesToRead() []string {
 	files := c.files()
 	if named := namedFiles(c.question, files, c.listCut()); len(named) > 0 {

@@ -6,8 +6,7 @@ import (
 )
 
 // failuresAllowed is the number of failures in a row that open the breaker: unanswered calls, or connections that end
-// at
-// once.
+// at once.
 const failuresAllowed = 3
 
 // breaker decides when the host backs off from a failing server. It distinguishes two kinds of failures. A failed

@@ -9,9 +9,8 @@ import (
 )
 
 // connectChecked connects to Temporal, and refuses a development server that belongs to another folder: its workers
-// write to a
-// different journal, so this command would not see the turns it starts, and a turn of the same name there is a
-// different turn. If the server does not tell its owner, reach cannot check and accepts it.
+// write to a different journal, so this command would not see the turns it starts, and a turn of the same name there is
+// a different turn. If the server does not tell its owner, reach cannot check and accepts it.
 func (a *app) connectChecked(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {

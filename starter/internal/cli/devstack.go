@@ -182,8 +182,7 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 }
 
 // prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as
-// its
-// owner.
+// its owner.
 func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
 	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace,
 		folder, journal))

@@ -18,8 +18,7 @@ type dialog struct {
 }
 
 // newDialog shows a request to the user. It drops what was typed before, so that a key typed earlier cannot approve
-// what
-// was not on the screen.
+// what was not on the screen.
 func (t *turnClient) newDialog(r journal.RequestRecord) *dialog {
 	a, d := t.app, &dialog{t: t, request: r}
 	discardInput(a.in)
@@ -54,8 +53,7 @@ func (d *dialog) prompt() string {
 }
 
 // take takes a line. It returns the function that sends the decision, or nil if the line is not understood or more
-// lines
-// are needed.
+// lines are needed.
 func (d *dialog) take(line string) func(context.Context) error {
 	bare := strings.TrimSpace(line)
 	switch {

@@ -68,5 +68,8 @@ func programName(arg0 string) string {
 	if strings.Contains(filepath.ToSlash(arg0), "/go-build") {
 		return "go run ./starter"
 	}
-	return filepath.Base(arg0)
+	if filepath.IsAbs(arg0) {
+		return filepath.Base(arg0)
+	}
+	return arg0
 }

@@ -48,8 +48,7 @@ func (i *interrupts) take() <-chan os.Signal {
 
 const (
 	// sameSignalWithin is the time within which a repeated signal counts as the same one: GNU timeout signals its command
-	// and then
-	// the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
+	// and then the command's process group, and a parent process may also pass on a terminal's Ctrl-C.
 	sameSignalWithin = 50 * time.Millisecond
 	// secondCtrlCWithin is how long the command waits for a second Ctrl-C after the first one has detached.
 	secondCtrlCWithin = 3 * time.Second

@@ -77,8 +77,7 @@ type keyed struct {
 func says(prompt, line string) keyed { return keyed{prompt, func() string { return line }} }
 
 // onTerminal runs a command line on a terminal on which lines are typed, each when its prompt has come, and returns
-// what
-// the terminal showed.
+// what the terminal showed.
 func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...string) string {
 	t.Helper()
 	near, far := pseudoterminal(t)

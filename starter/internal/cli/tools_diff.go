@@ -168,8 +168,7 @@ func changes(q turn.QuarantinedTool) string {
 const diffColumns = 96
 
 // describeTool prints a tool in lines: the text that the model reads, the schema of the arguments, and the settings
-// that
-// follow from its annotations and the configuration.
+// that follow from its annotations and the configuration.
 func describeTool(d turn.Descriptor) string {
 	details := ""
 	if len(d.Details) > 0 {

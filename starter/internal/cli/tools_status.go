@@ -100,8 +100,7 @@ func (a *app) serverStatus(ctx context.Context, loaded *config.Loaded, connect b
 }
 
 // reported returns the catalogues that workers have published, by server, and the health of the workers that run now.
-// It
-// returns nothing if there is no journal yet.
+// It returns nothing if there is no journal yet.
 func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
 	workers []engine.WorkerHealth, err error) {
 	if !engine.HasJournal(cfg) {

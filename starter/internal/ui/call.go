@@ -18,8 +18,7 @@ const previewRunes = 80
 func Preview(s string) string { return terminal.Line(s, previewRunes) }
 
 // Excerpt returns data as one line of at most n runes, and adds the size of the data if the line shows only a part. If
-// s
-// is only the beginning of the data, size is the size of the whole, in bytes.
+// s is only the beginning of the data, size is the size of the whole, in bytes.
 func Excerpt(s string, n int, size int64) string {
 	out := terminal.Line(s, n)
 	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {
@@ -86,8 +85,7 @@ func Media(media []turn.Media) string {
 func Bytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
 // Progress describes the progress of a call. The numbers come from a server and may be nonsense. A total of 0 means
-// that
-// the total is unknown.
+// that the total is unknown.
 func Progress(p turn.ToolProgress) string {
 	out := fmt.Sprintf("%.4g", p.Done)
 	if p.Total > 0 {

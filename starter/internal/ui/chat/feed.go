@@ -128,8 +128,7 @@ func (f *feed) pause(ctx context.Context, err error) {
 }
 
 // withDetails adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk
-// itself
-// matters more.
+// itself matters more.
 func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item {
 	i := item{chunk: c}
 	switch c.Kind {

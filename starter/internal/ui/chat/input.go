@@ -259,8 +259,7 @@ func (m *Model) submit() tea.Cmd {
 }
 
 // queueMessage puts a message into the outbox. The message is merged into the running turn or starts a turn. With
-// queue, it
-// is queued for the next turn.
+// queue, it is queued for the next turn.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)

@@ -103,8 +103,7 @@ func (r *requests) Stop(_ context.Context, session string) error {
 }
 
 // stage runs a chat as Bubble Tea does, on a real journal, and keeps what it prints. Its clock stands still: time
-// passes
-// where the test says so.
+// passes where the test says so.
 type stage struct {
 	*testing.T
 	*Model

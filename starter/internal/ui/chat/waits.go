@@ -98,8 +98,7 @@ func (m *Model) approval() *pendingRequest {
 func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
 
 // watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide
-// nothing
-// unless the user presses Tab.
+// nothing unless the user presses Tab.
 func (m *Model) watchRequest() tea.Cmd {
 	if e := m.elicitation(); e != nil && m.watched != e.key() {
 		m.watched, e.typedBefore = e.key(), m.input.Value() != ""
@@ -251,8 +250,7 @@ func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 }
 
 // showDecision removes a settled request from the waits and prints its decision, whether the decision was made here,
-// was
-// made elsewhere, or is the request's expiry.
+// was made elsewhere, or is the request's expiry.
 func (m *Model) showDecision(c turn.Chunk) {
 	decided, ok := requestOf(c)
 	if !ok {

@@ -129,8 +129,7 @@ func escape(text string) (seq string, sgr bool) {
 }
 
 // isPlainStyle reports whether SGR parameters only make text bold, faint, italic, underlined, struck out or coloured,
-// or
-// reset it. Concealed text (8) and blinking are not isPlainStyle.
+// or reset it. Concealed text (8) and blinking are not isPlainStyle.
 func isPlainStyle(params string) bool {
 	for p := range strings.SplitSeq(params, ";") {
 		switch p {

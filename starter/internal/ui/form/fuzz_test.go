@@ -14,8 +14,7 @@ import (
 )
 
 // FuzzFill: a server writes the schema and a person the texts. Whatever both say, what is shown is plain text, and an
-// answer
-// that is made is a bounded JSON object of the form's own fields that the form itself takes.
+// answer that is made is a bounded JSON object of the form's own fields that the form itself takes.
 func FuzzFill(f *testing.F) {
 	for _, text := range []string{"Ann", "1", "yes", "red", `{"name":"Ann","colour":"red"}`, "1e400", "mon,tue", "\xff",
 		"\x1b[2J", ""} {

@@ -30,8 +30,7 @@ func Asker(w turn.Request) string {
 }
 
 // ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain
-// yes
-// or no.
+// yes or no.
 func ElicitationOf(w turn.Request) turn.Elicitation {
 	if w.Elicitation == nil {
 		return turn.Elicitation{Message: w.Question}

@@ -57,8 +57,7 @@ func TestPrintableLeavesTextOnly(t *testing.T) {
 }
 
 // The redactor looks for secrets without the invisible characters. If Printable dropped others, it could join the
-// halves of a
-// secret that the redactor has not seen.
+// halves of a secret that the redactor has not seen.
 func TestPrintableDropsOnlyWhatTheRedactorIgnores(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if utf8.ValidRune(r) && !invisible.Rune(r) {
