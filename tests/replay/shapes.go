@@ -209,7 +209,7 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer(open) cancel Finish° → cancelled"},
 	{Name: "v1-cancelled-in-call-regular", Test: "TestCancelInTheMiddleOfACall", What: "cancelled in a regular call",
 		Outline: "Begin° Infer CallTool(open) cancel Finish° → cancelled"},
-	{Name: "v1-cancelled-in-call-quick", Test: "TestCancelInTheMiddleOfACall",
+	{Name: "v1-cancelled-in-call-local", Test: "TestCancelInTheMiddleOfACall",
 		What:    "cancelled in a quick call that was dispatched again",
 		Outline: "Begin° Infer CallTool°(ScheduleToClose) CallTool(open) cancel Finish° → cancelled"},
 	{Name: "v1-cancelled-in-line", Test: "TestCancelledWhileCallsWaitForASlot",
