@@ -66,7 +66,7 @@ func servers(cfg config.Config) []toolbox.Server {
 		for name, t := range s.Tools {
 			tools[name] = toolbox.ToolSettings{
 				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: t.Risk, ReadOnly: t.ReadOnly,
-				Timeout: t.Timeout, TotalTimeout: t.TotalTimeout, Detach: t.BackgroundTimeout,
+				Timeout: t.Timeout, TotalTimeout: t.TotalTimeout, BackgroundTimeout: t.BackgroundTimeout,
 			}
 		}
 		out = append(out, toolbox.Server{
@@ -80,7 +80,7 @@ func servers(cfg config.Config) []toolbox.Server {
 			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout,
 			IdleTimeout: s.IdleTimeout, CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
-			Stateful: s.SessionAffinity == config.AffinityTurn, HoldQuestions: s.ElicitationTimeout,
+			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.ElicitationTimeout,
 		})
 	}
 	return out

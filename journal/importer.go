@@ -87,7 +87,7 @@ func (im *importer) run(ctx context.Context, f *spooled) error {
 		if len(batch) == 0 {
 			break
 		}
-		if err := im.write(ctx, func() error { return im.lines(batch) }); err != nil {
+		if err := im.write(ctx, func() error { return im.importLines(batch) }); err != nil {
 			return err
 		}
 	}
@@ -129,9 +129,9 @@ func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 	return batch, nil
 }
 
-// lines writes a batch, unless an earlier run of this transaction, which seemed lost, has written it. Until the import
+// importLines writes a batch, unless an earlier run of this transaction, which seemed lost, has written it. Until the import
 // is complete, the turns column of the session holds the number of lines written.
-func (im *importer) lines(batch []Line) error {
+func (im *importer) importLines(batch []Line) error {
 	var written int64
 	if err := im.row(`SELECT turns FROM sessions WHERE id = ?`, im.session).Scan(&written); err != nil {
 		return err
@@ -140,33 +140,33 @@ func (im *importer) lines(batch []Line) error {
 		return nil
 	}
 	for _, l := range batch {
-		if err := im.line(l); err != nil {
+		if err := im.importLine(l); err != nil {
 			return fmt.Errorf("line %d: %w", l.Number, err)
 		}
 	}
 	return im.exec(`UPDATE sessions SET turns = ? WHERE id = ?`, batch[len(batch)-1].Number, im.session)
 }
 
-func (im *importer) line(l Line) error {
+func (im *importer) importLine(l Line) error {
 	switch {
 	case l.Blob != nil:
 		return im.exec(insertBlob, l.Blob.Hash, l.Blob.MediaType, len(l.Blob.Bytes), l.Blob.encoding, l.Blob.kept)
 	case im.isShared(l):
 		return nil
 	case l.Turn != nil:
-		return im.turn(*l.Turn)
+		return im.importTurn(*l.Turn)
 	case l.Message != nil:
-		return im.message(*l.Message)
+		return im.importMessage(*l.Message)
 	case l.Inference != nil:
-		return im.inference(*l.Inference)
+		return im.importInference(*l.Inference)
 	case l.Call != nil:
-		return im.call(*l.Call)
+		return im.importCall(*l.Call)
 	case l.LateResult != nil:
-		return im.lateResult(*l.LateResult)
+		return im.importLateResult(*l.LateResult)
 	case l.Request != nil:
-		return im.request(*l.Request)
+		return im.importRequest(*l.Request)
 	case l.Chunk != nil:
-		return im.chunk(*l.Chunk)
+		return im.importChunk(*l.Chunk)
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func column(text, blob string) stored {
 
 func jsonColumn(raw json.RawMessage) sql.NullString { return null(string(raw)) }
 
-func (im *importer) turn(t ExportTurn) error {
+func (im *importer) importTurn(t ExportTurn) error {
 	var other, tenant string
 	err := im.row(`SELECT s.session_id, s.tenant FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
 		t.ID).Scan(&other, &tenant)
@@ -336,7 +336,7 @@ func (im *importer) turn(t ExportTurn) error {
 	return err
 }
 
-func (im *importer) message(x ExportMessage) error {
+func (im *importer) importMessage(x ExportMessage) error {
 	m := x.Message
 	text := column(m.Text, x.TextBlob)
 	var calls sql.NullString
@@ -351,6 +351,6 @@ func (im *importer) message(x ExportMessage) error {
 	if err != nil {
 		return err
 	}
-	return im.exec(insertMessage, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
+	return im.exec(importMessage, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
 		calls, m.CallID, string(m.Outcome), media, im.turns[m.TurnID], m.Step)
 }

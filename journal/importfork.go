@@ -91,7 +91,8 @@ func (im *importer) collectDropped(q querier) error {
 	return err
 }
 
-func (im *importer) request(e ExportRequest) error {
+// importRequest inserts a request of the export, and its decision if it has one.
+func (im *importer) importRequest(e ExportRequest) error {
 	e.Request = CleanRequest(e.Request)
 	x := request{rec: e.RequestRecord, arguments: column(e.Arguments, e.ArgumentsBlob), size: e.ArgumentsBytes}
 	if err := im.insertRequest(im.session, im.turns[e.Turn], &x); err != nil || e.Decision == nil {
@@ -100,7 +101,7 @@ func (im *importer) request(e ExportRequest) error {
 	return im.decideRequest(&x, *e.Decision)
 }
 
-func (im *importer) chunk(c turn.Chunk) error {
+func (im *importer) importChunk(c turn.Chunk) error {
 	return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		im.turns[c.Turn], c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), c.Text, jsonColumn(c.Data))
 }

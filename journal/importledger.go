@@ -6,7 +6,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func (im *importer) inference(x ExportInference) error {
+func (im *importer) importInference(x ExportInference) error {
 	return im.exec(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message, emitted, model,
 		expect_seq, base_seq, base_hash, head_seq, head_hash, completion, completion_blob, raw_blob, started_at, settled_at,
 			late_count)
@@ -18,7 +18,7 @@ func (im *importer) inference(x ExportInference) error {
 		nanos(x.StartedAt), sql.NullInt64{Int64: nanos(x.SettledAt), Valid: x.Settled}, x.Late)
 }
 
-func (im *importer) call(x ExportCall) error {
+func (im *importer) importCall(x ExportCall) error {
 	arguments := column(x.Call.Arguments, x.ArgumentsBlob)
 	text := column(x.Text, x.TextBlob)
 	settled := x.Outcome != ""
@@ -43,10 +43,10 @@ func (im *importer) call(x ExportCall) error {
 	if err != nil {
 		return err
 	}
-	return im.artifacts(row, x.FullBlob, x.Media, false)
+	return im.importArtifacts(row, x.FullBlob, x.Media, false)
 }
 
-func (im *importer) lateResult(x ExportLateResult) error {
+func (im *importer) importLateResult(x ExportLateResult) error {
 	text := column(x.Text, x.TextBlob)
 	media, err := mediaColumn(x.Media)
 	if err != nil {
@@ -65,11 +65,11 @@ func (im *importer) lateResult(x ExportLateResult) error {
 	if err != nil {
 		return err
 	}
-	return im.artifacts(row, x.FullBlob, x.Media, true)
+	return im.importArtifacts(row, x.FullBlob, x.Media, true)
 }
 
-// artifacts records the content that a call has left.
-func (im *importer) artifacts(call int64, full string, media []turn.Media, late bool) error {
+// importArtifacts records the content that a call has left.
+func (im *importer) importArtifacts(call int64, full string, media []turn.Media, late bool) error {
 	if full != "" {
 		err := im.exec(`INSERT INTO artifacts (session, hash, call, media_type, late) SELECT ?, hash, ?, media_type, ?
 			FROM blobs WHERE hash = ? ON CONFLICT DO NOTHING`,

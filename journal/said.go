@@ -110,14 +110,14 @@ func (q querier) streamedText(sc *scope) (string, error) {
 	if err != nil && !errors.Is(err, errEnough) {
 		return "", err
 	}
-	return firstBytes(deltas, SummaryBytes), nil
+	return joinReversed(deltas, SummaryBytes), nil
 }
 
 // errEnough ends a read early.
 var errEnough = errors.New("enough was read")
 
-// firstBytes joins deltas that were read backwards, up to limit bytes.
-func firstBytes(backwards []string, limit int) string {
+// joinReversed joins deltas that were read backwards, up to limit bytes.
+func joinReversed(backwards []string, limit int) string {
 	var text []byte
 	for i := len(backwards) - 1; i >= 0 && len(text) <= limit; i-- {
 		text = append(text, backwards[i]...)

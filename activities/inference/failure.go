@@ -32,7 +32,7 @@ func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err
 	case errors.As(context.Cause(ctx), &deadline):
 		return turn.Errorf(deadline.Code, c.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
-		return c.refusalError(0, x.header, inStream.body)
+		return c.providerError(0, x.header, inStream.body)
 	case x.status == 0 && !x.connected.Load() && isTimeout(err):
 		e := c.connectDeadline()
 		e.Cause = c.redactError(err)
@@ -87,11 +87,11 @@ func (c *Chat) responseError(x *exchange) *turn.Error {
 	if x.truncated {
 		body = []byte(c.opts.Redact.Head(string(body)))
 	}
-	return c.refusalError(x.status, x.header, body)
+	return c.providerError(x.status, x.header, body)
 }
 
-// refusalError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
-func (c *Chat) refusalError(status int, header http.Header, body []byte) *turn.Error {
+// providerError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
+func (c *Chat) providerError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
 	r.Message, r.Kind = c.redactShort(r.Message), c.redactShort(r.Kind)
 	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.redactShort))

@@ -76,7 +76,7 @@ func FuzzRefusal(f *testing.F) {
 	c, err := New(Options{})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		e := c.refusalError(status, nil, body)
+		e := c.providerError(status, nil, body)
 		assert.Less(t, len(e.Message), 3*maxProviderMessage)
 		assert.Equal(t, printable(e.Message), e.Message)
 		assert.True(t, utf8.ValidString(e.Error()))

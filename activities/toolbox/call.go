@@ -99,7 +99,7 @@ func (s *session) newDispatch(ctx context.Context, req turn.ToolRequest, o ongoi
 	f.waiting, f.deadline, f.stop = s.wait(ctx, firstOf(req.Timeout, d.Timeout, s.owner.describer.server.CallTimeout),
 		max(req.TotalTimeout, d.TotalTimeout), o.suspended != nil)
 	if req.Late != nil {
-		f.detach = s.owner.describer.settings[name].Detach
+		f.detach = s.owner.describer.settings[name].BackgroundTimeout
 	}
 	f.wire, f.endWire = context.WithCancelCause(f.waiting)
 	if f.detach > 0 {

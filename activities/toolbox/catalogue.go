@@ -303,7 +303,7 @@ func (d describer) applySettings(desc *turn.Descriptor, t *mcp.Tool) {
 	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
 	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
 	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
-	desc.ElicitationTimeout = max(d.server.HoldQuestions, 0)
+	desc.ElicitationTimeout = max(d.server.ElicitationTimeout, 0)
 	if said.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}
@@ -318,7 +318,7 @@ func (d describer) effects(said ToolSettings, hints *mcp.ToolAnnotations) turn.E
 	return turn.Effects{
 		ReadOnly:        said.ReadOnly || d.server.Trust && closed,
 		Taints:          d.prefix != localID && (!d.server.Trust || d.server.TaintsAll),
-		SessionAffinity: d.server.Stateful,
+		SessionAffinity: d.server.SessionAffinity,
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *session) client() *mcp.Client {
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.markStale() },
 		ProgressNotificationHandler: s.progressed,
 	}
-	if server := s.owner.describer.server; server.HoldQuestions > 0 {
+	if server := s.owner.describer.server; server.ElicitationTimeout > 0 {
 		opts.ElicitationHandler = s.elicited
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "everturn", Version: "1"}, opts)
@@ -40,7 +40,7 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize &&
-			c.describer.server.HoldQuestions <= 0 {
+			c.describer.server.ElicitationTimeout <= 0 {
 			p.Capabilities.Elicitation = nil
 		}
 		return next(ctx, method, req)

@@ -71,7 +71,7 @@ func (c *connector) dial(ctx context.Context, conn *pool.Conn) (pool.Link, *pool
 // stateful server it belongs to the turn. A turn that resumes with a stateful server gets the very session that it used
 // before, or tool_state_lost: a new session would have lost the turn's state silently.
 func (c *connector) connection(ctx context.Context, req turn.ToolRequest) (*session, error) {
-	if !c.describer.server.Stateful || req.Turn == "" {
+	if !c.describer.server.SessionAffinity || req.Turn == "" {
 		return c.acquire(ctx, req.Tenant, "")
 	}
 	if !req.Resume {

@@ -16,7 +16,7 @@ import (
 // detaching returns a server whose tool "steps" may continue after its call was detached.
 func detaching(t *testing.T, server toolbox.Server) toolbox.Server {
 	t.Helper()
-	server.Tools = map[string]toolbox.ToolSettings{"steps": {Detach: 30 * time.Second}}
+	server.Tools = map[string]toolbox.ToolSettings{"steps": {BackgroundTimeout: 30 * time.Second}}
 	return server
 }
 
@@ -61,8 +61,8 @@ func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 	dir := t.TempDir()
 	ledger, pidfile := filepath.Join(dir, "ledger"), filepath.Join(dir, "pid")
 	server := stdioServer("srv", "-ledger", ledger, "-pidfile", pidfile)
-	server.Tools = map[string]toolbox.ToolSettings{"stubborn": {Detach: 400 * time.Millisecond},
-		"slow": {Detach: time.Minute}}
+	server.Tools = map[string]toolbox.ToolSettings{"stubborn": {BackgroundTimeout: 400 * time.Millisecond},
+		"slow": {BackgroundTimeout: time.Minute}}
 	h := newHost(t, toolbox.Options{}, nil, server)
 	late := make(chan turn.ToolResult, 3)
 	start := func(tool string) {
@@ -94,7 +94,7 @@ func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 func TestACancelledCallDoesNotGoOn(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	server := stdioServer("srv", "-ledger", ledger)
-	server.Tools = map[string]toolbox.ToolSettings{"slow": {Detach: time.Minute}}
+	server.Tools = map[string]toolbox.ToolSettings{"slow": {BackgroundTimeout: time.Minute}}
 	h := newHost(t, toolbox.Options{}, nil, server)
 	req := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
 	req.Late = func(turn.ToolResult) { t.Error("nobody waits for its end") }
@@ -109,7 +109,7 @@ func TestACancelledCallDoesNotGoOn(t *testing.T) {
 
 func TestAQuestionThatComesLateEndsTheCall(t *testing.T) {
 	server := httpActor(t, "act")
-	server.Tools = map[string]toolbox.ToolSettings{"question": {Detach: 30 * time.Second}}
+	server.Tools = map[string]toolbox.ToolSettings{"question": {BackgroundTimeout: 30 * time.Second}}
 	h := newHost(t, toolbox.Options{}, nil, server)
 	req := request(t, h, "mcp/act/question", `{"Rounds":1,"Wait":600,"Ask":{"a":{"message":"A?"}}}`)
 	late := make(chan turn.ToolResult, 1)

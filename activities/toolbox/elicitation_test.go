@@ -184,7 +184,7 @@ func TestABrokenContinuationSendsNothing(t *testing.T) {
 func oldActor(t *testing.T) toolbox.Server {
 	t.Helper()
 	old := stdioActor(t, "act")
-	old.Env["ACT_OLD"], old.HoldQuestions = "yes", 20*time.Second
+	old.Env["ACT_OLD"], old.ElicitationTimeout = "yes", 20*time.Second
 	return old
 }
 
@@ -209,7 +209,7 @@ func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
 	old := oldActor(t)
 	h := newHost(t, toolbox.Options{}, nil, old)
 	assert.Contains(t, call(t, h, "mcp/act/interrupt", `{}`).Text, "no call is under way whose user could be asked")
-	old.HoldQuestions = 0
+	old.ElicitationTimeout = 0
 	h = newHost(t, toolbox.Options{}, nil, old)
 	r, err := h.Call(t.Context(), suspendable(t, h, "3.0"))
 	require.NoError(t, err)

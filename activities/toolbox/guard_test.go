@@ -232,7 +232,7 @@ func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
 			OAuth: OAuth{TokenURL: "https://idp.example"}},
 		"has a URL and no command": {ID: "a", Transport: TransportSSE, Command: "x",
 			URL: "https://mcp.example"},
-		"but the server has session_affinity": {ID: "a", Command: "x", Stateful: true,
+		"but the server has session_affinity": {ID: "a", Command: "x", SessionAffinity: true,
 			Tools: map[string]ToolSettings{"t": {LocalActivity: true, Repeatable: true}}},
 	} {
 		_, err := New(Options{Servers: []Server{s}}, nil)

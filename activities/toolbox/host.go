@@ -216,7 +216,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	switch {
 	case result != nil:
 		return *result, nil
-	case k.Suspended != "", req.MaySuspend && c.describer.server.HoldQuestions > 0:
+	case k.Suspended != "", req.MaySuspend && c.describer.server.ElicitationTimeout > 0:
 		return h.callSuspendable(ctx, c, req, k)
 	}
 	return h.run(ctx, c, req, ongoing{continuation: k})

@@ -67,11 +67,11 @@ type Server struct {
 	Trust bool
 	// TrustChanges accepts changed tools without the operator's approval.
 	TrustChanges bool
-	// Stateful means that the server remembers state between the calls of a turn.
-	Stateful bool
-	// HoldQuestions is how long a server of an older protocol version may keep a call open for the response to an
+	// SessionAffinity means that the server remembers state between the calls of a turn.
+	SessionAffinity bool
+	// ElicitationTimeout is how long a server of an older protocol version may keep a call open for the response to an
 	// elicitation; 0: it may not send elicitations.
-	HoldQuestions time.Duration
+	ElicitationTimeout time.Duration
 	// Resources and Prompts offer the server's resources and prompts as tools.
 	Resources, Prompts bool
 	// TaintsAll makes results taint the session even if the server is trusted (policy.taint = "strict").
@@ -91,8 +91,8 @@ type ToolSettings struct {
 	Risk          turn.Risk // empty: from the annotations, else from words in the tool's name and arguments, else medium
 	Timeout       time.Duration
 	// TotalTimeout is like Server's. Detach is how long an abandoned call may go on.
-	TotalTimeout, Detach time.Duration
-	ReadOnly             bool // see turn.Effects
+	TotalTimeout, BackgroundTimeout time.Duration
+	ReadOnly                        bool // see turn.Effects
 }
 
 // Options configures a Host. Zero values mean the defaults.
@@ -210,7 +210,7 @@ func (s Server) checkTransport() error {
 // checkState rejects settings that would silently lose a stateful server's state.
 func (s Server) checkState() error {
 	for name, t := range s.Tools {
-		if s.Stateful && t.LocalActivity {
+		if s.SessionAffinity && t.LocalActivity {
 			return fmt.Errorf("MCP server %q: tool %q has local_activity, but the server has session_affinity: local "+
 				"activities run on the worker that has the turn", s.ID, name)
 		}

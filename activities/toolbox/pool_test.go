@@ -175,7 +175,7 @@ func turnRequest(t *testing.T, h *toolbox.Host, turnID string, resume bool) turn
 
 func stateful(args ...string) toolbox.Server {
 	s := stdioServer("srv", args...)
-	s.Stateful = true
+	s.SessionAffinity = true
 	return s
 }
 
@@ -276,7 +276,7 @@ func TestATurnThatIsQuietLosesItsConnection(t *testing.T) {
 
 func TestTurnsHaveABoundedNumberOfConnections(t *testing.T) {
 	url, _ := serveHTTP(t)
-	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, Stateful: true})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, SessionAffinity: true})
 	req := turnRequest(t, h, "", false)
 	for i := range 66 {
 		req.Turn = fmt.Sprint(i)

@@ -44,8 +44,8 @@ func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Effects{}},
 		"the operator knows":               {Server{Tools: settings}, nil, turn.Effects{ReadOnly: true, Taints: true}},
 		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Effects{Taints: true}},
-		"the server remembers":             {Server{Trust: true, Stateful: true}, nil, turn.Effects{SessionAffinity: true}},
-		"a stranger that remembers taints": {Server{Stateful: true}, nil, turn.Effects{Taints: true, SessionAffinity: true}},
+		"the server remembers":             {Server{Trust: true, SessionAffinity: true}, nil, turn.Effects{SessionAffinity: true}},
+		"a stranger that remembers taints": {Server{SessionAffinity: true}, nil, turn.Effects{Taints: true, SessionAffinity: true}},
 	} {
 		assert.Equal(t, c.want, describe(t, c.server, &mcp.Tool{Annotations: c.hints}).Effects, name)
 	}
@@ -85,7 +85,7 @@ func TestTheHashCoversAllThatAToolSaysOfItself(t *testing.T) {
 		assert.NotContains(t, seen, h, what)
 		seen[h] = what
 	}
-	assert.Equal(t, base, describe(t, Server{Trust: true, Stateful: true, TotalTimeout: time.Hour}, &mcp.Tool{}).Hash,
+	assert.Equal(t, base, describe(t, Server{Trust: true, SessionAffinity: true, TotalTimeout: time.Hour}, &mcp.Tool{}).Hash,
 		"what the operator says is not the server's")
 }
 
@@ -123,7 +123,7 @@ func TestTheOperatorsTimesAreInTheDescriptor(t *testing.T) {
 		{ID: "srv", Command: "x", CallTimeout: 7 * time.Second, TotalTimeout: time.Minute,
 			Tools: map[string]ToolSettings{"own": {Timeout: time.Second, TotalTimeout: time.Hour}}},
 		{ID: "unsaid", Command: "x"},
-		{ID: "holds", Command: "x", CallTimeout: 7 * time.Second, HoldQuestions: 10 * time.Minute},
+		{ID: "holds", Command: "x", CallTimeout: 7 * time.Second, ElicitationTimeout: 10 * time.Minute},
 	}}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })

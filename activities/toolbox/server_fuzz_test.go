@@ -157,7 +157,7 @@ func babbling(t *testing.T, d dialer) *Host {
 	end := h.end
 	h.end = func() { cancel(); end() }
 	s := Server{ID: "srv", Command: "/none", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second,
-		HoldQuestions: time.Second, Resources: true, Prompts: true}
+		ElicitationTimeout: time.Second, Resources: true, Prompts: true}
 	h.add(ctx, &connector{describer: describer{prefix: "mcp/srv", server: s}, redact: newRedactor(s, nil, h.opts.Secrets),
 		dialer: d})
 	return h

@@ -240,7 +240,7 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 // connections: another tenant's connection stays, even if it has been idle longest.
 func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
 	url, _ := serveHTTP(t)
-	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, Stateful: true})
+	h := newHTTPHost(t, toolbox.Options{}, toolbox.Server{ID: "srv", URL: url, SessionAffinity: true})
 	req := turnRequest(t, h, "", false)
 	req.Tenant, req.Turn = "acme", "one"
 	_, err := h.Call(t.Context(), req)

@@ -127,7 +127,7 @@ func (v *admittedCall) honorRetryAfter(ctx context.Context, err error) {
 
 // continuesDetached reports whether an abandoned call may still finish, because the operator set Detach.
 func (c *connector) continuesDetached(tool string, r turn.ToolResult) bool {
-	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].Detach > 0
+	return r.Outcome == turn.OutcomeUnknown && c.describer.settings[tool].BackgroundTimeout > 0
 }
 
 // settle reports the call's ending to the breaker.

@@ -94,7 +94,7 @@ func drive(ctx context.Context, url, told string, out io.Writer) error {
 
 // configure does the operator's part: the server's address, and how to log in if nothing better is known.
 func configure(ctx context.Context, url string, f facts) (toolbox.Server, error) {
-	server := toolbox.Server{ID: "subject", Transport: toolbox.TransportHTTP, URL: url, HoldQuestions: bound}
+	server := toolbox.Server{ID: "subject", Transport: toolbox.TransportHTTP, URL: url, ElicitationTimeout: bound}
 	if f.Name == clientCredentials {
 		endpoint, err := tokenEndpoint(ctx, url)
 		server.OAuth = toolbox.OAuth{TokenURL: endpoint, ClientID: f.ClientID, ClientSecret: f.ClientSecret}

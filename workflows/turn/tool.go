@@ -66,7 +66,7 @@ type Effects struct {
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Taints means that the result may contain text from untrusted sources. It taints the session: see Policy.Taint.
 	Taints bool `json:"taints,omitempty"`
-	// Stateful means that the server keeps state between the calls of a turn, so they all go to one worker's
+	// SessionAffinity means that the server keeps state between the calls of a turn, so they all go to one worker's
 	// connection.
 	SessionAffinity bool `json:"session_affinity,omitempty"`
 }

@@ -54,7 +54,7 @@ func TestWhatAKilledProgramLeavesIsReaped(t *testing.T) {
 	_ = cmd.Wait()
 	require.Eventually(t, func() bool { return !running(leader) }, 10*time.Second, 5*time.Millisecond)
 	require.True(t, running(orphan), "the kernel killed the grandchild too: this test shows nothing")
-	assert.Positive(t, ReapOrphans())
+	ReapOrphans() // or a worker that starts beside this test
 	require.Eventually(t, func() bool { return !running(orphan) }, 10*time.Second, 5*time.Millisecond,
 		"the orphan is left")
 }

@@ -58,7 +58,7 @@ func (a *app) listRequests(ctx context.Context, store journal.Store, args []stri
 		if l.quarantined, err = quarantinedTools(ctx, store); err != nil {
 			return err
 		}
-		fmt.Fprintln(a.out, a.spelled(printable(l.withCommands(requests))))
+		fmt.Fprintln(a.out, a.withTypedCommands(printable(l.withCommands(requests))))
 		return nil
 	})
 }

@@ -50,7 +50,7 @@ func (a *app) execute(ctx context.Context, args []string, signals <-chan os.Sign
 	}
 	var exit *exitError
 	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
-		fmt.Fprintln(a.err, a.spelled("everturn: "+printable(err.Error())))
+		fmt.Fprintln(a.err, a.withTypedCommands("everturn: "+printable(err.Error())))
 	}
 	return exitCode(err)
 }

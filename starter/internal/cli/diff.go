@@ -22,7 +22,7 @@ func (a *app) diffCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSessions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJournal(cmd.Context(), func(store journal.Store) error {
-				d, err := diverge(cmd.Context(), store, args[0], args[1])
+				d, err := compareSessions(cmd.Context(), store, args[0], args[1])
 				if err == nil && output == outputJSON {
 					return writeJSON(a.out, d)
 				}
@@ -54,8 +54,8 @@ type transcript struct {
 // page is the number of messages read and compared at once.
 const page = 500
 
-// diverge finds the first message that differs.
-func diverge(ctx context.Context, store journal.Store, a, b string) (difference, error) {
+// compareSessions finds the first message that differs.
+func compareSessions(ctx context.Context, store journal.Store, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
 		if _, err := sessionArg(ctx, store, []string{t.Session}); err != nil {

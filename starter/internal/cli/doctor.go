@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// checkWithin bounds each of the doctor's checks.
-const checkWithin = 20 * time.Second
+// checkTimeout bounds each of the doctor's checks.
+const checkTimeout = 20 * time.Second
 
 // warning is the error of a check that found something to report but no failure.
 type warning struct{ text string }
@@ -44,7 +44,7 @@ turns would wait for it.`,
 				return err
 			}
 			fmt.Fprintln(a.out, "ok    configuration")
-			return a.examine(cmd.Context(), loaded.Config, []check{
+			return a.runChecks(cmd.Context(), loaded.Config, []check{
 				{"journal", checkJournal},
 				{"model", checkModel},
 				{"tools", a.checkTools},
@@ -55,11 +55,11 @@ turns would wait for it.`,
 	}
 }
 
-// examine runs every check and returns the exit code of the first that failed.
-func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) error {
+// runChecks runs every check and returns the exit code of the first that failed.
+func (a *app) runChecks(ctx context.Context, cfg config.Config, checks []check) error {
 	var first error
 	for _, c := range checks {
-		ctx, cancel := context.WithTimeout(ctx, checkWithin)
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		found, err := c.run(ctx, cfg)
 		cancel()
 		var warn *warning
@@ -68,10 +68,10 @@ func (a *app) examine(ctx context.Context, cfg config.Config, checks []check) er
 			fmt.Fprintf(a.out, "ok    %s: %s\n", c.name, line(found, 200))
 			continue
 		case errors.As(err, &warn):
-			fmt.Fprintf(a.out, "warn  %s: %s\n", c.name, a.spelled(printable(warn.text)))
+			fmt.Fprintf(a.out, "warn  %s: %s\n", c.name, a.withTypedCommands(printable(warn.text)))
 			continue
 		}
-		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, a.spelled(printable(err.Error())))
+		fmt.Fprintf(a.out, "FAIL  %s: %s\n", c.name, a.withTypedCommands(printable(err.Error())))
 		if first == nil {
 			first = &exitError{code: exitCode(err)}
 		}

@@ -31,12 +31,12 @@ func (a *app) colored(w any) bool {
 
 // note prints a message for the user on stderr. It contains no escape sequences, so programs can read it too.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, a.spelled(printable(fmt.Sprintf(format, args...))))
+	fmt.Fprintln(a.err, a.withTypedCommands(printable(fmt.Sprintf(format, args...))))
 }
 
 // aside prints a note of little importance, which is dim if stderr has colours.
 func (a *app) aside(format string, args ...any) {
-	text := a.spelled(printable(fmt.Sprintf(format, args...)))
+	text := a.withTypedCommands(printable(fmt.Sprintf(format, args...)))
 	if a.colored(a.err) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}
@@ -46,9 +46,9 @@ func (a *app) aside(format string, args ...any) {
 // proposed matches the beginning of a command that a message proposes: in backticks, or on an indented line.
 var proposed = regexp.MustCompile("(?m)(`|^  )starter ")
 
-// spelled spells the commands that a text proposes as the user would type them: with the name under which the program
+// withTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the program
 // was started, and with this command's --config and --tenant, without which the commands would not find the session.
-func (a *app) spelled(text string) string {
+func (a *app) withTypedCommands(text string) string {
 	command := "starter"
 	if a.program != "" {
 		command = a.program

@@ -22,7 +22,7 @@ func TestMessagesSpellCommandsAsTheUserStartedTheProgram(t *testing.T) {
 		"a setting": {app{program: "starter", configPath: "my agent.toml"}, "look with `starter --config 'my agent.toml' " +
 			"show`, or\n  starter --config 'my agent.toml' attach s\na starter is no command"},
 	} {
-		assert.Equal(t, c.want, c.app.spelled(text), name)
+		assert.Equal(t, c.want, c.app.withTypedCommands(text), name)
 	}
 }
 
