@@ -351,6 +351,6 @@ func (im *importer) importMessage(x ExportMessage) error {
 	if err != nil {
 		return err
 	}
-	return im.exec(importMessage, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
+	return im.exec(insertMessage, im.session, x.Seq, x.Hash, null(m.ID), string(m.Role), text.inline, text.blob,
 		calls, m.CallID, string(m.Outcome), media, im.turns[m.TurnID], m.Step)
 }

@@ -190,6 +190,7 @@ func (h *Host) Await(ctx context.Context, turnID, callID string) {
 	case <-ctx.Done():
 		if !timeIsUp(ctx) {
 			call.cancel(context.Canceled)
+			<-call.done
 		}
 	}
 }
