@@ -65,11 +65,11 @@ func (call *suspendedCall) wait(ctx context.Context) (turn.ToolResult, error) {
 	return k.ask(k.Elicitations)
 }
 
-// unansweredResult returns the elicitation that a dispatch has returned, if its server still waits for the response.
+// unanswered returns the elicitation that a dispatch has returned, if its server still waits for the response.
 func (call *suspendedCall) unanswered() *pendingElicitation {
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	if call.pending == nil || isClosed(call.pending.over) {
+	if call.pending == nil || isClosed(call.pending.over) || isClosed(call.done) {
 		return nil
 	}
 	return call.pending
