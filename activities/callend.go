@@ -27,7 +27,7 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 }
 
 // repeatElicitations returns the elicitations under the dispatch that the journal has for them: that dispatch's end was
-// lost, or the turn was reset to before it. Nothing was sent, so askAgain releases the claim.
+// lost, or the turn was reset to before it. Nothing was sent, so repeatElicitations releases the claim.
 func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	if err := a.release(ctx, in); err != nil {

@@ -17,7 +17,7 @@ import (
 // moment, or has given an attempt up, the SDK cancels its context. The work under way then still finishes and is
 // settled in the journal, where the next attempt finds it. Only a stop of the turn and a shutdown of the worker cancel
 // the returned context. A stopped turn may close before its activities are told; Temporal then no longer knows them, so
-// steadfast asks the journal.
+// detachFromAttempt asks the journal.
 func (a *Activities) detachFromAttempt(ctx context.Context, turnID string) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {

@@ -114,7 +114,7 @@ func (f *sessionFollower) first(ctx context.Context) (id string, after int64, er
 	return "", 0, f.checkSession(ctx)
 }
 
-// otherTenantError refuses a cursor whose turn belongs to another session. The turn may have begun since the session
+// checkSession refuses a cursor whose turn belongs to another session. The turn may have begun since the session
 // was read.
 func (f *sessionFollower) checkSession(ctx context.Context) error {
 	t, err := f.store.Turn(ctx, f.start.Turn)

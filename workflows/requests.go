@@ -144,8 +144,8 @@ func (r *run) request(
 	return decisions, r.upsertState(ctx, turn.StateRunning)
 }
 
-// openRequests publishes requests on the desk, in the journal and in the search attributes, and returns those whose
-// decision the journal does not have yet. The desk comes first: a client that reads a request in the journal must be
+// openRequests publishes requests in the request set, in the journal and in the search attributes, and returns those whose
+// decision the journal does not have yet. The request set comes first: a client that reads a request in the journal must be
 // able to decide it, even if the worker that wrote it has died since.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
 	r.requests.add(requests...)

@@ -36,7 +36,7 @@ func (c *connector) capabilities() *mcp.ClientCapabilities {
 }
 
 // hideElicitation is sending middleware that does not offer elicitation to servers of older protocols unless
-// HoldQuestions is set.
+// ElicitationTimeout is set.
 func (c *connector) hideElicitation(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && method == methodInitialize &&

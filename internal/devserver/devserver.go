@@ -70,7 +70,7 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if s.lock, err = statedir.Shared(ctx, lockFile(o.Dir)); err != nil {
 		return nil, fmt.Errorf("joining the stack: %w", err)
 	}
-	if err := s.bringAnywhere(ctx, o); err != nil {
+	if err := s.startOnFreePorts(ctx, o); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 }
 
 // startOrJoin finds a server that answers or starts one, and prepares it.
-func (s *Stack) bring(ctx context.Context, o Options) error {
+func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
 	state, version := probe(ctx, o.Address)
 	hook := o.Joined

@@ -26,8 +26,8 @@ const (
 )
 
 // startOnFreePorts brings the server up at its address, or on the first free pair of ports if it may move.
-func (s *Stack) bringAnywhere(ctx context.Context, o Options) error {
-	err := s.bring(ctx, o)
+func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
+	err := s.startOrJoin(ctx, o)
 	var taken *portTaken
 	if o.Moved == nil || !errors.As(err, &taken) {
 		return err
@@ -38,7 +38,7 @@ func (s *Stack) bringAnywhere(ctx context.Context, o Options) error {
 		if !isFree(o.Address) || !isFree(uiAddress(o.UIPort)) {
 			continue
 		}
-		if err := s.bring(ctx, o); err != nil {
+		if err := s.startOrJoin(ctx, o); err != nil {
 			return err
 		}
 		return o.Moved(firstFrontend+i, o.UIPort)

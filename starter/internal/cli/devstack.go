@@ -46,8 +46,8 @@ type devStack struct {
 }
 
 // startStack resolves the cluster that the configuration means and returns the configuration with its address and
-// namespace. If n asks for a server, bringUp starts one on this machine or joins the running one; if n asks for a
-// worker, bringUp runs it in this process.
+// namespace. If n asks for a server, startStack starts one on this machine or joins the running one; if n asks for a
+// worker, startStack runs it in this process.
 func (a *app) startStack(ctx context.Context, cfg config.Config, n needs) (*devStack, config.Config, error) {
 	l := &devStack{}
 	opts := cluster.FromConfig(cfg.Temporal, a.environ)
