@@ -129,8 +129,8 @@ func (im *importer) batch(lines *lineReader) (batch []Line, err error) {
 	return batch, nil
 }
 
-// importLines writes a batch, unless an earlier run of this transaction, which seemed lost, has written it. Until the import
-// is complete, the turns column of the session holds the number of lines written.
+// importLines writes a batch, unless an earlier run of this transaction, which seemed lost, has written it. Until the
+// import is complete, the turns column of the session holds the number of lines written.
 func (im *importer) importLines(batch []Line) error {
 	var written int64
 	if err := im.row(`SELECT turns FROM sessions WHERE id = ?`, im.session).Scan(&written); err != nil {

@@ -144,9 +144,9 @@ func (r *run) request(
 	return decisions, r.upsertState(ctx, turn.StateRunning)
 }
 
-// openRequests publishes requests in the request set, in the journal and in the search attributes, and returns those whose
-// decision the journal does not have yet. The request set comes first: a client that reads a request in the journal must be
-// able to decide it, even if the worker that wrote it has died since.
+// openRequests publishes requests in the request set, in the journal and in the search attributes, and returns those
+// whose decision the journal does not have yet. The request set comes first: a client that reads a request in the
+// journal must be able to decide it, even if the worker that wrote it has died since.
 func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]turn.Request, error) {
 	r.requests.add(requests...)
 	in := AskInput{Session: r.session, Turn: r.turnID, Requests: requests, Head: r.progress.Head}

@@ -8,8 +8,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestADecisionOutlivesTheNextRequestOfItsStep checks that a call's decision is kept until the call has read it, even if
-// another call of the step opens a request meanwhile.
+// TestADecisionOutlivesTheNextRequestOfItsStep checks that a call's decision is kept until the call has read it, even
+// if another call of the step opens a request meanwhile.
 func TestADecisionOutlivesTheNextRequestOfItsStep(t *testing.T) {
 	var d requestSet
 	first, second := turn.Request{ID: "e1.0.1", Step: 1}, turn.Request{ID: "e1.1.1", Step: 1}

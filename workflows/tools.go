@@ -243,8 +243,8 @@ func (f *callState) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	return n < maxDispatches
 }
 
-// repeatable reports whether a call with an unknown outcome may be dispatched once more. When the call's time is over, the
-// activity settles the call instead of failing.
+// repeatable reports whether a call with an unknown outcome may be dispatched once more. When the call's time is over,
+// the activity settles the call instead of failing.
 func (f *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
 
 // mayHaveRun reports whether a dispatch that ended with err may have reached its tool.

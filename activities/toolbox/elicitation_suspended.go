@@ -11,9 +11,9 @@ import (
 )
 
 // Servers of older protocols send an elicitation in the middle of a call and keep the call open until they have the
-// response. They get the elicitation capability only if the operator allows it (Server.ElicitationTimeout). Host.Call then
-// runs the call in a goroutine of its own (suspendedCall) and returns the elicitation like that of a newer server, with
-// a continuation that names the open call. Only this process can continue the call.
+// response. They get the elicitation capability only if the operator allows it (Server.ElicitationTimeout). Host.Call
+// then runs the call in a goroutine of its own (suspendedCall) and returns the elicitation like that of a newer server,
+// with a continuation that names the open call. Only this process can continue the call.
 
 // pendingElicitation is an elicitation whose server keeps its call open.
 type pendingElicitation struct {

@@ -46,8 +46,9 @@ func (a *app) aside(format string, args ...any) {
 // proposed matches the beginning of a command that a message proposes: in backticks, or on an indented line.
 var proposed = regexp.MustCompile("(?m)(`|^  )starter ")
 
-// withTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the program
-// was started, and with this command's --config and --tenant, without which the commands would not find the session.
+// withTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the
+// program was started, and with this command's --config and --tenant, without which the commands would not find the
+// session.
 func (a *app) withTypedCommands(text string) string {
 	command := "starter"
 	if a.program != "" {
