@@ -187,10 +187,16 @@ func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 	write func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	const firstPause = 50 * time.Millisecond
+	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		out, err := write(ctx)
 		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable || errors.Is(err, journal.ErrReplaced) {
 			return out, err
+		}
+		if pause == firstPause && activity.IsActivity(ctx) {
+			e := asTurnError(err)
+			activity.GetLogger(ctx).Warn("the write is repeated until the journal is available",
+				"code", e.Code, "message", e.Message, "cause", e.Cause)
 		}
 		timer := time.NewTimer(pause)
 		again := wait(ctx, nil, timer.C)
