@@ -98,7 +98,7 @@ func (r *Redactor) String(s string) string {
 	for _, p := range r.patterns {
 		if hidden {
 			s = string(p.finder(len(s)).write([]byte(s), true))
-		} else {
+		} else if p.mayMatch(s) {
 			s = p.ReplaceAllLiteralString(s, Text)
 		}
 	}

@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // patterns are shortened versions of the default configuration's patterns.
@@ -269,6 +271,17 @@ func TestLogsTellNoSecret(t *testing.T) {
 	assert.NotContains(t, out.String(), "key-5e1f09c2")
 	assert.Contains(t, out.String(), "number=42")
 	assert.Equal(t, 7, strings.Count(out.String(), Text))
+}
+
+// What a match requires is only looked for to save time: the result is that of the regular expression.
+func TestAPatternIsFoundAsByPackageRegexp(t *testing.T) {
+	for _, expr := range []string{`\bsk-[a-z]{2,}`, `(?i)bearer\s+[a-z]{2,}`, `(?i)sk(-s)+`, `a|sk`, `(bear)?er`, `(?:sk-)+a`, `x*`} {
+		t.Run(expr, rapid.MakeCheck(func(t *rapid.T) {
+			text := strings.Join(rapid.SliceOf(rapid.SampledFrom(
+				[]string{"sk-", "SK-", "ſk", "s", "\u212a", "bear", "BEAR", "er", " ", "ab", "a", "x", "é"})).Draw(t, "text"), "")
+			assert.Equal(t, regexp.MustCompile(expr).ReplaceAllLiteralString(text, Text), New(expr).String(text))
+		}))
+	}
 }
 
 // BenchmarkJSON measures a hundred kilobytes of a provider's events.
