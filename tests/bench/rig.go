@@ -21,6 +21,8 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/journal/postgres"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
@@ -38,6 +40,7 @@ type rig struct {
 	subjects  int    // started so far
 	profile   string // folder for profiles of Everturn's workers; empty: none
 	progress  io.Writer
+	postgres  *pgtest.Server // started with the first arm that needs it
 }
 
 func newRig(ctx context.Context, root string, progress io.Writer) (_ *rig, err error) {
@@ -107,7 +110,7 @@ func (r *rig) server(ctx context.Context) error {
 
 // catalogue reads the tools that the configuration offers, so that the cookbook's model gets the same ones.
 func (r *rig) catalogue(ctx context.Context) error {
-	path, err := r.agent("catalogue", ourMCP, "http://127.0.0.1:1/v1")
+	path, err := r.agent(ctx, "catalogue", ourMCP, "http://127.0.0.1:1/v1")
 	if err != nil {
 		return err
 	}
@@ -131,8 +134,35 @@ func (r *rig) catalogue(ctx context.Context) error {
 	return nil
 }
 
+// journalConfig returns the keys of the arm's journal.
+func (r *rig) journalConfig(ctx context.Context, name string, a arm) (string, error) {
+	if !a.postgres {
+		return fmt.Sprintf("path = %q\nsynchronous = \"%s\"\n", r.journal(name), a.synchronous()), nil
+	}
+	if r.postgres == nil {
+		var err error
+		if r.postgres, err = pgtest.New(ctx, "fsync=on"); err != nil {
+			return "", err
+		}
+	}
+	if err := r.postgres.Exec(ctx, r.postgres.URL(), fmt.Sprintf("CREATE SCHEMA %q", name)); err != nil {
+		return "", err
+	}
+	url := r.postgresJournal(name)
+	if _, err := postgres.Migrate(ctx, url); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("driver = \"postgres\"\nurl = %q\n", url), nil
+}
+
+func (r *rig) postgresJournal(name string) string { return r.postgres.URL() + "&search_path=" + name }
+
 // agent writes an agent.toml and returns its path. All other settings keep their defaults.
-func (r *rig) agent(name string, a arm, provider string) (string, error) {
+func (r *rig) agent(ctx context.Context, name string, a arm, provider string) (string, error) {
+	store, err := r.journalConfig(ctx, name, a)
+	if err != nil {
+		return "", err
+	}
 	server := ""
 	for _, id := range []string{"bench", "quick"} {
 		quick := id == "quick"
@@ -143,8 +173,8 @@ func (r *rig) agent(name string, a arm, provider string) (string, error) {
 	}
 	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
-		"[journal]\npath = %q\nsynchronous = \"%s\"\n[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), r.journal(name), a.synchronous(), r.stack.Address, name, server)
+		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
+		r.folder("workspace"), provider, a.String(), store, r.stack.Address, name, server)
 	path := r.folder(name + ".toml")
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
@@ -158,6 +188,9 @@ func (r *rig) close() error {
 	}
 	if r.stack != nil {
 		errs = append(errs, r.stack.Close())
+	}
+	if r.postgres != nil {
+		errs = append(errs, r.postgres.Close())
 	}
 	if r.dir != "" {
 		errs = append(errs, os.RemoveAll(r.dir))

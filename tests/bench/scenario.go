@@ -103,6 +103,8 @@ type arm struct {
 	// full makes the journal wait for the disk at each commit, which is the default. Without it, the journal is as
 	// durable as the development server's own database, which the baselines rely on.
 	full bool
+	// postgres keeps the journal in Postgres, which waits for the disk at each commit, instead of SQLite.
+	postgres bool
 	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
 	// collections.
 	tuned bool
@@ -112,6 +114,9 @@ func (a arm) String() string {
 	name := string(a.kind) + " " + string(a.lane)
 	if a.full {
 		name += " fsync"
+	}
+	if a.postgres {
+		name += " postgres"
 	}
 	if a.tuned {
 		name += " tuned"

@@ -36,6 +36,8 @@ var (
 	tuned   = []arm{{kind: cookbk, lane: laneMCP, tuned: true}, {kind: cookbk, lane: laneLocal, tuned: true}}
 	variety = []arm{{kind: everturn, lane: laneMCPQuick}, {kind: everturn, lane: laneMCP, full: true},
 		{kind: everturn, lane: laneLocal, full: true}}
+	durable = []arm{{kind: everturn, lane: laneMCP, full: true}, {kind: everturn, lane: laneLocal, full: true},
+		{kind: everturn, lane: laneLocal, postgres: true}}
 )
 
 // resultBytes is the usual size of a tool's result: a page of text.
@@ -71,7 +73,7 @@ func one() []scenario {
 func many() []scenario {
 	return []scenario{
 		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: loaded, turns: 512, block: 64, inFlight: 32},
-		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: loaded, turns: 320, block: 40, inFlight: 32},
+		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: slices.Concat(loaded, durable), turns: 320, block: 40, inFlight: 32},
 		{name: "one hop, 256 in flight", spec: hops(1, 1), arms: pair, turns: 512, block: 256, inFlight: 256},
 	}
 }

@@ -39,7 +39,7 @@ func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*su
 	if err := s.seed(ctx, sc.context); err != nil {
 		return nil, err
 	}
-	argv, err := s.command(p)
+	argv, err := s.command(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +47,10 @@ func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*su
 	return s, err
 }
 
-func (s *subject) command(p *provider) ([]string, error) {
+func (s *subject) command(ctx context.Context, p *provider) ([]string, error) {
 	r := s.rig
 	if s.kind == everturn {
-		file, err := r.agent(s.name, s.arm, p.url)
+		file, err := r.agent(ctx, s.name, s.arm, p.url)
 		if r.profile != "" {
 			return []string{r.self, "engine", file, filepath.Join(r.profile, s.name)}, err
 		}

@@ -32,6 +32,15 @@ func Aims() []Aim {
 		{What: "five hops, local lane, 32 in flight: turns/s against the cookbook", Least: 1.4,
 			Why: "both cores are full, and a quick call is one event to the server instead of six",
 			of:  of(manyFive, "everturn local", speed)},
+		{What: "five hops over MCP, 32 in flight, fsync: turns/s against the cookbook", Least: 1,
+			Why: "the same with a journal that waits for the disk at each commit; commits that wait share it",
+			of:  of(manyFive, "everturn mcp fsync", speed)},
+		{What: "five hops, local lane, 32 in flight, fsync: turns/s against the cookbook", Least: 1.4,
+			Why: "the same with a journal that waits for the disk at each commit; commits that wait share it",
+			of:  of(manyFive, "everturn local fsync", speed)},
+		{What: "five hops, local lane, 32 in flight: turns/s on Postgres against SQLite, both with fsync", Least: 0.8,
+			Why: "Postgres runs beside the worker on the same two cores, and each statement is a round trip",
+			of:  between(manyFive, "everturn local postgres", "everturn local fsync")},
 		{What: "one hop over MCP, 32 in flight: turns/s against the cookbook", Least: 0.95,
 			Why: "Begin, Finish and the search attributes weigh more on a short turn", of: of(many, "everturn mcp", speed)},
 		{What: "one hop, local lane, 32 in flight: turns/s against the cookbook", Least: 1.1,
@@ -66,6 +75,15 @@ func measured(scenario, arm string, value func(Measure) float64) func(Result) (f
 	return func(r Result) (float64, bool) {
 		m, ok := r.Part(scenario).Arm(arm)
 		return value(m), ok
+	}
+}
+
+// between returns the turns/s of one arm over those of another.
+func between(scenario, arm, to string) func(Result) (float64, bool) {
+	return func(r Result) (float64, bool) {
+		a, ok := r.Part(scenario).Arm(arm)
+		b, both := r.Part(scenario).Arm(to)
+		return over(a.TurnsPerSecond, b.TurnsPerSecond), ok && both
 	}
 }
 
