@@ -22,7 +22,6 @@ const (
 	// the server's requests, such as pings and elicitations, and reopened streams
 	BoundRequests  Bound = "requests_per_second"
 	BoundReplies   Bound = "replies_in_flight"       // responses to its requests that it does not read
-	BoundUnsent    Bound = "unsent_bytes"            // of those responses
 	BoundBytes     Bound = "bytes_per_second"        // bytes from the server, beyond one message for each of our requests
 	BoundStderr    Bound = "stderr_bytes_per_second" // printed by its process
 	BoundQuestions Bound = "questions_per_call"      // elicitations while it holds a call
@@ -42,7 +41,6 @@ const (
 	byteRate, byteBurst       = 256 << 10, 64 << 20
 	stderrRate, stderrBurst   = 1 << 20, 128 << 20
 	maxReplies                = 32
-	maxUnsent                 = 4 << 20
 	maxValues                 = 1 << 18
 	maxNesting                = 1000
 	maxElicitationsPerCall    = maxRounds // the same as for servers that do not hold their call
@@ -104,7 +102,7 @@ type meter struct {
 	mu                                sync.Mutex
 	open                              map[jsonrpc.ID]context.Context // our requests that are not over
 	messages, requests, bytes, stderr bucket
-	replies, unsent                   int
+	replies                           int
 }
 
 func newMeter(server string, total *totals, frameBytes int) *meter {
@@ -180,26 +178,21 @@ func (m *meter) request() error {
 	return nil
 }
 
-// reply records a response of n bytes to a request of the server, until sent is called.
-func (m *meter) reply(n int) (sent func(), err error) {
+// reply records a response to a request of the server, until sent is called.
+func (m *meter) reply() (sent func(), err error) {
 	if err := m.request(); err != nil || m == nil {
 		return func() {}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replies++
-	m.unsent += n
-	switch {
-	case m.replies > maxReplies:
+	if m.replies > maxReplies {
 		err = m.exceed(BoundReplies, maxReplies, 0)
-	case m.unsent > maxUnsent:
-		err = m.exceed(BoundUnsent, maxUnsent, 0)
 	}
 	return sync.OnceFunc(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.replies--
-		m.unsent -= n
 	}), err
 }
 
@@ -279,7 +272,7 @@ func (m *meter) posted(req *http.Request) (sent func(), err error) {
 	}
 	switch msg, _ := jsonrpc.DecodeMessage(raw); msg := msg.(type) { // nil: not a message
 	case *jsonrpc.Response:
-		return m.reply(len(raw))
+		return m.reply()
 	case *jsonrpc.Request:
 		if msg.IsCall() {
 			m.asked(req.Context(), msg.ID)

@@ -39,7 +39,6 @@ type offer struct {
 	names     map[string]string // tool ID → the server's own name
 	tools     map[string]turn.Descriptor
 	own       map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
-	outputs   map[string]any  // the output schemas of those tools, by the same names
 }
 
 // trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection

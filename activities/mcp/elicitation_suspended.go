@@ -143,7 +143,7 @@ func (h *Host) startSuspendable(ctx context.Context, c *connector, req turn.Tool
 		own.Late = call.late
 	}
 	run := func() (turn.ToolResult, error) {
-		return h.run(ctx, c, own, ongoing{continuation: k, suspended: call})
+		return (&dispatch{c: c, req: own, continuation: k, suspended: call}).run(ctx)
 	}
 	if !h.running.start(func() { call.run(c, req, run) }) {
 		cancel(nil)

@@ -188,17 +188,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	case k.Suspended != "", req.MaySuspend && c.describer.server.ElicitationTimeout > 0:
 		return h.callSuspendable(ctx, c, req, k)
 	}
-	return h.run(ctx, c, req, ongoing{continuation: k})
-}
-
-// run runs a call to its end.
-func (h *Host) run(ctx context.Context, c *connector, req turn.ToolRequest, o ongoing) (turn.ToolResult, error) {
-	v, err := c.admit(ctx, &req)
-	if err != nil {
-		return turn.ToolResult{}, notCalledError(req.Tool, err)
-	}
-	defer v.end()
-	return v.call(ctx, req, o)
+	return (&dispatch{c: c, req: req, continuation: k}).run(ctx)
 }
 
 // route returns the connector of a tool ID, or nil.

@@ -143,20 +143,18 @@ func TestHTTPRequestsOfAllServersAreBounded(t *testing.T) {
 
 func TestAnswersThatAreNotTakenAreBounded(t *testing.T) {
 	m := newTestMeter(newTotals())
-	for range maxReplies {
-		sent, err := m.reply(10)
+	for range maxReplies + 1 {
+		sent, err := m.reply()
 		require.NoError(t, err)
 		sent()
 	}
-	sent, err := m.reply(maxUnsent)
-	require.NoError(t, err)
-	_, err = m.reply(1)
+	for range maxReplies {
+		_, err := m.reply()
+		require.NoError(t, err)
+	}
+	_, err := m.reply()
 	require.Error(t, err)
-	assert.Equal(t, BoundUnsent, m.excess().Bound)
-	sent()
-	_, err = m.reply(1)
-	require.NoError(t, err, "it counts what was sent")
-	assert.Equal(t, BoundUnsent, m.excess().Bound, "the first excess is what is told")
+	assert.Equal(t, BoundReplies, m.excess().Bound)
 }
 
 func TestTheValuesOfAMessageAreBounded(t *testing.T) {

@@ -67,12 +67,12 @@ func (s *session) standIns() []offeredTool {
 	return out
 }
 
-// note records which tools the server lists, and their output schemas, which descriptors do not hold.
+// note records which tools the server itself lists.
 func (o *offer) note(tools []*sdk.Tool) {
-	o.own, o.outputs = map[string]bool{}, map[string]any{}
+	o.own = map[string]bool{}
 	for _, t := range tools {
-		if t != nil && !o.own[t.Name] { // of two tools with one name, the first is offered
-			o.own[t.Name], o.outputs[t.Name] = true, t.OutputSchema
+		if t != nil {
+			o.own[t.Name] = true
 		}
 	}
 }

@@ -30,9 +30,8 @@ type callDeadline struct {
 	stopped bool
 }
 
-// wait returns the context that bounds a call of s. When the time is up, its cause is context.DeadlineExceeded.
-func (s *session) wait(ctx context.Context, idle, total time.Duration,
-	held bool) (context.Context, *callDeadline, context.CancelFunc) {
+// wait returns the context that bounds a call. When the time is up, its cause is context.DeadlineExceeded.
+func wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := context.WithTimeout(ctx, idle)
 		return ctx, nil, cancel
@@ -172,6 +171,6 @@ func (f *dispatch) progressed(p *sdk.ProgressNotificationParams) {
 	}
 	f.reportedAt = now
 	f.req.Progress(turn.ToolProgress{
-		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: f.s.owner.clean(p.Message, progressBytes-len("…")),
+		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: f.c.clean(p.Message, progressBytes-len("…")),
 	})
 }

@@ -122,7 +122,8 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 	for range 32 { // select chooses at random
 		late := make(chan turn.ToolResult, 1)
 		req.Late = func(r turn.ToolResult) { late <- r }
-		f := s.newDispatch(t.Context(), req, ongoing{}, turn.Descriptor{}, "work")
+		f := &dispatch{c: s.owner, s: s, req: req, name: "work"}
+		f.begin(t.Context(), turn.Descriptor{})
 		_, f.state = newCallState(f.wire)
 		f.detach = -1
 		f.replies <- reply{result: &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}}

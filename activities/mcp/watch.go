@@ -8,37 +8,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lookPause is the pause between two looks at a server. It grows up to maxLookPause if the server changes at each look:
-// a server that announces changes endlessly is asked, and reported, once a minute.
-const (
-	lookPause    = 200 * time.Millisecond
-	maxLookPause = time.Minute
-)
-
-// lookPacer computes the pause after a look at a server. The pause doubles with each change that follows the previous
-// one soon. A lookPacer is a plain value without a clock.
-type lookPacer struct {
-	pause   time.Duration
-	changed time.Time
-}
-
-// next returns the pause after a look at now; changed tells whether the server had changed.
-func (r *lookPacer) next(now time.Time, changed bool) time.Duration {
-	if !changed {
-		return lookPause
-	}
-	if now.Sub(r.changed) > 2*r.pause+lookPause {
-		r.pause = lookPause / 2
-	}
-	r.pause, r.changed = min(2*r.pause, maxLookPause), now
-	return r.pause
-}
+// lookPause is the pause between two looks at a server.
+const lookPause = 200 * time.Millisecond
 
 // Bounds of the pause after a list that a server requested with list_changed. The pause doubles while the server keeps
-// requesting lists, up to maxLookPause.
+// requesting lists.
 const (
-	relistPause = 5 * time.Second
-	relistShare = 20 // the pause is at least this many times as long as the list took
+	relistPause    = 5 * time.Second
+	maxRelistPause = time.Minute
+	relistShare    = 20 // the pause is at least this many times as long as the list took
 )
 
 // spacing keeps lists that a server requests apart. A spacing is a plain value without a clock.
@@ -52,14 +30,13 @@ func (p *spacing) listed(now time.Time, took time.Duration) {
 	if now.Sub(p.next) > p.pause {
 		p.pause = 0
 	}
-	p.pause = min(max(2*p.pause, relistPause), maxLookPause)
+	p.pause = min(max(2*p.pause, relistPause), maxRelistPause)
 	p.next = now.Add(max(p.pause, relistShare*took))
 }
 
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
-	var mood lookPacer
 	refresh := time.NewTicker(c.opts.RefreshEvery)
 	defer refresh.Stop()
 	for {
@@ -67,12 +44,11 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 		if ctx.Err() != nil || c.ctx.Err() != nil {
 			return
 		}
-		changed := last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "")
-		if changed {
+		if last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "") {
 			last = &now
 			report(now)
 		}
-		if !c.pause(ctx, mood.next(time.Now(), changed)) || !c.awaitEvent(ctx, refresh.C) {
+		if !c.pause(ctx, lookPause) || !c.awaitEvent(ctx, refresh.C) {
 			return
 		}
 	}

@@ -16,22 +16,6 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func TestAServerThatChangesWithoutEndIsAskedLessAndLess(t *testing.T) {
-	var r lookPacer
-	now := time.Unix(1_000_000, 0)
-	looks, end := 0, now.Add(time.Hour)
-	for now.Before(end) {
-		pause := r.next(now, looks%3 != 2) // the server also announces changes that it did not make
-		require.GreaterOrEqual(t, pause, lookPause)
-		require.LessOrEqual(t, pause, maxLookPause)
-		now = now.Add(pause)
-		looks++
-	}
-	assert.Less(t, looks, 120, "in an hour")
-	now = now.Add(time.Hour)
-	assert.Equal(t, lookPause, r.next(now, true), "what it did long ago is forgotten")
-}
-
 func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
 	d := describer{prefix: "mcp/x", server: Server{ID: "x"}}
 	var tools []*sdk.Tool

@@ -132,11 +132,7 @@ func (c *watchedConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 
 // reply sends the response to a request of the server, unless the server does not read its responses.
 func (c *watchedConn) reply(ctx context.Context, msg jsonrpc.Message) error {
-	size := 0
-	if r, ok := msg.(*jsonrpc.Response); ok {
-		size = len(r.Result)
-	}
-	sent, err := c.t.meter.reply(size)
+	sent, err := c.t.meter.reply()
 	defer sent()
 	if err != nil {
 		return err

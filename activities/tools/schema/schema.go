@@ -85,46 +85,23 @@ func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 	return s.Resolve(nil)
 }
 
-// OfResult compiles the schema of a tool's structured results, which may be of any type (SEP-2106). An invalid schema
-// validates nothing, so that the tool's results remain usable.
-func OfResult(schema any) Schema {
-	raw, err := json.Marshal(schema)
-	if err != nil || schema == nil || len(raw) > maxSchemaBytes {
-		return Schema{}
-	}
-	s, err := Resolve(raw)
-	if err != nil {
-		return Schema{}
-	}
-	return s
-}
-
-// ErrNotChecked is the error for a value that was not checked, because that might take too long.
-var ErrNotChecked = errors.New("value is too large or too deep to be checked against the schema")
-
-// unchecked is an ErrNotChecked with its reason.
-type unchecked string
-
-func (u unchecked) Error() string        { return string(u) }
-func (u unchecked) Is(target error) bool { return target == ErrNotChecked }
-
-// Validate returns an error that says where a value violates the schema, or one that is ErrNotChecked. The zero Schema
-// accepts every value.
+// Validate returns an error that says where a value violates the schema, or that checking it might take too long. The
+// zero Schema accepts every value.
 func (c Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library may panic on hostile input
-			err = unchecked("the schema library panicked on it")
+			err = errors.New("the schema library panicked on it")
 		}
 	}()
 	if c.resolved == nil {
 		return nil
 	}
 	if deeper(v, maxArgumentsDepth) {
-		return unchecked(fmt.Sprintf("nested more than %d deep", maxArgumentsDepth))
+		return fmt.Errorf("nested more than %d deep", maxArgumentsDepth)
 	}
 	if values, text := measure(v); c.effort.exceeded(values, text) {
-		return unchecked(fmt.Sprintf("%d values with %d bytes of text are too many to be checked against its schema; "+
-			"send fewer", values, text))
+		return fmt.Errorf("%d values with %d bytes of text are too many to be checked against its schema; send fewer",
+			values, text)
 	}
 	return c.resolved.Validate(v)
 }

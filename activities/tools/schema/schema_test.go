@@ -220,8 +220,6 @@ func TestPatternsAreCountedBeforeTheyAreCompiled(t *testing.T) {
 	} {
 		err := check(&c, turn.Descriptor{ID: "mcp/evil/x", Schema: json.RawMessage(raw)}, json.RawMessage(`{}`))
 		assert.ErrorContains(t, err, want)
-		promised := schema.OfResult(json.RawMessage(raw))
-		assert.NoError(t, promised.Validate(map[string]any{"v": 1.0}), "such an output schema validates nothing")
 	}
 }
 
@@ -237,13 +235,10 @@ func TestTextTimesPatternsIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	promised := schema.OfResult(raw)
 	require.NoError(t, check(&c, tool, arguments(text(800))))
-	require.NoError(t, promised.Validate(text(800)))
 	assert.ErrorContains(t, check(&c, tool, arguments(text(10_000))), "v", "it does not match")
 	for _, v := range []any{text(1 << 20), key(1 << 20)} {
 		assert.ErrorContains(t, check(&c, tool, arguments(v)), "too many to be checked")
-		assert.ErrorIs(t, promised.Validate(v), schema.ErrNotChecked)
 	}
 	plain := turn.Descriptor{ID: "mcp/x/z",
 		Schema: json.RawMessage(`{"type":"object","properties":{"v":{"type":"string","pattern":"^[a-z]+$"}}}`)}

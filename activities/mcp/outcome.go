@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/everturn/everturn/activities/mcp/childproc"
+	"github.com/everturn/everturn/activities/mcp/pool"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -133,13 +134,13 @@ func (f *dispatch) answered(e tool.Ending, r reply) turn.ToolResult {
 	var wire *jsonrpc.Error
 	switch {
 	case e.Answer == tool.AnswerProtocol && errors.As(r.err, &wire):
-		return tool.Error(f.s.owner.clean(wire.Message, 4096))
+		return tool.Error(f.c.clean(wire.Message, 4096))
 	case e.Answer == tool.AnswerUnreadable:
-		return tool.Error("The tool ran and answered, but its answer cannot be read: " + f.s.owner.clean(r.err.Error(), 300))
+		return tool.Error("The tool ran and answered, but its answer cannot be read: " + f.c.clean(r.err.Error(), 300))
 	case e.Answer == tool.AnswerElicits, e.Answer == tool.AnswerCannotElicit:
 		return *r.input
 	}
-	return f.s.render(r.result, f.name)
+	return f.s.render(r.result)
 }
 
 // transportCode reports whether code is one that the SDK invents when the transport fails: client closing, server
@@ -219,4 +220,34 @@ func safeErrorText(err error) string {
 		return "its name cannot be resolved"
 	}
 	return ""
+}
+
+// modelText returns what the model may read of an error.
+func modelText(err error) string {
+	var o *pool.Outage
+	if errors.As(err, &o) {
+		return o.ModelText
+	}
+	if e := (*Excess)(nil); errors.As(err, &e) {
+		return e.Error()
+	}
+	return safeErrorText(err)
+}
+
+// notCalledError returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise
+// tool_not_sent with the reason and the time until the next attempt.
+func notCalledError(tool string, err error) error {
+	var e *turn.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	out := turn.Errorf(turn.CodeToolNotSent, err, tool+" was not called")
+	if why := modelText(err); why != "" {
+		out.Message += ": " + why
+	}
+	var o *pool.Outage
+	if errors.As(err, &o) {
+		out.RetryAfter = o.Wait
+	}
+	return out
 }
