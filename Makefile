@@ -10,7 +10,7 @@ test: lint
 # Without the answers of a model that are as large as they may be: under the race detector they take a minute and share
 # nothing. Of the journals only what several processes and goroutines share; the rest of it takes ten times as long to watch.
 race:
-	go test -race -skip '^Fuzz|OverABound|Linear|ReadingOfABomb' ./journal ./activities/inference/... ./activities/toolbox/... ./starter/internal/ui/chat/...
+	go test -race -skip '^Fuzz|OverABound|Linear|ReadingOfABomb' ./journal ./activities/inference/... ./activities/mcp/... ./activities/tools/... ./starter/internal/ui/chat/...
 	go test -race -run 'OfTwoOpens|Locked|ShareAFile|ManyOpen|Group|NothingIsLost' ./journal/sqlite ./journal/postgres
 
 lint:

@@ -16,7 +16,7 @@ type Model interface {
 	Takes(model, mediaType string) bool
 }
 
-// Tools is the port to the tool host. Package activities/toolbox implements it.
+// Tools is the port to the tool host. Package activities/tools implements it.
 type Tools interface {
 	// Check validates arguments against the descriptor's schema. The error's text is meant for the model.
 	Check(d turn.Descriptor, arguments json.RawMessage) error

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/internal/plain"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -44,10 +44,10 @@ func (e *Engine) artifacts() artifacts {
 
 // registerArtifacts adds local/read_artifact, which reads the rest of a truncated result. The journal is opened after
 // the tools are built, so the tool calls open when it needs it. maxResult bounds a result, in bytes.
-func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult int) error {
+func registerArtifacts(r *tools.Registry, open func() artifacts, maxResult int) error {
 	most := max(min(maxRead, maxResult)-noteBytes, noteBytes)
 	read := func(ctx context.Context, in readArtifactInput) (string, error) {
-		req, ok := toolbox.CallInfo(ctx)
+		req, ok := tools.CallInfo(ctx)
 		store := open()
 		if !ok || store == nil {
 			return "", errors.New("this worker has no journal to read artifacts from")
@@ -64,9 +64,9 @@ func registerArtifacts(local *toolbox.Local, open func() artifacts, maxResult in
 		}
 		return readPart(mediaType, b, in, most)
 	}
-	return toolbox.AddTool(local, "read_artifact",
+	return tools.Add(r, "read_artifact",
 		"Read more of a result that was too long to show, by its artifact's name and the first byte to read.", read,
-		toolbox.LocalActivity(), toolbox.ReadOnly(), toolbox.Risk(turn.RiskLow))
+		tools.LocalActivity(), tools.ReadOnly(), tools.Risk(turn.RiskLow))
 }
 
 // readPart returns a part of a text, cut on character boundaries, with a line that gives its position. If the artifact

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -30,10 +30,8 @@ func (s shelf) Artifact(_ context.Context, turnID, hash string) (string, []byte,
 // reader returns a function that calls local/read_artifact as the given turn.
 func reader(t *testing.T, s artifacts, maxResult int) func(turnID string, in readArtifactInput) turn.ToolResult {
 	t.Helper()
-	local := toolbox.NewLocal()
-	require.NoError(t, registerArtifacts(local, func() artifacts { return s }, maxResult))
-	h, err := toolbox.New(toolbox.Options{MaxResultBytes: maxResult}, local)
-	require.NoError(t, err)
+	h := tools.New(tools.Options{MaxResultBytes: maxResult}, nil)
+	require.NoError(t, registerArtifacts(h, func() artifacts { return s }, maxResult))
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	d := h.Catalogues(t.Context())[0].Tools[0]
 	assert.Equal(t, turn.ActivityLocal, d.Activity)

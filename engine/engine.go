@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/everturn/everturn/activities"
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
@@ -30,7 +30,7 @@ type Engine struct {
 	options      options
 	journal      journal.Store
 	journalID    string
-	host         *toolbox.Host
+	tools        *tools.Registry
 	model        *model
 	client       client.Client
 	worker       worker.Worker
@@ -123,8 +123,8 @@ func (e *Engine) Close() error {
 	if e.client != nil {
 		e.client.Close()
 	}
-	if e.host != nil {
-		errs = append(errs, e.host.Close())
+	if e.tools != nil {
+		errs = append(errs, e.tools.Close())
 	}
 	if e.model != nil {
 		errs = append(errs, e.model.close())
@@ -197,7 +197,7 @@ func (e *Engine) publish(ctx context.Context) error {
 	heardOf := func(server string) bool {
 		return slices.ContainsFunc(known, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
 	}
-	for _, c := range e.host.CataloguesSoon(ctx, heardOf) {
+	for _, c := range e.tools.CataloguesSoon(ctx, heardOf) {
 		if err := e.publishUnlessAvailable(ctx, c); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (e *Engine) build(context.Context) error {
 	home := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		Home:    home,
-		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		Journal: e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // ServerHealth is the state of a tool server. It holds no secret.
-type ServerHealth = toolbox.Health
+type ServerHealth = mcp.Health
 
 // TenantHealth is the state of a tool server for one tenant.
-type TenantHealth = toolbox.TenantHealth
+type TenantHealth = mcp.TenantHealth
 
 // The states of a server, as its worker sees it.
 const (
-	ServerIdle       = toolbox.StateIdle
-	ServerConnecting = toolbox.StateConnecting
-	ServerConnected  = toolbox.StateConnected
-	ServerFailing    = toolbox.StateFailing
+	ServerIdle       = mcp.StateIdle
+	ServerConnecting = mcp.StateConnecting
+	ServerConnected  = mcp.StateConnected
+	ServerFailing    = mcp.StateFailing
 )
 
 // WorkerHealth is the state of one worker's tool servers.
@@ -80,7 +80,7 @@ func (e *Engine) reportHealth(ctx context.Context) {
 	var last []ServerHealth
 	var reported time.Time
 	for warned := false; ; {
-		servers := e.host.Health()
+		servers := e.tools.Health()
 		if time.Since(reported) >= healthEvery || !reflect.DeepEqual(servers, last) {
 			if err := e.report(ctx, servers); err == nil {
 				last, reported, warned = servers, time.Now(), false
@@ -113,7 +113,7 @@ func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.
 	if err := e.openTools(ctx); err != nil {
 		return nil, nil, err
 	}
-	catalogues := e.host.Catalogues(ctx)
-	health := e.host.Health()
+	catalogues := e.tools.Catalogues(ctx)
+	health := e.tools.Health()
 	return catalogues, health, e.Close()
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/mcp"
 )
 
 // Login gets access tokens for an MCP server by a method that the configuration cannot describe, such as the user's
 // consent in a browser. Its method Token returns the token for the next request, and Renew is called after the server
 // has rejected one.
-type Login = toolbox.Login
+type Login = mcp.Login
 
 // WithLogin makes the engine use the tokens of a Login for a configured server. New fails if no server of this ID is
 // configured, if it is not reached over http, or if it has client credentials.
@@ -24,9 +24,9 @@ func WithLogin(server string, l Login) Option {
 }
 
 // logIn sets each server's login.
-func (o options) logIn(servers []toolbox.Server) ([]toolbox.Server, error) {
+func (o options) logIn(servers []mcp.Server) ([]mcp.Server, error) {
 	for id, l := range o.logins {
-		i := slices.IndexFunc(servers, func(s toolbox.Server) bool { return s.ID == id })
+		i := slices.IndexFunc(servers, func(s mcp.Server) bool { return s.ID == id })
 		if i < 0 {
 			return nil, fmt.Errorf("there is a login for MCP server %q, which is not configured: add it to mcp.servers", id)
 		}

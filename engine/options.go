@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/interceptor"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -19,7 +19,7 @@ type Option func(*options)
 type options struct {
 	log         *slog.Logger
 	environ     []string
-	tools       []func(*toolbox.Local) error
+	tools       []func(*tools.Registry) error
 	logins      map[string]Login
 	wrapJournal func(journal.Store) journal.Store
 	intercept   []interceptor.WorkerInterceptor
@@ -34,10 +34,10 @@ func newOptions(opts []Option) options {
 }
 
 // register adds the embedding program's tools.
-func (o options) register(l *toolbox.Local) error {
+func (o options) register(r *tools.Registry) error {
 	var errs []error
 	for _, add := range o.tools {
-		errs = append(errs, add(l))
+		errs = append(errs, add(r))
 	}
 	return errors.Join(errs...)
 }
@@ -69,28 +69,28 @@ func WithTool[In, Out any](
 	name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...ToolOption,
 ) Option {
 	return func(o *options) {
-		o.tools = append(o.tools, func(l *toolbox.Local) error {
-			return toolbox.AddTool(l, name, description, fn, opts...)
+		o.tools = append(o.tools, func(r *tools.Registry) error {
+			return tools.Add(r, name, description, fn, opts...)
 		})
 	}
 }
 
 // ToolOption declares a property of a tool that its types do not show.
-type ToolOption = toolbox.ToolOption
+type ToolOption = tools.Option
 
 // Repeatable declares that running the tool again does no harm, so that a call with an unknown outcome is repeated.
-func Repeatable() ToolOption { return toolbox.Repeatable() }
+func Repeatable() ToolOption { return tools.Repeatable() }
 
 // LocalActivity declares that the tool is repeatable and always returns within a second (turn.LocalActivityCap). Its
 // calls cost fewer events in Temporal's history.
-func LocalActivity() ToolOption { return toolbox.LocalActivity() }
+func LocalActivity() ToolOption { return tools.LocalActivity() }
 
 // ReadOnly declares that the tool changes nothing and sends nothing out, so that it may run even if the session has
 // text of an untrusted server.
-func ReadOnly() ToolOption { return toolbox.ReadOnly() }
+func ReadOnly() ToolOption { return tools.ReadOnly() }
 
 // Risk declares how much harm the tool can do. The policy decides by it whether a call needs an approval.
-func Risk(r turn.Risk) ToolOption { return toolbox.Risk(r) }
+func Risk(r turn.Risk) ToolOption { return tools.Risk(r) }
 
 // Timeout bounds one call.
-func Timeout(d time.Duration) ToolOption { return toolbox.Timeout(d) }
+func Timeout(d time.Duration) ToolOption { return tools.Timeout(d) }

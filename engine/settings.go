@@ -5,7 +5,8 @@ import (
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/mcp"
+	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -58,21 +59,21 @@ func policy(p config.Policy) turn.Policy {
 	}
 }
 
-// servers converts the configured MCP servers to the tool host's type.
-func servers(cfg config.Config) []toolbox.Server {
-	out := make([]toolbox.Server, 0, len(cfg.MCP.Servers))
+// servers converts the configured MCP servers to the MCP host's type.
+func servers(cfg config.Config) []mcp.Server {
+	out := make([]mcp.Server, 0, len(cfg.MCP.Servers))
 	for _, s := range cfg.MCP.Servers {
-		tools := make(map[string]toolbox.ToolSettings, len(s.Tools))
+		tools := make(map[string]tool.Settings, len(s.Tools))
 		for name, t := range s.Tools {
-			tools[name] = toolbox.ToolSettings{
+			tools[name] = tool.Settings{
 				Repeatable: t.Repeatable, LocalActivity: t.LocalActivity, Risk: t.Risk, ReadOnly: t.ReadOnly,
 				Timeout: t.Timeout, TotalTimeout: t.TotalTimeout, BackgroundTimeout: t.BackgroundTimeout,
 			}
 		}
-		out = append(out, toolbox.Server{
-			ID: s.ID, Transport: toolbox.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
+		out = append(out, mcp.Server{
+			ID: s.ID, Transport: mcp.Transport(s.Transport), Command: s.Command, Args: s.Args, Dir: s.Dir, User: s.User,
 			Env: reveal(s.Env), EnvAllow: s.EnvAllow, URL: s.URL, Headers: reveal(s.Headers), Networks: s.Networks,
-			OAuth: toolbox.OAuth{
+			OAuth: mcp.OAuth{
 				TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret.Reveal(),
 				Scopes: s.OAuth.Scopes,
 			},

@@ -2,16 +2,18 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/activities/toolbox"
-	"github.com/everturn/everturn/activities/toolbox/files"
+	"github.com/everturn/everturn/activities/mcp"
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// openTools creates the tool host with the file tools, the embedding program's own and the MCP servers. It connects to
+// openTools creates the registry with the file tools, the embedding program's own and the MCP servers. It connects to
 // none of them.
 func (e *Engine) openTools(context.Context) error {
 	if err := e.cfg.CheckEnviron(e.options.environ); err != nil {
@@ -21,27 +23,27 @@ func (e *Engine) openTools(context.Context) error {
 	if err != nil {
 		return err
 	}
-	local := toolbox.NewLocal()
-	limits := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}
-	if err := files.Register(local, root, limits); err != nil {
-		return err
-	}
-	if err := registerArtifacts(local, e.artifacts, e.cfg.Runtime.MaxResultBytes); err != nil {
-		return err
-	}
-	if err := e.options.register(local); err != nil {
-		return err
-	}
 	remote, err := e.options.logIn(servers(e.cfg))
 	if err != nil {
 		return err
 	}
-	e.host, err = toolbox.New(toolbox.Options{
+	host, err := mcp.New(mcp.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
 		Environ: cluster.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
-	}, local)
-	return err
+	})
+	if err != nil {
+		return err
+	}
+	e.tools = tools.New(tools.Options{
+		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
+	}, host)
+	rules := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}
+	return errors.Join(
+		files.Register(e.tools, root, rules),
+		registerArtifacts(e.tools, e.artifacts, e.cfg.Runtime.MaxResultBytes),
+		e.options.register(e.tools),
+	)
 }
 
 // minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did
@@ -79,7 +81,7 @@ func (e *Engine) watch(ctx context.Context) {
 			}
 		}
 	})
-	e.host.Watch(ctx, func(c turn.Catalogue) {
+	e.tools.Watch(ctx, func(c turn.Catalogue) {
 		for pause := minRepublishPause; ; pause = min(2*pause, maxRepublishPause) {
 			err := e.publishChange(ctx, known, c)
 			if err == nil || ctx.Err() != nil {

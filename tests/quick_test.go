@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
@@ -38,7 +38,7 @@ func TestAQuickCallPastItsCapIsDispatchedAgain(t *testing.T) {
 	open := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(open)
 	slow := func(ctx context.Context, in echoIn) (string, error) {
-		info, _ := toolbox.CallInfo(ctx)
+		info, _ := tools.CallInfo(ctx)
 		if in.Text == "3" && info.Attempt == 1 {
 			<-release
 			return "too late", nil

@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/activities"
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
@@ -106,21 +106,19 @@ func newSkipping(t *testing.T) *skipping {
 	s.store, err = sqlite.Open(ctx, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.store.Close()) })
-	local := toolbox.NewLocal()
-	require.NoError(t, toolbox.AddTool(local, "touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
+	registry := tools.New(tools.Options{MaxResultBytes: 1 << 10}, nil)
+	require.NoError(t, tools.Add(registry, "touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
 		s.effects.Add(1)
 		return "touched " + in.Text, nil
 	}, engine.Risk(turn.RiskHigh)))
-	host, err := toolbox.New(toolbox.Options{MaxResultBytes: 1 << 10}, local)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, host.Close()) })
-	for _, c := range host.Catalogues(ctx) {
+	t.Cleanup(func() { require.NoError(t, registry.Close()) })
+	for _, c := range registry.Catalogues(ctx) {
 		require.NoError(t, s.store.PublishCatalogue(ctx, c))
 	}
 	policy := turn.DefaultPolicy()
 	policy.Ask = []string{"local/touch"}
 	people := config.Default().Approvals
-	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: host,
+	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: registry,
 		Agent: activities.Agent{
 			Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
 			People: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	toolhost "github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -96,7 +96,7 @@ func sdkCaller(ctx context.Context, server string, bytes int) (caller, error) {
 }
 
 func hostCaller(ctx context.Context, server string, bytes int) (caller, error) {
-	host, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{{ID: "bench", Command: server}}}, nil)
+	host, err := toolhost.New(toolhost.Options{Servers: []toolhost.Server{{ID: "bench", Command: server}}})
 	if err != nil {
 		return caller{}, err
 	}

@@ -4,7 +4,7 @@
 //	conformance URL
 //
 // with the scenario's name in MCP_CONFORMANCE_SCENARIO and, for some, facts in MCP_CONFORMANCE_CONTEXT. The command
-// configures a toolbox.Host with that one server as an operator would, connects, lists, calls every tool and accepts
+// configures a mcp.Host with that one server as an operator would, connects, lists, calls every tool and accepts
 // every elicitation with nothing but its defaults. It knows little more about the scenarios than what the suite tells
 // it.
 //

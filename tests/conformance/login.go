@@ -44,7 +44,7 @@ func newLogin(f facts) (login, error) {
 	return login{handler}, nil
 }
 
-// Token implements toolbox.Login.
+// Token implements mcp.Login.
 func (l login) Token(ctx context.Context) (string, error) {
 	source, err := l.handler.TokenSource(ctx)
 	if err != nil || source == nil {
@@ -57,7 +57,7 @@ func (l login) Token(ctx context.Context) (string, error) {
 	return token.AccessToken, nil
 }
 
-// Renew implements toolbox.Login.
+// Renew implements mcp.Login.
 func (l login) Renew(ctx context.Context, resp *http.Response) error {
 	return l.handler.Authorize(ctx, resp.Request, resp)
 }

@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/everturn/everturn/activities/toolbox"
+	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -75,7 +75,7 @@ func drive(ctx context.Context, url, told string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := toolbox.New(toolbox.Options{Servers: []toolbox.Server{server}}, nil)
+	host, err := mcp.New(mcp.Options{Servers: []mcp.Server{server}})
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func drive(ctx context.Context, url, told string, out io.Writer) error {
 }
 
 // configure does the operator's part: the server's address, and how to log in if nothing better is known.
-func configure(ctx context.Context, url string, f facts) (toolbox.Server, error) {
-	server := toolbox.Server{ID: "subject", Transport: toolbox.TransportHTTP, URL: url, ElicitationTimeout: bound}
+func configure(ctx context.Context, url string, f facts) (mcp.Server, error) {
+	server := mcp.Server{ID: "subject", Transport: mcp.TransportHTTP, URL: url, ElicitationTimeout: bound}
 	if f.Name == clientCredentials {
 		endpoint, err := tokenEndpoint(ctx, url)
-		server.OAuth = toolbox.OAuth{TokenURL: endpoint, ClientID: f.ClientID, ClientSecret: f.ClientSecret}
+		server.OAuth = mcp.OAuth{TokenURL: endpoint, ClientID: f.ClientID, ClientSecret: f.ClientSecret}
 		return server, err
 	}
 	var err error
@@ -106,7 +106,7 @@ func configure(ctx context.Context, url string, f facts) (toolbox.Server, error)
 }
 
 // exercise makes a tool call, and dispatches it again for as long as the server asks.
-func exercise(ctx context.Context, host *toolbox.Host, tool turn.Descriptor, args json.RawMessage,
+func exercise(ctx context.Context, host *mcp.Host, tool turn.Descriptor, args json.RawMessage,
 	out io.Writer) error {
 	req := turn.ToolRequest{
 		Tool: tool.ID, Hash: tool.Hash, Arguments: args, Timeout: bound,

@@ -1,0 +1,224 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/everturn/everturn/internal/redact"
+)
+
+// Bounds on access tokens. Each new token is a secret that every redactor learns.
+const (
+	tokenWithin           = 20 * time.Second // for one token request
+	tokenLife             = time.Minute      // a token is used at least this long, unless the server refuses it
+	tokenRate, tokenBurst = 0.1, 10          // token requests per second, and at once
+)
+
+// tokens gets access tokens with client credentials (RFC 6749, 4.4), and keeps the current one.
+type tokens struct {
+	config *clientcredentials.Config
+	client *http.Client
+	issued *issued
+	gate   chan struct{} // capacity 1; its holder may read and replace the token
+	token  *oauth2.Token
+	since  time.Time // when the token was issued
+	asked  bucket    // limits the rate of token requests
+}
+
+// issued holds the most recent access tokens, which must be redacted.
+type issued struct {
+	redact redactor
+	mu     sync.Mutex
+	past   []string
+}
+
+// Bounds on the tokens that are redacted from what a server says. Older tokens have expired.
+const (
+	maxPastTokens     = 16
+	maxPastTokenBytes = 32 << 10
+)
+
+// newTokens returns a source of tokens whose requests have their own guard, made from the same networks.
+func newTokens(s Server, redact redactor) (*tokens, error) {
+	g, err := guardOf(s.OAuth.TokenURL, s.Networks)
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
+	}
+	transport := g.transport()
+	transport.DisableKeepAlives = true // a request every hour or so
+	return &tokens{
+		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), asked: newBucket(tokenRate, tokenBurst),
+		config: &clientcredentials.Config{
+			ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, TokenURL: s.OAuth.TokenURL, Scopes: s.OAuth.Scopes,
+		},
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("a token endpoint that redirects is not followed: configure the address that it leads to")
+		}},
+	}, nil
+}
+
+// bearer adds an access token to requests. If the server refuses the token, bearer gets a new one and sends the request
+// once more: a server does not act on a request that it answers with 401.
+type bearer struct {
+	base   http.RoundTripper
+	tokens *tokens
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	token, err := b.tokens.current(req.Context(), nil)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	resp, err := b.base.RoundTrip(authorised(req, token))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	again, ok := replay(req)
+	if !ok {
+		return resp, nil
+	}
+	if token, err = b.tokens.current(req.Context(), token); err != nil {
+		closeBody(again)
+		return resp, nil // resp says that the token was refused
+	}
+	_ = resp.Body.Close()
+	return b.base.RoundTrip(authorised(again, token))
+}
+
+// current returns the token to use now, but never the refused one.
+func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
+	select {
+	case t.gate <- struct{}{}:
+		defer func() { <-t.gate }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if t.token != refused && (t.token.Valid() || time.Since(t.since) < tokenLife) {
+		return t.token, nil
+	}
+	if !t.asked.take(time.Now(), 1) {
+		return nil, errors.New("asking for an access token: too many were needed in a short time")
+	}
+	own, cancel := detached(ctx, tokenWithin)
+	defer cancel()
+	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
+	if err != nil { // the error may quote the endpoint's response, which may quote the request
+		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))
+	}
+	if longest := max(len(token.AccessToken), len(token.RefreshToken)); longest > redact.MaxSecret {
+		return nil, fmt.Errorf("asking for an access token: the token is %d bytes; the maximum is %d", longest,
+			redact.MaxSecret)
+	}
+	t.issued.remember(token.AccessToken, token.RefreshToken)
+	t.token, t.since = token, time.Now()
+	return token, nil
+}
+
+// remember adds tokens to the redactor, and removes the oldest if there are too many.
+func (i *issued) remember(tokens ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, t := range tokens {
+		if t == "" || slices.Contains(i.past, t) {
+			continue
+		}
+		i.redact.learn(t)
+		i.past = append(i.past, t)
+	}
+	over, size := len(i.past), 0
+	for over > 0 && len(i.past)-over < maxPastTokens && size+len(i.past[over-1]) <= maxPastTokenBytes {
+		over--
+		size += len(i.past[over])
+	}
+	i.redact.unlearn(i.past[:over]...)
+	i.past = slices.Delete(i.past, 0, over)
+}
+
+func authorised(req *http.Request, token *oauth2.Token) *http.Request {
+	req = req.Clone(req.Context())
+	token.SetAuthHeader(req)
+	return req
+}
+
+// replay returns a copy of the request to send again; false if its body cannot be read again.
+func replay(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	switch {
+	case req.Body == nil || req.Body == http.NoBody:
+		return again, true
+	case req.GetBody == nil:
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// Login obtains access tokens for one server in a way that the host does not know, such as a user's consent in a
+// browser (OAuth's authorization code). It is for programs that embed the host; configured servers have client
+// credentials or headers. The host's guard does not check the addresses that a Login's own requests go to.
+type Login interface {
+	// Token returns the access token to send with the next request; empty if there is none.
+	Token(ctx context.Context) (string, error)
+	// Renew is called when the server answered a request with 401 or 403. resp.Request and the headers of resp describe
+	// the request and the refusal; Renew must not read the body. If it returns nil, the request is sent once more, with
+	// the token that Token returns then.
+	Renew(ctx context.Context, resp *http.Response) error
+}
+
+// checkLogin refuses a login for a server without HTTP, which would never use it, and one beside client credentials.
+func (s Server) checkLogin() error {
+	switch {
+	case s.Login == nil:
+		return nil
+	case s.Transport != TransportHTTP:
+		return fmt.Errorf("MCP server %q: a login is for servers over http, not over %s", s.ID, s.Transport)
+	case s.OAuth.TokenURL != "":
+		return fmt.Errorf("MCP server %q: it has a login and client credentials: take one of them away", s.ID)
+	}
+	return nil
+}
+
+// loginHandler passes a Login to the SDK, which handles the refusal, the renewal and the single repetition.
+type loginHandler struct {
+	login  Login
+	issued *issued
+}
+
+var _ auth.OAuthHandler = loginHandler{}
+
+// TokenSource implements auth.OAuthHandler.
+func (h loginHandler) TokenSource(ctx context.Context) (oauth2.TokenSource, error) {
+	token, err := h.login.Token(ctx)
+	if err != nil || token == "" {
+		return nil, err
+	}
+	h.issued.remember(token)
+	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: token}), nil
+}
+
+// Authorize implements auth.OAuthHandler.
+func (h loginHandler) Authorize(ctx context.Context, req *http.Request, resp *http.Response) error {
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
+	_ = resp.Body.Close()
+	resp.Request = req
+	return h.login.Renew(ctx, resp)
+}

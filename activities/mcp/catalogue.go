@@ -1,0 +1,338 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/activities/tools/tool"
+	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds on what a tool may say about itself. The SDK has no such bounds.
+const (
+	maxNameBytes        = 200
+	maxDescriptionBytes = 4 << 10
+	maxDropped          = 32
+	maxOfferBytes       = 512 << 10 // all of a server's tools together, because each prompt contains them
+	maxListBytes        = 8 << 20   // a list of tools, including those that are not offered
+	maxPagedBytes       = 64 << 20  // the pages after the first, summed over all lists of a session
+)
+
+// offer is what a server offers in one session.
+type offer struct {
+	catalogue turn.Catalogue
+	names     map[string]string // tool ID → the server's own name
+	tools     map[string]turn.Descriptor
+	own       map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
+}
+
+// trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection
+// ends. It also makes the SDK request each list of tools, even if the server declared the last one cacheable.
+func trimResults(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		result, err := next(ctx, method, req)
+		if err != nil {
+			return result, err
+		}
+		switch r := result.(type) {
+		case *sdk.ListToolsResult:
+			r.Meta, r.TTLMs = nil, 0
+		case *sdk.InitializeResult:
+			r.Meta, r.Instructions = nil, ""
+		case *sdk.DiscoverResult:
+			r.Meta, r.Instructions = nil, ""
+		}
+		return result, nil
+	}
+}
+
+// listTools requests every page of the server's tools, within the bounds. paged is the size of the pages after the
+// first, in bytes: the SDK keeps each of them under its cursor until the session ends.
+func listTools(ctx context.Context, cs *sdk.ClientSession, maxPages,
+	maxTools int) (tools []*sdk.Tool, paged int, err error) {
+	seen, size := map[string]bool{}, 0
+	params := &sdk.ListToolsParams{}
+	for range maxPages {
+		page, err := cs.ListTools(ctx, params)
+		if err != nil {
+			return nil, paged, listError(cs, err)
+		}
+		tools = append(tools, page.Tools...)
+		before := size
+		for _, t := range page.Tools {
+			size += sizeOf(t)
+		}
+		if params.Cursor != "" {
+			paged += size - before + len(params.Cursor)
+		}
+		switch {
+		case size > maxListBytes:
+			return nil, paged, fmt.Errorf("its list of tools is over %d MiB", maxListBytes>>20)
+		case len(tools) > maxTools:
+			return nil, paged, fmt.Errorf("it lists more than %d tools: allow only some of them, or raise the limit", maxTools)
+		case page.NextCursor == "":
+			return tools, paged, nil
+		case seen[page.NextCursor]:
+			return nil, paged, fmt.Errorf("its list of tools repeats the cursor %q", page.NextCursor)
+		}
+		seen[page.NextCursor] = true
+		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+	}
+	return nil, paged, fmt.Errorf("its list of tools has more than %d pages", maxPages)
+}
+
+// sizeOf returns the size of a tool's declaration, in bytes of JSON.
+func sizeOf(t *sdk.Tool) int {
+	b, _ := json.Marshal(t) // t was decoded from JSON
+	return len(b)
+}
+
+// listError returns nil if the server has no tools and therefore does not know the method.
+func listError(cs *sdk.ClientSession, err error) error {
+	var wire *jsonrpc.Error
+	init := cs.InitializeResult()
+	if errors.As(err, &wire) && wire.Code == jsonrpc.CodeMethodNotFound && init.Capabilities != nil &&
+		init.Capabilities.Tools == nil {
+		return nil
+	}
+	return fmt.Errorf("listing its tools: %w", err)
+}
+
+// describer turns a server's tool declarations into descriptors.
+type describer struct {
+	prefix   string // of tool IDs: "local" or "mcp/<server>"
+	server   Server
+	settings map[string]tool.Settings
+	// callTimeout is the operator's timeout for all of the server's tools; 0: the turn decides.
+	callTimeout time.Duration
+	// redact removes the server's configured secrets from what it says of its tools.
+	redact redactor
+}
+
+// misnamed records the settings of tools that the server does not have. Settings under a wrong name have no effect, and
+// the operator must learn of that, above all if they set a risk.
+func (d describer) misnamed(o *offer, tools []*sdk.Tool) {
+	for _, name := range slices.Sorted(maps.Keys(d.settings)) {
+		if len(o.catalogue.Misnamed) < maxDropped &&
+			!slices.ContainsFunc(tools, func(t *sdk.Tool) bool { return t.Name == name }) {
+			o.catalogue.Misnamed = append(o.catalogue.Misnamed, d.redact.line(name, 80))
+		}
+	}
+}
+
+// offer describes the tools, ordered by ID, so that the order of the server's list does not change prompts. It returns
+// the context's error if the context ends first.
+func (d describer) offer(ctx context.Context, tools []*sdk.Tool) (offer, error) {
+	o := offer{names: map[string]string{}, tools: map[string]turn.Descriptor{}}
+	o.catalogue = d.emptyCatalogue()
+	instructions, size := 0, 0 // of the patterns in the tools' schemas; of everything offered, in bytes
+	for _, t := range slices.SortedStableFunc(slices.Values(tools),
+		func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) }) {
+		if ctx.Err() != nil {
+			return offer{}, ctx.Err()
+		}
+		if utf8.ValidString(t.Name) && !d.server.allows(t.Name) {
+			continue
+		}
+		if size += sizeOf(t); size > maxOfferBytes {
+			o.drop(d.redact.text(t.Name), fmt.Errorf("with it the server's tools are over %d KiB: allow fewer of them",
+				maxOfferBytes>>10))
+			continue
+		}
+		desc, parsed, err := d.describe(t)
+		if _, twice := o.names[desc.ID]; err == nil && twice {
+			err = errors.New("it is listed twice; the first is kept")
+		}
+		if err == nil && instructions+parsed.Instructions() > schema.MaxListInstructions {
+			err = fmt.Errorf(
+				"with it the patterns of the server's tools compile to more than %d instructions: allow fewer of them",
+				schema.MaxListInstructions)
+		}
+		if err != nil {
+			o.drop(d.redact.text(t.Name), errors.New(d.redact.text(err.Error())))
+			continue
+		}
+		instructions += parsed.Instructions()
+		o.names[desc.ID] = t.Name
+		o.tools[desc.ID] = desc
+		o.catalogue.Tools = append(o.catalogue.Tools, desc)
+	}
+	d.misnamed(&o, tools)
+	slices.SortFunc(o.catalogue.Tools, func(a, b turn.Descriptor) int { return cmp.Compare(a.ID, b.ID) })
+	o.catalogue.Hash = tool.Hash(o.catalogue.Tools)
+	return o, nil
+}
+
+// emptyCatalogue returns the server's catalogue without tools.
+func (d describer) emptyCatalogue() turn.Catalogue {
+	return turn.Catalogue{
+		Server: d.server.ID, Required: d.server.Required, Grace: d.server.CatalogueGrace,
+		AllowToolChanges: d.server.TrustChanges, ConfigHash: d.configHash(),
+	}
+}
+
+// configHash returns a hash of the configuration that decides which tools the server has. It includes no secret: not
+// the environment, not the headers, and neither user nor query of the URL.
+func (d describer) configHash() string {
+	s := d.server
+	where := s.URL
+	if u, err := url.Parse(s.URL); err == nil {
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		where = u.String()
+	}
+	return tool.Hash(map[string]any{
+		"transport": s.Transport, "command": s.Command, "args": s.Args, "url": where, "allow": s.Allow, "deny": s.Deny,
+		"resources": s.Resources, "prompts": s.Prompts,
+	})
+}
+
+func (o *offer) drop(name string, reason error) {
+	switch n := len(o.catalogue.Dropped); {
+	case n < maxDropped:
+		o.catalogue.Dropped = append(o.catalogue.Dropped,
+			strings.TrimPrefix(fmt.Sprintf("%s: %v", plain.Line(name, 80), reason), ": "))
+	case n == maxDropped:
+		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
+	}
+}
+
+func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error) {
+	if err := checkName(t.Name); err != nil {
+		return turn.Descriptor{}, schema.Schema{}, err
+	}
+	if d.redact.result(t.Name) != t.Name {
+		return turn.Descriptor{}, schema.Schema{}, errors.New("its name holds a secret that the server was given")
+	}
+	raw, err := json.Marshal(t.InputSchema)
+	if err != nil {
+		return turn.Descriptor{}, schema.Schema{}, fmt.Errorf("its schema cannot be read: %w", err)
+	}
+	canonical, parsed, err := schema.Compile([]byte(d.redact.result(string(raw))))
+	if err != nil {
+		return turn.Descriptor{}, schema.Schema{}, err
+	}
+	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
+	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical,
+		Activity: turn.ActivityRegular}
+	desc.Wire = turn.WireName(desc.ID)
+	desc.Hash, desc.Details = identity(t, canonical), d.details(t)
+	d.applySettings(&desc, t)
+	return desc, parsed, nil
+}
+
+// identity returns a hash of everything that a server says of a tool and that a model or an operator relies on.
+func identity(t *sdk.Tool, schema json.RawMessage) string {
+	said := map[string]any{
+		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
+	}
+	if t.Title != "" {
+		said["title"] = t.Title
+	}
+	return tool.Hash(said)
+}
+
+// maxDetailsBytes bounds what is kept of a tool for operators only, in bytes.
+const maxDetailsBytes = 8 << 10
+
+// details returns what the server says of a tool that models do not see. It omits an output schema that is too long.
+func (d describer) details(t *sdk.Tool) json.RawMessage {
+	said := map[string]any{}
+	if t.Title != "" {
+		said["title"] = t.Title
+	}
+	if t.Annotations != nil {
+		said["annotations"] = t.Annotations
+	}
+	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxDetailsBytes/2 {
+		said["output"] = json.RawMessage(out)
+	}
+	b, err := json.Marshal(said)
+	if err != nil || len(said) == 0 {
+		return nil
+	}
+	kept := d.redact.result(string(b))
+	if len(kept) > maxDetailsBytes || !json.Valid([]byte(kept)) {
+		return nil
+	}
+	return json.RawMessage(kept)
+}
+
+// applySettings adds the operator's settings, and those of the server's annotations that count.
+func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
+	said := d.settings[t.Name]
+	hints := t.Annotations
+	if hints == nil {
+		hints = &sdk.ToolAnnotations{}
+	}
+	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
+	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
+	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
+	desc.ElicitationTimeout = max(d.server.ElicitationTimeout, 0)
+	if said.LocalActivity {
+		desc.Activity = turn.ActivityLocal
+	}
+	desc.Effects = d.effects(said, hints)
+	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
+}
+
+// effects returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
+// counts only if the server is trusted and says so explicitly: unset hints mean the worst.
+func (d describer) effects(said tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
+	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
+	return turn.Effects{
+		ReadOnly:        said.ReadOnly || d.server.Trust && closed,
+		Taints:          !d.server.Trust || d.server.TaintsAll,
+		SessionAffinity: d.server.SessionAffinity,
+	}
+}
+
+// risk returns how much harm the tool can do, from its annotations or else from its words. A server that calls a tool
+// destructive is believed; one that calls it harmless is believed only if it is trusted.
+func (d describer) risk(t *sdk.Tool, schema json.RawMessage) turn.Risk {
+	hints := t.Annotations
+	if hints == nil {
+		hints = &sdk.ToolAnnotations{}
+	}
+	destructive := hints.DestructiveHint
+	switch {
+	case !hints.ReadOnlyHint && destructive != nil && *destructive:
+		return turn.RiskHigh
+	case d.server.Trust && hints.ReadOnlyHint:
+		return turn.RiskLow
+	case d.server.Trust && destructive != nil:
+		return turn.RiskMedium
+	}
+	return tool.SuggestedRisk(t.Name, schema)
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a tool without a name")
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("its name is over %d bytes", maxNameBytes)
+	case !utf8.ValidString(name):
+		return errors.New("its name is not UTF-8")
+	}
+	for _, r := range name {
+		if r == utf8.RuneError || unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return fmt.Errorf("its name holds %q", r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/mcp/childproc"
+	"github.com/everturn/everturn/internal/childenv"
+)
+
+// stdioDialer runs the server as a child process.
+type stdioDialer struct {
+	spawner *childproc.Spawner
+	server  Server
+	path    string // PATH to search
+	env     []string
+	as      *account // nil: this program's
+	opts    Options
+	total   *totals
+	seen    *processes
+}
+
+func (d *stdioDialer) dial(_ context.Context, tenant string) (*link, error) {
+	file, err := findCommand(d.server, d.path)
+	if err != nil {
+		return nil, err
+	}
+	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
+	out := newStream(m.dropped, m)
+	p, err := d.spawner.Start(childproc.Command{
+		Path: file, Args: d.server.Args, Env: tenantEnv(d.env, tenant), Dir: d.server.Dir,
+		MaxFrameBytes: d.opts.MaxFrameBytes, StderrBytes: d.opts.StderrTailBytes,
+		User: d.as.credential(), OnStdout: out.lines, OnStderr: m.printed,
+		OnChange: func(p *childproc.Process) { d.seen.saw(tenant, p) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.onDrop(func() { p.Signal(syscall.SIGKILL) })
+	t := &watchedTransport{
+		inner: &sdk.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: -1}, // Frames enforces the limit
+		sent:  p.Stdin.Written, meter: m, out: out,
+	}
+	return &link{
+		transport: t, watched: t, meter: m, versions: []string{versionLegacy, versionLatest}, disposable: true,
+		stop: func() error { defer out.whole(); return p.Stop(d.opts.StopGrace) }, tail: p.Stderr.String, fate: p.Fate,
+	}, nil
+}
+
+// childEnv returns the complete environment of a server's process, except for the mark that package stdio adds, and
+// those of its values that the operator passed on by name (EnvAllow).
+func childEnv(s Server, as *account, lookup func(string) (string, bool)) (env, passed []string, err error) {
+	vars := map[string]string{}
+	for _, name := range childenv.Base {
+		if v, ok := lookup(name); ok {
+			vars[name] = v
+		}
+	}
+	if as != nil {
+		vars["HOME"], vars["USER"], vars["LOGNAME"] = as.HomeDir, as.Username, as.Username
+	}
+	for _, name := range s.EnvAllow {
+		v, ok := lookup(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("MCP server %q may inherit %s, which is not set: set it or take it from the list", s.ID,
+				name)
+		}
+		vars[name] = v
+		passed = append(passed, v)
+	}
+	for name, v := range s.Env {
+		vars[name] = v
+	}
+	for name, v := range vars {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v, 0) {
+			return nil, nil, fmt.Errorf(
+				"MCP server %q: environment variable %q: neither name nor value may hold NUL, nor the name =", s.ID, name)
+		}
+		env = append(env, name+"="+v)
+	}
+	slices.Sort(env)
+	return env, passed, nil
+}
+
+// EnvTenant is the variable that tells a server's process which tenant it works for. The host sets it for named tenants
+// only.
+const EnvTenant = "EVERTURN_TENANT"
+
+// tenantEnv returns the environment of a process that works for this tenant. A value that this program or its operator
+// set for EnvTenant applies to the default tenant only.
+func tenantEnv(env []string, tenant string) []string {
+	if tenant == "" {
+		return env
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, EnvTenant+"=") })
+	return append(out, EnvTenant+"="+tenant)
+}
+
+// findCommand returns the file that the server's command names. A relative name with a slash is relative to the
+// server's directory, if one is set.
+func findCommand(s Server, searchPath string) (string, error) {
+	if err := folder(s.Dir); err != nil {
+		return "", fmt.Errorf("dir = %q cannot be its working directory: %w", s.Dir, err)
+	}
+	if strings.ContainsRune(s.Command, '/') {
+		file := s.Command
+		if !filepath.IsAbs(file) && s.Dir != "" {
+			file = filepath.Join(s.Dir, file)
+		}
+		if err := executable(file); err != nil {
+			return "", fmt.Errorf("command %q cannot be run: %w", s.Command, err)
+		}
+		return filepath.Abs(file)
+	}
+	for _, dir := range filepath.SplitList(searchPath) {
+		file := filepath.Join(dir, s.Command)
+		if filepath.IsAbs(file) && executable(file) == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is not in PATH: install it or give its whole path", s.Command)
+}
+
+// folder returns an error if a server cannot be started in the directory. The system's own error would blame the
+// program.
+func folder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", dir)
+	}
+	return err
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", file)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable", file)
+	}
+	return nil
+}
+
+// account is the operating-system account that a server's process runs under.
+type account struct {
+	user.User
+	uid, gid uint32
+}
+
+// accountOf looks up the account that the operator named; nil if there is none.
+func accountOf(s Server) (*account, error) {
+	if s.User == "" {
+		return nil, nil
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		return nil, fmt.Errorf("MCP server %q: user = %q needs a worker that runs as root; this one runs as user %d: "+
+			"remove the key, or run the server elsewhere and set its URL", s.ID, s.User, uid)
+	}
+	u, err := user.Lookup(s.User)
+	if err != nil {
+		u, err = user.LookupId(s.User)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: user = %q: this machine has no such account", s.ID, s.User)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("MCP server %q: user = %q: %w", s.ID, s.User, err)
+	}
+	return &account{User: *u, uid: uint32(uid), gid: uint32(gid)}, nil
+}
+
+// credential returns the account's user and group. It has no supplementary groups, because this program's groups are
+// not the server's.
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}
+
+// ProcessEvent is the start or the end of a server's process.
+type ProcessEvent struct {
+	At     time.Time `json:"at"`
+	PID    int       `json:"pid"`
+	Tenant string    `json:"tenant,omitempty"`
+	// Ended says how the process ended, such as "exit status 1"; empty: it started.
+	Ended string `json:"ended,omitempty"`
+}
+
+// maxProcessEvents bounds Health.Processes.
+const maxProcessEvents = 8
+
+// processes logs a server's processes and keeps their last events. It has its own lock, because a process may end while
+// the connector's lock is held.
+type processes struct {
+	server string
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	events []ProcessEvent
+}
+
+// saw records that a process has started or ended.
+func (p *processes) saw(tenant string, process *childproc.Process) {
+	e := ProcessEvent{At: time.Now(), PID: process.PID(), Tenant: tenant, Ended: process.State()}
+	log := p.log.With("server", p.server, "tenant", tenant, "pid", e.PID)
+	switch {
+	case e.Ended == "":
+		log.Info("an MCP server's process started")
+	case process.Fate() == "": // the worker stopped it
+		log.Info("an MCP server's process ended", "with", e.Ended)
+	default:
+		log.Warn("an MCP server's process ended", "with", e.Ended)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, e)
+	p.events = slices.Clone(p.events[max(0, len(p.events)-maxProcessEvents):])
+}
+
+// last returns the last events, the oldest first.
+func (p *processes) last() []ProcessEvent {
+	if p == nil { // a server without a local process
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.events
+}

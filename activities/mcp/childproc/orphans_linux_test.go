@@ -1,0 +1,102 @@
+package childproc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// helperEnv makes this test binary a program with a child, which waits until it is killed.
+const helperEnv = "CHILDPROC_TEST_HELPER"
+
+// stubborn is a process that does not end by itself and ignores SIGTERM and SIGHUP.
+const stubborn = `trap "" TERM HUP; while :; do sleep 0.1; done`
+
+func TestHelperOfOrphans(t *testing.T) {
+	if os.Getenv(helperEnv) == "" {
+		return // runs only as a child of the next test
+	}
+	p, err := NewSpawner().Start(Command{Path: "/bin/sh",
+		Args: []string{"-c", `sh -c '` + stubborn + `' & echo "[$$,$!]"; cat`}, MaxFrameBytes: 1000})
+	require.NoError(t, err)
+	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
+	require.NoError(t, err)
+	fmt.Print(line)
+	select {}
+}
+
+func TestWhatAKilledProgramLeavesIsReaped(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperOfOrphans$")
+	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	child, grandchild, _ := strings.Cut(strings.Trim(strings.TrimSpace(line), "[]"), ",")
+	leader, err := strconv.Atoi(child)
+	require.NoError(t, err)
+	orphan, err := strconv.Atoi(grandchild)
+	require.NoError(t, err)
+
+	ReapOrphans()
+	assert.True(t, running(leader) && running(orphan), "what belongs to a living program was killed")
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Eventually(t, func() bool { return !running(leader) }, 10*time.Second, 5*time.Millisecond)
+	require.True(t, running(orphan), "the kernel killed the grandchild too: this test shows nothing")
+	ReapOrphans() // or a worker that starts beside this test
+	require.Eventually(t, func() bool { return !running(orphan) }, 10*time.Second, 5*time.Millisecond,
+		"the orphan is left")
+}
+
+// TestOnlyOrphansAreReaped checks that only processes of a program that has ended are killed. A mark identifies its
+// program by process ID, start time and session, because process IDs are reused.
+func TestOnlyOrphansAreReaped(t *testing.T) {
+	self, err := readStat(os.Getpid())
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		mark   string
+		killed bool
+	}{
+		"of this program":                 {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started, self.session), false},
+		"of one that had our number once": {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started-1, self.session), true},
+		"gone, but in another session":    {fmt.Sprintf("%d.%d.%d", os.Getpid(), self.started-1, self.session+1), false},
+		"no mark that we would write":     {"yes", false},
+		"negative":                        {fmt.Sprintf("-1.1.%d", self.session), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("sleep", "1000")
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), markVariable + "=" + c.mark}
+			require.NoError(t, cmd.Start())
+			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+			ReapOrphans()
+			if !c.killed {
+				assert.True(t, running(cmd.Process.Pid))
+				return
+			}
+			state, err := cmd.Process.Wait()
+			require.NoError(t, err)
+			assert.Equal(t, syscall.SIGKILL, state.Sys().(syscall.WaitStatus).Signal())
+		})
+	}
+}
+
+func TestTheMarkIsOurOwn(t *testing.T) {
+	env := marked([]string{"A=1", markVariable + "=1.2.3", "B=2"})
+	assert.Equal(t, []string{"A=1", "B=2", markVariable + "=" + owner()}, env)
+}
+
+func running(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && s.state != "Z"
+}

@@ -1,0 +1,328 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/activities/tools/tool"
+	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A server of the newest protocol does not hold a call while a person responds: it returns its elicitations and a
+// state, and the call is sent again with the responses and that state (SEP-2322). In between, only the continuation is
+// left of the call, so any process of the server can continue it, even days later.
+
+// Bounds of what a server may ask for, and of what is kept to continue a call.
+const (
+	maxElicitations      = 8       // in one round
+	maxRounds            = 16      // of one call
+	maxElicitationKey    = 120     // bytes
+	maxElicitationText   = 4 << 10 // bytes of the message
+	maxElicitationSchema = 16 << 10
+	maxElicitationURL    = 2 << 10
+	maxContinuation      = 1 << 20
+)
+
+// continuation is what continues a call: the server's state and its elicitations.
+type continuation struct {
+	Version int    `json:"v"`
+	Round   int    `json:"round"`
+	State   string `json:"state,omitempty"`
+	// Suspended names the suspendedCall, if the server keeps the call open. Round is then the elicitation's number.
+	Suspended    string             `json:"suspended,omitempty"`
+	Elicitations []turn.Elicitation `json:"elicitations"`
+	// Replies are the responses already accepted, kept while the others are requested again.
+	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
+}
+
+// responses returns the accepted responses in the protocol's form.
+func (c continuation) responses() sdk.InputResponseMap {
+	if len(c.Responses) == 0 {
+		return nil
+	}
+	out := sdk.InputResponseMap{}
+	for _, r := range c.Responses {
+		out[r.Key] = responseOf(r)
+	}
+	return out
+}
+
+// answerOf classifies the server's result.
+func answerOf(r reply) tool.AnswerKind {
+	switch {
+	case r.input != nil && r.input.Elicitations == nil:
+		return tool.AnswerCannotElicit
+	case r.input != nil:
+		return tool.AnswerElicits
+	case r.result.IsError:
+		return tool.AnswerToolError
+	}
+	return tool.AnswerResult
+}
+
+// inputOf turns the server's input requests into a result with elicitations, or into an error that tells the model why
+// that is impossible. It returns nil if the server requests no input. A result that does has no other content
+// (SEP-2322).
+func (s *session) inputOf(r *sdk.CallToolResult, round int) *turn.ToolResult {
+	if len(r.InputRequests) == 0 && !r.NeedsInput() {
+		return nil
+	}
+	out := s.elicit(r, round)
+	return &out
+}
+
+func (s *session) elicit(r *sdk.CallToolResult, round int) turn.ToolResult {
+	if len(r.InputRequests) == 0 {
+		return tool.Error("The server is busy and did not act. The tool may be called again in a moment.")
+	}
+	c := continuation{Version: 1, Round: round + 1, State: r.RequestState}
+	err := s.fill(&c, r.InputRequests)
+	if err == nil {
+		var out turn.ToolResult
+		if out, err = c.ask(c.Elicitations); err == nil {
+			return out
+		}
+	}
+	return tool.Error("The tool elicits user input before it acts, and the user cannot be asked: " +
+		s.owner.clean(err.Error(), 400) + ". It did not go on.")
+}
+
+func (s *session) fill(c *continuation, requests sdk.InputRequestMap) error {
+	switch {
+	case len(requests) > maxElicitations:
+		return fmt.Errorf("it sends %d elicitations at once; the maximum is %d", len(requests), maxElicitations)
+	case c.Round > maxRounds:
+		return fmt.Errorf("it has asked %d times, which is the maximum", maxRounds)
+	case s.owner.redact.result(c.State) != c.State:
+		return errors.New("its state contains a secret of its own configuration")
+	}
+	for _, key := range sortedKeys(requests) {
+		q, err := s.elicitationOf(key, requests[key])
+		if err != nil {
+			return err
+		}
+		c.Elicitations = append(c.Elicitations, q)
+	}
+	return nil
+}
+
+// elicitationOf turns an input request into an elicitation. It refuses the other kinds, which are not offered to
+// servers.
+func (s *session) elicitationOf(key string, r sdk.InputRequest) (turn.Elicitation, error) {
+	if p, ok := r.(*sdk.ElicitParams); ok {
+		return s.elicitation(key, p)
+	}
+	return turn.Elicitation{}, fmt.Errorf("it asks for %s", inputKind(r))
+}
+
+func sortedKeys(m sdk.InputRequestMap) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func inputKind(r sdk.InputRequest) string {
+	switch r.(type) {
+	//lint:ignore SA1019 servers still ask for what the protocol deprecates
+	case *sdk.CreateMessageParams, *sdk.CreateMessageWithToolsParams:
+		return "a model's answer, but " + noSampling
+	//lint:ignore SA1019 the same
+	case *sdk.ListRootsParams:
+		return "the list of root folders, which is not offered to servers"
+	}
+	return "an unknown kind of input"
+}
+
+// elicitation turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
+func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation, error) {
+	redact := s.owner.redact.result
+	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxElicitationText)
+	q := turn.Elicitation{Key: key, Message: message}
+	if err := checkKey(key, redact); err != nil {
+		return q, err
+	}
+	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
+		q.URL = p.URL
+		return q, checkURL(p.URL, redact)
+	}
+	if p.Mode != "" && p.Mode != "form" {
+		return q, fmt.Errorf("its elicitation has the unknown mode %q", s.owner.redact.line(p.Mode, 40))
+	}
+	raw, err := json.Marshal(p.RequestedSchema)
+	if err == nil {
+		q.Schema, err = flatSchema(json.RawMessage(redact(string(raw))))
+	}
+	return q, err
+}
+
+// checkKey refuses an elicitation's key that cannot be kept unchanged.
+func checkKey(key string, redact func(string) string) error {
+	switch {
+	case key == "" || len(key) > maxElicitationKey || plain.Line(key, maxElicitationKey) != key:
+		return errors.New("the key of its elicitation is empty, too long or not printable")
+	case redact(key) != key:
+		return errors.New("the key of its elicitation contains a secret")
+	}
+	return nil
+}
+
+// checkURL refuses URLs that a server must not send a person to.
+func checkURL(raw string, redact func(string) string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil,
+		plain.Line(raw, maxElicitationURL) != raw:
+		return errors.New("the URL for the user is not a plain web address")
+	case redact(raw) != raw:
+		return errors.New("the URL for the user contains a secret")
+	}
+	return nil
+}
+
+// ask returns the result that carries the elicitations: all of them, or only those that are sent again.
+func (c continuation) ask(questions []turn.Elicitation) (turn.ToolResult, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return turn.ToolResult{}, fmt.Errorf("keeping its state: %w", err)
+	}
+	if len(b) > maxContinuation {
+		return turn.ToolResult{}, fmt.Errorf("its state is %d bytes; the maximum is %d", len(b), maxContinuation)
+	}
+	return turn.ToolResult{
+		Elicitations: questions, Continuation: b, Held: c.Suspended != "", SizeBytes: int64(len(b)),
+	}, nil
+}
+
+// resume reads the continuation of a call and takes its responses. If a result is returned, nothing is sent to the
+// server: a response is missing or does not fit, or the suspended call is gone and cannot be repeated.
+func (h *Host) resume(req turn.ToolRequest) (k continuation, result *turn.ToolResult) {
+	if len(req.Continuation) == 0 {
+		return k, nil
+	}
+	if err := json.Unmarshal(req.Continuation, &k); err != nil || k.Version != 1 || len(k.Elicitations) == 0 {
+		r := tool.Denied("The call's continuation cannot be read. Nothing was sent; the tool may be called again.")
+		return k, &r
+	}
+	if k.Suspended == "" {
+		return k, k.accept(req)
+	}
+	call := h.suspended.find(req, k)
+	if call != nil && !isClosed(call.done) {
+		leave, ok := call.enter(nil) // so that it is not abandoned now
+		if leave(); !ok {
+			call = nil
+		}
+	}
+	switch {
+	case call == nil && req.Repeatable: // it begins again
+		return continuation{}, nil
+	case call == nil:
+		r := lostCall(req, gone)
+		return k, &r
+	case isClosed(call.done):
+		return k, nil
+	}
+	return k, k.accept(req)
+}
+
+// accept moves the request's responses into the continuation. If one is missing or does not fit, the result elicits it
+// again. If the request has no responses at all, the elicitations may not have been shown yet: the result repeats them
+// and the continuation unchanged.
+func (c *continuation) accept(req turn.ToolRequest) (again *turn.ToolResult) {
+	var open []turn.Elicitation
+	for _, q := range c.Elicitations {
+		if _, ok := responseTo(c.Responses, q.Key); ok {
+			continue
+		}
+		if len(req.Responses) == 0 {
+			open = append(open, q)
+			continue
+		}
+		response, err := c.take(q, req.Responses)
+		if err != nil {
+			q.Message = fmt.Sprintf("(The last response does not fit: %v.) %s", err, q.Message)
+			open = append(open, q)
+			continue
+		}
+		c.Responses = append(c.Responses, response)
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	if len(req.Responses) == 0 {
+		return &turn.ToolResult{
+			Elicitations: open, Continuation: req.Continuation, Held: c.Suspended != "", SizeBytes: int64(len(req.Continuation)),
+		}
+	}
+	r, err := c.ask(open)
+	if err != nil {
+		r = tool.Denied("The responses to the server cannot be kept: " + err.Error())
+	}
+	return &r
+}
+
+// take finds the response to an elicitation and checks it. A response may omit the key if only one elicitation is open.
+func (c continuation) take(q turn.Elicitation, responses []turn.ElicitationResponse) (turn.ElicitationResponse, error) {
+	r, ok := responseTo(responses, q.Key)
+	if !ok && len(c.Elicitations)-len(c.Responses) == 1 {
+		r, ok = responseTo(responses, "")
+	}
+	if !ok {
+		return r, errors.New("there is no response")
+	}
+	r, refused := r.To(&q)
+	if refused != nil {
+		return r, refused
+	}
+	var err error
+	if r.Action == turn.ElicitationAccept {
+		r.Content, err = fitToSchema(q, r.Content)
+	}
+	return r, err
+}
+
+func responseTo(responses []turn.ElicitationResponse, key string) (turn.ElicitationResponse, bool) {
+	i := slices.IndexFunc(responses, func(r turn.ElicitationResponse) bool { return r.Key == key })
+	if i < 0 {
+		return turn.ElicitationResponse{}, false
+	}
+	return responses[i], true
+}
+
+// fitToSchema checks a response's content against the elicitation's schema and adds the schema's defaults (SEP-1034).
+func fitToSchema(q turn.Elicitation, content json.RawMessage) (out json.RawMessage, err error) {
+	if len(q.Schema) == 0 {
+		return nil, nil // a response to a URL says only that the visit is done
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.New("it cannot be checked")
+		}
+	}()
+	object, err := schema.Object(content)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := schema.Resolve(q.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be checked: %s", plain.Line(err.Error(), 200))
+	}
+	if err := resolved.ApplyDefaults(&object); err != nil {
+		return nil, errors.New(plain.Line(err.Error(), 200))
+	}
+	if err := resolved.Validate(object); err != nil {
+		return nil, errors.New(plain.Line(err.Error(), 200))
+	}
+	return json.Marshal(object)
+}

@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/internal/plain"
+)
+
+// maxFields bounds the fields of one elicitation.
+const maxFields = 32
+
+// The keywords of an elicitation's schema (MCP, elicitation: flat objects of primitive values and choices). Other
+// keywords are dropped, except those in nesting, which are refused because the schema would not be flat.
+var (
+	formKeywords  = []string{"type", "title", "description", "required"}
+	fieldKeywords = []string{
+		"type", "title", "description", "default", "enum", "enumNames", "oneOf", "minLength", "maxLength", "pattern",
+		"format",
+		"minimum", "maximum", "minItems", "maxItems",
+	}
+	choiceKeywords = []string{"type", "enum", "anyOf"}
+	nesting        = []string{"properties", "$ref", "allOf", "not", "if", "patternProperties", "$defs", "definitions",
+		"prefixItems"}
+	fieldTypes = []string{"string", "number", "integer", "boolean", "array"}
+)
+
+// flatSchema checks that raw is the schema of a form and returns it in a canonical form, sanitized for display.
+func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) > maxElicitationSchema {
+		return nil, fmt.Errorf("its form has over %d bytes", maxElicitationSchema)
+	}
+	var form map[string]any
+	if err := json.Unmarshal(raw, &form); err != nil {
+		return nil, errors.New("its form is not a JSON schema")
+	}
+	if form == nil {
+		form = map[string]any{}
+	}
+	if t, ok := form["type"]; ok && t != "object" {
+		return nil, errors.New(`its form is not of type "object"`)
+	}
+	fields, _ := form["properties"].(map[string]any)
+	if len(fields) > maxFields {
+		return nil, fmt.Errorf("its form has %d fields; %d are the most", len(fields), maxFields)
+	}
+	out := only(form, formKeywords)
+	out["type"] = "object"
+	properties := map[string]any{}
+	for name, f := range fields {
+		field, err := flatField(name, f)
+		if err != nil {
+			return nil, err
+		}
+		properties[name] = field
+	}
+	out["properties"] = properties
+	canonical, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("writing its form: %w", err)
+	}
+	if _, err := schema.Resolve(canonical); err != nil {
+		return nil, fmt.Errorf("its form cannot be used: %s", plain.Line(err.Error(), 200))
+	}
+	return canonical, nil
+}
+
+// only returns the keywords of a schema that are in the list. It sanitizes titles and descriptions, which are
+// displayed.
+func only(schema map[string]any, keywords []string) map[string]any {
+	out := map[string]any{}
+	for _, k := range keywords {
+		v, ok := schema[k]
+		if !ok {
+			continue
+		}
+		if text, is := v.(string); is && (k == "title" || k == "description") {
+			v = plain.Line(text, 1000)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// flatField checks one field: a string, a number, a boolean, a choice or several choices.
+func flatField(name string, v any) (map[string]any, error) {
+	bad := func(what string) (map[string]any, error) {
+		return nil, fmt.Errorf("the field %q of its form %s", plain.Line(name, 40), what)
+	}
+	if name == "" || len(name) > maxElicitationKey || plain.Line(name, maxElicitationKey) != name {
+		return bad("has a name that cannot be shown")
+	}
+	field, ok := v.(map[string]any)
+	if !ok {
+		return bad("is not a schema")
+	}
+	for _, k := range nesting {
+		if _, ok := field[k]; ok {
+			return bad("is not flat")
+		}
+	}
+	kind, _ := field["type"].(string)
+	if !slices.Contains(fieldTypes, kind) {
+		return bad("is not a string, number, integer, boolean or array of choices")
+	}
+	out := only(field, fieldKeywords)
+	if !shownAsIs(out["enum"]) || !flatChoices(out["oneOf"]) {
+		return bad("has choices that cannot be shown")
+	}
+	if kind != "array" {
+		return out, nil
+	}
+	items, ok := field["items"].(map[string]any)
+	if !ok || items["enum"] == nil && items["anyOf"] == nil || !shownAsIs(items["enum"]) || !flatChoices(items["anyOf"]) {
+		return bad("is a list of something else than choices")
+	}
+	out["items"] = only(items, choiceKeywords)
+	return out, nil
+}
+
+// shownAsIs reports whether the choices are strings that sanitizing does not change.
+func shownAsIs(choices any) bool {
+	if choices == nil {
+		return true
+	}
+	list, ok := choices.([]any)
+	for _, c := range list {
+		word, is := c.(string)
+		ok = ok && is && len(word) <= 1000 && plain.Sanitize(word) == word
+	}
+	return ok && len(list) > 0
+}
+
+// flatChoices reports whether the choices are constants with titles, and sanitizes the titles.
+func flatChoices(choices any) bool {
+	if choices == nil {
+		return true
+	}
+	list, ok := choices.([]any)
+	for i, c := range list {
+		choice, is := c.(map[string]any)
+		if !is || !shownAsIs([]any{choice["const"]}) {
+			return false
+		}
+		list[i] = only(choice, []string{"const", "title", "description"})
+	}
+	return ok && len(list) > 0
+}

@@ -1,0 +1,253 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/everturn/everturn/activities/mcp/childproc"
+	"github.com/everturn/everturn/activities/mcp/pool"
+	"github.com/everturn/everturn/activities/tools/tool"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// ending describes the stage at which the call ended and its cause. The checks are ordered: first whether anything was
+// sent, then whether a response arrived.
+func (f *dispatch) ending(r reply) tool.Ending {
+	e := tool.Ending{Stage: tool.StageSent, By: f.endedBy(), Repeatable: f.req.Repeatable}
+	var wire *jsonrpc.Error
+	switch {
+	case r.err == nil:
+		e.Stage, e.Answer = tool.StageAnswered, answerOf(r)
+	case !f.state.abandon():
+		e.Stage = tool.StageUnsent
+	case f.state.refused.Load():
+		e.Stage = f.refusedStage(r.err)
+	case errors.As(r.err, &wire) && !transportCode(wire.Code):
+		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerProtocol
+	case e.By == tool.EndedByLoss && f.state.isAnswered():
+		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerUnreadable
+	}
+	return e
+}
+
+// refusedStage returns the stage of a call that the server's HTTP front refused. If the session was opened after the
+// call was dispatched (f.fresh), a restart cannot have lost it. A server that forgets every session, or is always busy,
+// may have acted, so attempts are counted.
+func (f *dispatch) refusedStage(err error) tool.Stage {
+	switch r, known := refusalOf(err); {
+	case !known && (f.fresh || f.req.Refused+1 >= maxForgotten):
+		return tool.StageSent
+	case known && (r.permanent() || f.req.Refused+1 >= maxCrowded):
+		return tool.StageForbidden
+	}
+	return tool.StageRefused
+}
+
+// endedBy returns what ended the wait when no response arrived.
+func (f *dispatch) endedBy() tool.EndedBy {
+	switch {
+	case f.wire.Err() == nil && f.waiting.Err() == nil:
+		return tool.EndedByLoss
+	case timeIsUp(f.wire) || f.wire.Err() == nil && timeIsUp(f.waiting):
+		return tool.EndedByDeadline
+	}
+	return tool.EndedByCancel
+}
+
+// conclude turns the call's ending into a result and updates the server's state. Only a server's response carries the
+// server's own words. In every other case the model gets this package's words, because the session is not tainted by
+// them; the server's words go to the log.
+func (f *dispatch) conclude(e tool.Ending, r reply) (turn.ToolResult, error) {
+	s := f.s
+	switch e.Stage {
+	case tool.StageAnswered:
+		s.conn.Answered()
+		out := f.answered(e, r)
+		out.FromServer = out.Text != "" || out.Full != nil || len(out.Media) > 0
+		return out, nil
+	case tool.StageRefused, tool.StageForbidden:
+		return f.refused(e, r.err)
+	case tool.StageSent:
+		return tool.Unknown(f.req.Tool, e, f.unansweredReason(e.By, r.err)), nil
+	}
+	return turn.ToolResult{}, tool.NotSent(s.owner.name(), safeErrorText(r.err), r.err)
+}
+
+// refused ends a call that the server's HTTP front refused. A refusal that does not end the session counts as a
+// response: the server is healthy.
+func (f *dispatch) refused(e tool.Ending, err error) (turn.ToolResult, error) {
+	s := f.s
+	refusal, ok := refusalOf(err)
+	if !ok {
+		s.conn.Lose()
+		text := fmt.Sprintf("%s was not called: %s no longer knows the session, as after a restart", f.req.Tool,
+			s.owner.name())
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: err, Refused: true}
+	}
+	s.conn.Answered()
+	text := fmt.Sprintf("%s was not called: %s %s.", f.req.Tool, s.owner.name(), refusal.text())
+	said := s.owner.clean(err.Error(), 400)
+	if e.Stage == tool.StageRefused {
+		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said),
+			RetryAfter: refusal.pause(), Refused: true}
+	}
+	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status,
+		"it said", said)
+	class, _ := e.Class()
+	r := tool.Error(text)
+	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
+	return r, nil
+}
+
+// unansweredReason explains why a sent call got no response.
+func (f *dispatch) unansweredReason(by tool.EndedBy, err error) string {
+	s := f.s
+	if f.state.refused.Load() {
+		s.conn.Lose()
+		s.owner.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
+		return "the server answered that it does not know the session, which cannot be a session from before a restart"
+	}
+	switch by {
+	case tool.EndedByDeadline:
+		s.recycle(f.state, true)
+		return "it did not answer in time"
+	case tool.EndedByCancel:
+		s.recycle(f.state, false)
+		return "the call was cancelled before it answered"
+	default:
+		s.awaitLoss()
+		return "the connection to it was lost" + s.lossReason(err)
+	}
+}
+
+// answered returns the result of a call that got a response.
+func (f *dispatch) answered(e tool.Ending, r reply) turn.ToolResult {
+	var wire *jsonrpc.Error
+	switch {
+	case e.Answer == tool.AnswerProtocol && errors.As(r.err, &wire):
+		return tool.Error(f.c.clean(wire.Message, 4096))
+	case e.Answer == tool.AnswerUnreadable:
+		return tool.Error("The tool ran and answered, but its answer cannot be read: " + f.c.clean(r.err.Error(), 300))
+	case e.Answer == tool.AnswerElicits, e.Answer == tool.AnswerCannotElicit:
+		return *r.input
+	}
+	return f.s.render(r.result)
+}
+
+// transportCode reports whether code is one that the SDK invents when the transport fails: client closing, server
+// closing, rejected (its internal/jsonrpc2/wire.go).
+func transportCode(code int64) bool { return code == -32003 || code == -32004 || code == -32005 }
+
+// awaitLoss waits up to closeBound for a process whose connection is gone to exit: its exit status belongs in the
+// error, and its crash must be counted before the next call.
+func (s *session) awaitLoss() {
+	if s.link.disposable {
+		within(closeBound, func() { <-s.lost })
+	}
+}
+
+// lossReason returns the part of the reason that the model may read, in parentheses. The full reason, which may quote
+// the server, goes to the log and to the operator's status.
+func (s *session) lossReason(err error) string {
+	if broken := s.link.watched.broken(); broken != nil {
+		err = broken
+	}
+	if e := s.link.meter.excess(); e != nil {
+		err = e
+	}
+	why, fate := []string{}, s.link.fate()
+	if ours := safeErrorText(err); ours != "" {
+		why = append(why, ours)
+	}
+	all := "a call's connection was lost: " + s.owner.clean(err.Error(), 200)
+	if fate != "" {
+		why = append(why, "its process ended with "+fate)
+		all += "; its process ended with " + fate
+	}
+	s.owner.recordFailure(all)
+	if len(why) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(why, "; ") + ")"
+}
+
+// recordFailure logs why a call got no response, and records it for the operator.
+func (c *connector) recordFailure(what string) {
+	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
+	c.pool.Failed(what)
+}
+
+// safeErrorText describes a connection error without using any text that a server may have written. It returns an empty
+// string for an unknown error.
+func safeErrorText(err error) string {
+	if e := (*Excess)(nil); errors.As(err, &e) {
+		return e.Error()
+	}
+	for _, known := range []struct {
+		is   error
+		said string
+	}{
+		{childproc.ErrFrameTooLong, childproc.ErrFrameTooLong.Error()},
+		{childproc.ErrFrameBroken, childproc.ErrFrameBroken.Error()},
+		{childproc.ErrNoise, childproc.ErrNoise.Error()},
+		{context.DeadlineExceeded, "the time was up"},
+		{context.Canceled, "the call was cancelled"},
+		{syscall.ECONNREFUSED, "connection refused"},
+		{syscall.ECONNRESET, "connection reset"},
+		{syscall.EPIPE, "broken pipe"},
+		{io.ErrUnexpectedEOF, "EOF"},
+		{io.EOF, "EOF"},
+		{syscall.EHOSTUNREACH, "no route to the host"},
+		{syscall.ENETUNREACH, "no route to the network"},
+		{exec.ErrNotFound, "its command was not found"},
+		{fs.ErrNotExist, "its command was not found"},
+		{fs.ErrPermission, "its command may not be run"},
+	} {
+		if errors.Is(err, known.is) {
+			return known.said
+		}
+	}
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return "its name cannot be resolved"
+	}
+	return ""
+}
+
+// modelText returns what the model may read of an error.
+func modelText(err error) string {
+	var o *pool.Outage
+	if errors.As(err, &o) {
+		return o.ModelText
+	}
+	if e := (*Excess)(nil); errors.As(err, &e) {
+		return e.Error()
+	}
+	return safeErrorText(err)
+}
+
+// notCalledError returns the error of a call that was not sent: err itself if it is a *turn.Error, otherwise
+// tool_not_sent with the reason and the time until the next attempt.
+func notCalledError(tool string, err error) error {
+	var e *turn.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	out := turn.Errorf(turn.CodeToolNotSent, err, tool+" was not called")
+	if why := modelText(err); why != "" {
+		out.Message += ": " + why
+	}
+	var o *pool.Outage
+	if errors.As(err, &o) {
+		out.RetryAfter = o.Wait
+	}
+	return out
+}

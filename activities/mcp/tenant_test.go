@@ -1,0 +1,260 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/mcp"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// callOf calls the tool for a tenant.
+func callOf(t *testing.T, h *mcp.Host, tenant, id, arguments string) (turn.ToolResult, error) {
+	t.Helper()
+	req := request(t, h, id, arguments)
+	req.Tenant = tenant
+	return h.Call(t.Context(), req)
+}
+
+// whose returns the process that serves the tenant, and the tenant that this process was started for.
+func whose(t *testing.T, h *mcp.Host, tenant string) (process, said string) {
+	t.Helper()
+	r, err := callOf(t, h, tenant, "mcp/srv/whose", `{}`)
+	require.NoError(t, err)
+	require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
+	process, said, _ = strings.Cut(r.Text, ", ")
+	return process, said
+}
+
+func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
+	for name, env := range map[string]map[string]string{"told by the operator": {mcp.EnvTenant: "the operator's"},
+		"not told": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := stdioServer("srv")
+			s.Env = env
+			h := newHost(t, mcp.Options{}, s)
+			owner := map[string]string{}
+			for range 2 {
+				for tenant, want := range map[string]string{
+					"acme": `variable "acme" (true), metadata acme`, "beta": `variable "beta" (true), metadata beta`,
+					"": `, metadata <nil>`,
+				} {
+					process, said := whose(t, h, tenant)
+					assert.Contains(t, said, want)
+					before, known := owner[process]
+					assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
+					owner[process] = tenant
+				}
+			}
+			assert.Len(t, owner, 3, "each keeps its process")
+			_, said := whose(t, h, "")
+			assert.Equal(t, env != nil, strings.Contains(said, `"the operator's" (true)`), said)
+		})
+	}
+}
+
+func TestTenantsHaveConnectionsOfTheirOwnOverHTTP(t *testing.T) {
+	url, _ := serveHTTP(t)
+	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url})
+	for _, tenant := range []string{"", "acme", "beta", "acme"} {
+		_, said := whose(t, h, tenant)
+		want := "metadata " + tenant
+		if tenant == "" {
+			want = "metadata <nil>"
+		}
+		assert.Contains(t, said, want)
+	}
+	got := health(t, h)
+	assert.Equal(t, 3, got.Connections)
+	require.Len(t, got.Tenants, 3)
+	for i, tenant := range []string{"", "acme", "beta"} {
+		assert.Equal(t, tenant, got.Tenants[i].Tenant)
+		assert.Equal(t, mcp.StateConnected, got.Tenants[i].State)
+		assert.Equal(t, 1, got.Tenants[i].Connections)
+	}
+}
+
+func TestWithoutTenantsHealthTellsOfNone(t *testing.T) {
+	h := newHost(t, mcp.Options{}, stdioServer("srv"))
+	call(t, h, "mcp/srv/echo", `{"text":"x"}`)
+	assert.Empty(t, health(t, h).Tenants)
+}
+
+// TestATenantThatBreaksAServerBreaksItForItselfAlone checks that a tenant whose calls break a server does not affect
+// other tenants: neither the end of its process, nor the backoff, nor the process's output.
+func TestATenantThatBreaksAServerBreaksItForItselfAlone(t *testing.T) {
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	h := newHost(t, mcp.Options{BackoffMin: time.Minute}, stdioServer("srv", "-ledger", ledger))
+	slow := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
+	slow.Tenant = "beta"
+	betas, cancel := async(t, h, slow)
+	awaitEvent(t, ledger, "begun")
+	before, _ := whose(t, h, "beta")
+
+	crash := request(t, h, "mcp/srv/crash", `{"text":"secret of acme"}`)
+	crash.Tenant = "acme"
+	require.Eventually(t, func() bool {
+		_, err := h.Call(t.Context(), crash)
+		return err != nil && strings.Contains(err.Error(), "is tried again in")
+	}, 20*time.Second, time.Millisecond)
+	_, err := h.Call(t.Context(), crash)
+	assert.ErrorContains(t, err, "secret of acme", "acme is told what its process said last")
+
+	after, _ := whose(t, h, "beta")
+	assert.Equal(t, before, after, "beta's process went with acme's")
+	for _, tenant := range []string{"", "gamma"} {
+		r, err := callOf(t, h, tenant, "mcp/srv/echo", `{"text":"well"}`)
+		require.NoError(t, err, "%q pays for what acme did", tenant)
+		assert.Equal(t, "well", r.Text)
+	}
+	got := health(t, h)
+	assert.Equal(t, mcp.StateFailing, got.State, "the operator is told")
+	for _, of := range got.Tenants {
+		assert.Equal(t, of.Tenant == "acme", of.State == mcp.StateFailing, "%+v", of)
+		assert.Equal(t, of.Tenant == "acme", !of.RetryAt.IsZero() && of.Problem != "", "%+v", of)
+	}
+	cancel()
+	assert.Equal(t, turn.OutcomeUnknown, receive(t, betas).result.Outcome, "it was cancelled, and by nobody else")
+}
+
+func TestATroubleOfATenantThatIsOverIsForgotten(t *testing.T) {
+	h := newHost(t, mcp.Options{BackoffMin: 50 * time.Millisecond}, stdioServer("srv"))
+	crash := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
+	crash.Tenant = "acme"
+	require.Eventually(t, func() bool {
+		_, _ = h.Call(t.Context(), crash)
+		return health(t, h).State == mcp.StateFailing
+	}, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		got := health(t, h)
+		return got.State == mcp.StateConnected && got.Tenants == nil && got.RetryAt.IsZero()
+	}, 20*time.Second, 5*time.Millisecond, "nobody of acme's comes again, and the server counts as failing for ever")
+	r, err := callOf(t, h, "acme", "mcp/srv/echo", `{"text":"well"}`)
+	require.NoError(t, err)
+	assert.Equal(t, "well", r.Text)
+}
+
+func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
+	h := newHost(t, mcp.Options{}, stateful())
+	first := turnRequest(t, h, "one", false)
+	first.Tenant = "acme"
+	_, err := h.Call(t.Context(), first)
+	require.NoError(t, err)
+	for _, tenant := range []string{"", "beta"} {
+		req := first
+		req.Tenant, req.Resume, req.OwningCall = tenant, true, req.CallID
+		_, err = h.Call(t.Context(), req)
+		assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err), "%q is at acme's", tenant)
+		req.Resume = false
+		r, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+		assert.Contains(t, r.Text, "number 1", "%q is at acme's", tenant)
+	}
+	first.Resume, first.OwningCall = true, first.CallID
+	r, err := h.Call(t.Context(), first)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text, "number 2", "acme's own goes on")
+}
+
+func TestATenantThatIsQuietLosesItsProcess(t *testing.T) {
+	s := stdioServer("srv")
+	s.IdleTimeout = 50 * time.Millisecond
+	h := newHost(t, mcp.Options{}, s)
+	first, _ := whose(t, h, "acme")
+	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 2*time.Millisecond)
+	got := health(t, h)
+	assert.Equal(t, mcp.StateIdle, got.State)
+	assert.Empty(t, got.Tenants, "nothing is going on")
+	assert.Zero(t, got.Restarts, "a rest counts as a loss")
+	second, _ := whose(t, h, "acme")
+	assert.NotEqual(t, first, second)
+}
+
+func TestTenantsHaveABoundedNumberOfConnections(t *testing.T) {
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	url, _ := serveHTTP(t, "-ledger", ledger)
+	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url, MaxConcurrent: 100})
+	echo := request(t, h, "mcp/srv/echo", `{"text":"x"}`)
+	for i := range 70 {
+		echo.Tenant = fmt.Sprintf("tenant-%d", i)
+		_, err := h.Call(t.Context(), echo)
+		require.NoError(t, err, "the one that was idle longest did not make room")
+	}
+	assert.LessOrEqual(t, health(t, h).Connections, 65, "64 tenants and who lists the tools")
+
+	slow := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
+	var stops []context.CancelFunc
+	for i := range 64 {
+		slow.Tenant = fmt.Sprintf("busy-%d", i)
+		_, stop := async(t, h, slow)
+		stops = append(stops, stop)
+	}
+	require.Eventually(t, func() bool { return events(ledger)["begun"] == 64 }, 20*time.Second, 5*time.Millisecond)
+	echo.Tenant = "one-more"
+	_, err := h.Call(t.Context(), echo)
+	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
+	assert.ErrorContains(t, err, "64 connections on this worker")
+	echo.Tenant = ""
+	_, err = h.Call(t.Context(), echo)
+	assert.NoError(t, err, "the default tenant has its own")
+	for _, stop := range stops {
+		stop()
+	}
+	echo.Tenant = "one-more"
+	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second,
+		5*time.Millisecond)
+}
+
+// TestAChangeThatATenantSeesIsAskedAfter checks that all tenants share one catalogue. The list of a tenant's own
+// process does not change it, but causes a refresh.
+func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
+	dir := t.TempDir()
+	face := filepath.Join(dir, "face")
+	s := stdioServer("srv", "-face", face)
+	s.IdleTimeout = 100 * time.Millisecond
+	h := newHost(t, mcp.Options{RefreshEvery: 20 * time.Millisecond}, s)
+	reports := make(chan turn.Catalogue, 10)
+	go h.Watch(t.Context(), func(c turn.Catalogue) { reports <- c })
+	first := receive(t, reports)
+	require.Empty(t, first.Problem)
+	awaitState(t, h, mcp.StateIdle)
+	require.NoError(t, os.WriteFile(face, []byte("description"), 0o600))
+	req := turn.ToolRequest{Tenant: "acme", Tool: "mcp/srv/append", Hash: hashOf(t, first, "mcp/srv/append"),
+		Arguments: []byte(`{"text":"x"}`), Timeout: 10 * time.Second}
+	_, err := h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err), "a tenant's own process is looked at, too")
+	second := receive(t, reports)
+	assert.Empty(t, second.Problem)
+	assert.NotEqual(t, first.Hash, second.Hash)
+}
+
+// TestATenantWithManyTurnsCostsNobodyElseAConnection checks that a tenant with many turns closes only its own
+// connections: another tenant's connection stays, even if it has been idle longest.
+func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
+	url, _ := serveHTTP(t)
+	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url, SessionAffinity: true})
+	req := turnRequest(t, h, "", false)
+	req.Tenant, req.Turn = "acme", "one"
+	_, err := h.Call(t.Context(), req)
+	require.NoError(t, err)
+	req.Tenant = "beta"
+	for i := range 66 {
+		req.Turn = fmt.Sprint(i)
+		_, err := h.Call(t.Context(), req)
+		require.NoError(t, err)
+	}
+	req.Tenant, req.Turn, req.Resume, req.OwningCall = "acme", "one", true, req.CallID
+	_, err = h.Call(t.Context(), req)
+	assert.NoError(t, err, "acme lost what its server remembered to beta's turns")
+	req.Tenant, req.Turn = "beta", "0"
+	_, err = h.Call(t.Context(), req)
+	assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err))
+}

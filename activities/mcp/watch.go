@@ -1,0 +1,119 @@
+package mcp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// lookPause is the pause between two looks at a server.
+const lookPause = 200 * time.Millisecond
+
+// Bounds of the pause after a list that a server requested with list_changed. The pause doubles while the server keeps
+// requesting lists.
+const (
+	relistPause    = 5 * time.Second
+	maxRelistPause = time.Minute
+	relistShare    = 20 // the pause is at least this many times as long as the list took
+)
+
+// spacing keeps lists that a server requests apart. A spacing is a plain value without a clock.
+type spacing struct {
+	pause time.Duration
+	next  time.Time // the earliest time of the next list
+}
+
+// listed records a list that ended at now.
+func (p *spacing) listed(now time.Time, took time.Duration) {
+	if now.Sub(p.next) > p.pause {
+		p.pause = 0
+	}
+	p.pause = min(max(2*p.pause, relistPause), maxRelistPause)
+	p.next = now.Add(max(p.pause, relistShare*took))
+}
+
+// follow reports the server's catalogue whenever it changes, until ctx ends.
+func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
+	var last *turn.Catalogue
+	refresh := time.NewTicker(c.opts.RefreshEvery)
+	defer refresh.Stop()
+	for {
+		now := c.currentCatalogue(ctx)
+		if ctx.Err() != nil || c.ctx.Err() != nil {
+			return
+		}
+		if last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "") {
+			last = &now
+			report(now)
+		}
+		if !c.pause(ctx, lookPause) || !c.awaitEvent(ctx, refresh.C) {
+			return
+		}
+	}
+}
+
+// currentCatalogue returns what the server offers. If the connector ended the connection because it was idle, look
+// returns the last known catalogue: it does not start the server only to ask.
+func (c *connector) currentCatalogue(ctx context.Context) turn.Catalogue {
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
+	if known != nil && c.pool.Resting() {
+		return *known
+	}
+	return c.catalogue(ctx)
+}
+
+// awaitEvent waits for a reason to look at the server: a notification, the connection's end, the time of the next
+// attempt or of the next refresh. It returns false when ctx or the connector ends.
+func (c *connector) awaitEvent(ctx context.Context, refresh <-chan time.Time) bool {
+	var due <-chan time.Time
+	if wait, ok := c.pool.UntilRetry(); ok {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-c.events:
+		return true
+	case <-due:
+		return true
+	case <-refresh:
+		c.refresh(ctx)
+		return true
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+	return false
+}
+
+// refresh lists a connected server again, on each shared connection, because not every server announces changes.
+// Meanwhile calls use the previous catalogue.
+func (c *connector) refresh(ctx context.Context) {
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	for _, conn := range c.pool.Shared() {
+		s := conn.Link().(*session)
+		asked.Go(func() {
+			defer s.leave()
+			_ = s.listAgain(ctx, true) // a session that cannot be listed is retired, and the server is looked at again
+		})
+	}
+}
+
+func (c *connector) pause(ctx context.Context, d time.Duration) bool { return pause(ctx, c.ctx, d) }
+
+// pause waits for d; false if one of the contexts ended first.
+func pause(ctx, host context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-host.Done():
+	}
+	return false
+}

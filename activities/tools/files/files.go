@@ -1,0 +1,135 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds of the tools.
+const (
+	maxEntries    = 500
+	maxDepth      = 12
+	maxReadBytes  = 64<<10 - 512 // leaves room for the note, so that a full read fits into what a model is shown
+	maxSearched   = 20000        // files per search
+	maxSearchFile = 4 << 20      // bytes; larger files are not searched
+	maxMatches    = 200
+	maxLineBytes  = 400
+	maxSearchTime = 10 * time.Second
+	sniffBytes    = 8 << 10 // examined to tell text from binary
+
+	maxQueryBytes        = 1000
+	maxQueryInstructions = 2500    // of the compiled query
+	maxSteps             = 4 << 20 // of a match that does not check the context: instructions times bytes
+)
+
+// skipped reports whether a directory below another one is left out of lists and searches.
+func skipped(name string) bool { return isHidden(name) || name == "node_modules" }
+
+// workspace is the directory that the tools may read.
+type workspace struct {
+	root *os.Root
+	Options
+}
+
+// Register adds the tools to r, confined to the directory root, which must exist, and subject to the rules. The
+// directory stays open as long as the program runs.
+func Register(r *tools.Registry, root string, rules Options) error {
+	opened, err := os.OpenRoot(root)
+	if err != nil {
+		return fmt.Errorf("opening the workspace: %w", err)
+	}
+	w := &workspace{root: opened, Options: rules}
+	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
+	return errors.Join(
+		tools.Add(r, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in "+
+			"bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
+		tools.Add(r, "read_file",
+			"Read a text file of the workspace, about 64 KiB at once. Use offset and limit, in bytes, to read on.", w.read,
+			opts...),
+		tools.Add(r, "search_text", "Search the workspace's text files for lines that hold a text or match a regular "+
+			"expression. Answers path:line: text.", w.search, opts...),
+	)
+}
+
+// clean checks a path from the model and returns it in the form that io/fs expects. An empty path is the workspace.
+func clean(name string) (string, error) {
+	if name == "" {
+		return ".", nil
+	}
+	if strings.ContainsRune(name, 0) || strings.HasPrefix(name, "/") || strings.Contains(name, `\`) {
+		return "", fmt.Errorf("path %q: give a path relative to the workspace, with forward slashes", name)
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("path %q: .. is not allowed; give a path relative to the workspace", name)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+// explain turns a file system's error into one for the model, without this machine's paths.
+func explain(name string, err error) error {
+	var pe *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no such file; list_files shows what there is", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: permission denied", name)
+	case errors.As(err, &pe):
+		return fmt.Errorf("%s: %w", name, pe.Err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// visit is called for each entry below a directory, in lexical order, parents first. It returns errStop to end the walk
+// early.
+type visit func(name string, d fs.DirEntry) error
+
+var errStop = errors.New("enough")
+
+// walk visits the entries below dir, but not dir itself, and leaves out skipped directories. It does not follow
+// symbolic links.
+func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	entries, err := w.readDir(dir)
+	if err != nil {
+		return explain(dir, err)
+	}
+	for _, d := range entries {
+		name := path.Join(dir, d.Name())
+		if skipped(d.Name()) {
+			continue
+		}
+		if err := f(name, d); err != nil {
+			return err
+		}
+		if d.IsDir() && depth > 1 && !w.denied(name) {
+			if err := w.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unreadable reports whether an error leaves out one directory instead of ending the walk.
+func unreadable(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (w *workspace) readDir(dir string) ([]fs.DirEntry, error) {
+	return fs.ReadDir(w.root.FS(), dir)
+}

@@ -1,0 +1,267 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/activities/tools/tool"
+	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	maxFunctionBytes = 16 << 20    // of a function's result that are kept
+	functionTimeout  = time.Minute // of a call, if neither the request nor the function has one
+
+	// functions is what messages call the functions.
+	functions = "the local tools"
+)
+
+// function is a Go function as a tool. Its result may be of any type that can be marshalled as JSON.
+type function struct {
+	descriptor turn.Descriptor
+	run        func(ctx context.Context, arguments json.RawMessage) (any, error)
+}
+
+// Option declares a property of a function that its types do not show.
+type Option func(*tool.Settings)
+
+// Repeatable declares that running the function again does no harm.
+func Repeatable() Option { return func(s *tool.Settings) { s.Repeatable = true } }
+
+// LocalActivity declares that the function is repeatable and answers within turn.LocalActivityCap: its calls run as
+// local activities.
+func LocalActivity() Option {
+	return func(s *tool.Settings) { s.Repeatable, s.LocalActivity = true, true }
+}
+
+// Risk declares how much harm the function can do. The default is medium, or high if its name or the names of its
+// arguments suggest so (see tool.SuggestedRisk).
+func Risk(r turn.Risk) Option { return func(s *tool.Settings) { s.Risk = r } }
+
+// Timeout bounds one call.
+func Timeout(d time.Duration) Option { return func(s *tool.Settings) { s.Timeout = d } }
+
+// ReadOnly declares that the function only reads, and only locally (see turn.Effects).
+func ReadOnly() Option { return func(s *tool.Settings) { s.ReadOnly = true } }
+
+var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
+
+// Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
+// (see jsonschema.For); arguments are validated before fn sees them. The model sees a string result as it is, and any
+// other result as JSON. An error from fn, or a panic, becomes an error result with its text. Names consist of letters,
+// digits, underscores, dots and dashes, and are unique.
+func Add[In, Out any](
+	r *Registry, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...Option,
+) error {
+	if !functionName.MatchString(name) {
+		return fmt.Errorf("adding tool %q: a name is up to 128 letters, digits, underscores, dots and dashes", name)
+	}
+	var settings tool.Settings
+	for _, opt := range opts {
+		opt(&settings)
+	}
+	d, arguments, err := describe(name, description, reflect.TypeFor[In](), settings)
+	if err != nil {
+		return fmt.Errorf("adding tool %q: %w", name, err)
+	}
+	run := func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var in In
+		if err := decode(raw, arguments, &in); err != nil {
+			return nil, err
+		}
+		return fn(ctx, in)
+	}
+	return r.add(name, function{descriptor: d, run: run})
+}
+
+func (r *Registry) add(name string, f function) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.functions[name]; ok {
+		return fmt.Errorf("adding tool %s: there is one of that name already", name)
+	}
+	r.functions[name] = f
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return nil
+}
+
+// describe returns the descriptor of a function, and the compiled schema of its arguments.
+func describe(name, description string, in reflect.Type, settings tool.Settings) (turn.Descriptor, schema.Schema,
+	error) {
+	raw, err := inputSchema(in)
+	if err != nil {
+		return turn.Descriptor{}, schema.Schema{}, err
+	}
+	canonical, compiled, err := schema.Compile(raw)
+	if err != nil {
+		return turn.Descriptor{}, schema.Schema{}, err
+	}
+	description = strings.TrimSpace(plain.Sanitize(description))
+	d := turn.Descriptor{
+		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
+		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
+		Effects: turn.Effects{ReadOnly: settings.ReadOnly},
+		Hash:    tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
+	}
+	if settings.LocalActivity {
+		d.Activity = turn.ActivityLocal
+	}
+	if d.Risk == "" {
+		d.Risk = tool.SuggestedRisk(name, canonical)
+	}
+	return d, compiled, settings.Check()
+}
+
+// inputSchema derives the schema of arguments of type t, which must be an object.
+func inputSchema(t reflect.Type) (json.RawMessage, error) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	s := &jsonschema.Schema{Type: "object"} // of any
+	if t != reflect.TypeFor[any]() {
+		var err error
+		if s, err = jsonschema.ForType(t, &jsonschema.ForOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if s.Type != "object" {
+		return nil, fmt.Errorf("its input %s is not an object: use a struct", t)
+	}
+	return json.Marshal(s)
+}
+
+// decode validates arguments and decodes them into the struct that in points to.
+func decode(arguments json.RawMessage, s schema.Schema, in any) error {
+	object, err := schema.Object(arguments)
+	if err == nil {
+		err = s.Validate(object)
+	}
+	if err != nil {
+		return fmt.Errorf("validating arguments: %w", err)
+	}
+	if len(object) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	return json.Unmarshal(arguments, in)
+}
+
+// callFunction runs a function in a goroutine and waits for it, for the call's timeout at most. A function that ignores
+// the end of its context continues in the background; Close waits for it.
+func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name string) (turn.ToolResult, error) {
+	r.mu.Lock()
+	f, ok := r.functions[name]
+	r.mu.Unlock()
+	offered := map[string]turn.Descriptor{}
+	if ok {
+		offered[req.Tool] = f.descriptor
+	}
+	d, err := tool.Matching(offered, req, functions)
+	if err != nil {
+		return turn.ToolResult{}, err
+	}
+	began := time.Now()
+	ctx = context.WithValue(ctx, requestKey{}, req)
+	ctx, cancel := context.WithTimeout(ctx, tool.FirstOf(req.Timeout, d.Timeout, functionTimeout))
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	done := make(chan turn.ToolResult, 1)
+	if ctx.Err() != nil || !r.start(func() { done <- r.run(ctx, req, f) }) {
+		return turn.ToolResult{}, tool.NotSent(functions, "the call was cancelled, or the worker stops", ctx.Err())
+	}
+	var result turn.ToolResult
+	select {
+	case result = <-done:
+	case <-ctx.Done():
+		select {
+		case result = <-done: // both were ready, and a result takes precedence over a deadline
+		default:
+			result = unanswered(ctx, req)
+		}
+	}
+	result.Duration = time.Since(began)
+	return result, nil
+}
+
+// start runs f in a goroutine that Close waits for; false if the registry is closed.
+func (r *Registry) start(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
+	r.running.Go(f)
+	return true
+}
+
+// unanswered returns the result of a call whose function had no result when its context ended.
+func unanswered(ctx context.Context, req turn.ToolRequest) turn.ToolResult {
+	e, why := tool.Ending{Stage: tool.StageSent, By: tool.EndedByCancel, Repeatable: req.Repeatable},
+		"the call was cancelled before it answered"
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		e.By, why = tool.EndedByDeadline, "it did not answer in time"
+	}
+	return tool.Unknown(req.Tool, e, why)
+}
+
+// run calls the function and renders its result. An error and a panic become error results. A function that returns the
+// error of its context gave up, and may have acted before.
+func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) turn.ToolResult {
+	text, err := r.recovered(ctx, req, f)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return unanswered(ctx, req)
+	}
+	size := int64(len(text))
+	if err != nil {
+		text = err.Error()
+	}
+	limits := tool.Limits{Shown: r.opts.MaxResultBytes, Full: maxFunctionBytes}
+	out := tool.Text(plain.Head(text, maxFunctionBytes), limits, r.opts.Secrets.Values)
+	if err != nil {
+		out.Outcome = turn.OutcomeError
+	}
+	out.SizeBytes = max(out.SizeBytes, size)
+	return out
+}
+
+// recovered returns the text of the function's result. It logs a panic of the function and turns it into an error.
+func (r *Registry) recovered(ctx context.Context, req turn.ToolRequest, f function) (text string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.opts.Logger.Error("a local tool panicked",
+				"tool", req.Tool, "turn", req.Turn, "call", req.CallID, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the tool %s has a bug and panicked: %v", req.Tool, p)
+		}
+	}()
+	out, err := f.run(ctx, req.Arguments)
+	if err != nil {
+		return "", err
+	}
+	if s, ok := out.(string); ok {
+		return s, nil
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return "", fmt.Errorf("writing the result of %s as JSON: %w", req.Tool, err)
+	}
+	return string(b), nil
+}
+
+type requestKey struct{}
+
+// CallInfo returns the request that a function runs for, from the function's context.
+func CallInfo(ctx context.Context) (turn.ToolRequest, bool) {
+	req, ok := ctx.Value(requestKey{}).(turn.ToolRequest)
+	return req, ok
+}

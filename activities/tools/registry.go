@@ -1,0 +1,183 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/activities/mcp"
+	"github.com/everturn/everturn/activities/tools/schema"
+	"github.com/everturn/everturn/activities/tools/tool"
+	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Local is the prefix of the functions' tool IDs, and the ID of their catalogue.
+const Local = mcp.LocalID
+
+// Options configures a Registry. Zero values mean the defaults.
+type Options struct {
+	MaxResultBytes int              // of a function's result as the model sees it; 64 KiB
+	Secrets        *redact.Redactor // removed from what functions return; nil: nothing is
+	Logger         *slog.Logger
+}
+
+// Registry holds the tools. Create one with New, add functions with Add, and close it after use. It is safe for
+// concurrent use.
+type Registry struct {
+	opts    Options
+	host    *mcp.Host // nil: without MCP servers
+	schemas schema.Cache
+	ctx     context.Context // ends when the registry closes
+	end     context.CancelFunc
+	once    sync.Once
+
+	mu        sync.Mutex // guards the fields below, and that running grows only before ctx ends
+	functions map[string]function
+	changed   chan struct{} // closed when a function is added, and then replaced
+	running   sync.WaitGroup
+}
+
+// New returns a registry of the host's tools, which it closes when it is closed itself. host may be nil.
+func New(opts Options, host *mcp.Host) *Registry {
+	if opts.MaxResultBytes <= 0 {
+		opts.MaxResultBytes = mcp.DefaultResultBytes
+	}
+	if opts.Secrets == nil {
+		opts.Secrets = redact.New()
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Registry{opts: opts, host: host, functions: map[string]function{}, changed: make(chan struct{})}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+// Catalogues returns the catalogues of the functions and then of the servers: see mcp.Host.Catalogues.
+func (r *Registry) Catalogues(ctx context.Context) []turn.Catalogue {
+	return r.CataloguesSoon(ctx, func(string) bool { return false })
+}
+
+// CataloguesSoon is like Catalogues, but waits only a short time for the servers that brief selects: see
+// mcp.Host.CataloguesSoon.
+func (r *Registry) CataloguesSoon(ctx context.Context, brief func(server string) bool) []turn.Catalogue {
+	own, _ := r.catalogue()
+	out := []turn.Catalogue{own}
+	if r.host != nil {
+		out = append(out, r.host.CataloguesSoon(ctx, brief)...)
+	}
+	return out
+}
+
+// Watch reports each catalogue, and reports it again whenever it changes, until ctx ends: see mcp.Host.Watch. It calls
+// changed from one goroutine at a time.
+func (r *Registry) Watch(ctx context.Context, changed func(turn.Catalogue)) {
+	var mu sync.Mutex
+	report := func(c turn.Catalogue) {
+		mu.Lock()
+		defer mu.Unlock()
+		changed(c)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if r.host != nil {
+		wg.Go(func() { r.host.Watch(ctx, report) })
+	}
+	for {
+		c, next := r.catalogue()
+		report(c)
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// catalogue returns the functions' catalogue, and a channel that is closed when another function is added.
+func (r *Registry) catalogue() (turn.Catalogue, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := turn.Catalogue{Server: Local, AllowToolChanges: true, Grace: mcp.DefaultGrace}
+	for _, f := range r.functions {
+		c.Tools = append(c.Tools, f.descriptor)
+	}
+	slices.SortFunc(c.Tools, func(a, b turn.Descriptor) int { return strings.Compare(a.ID, b.ID) })
+	c.Hash = tool.Hash(c.Tools)
+	return c, r.changed
+}
+
+// Health returns the health of each MCP server.
+func (r *Registry) Health() []mcp.Health {
+	if r.host == nil {
+		return nil
+	}
+	return r.host.Health()
+}
+
+// Check validates arguments against the descriptor's schema. The error's text is meant for the model.
+func (r *Registry) Check(d turn.Descriptor, arguments json.RawMessage) error {
+	compiled, err := r.schemas.Get(d)
+	if err != nil {
+		return err
+	}
+	return compiled.CheckArguments(d.ID, arguments)
+}
+
+// Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may
+// be dispatched again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
+// result, whose outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call.
+func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
+	if _, err := schema.Object(req.Arguments); err != nil {
+		return tool.Denied("arguments of " + req.Tool + ": " + err.Error()), nil
+	}
+	switch name, ok := strings.CutPrefix(req.Tool, Local+"/"); {
+	case ok && !strings.Contains(name, "/"):
+		return r.callFunction(ctx, req, name)
+	case r.host != nil:
+		return r.host.Call(ctx, req)
+	}
+	return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
+		fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
+}
+
+// Await waits for a suspended call of an MCP server: see mcp.Host.Await.
+func (r *Registry) Await(ctx context.Context, turnID, callID string) {
+	if r.host != nil {
+		r.host.Await(ctx, turnID, callID)
+	}
+}
+
+// closeWithin is how long Close waits for functions that ignore the end of their context.
+const closeWithin = 10 * time.Second
+
+// Close cancels the calls in flight, closes the host and waits up to ten seconds for the functions. It may be called
+// twice.
+func (r *Registry) Close() (err error) {
+	r.once.Do(func() {
+		r.mu.Lock()
+		r.end()
+		r.mu.Unlock()
+		if r.host != nil {
+			err = r.host.Close()
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); r.running.Wait() }()
+		select {
+		case <-done:
+		case <-time.After(closeWithin):
+			err = errors.Join(err, fmt.Errorf("closing the tools: a function has not ended after %s", closeWithin))
+		}
+	})
+	return err
+}

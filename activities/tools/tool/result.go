@@ -1,0 +1,90 @@
+package tool
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Limits are the bounds of a result.
+type Limits struct {
+	Shown int // bytes that the model sees
+	Full  int // bytes that are kept
+}
+
+// Text returns an ok result with the sanitized text. The model sees at most Shown bytes of it; if that is not
+// everything, at most Full bytes are kept beside it. redact removes secrets before anything is cut.
+func Text(text string, l Limits, redact func(string) string) turn.ToolResult {
+	r := turn.ToolResult{Outcome: turn.OutcomeOK, SizeBytes: int64(len(text))}
+	whole := redact(plain.Sanitize(text))
+	var cut bool
+	if r.Text, cut = plain.Cut(whole, l.Shown); cut {
+		r.Full, r.MediaType = []byte(plain.Head(whole, l.Full)), "text/plain; charset=utf-8"
+	}
+	return r
+}
+
+// Error returns an error result with this text.
+func Error(text string) turn.ToolResult {
+	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text, SizeBytes: int64(len(text))}
+}
+
+// Denied returns the result of a call that this program does not pass on to its tool.
+func Denied(text string) turn.ToolResult {
+	c, _ := Ending{Stage: StageChecked}.Class()
+	r := Error(text)
+	r.Outcome = turn.Outcome(c)
+	return r
+}
+
+// Unknown returns the result of a call that was sent and got no response; why continues "the tool was called, and".
+func Unknown(id string, e Ending, why string) turn.ToolResult {
+	class, again := e.Class()
+	advice := "It may or may not have taken effect. Find out before calling it again."
+	if again {
+		advice = "It may be called again."
+	}
+	r := Error(fmt.Sprintf("Outcome unknown: %s was called, and %s. %s", id, why, advice))
+	r.Outcome = turn.Outcome(class)
+	return r
+}
+
+// NotSent returns the error of a call of which nothing was sent to the server or the function; why may be empty.
+func NotSent(to, why string, cause error) error {
+	text := "nothing was sent to " + to
+	if why != "" {
+		text += ": " + why
+	}
+	return turn.Errorf(turn.CodeToolNotSent, cause, text)
+}
+
+// Drift returns the error of a call of a tool that no longer matches the turn config.
+func Drift(what string) error {
+	return turn.Errorf(turn.CodeToolDrift, nil,
+		what+"; it was not called. The tool is quarantined until the operator approves it (tools diff, tools approve)")
+}
+
+// Matching returns a call's tool from those that are offered now. It returns tool_drift if the tool is gone, or no
+// longer the one in the turn config. owner names the tool's server.
+func Matching(offered map[string]turn.Descriptor, req turn.ToolRequest, owner string) (turn.Descriptor, error) {
+	d, ok := offered[req.Tool]
+	if !ok {
+		return d, Drift(req.Tool + " is no longer offered by " + owner)
+	}
+	if d.Hash != req.Hash {
+		return d, Drift(req.Tool + " is not what this turn was given: its description, parameters or annotations changed")
+	}
+	return d, nil
+}
+
+// FirstOf returns the first timeout that is set.
+func FirstOf(timeouts ...time.Duration) time.Duration {
+	for _, t := range timeouts {
+		if t > 0 {
+			return t
+		}
+	}
+	return 0
+}
