@@ -55,11 +55,8 @@ func checkID(what, id string) error {
 
 // checkTenant accepts the IDs that checkID accepts, and the default tenant.
 func checkTenant(tenant string) error {
-	switch tenant {
-	case "":
+	if tenant == "" {
 		return nil
-	case stagedTenant:
-		return fmt.Errorf("tenant %q is reserved for imports", tenant)
 	}
 	return checkID("tenant", tenant)
 }

@@ -51,11 +51,10 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 		}
 	}
 	encoding, bytes := encode(mediaType, b)
-	return hash, t.exec(insertBlob, hash, mediaType, len(b), encoding, bytes)
+	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
+		hash, mediaType, len(b), encoding, bytes)
 }
-
-const insertBlob = `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
-	ON CONFLICT DO NOTHING`
 
 func (q querier) getBlob(hash string) (b []byte, err error) {
 	room := unbounded

@@ -197,3 +197,27 @@ func (q querier) each(scan func(Rows) error, query string, args ...any) error {
 	}
 	return rows.Err()
 }
+
+// scanner is the Scan method of Row and Rows.
+type scanner = func(into ...any) error
+
+// collect returns what scan makes of each row of a query's result.
+func collect[R any](q querier, scan func(scanner) (R, error), query string, args ...any) (list []R, err error) {
+	err = q.each(func(rows Rows) error {
+		r, err := scan(rows.Scan)
+		list = append(list, r)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// column returns the first column of a query's result.
+func column[R any](q querier, query string, args ...any) ([]R, error) {
+	return collect(q, func(scan scanner) (r R, err error) {
+		err = scan(&r)
+		return r, err
+	}, query, args...)
+}
