@@ -83,7 +83,7 @@ func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	return decode(encoding, b)
 }
 
-// PutBlob implements Journal.
+// PutBlob stores bytes under their SHA-256 (hex) and returns it.
 func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
 	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
 		hash, err = t.putBlob(CleanText(mediaType), b)
@@ -92,7 +92,7 @@ func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash stri
 	return hash, err
 }
 
-// GetBlob implements Journal.
+// GetBlob returns ErrNotFound if the journal has no such blob.
 func (s *DB) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
 	err = s.read(ctx, "reading a blob", func(q querier) (err error) {
 		b, err = q.getBlob(hash)

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Export implements Store. It writes one snapshot and does not block writers.
+// Export writes a session as JSON lines; see Line for the format. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(untilDone{ctx: ctx, Writer: w})

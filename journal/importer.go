@@ -11,7 +11,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Import implements Store. It checks the whole file first and then writes the session in one transaction.
+// Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session that
+// the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An imported
+// session is tainted, and has no grants and no running turn: see Imported.
 func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
 	f, err := s.spoolImport(ctx, r)
 	if err != nil {
