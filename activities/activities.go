@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/everturn/everturn/internal/redact"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -34,7 +33,7 @@ type Agent struct {
 
 // Options are the dependencies of the activities. All but Redact, Worker and CacheBytes are required.
 type Options struct {
-	Journal journal.Journal
+	Journal Journal
 	Model   Model
 	Tools   Tools
 	Agent   Agent
@@ -48,7 +47,7 @@ type Options struct {
 
 // Activities implements workflows.Activities. Register a pointer to it; it has no other exported methods.
 type Activities struct {
-	journal         journal.Journal
+	journal         Journal
 	model           Model
 	tools           Tools
 	agent           Agent

@@ -25,7 +25,7 @@ func allowed(a *Activities, in workflows.CallInput) {
 }
 
 // catalogued is a journal with one published tool.
-type catalogued struct{ journal.Journal }
+type catalogued struct{ Journal }
 
 func (c catalogued) Catalogues(context.Context) ([]turn.Catalogue, error) {
 	return []turn.Catalogue{{Server: "x", Hash: "h",
@@ -112,7 +112,7 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 }
 
 // begunWith replaces the turn of in by one that a has begun, with the same call.
-func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.CallInput) workflows.CallInput {
+func begunWith(t *testing.T, a *Activities, store *journal.DB, in workflows.CallInput) workflows.CallInput {
 	t.Helper()
 	in.Turn, in.Session, in.Attempt, in.Timeout = "begun", "begun", 1, time.Second
 	res, err := a.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
@@ -131,16 +131,16 @@ func begunWith(t *testing.T, a *Activities, store journal.Store, in workflows.Ca
 	return in
 }
 
-func approve(t *testing.T, store journal.Store, in workflows.CallInput) {
+func approve(t *testing.T, store *journal.DB, in workflows.CallInput) {
 	t.Helper()
 	hash := journal.HashOf([]byte("{}"))
 	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
 		ArgumentsHash: hash}
-	_, err := store.Ask(t.Context(), journal.AskInput{Session: in.Session, Turn: in.Turn,
+	_, err := store.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,
 		Requests: []turn.Request{request}, At: time.Now()})
 	require.NoError(t, err)
 	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann",
 		At: time.Now()}
 	require.NoError(t, store.Decide(t.Context(),
-		journal.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
+		turn.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
 }

@@ -94,14 +94,14 @@ const maxTurns = 4096
 
 // promptConfigCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
 type promptConfigCache struct {
-	journal journal.Journal
+	journal Journal
 	lru     *lru.Cache[string, turn.PromptConfig]
 }
 
 // maxPromptConfigs bounds the prompt configs in memory; one with 80 tools takes about 100 KB.
 const maxPromptConfigs = 32
 
-func newPromptConfigCache(j journal.Journal) (*promptConfigCache, error) {
+func newPromptConfigCache(j Journal) (*promptConfigCache, error) {
 	l, err := lru.New[string, turn.PromptConfig](maxPromptConfigs)
 	return &promptConfigCache{journal: j, lru: l}, err
 }

@@ -20,7 +20,7 @@ import (
 
 // fullJournal refuses a number of settlements immediately, as a journal on a full disk does.
 type fullJournal struct {
-	journal.Journal
+	Journal
 	left  int
 	cause error
 }
@@ -46,7 +46,7 @@ func TestAResultWaitsForRoomInTheJournal(t *testing.T) {
 
 // awayJournal refuses writes until a given time, as if another process held the journal's lock.
 type awayJournal struct {
-	journal.Journal
+	Journal
 	until time.Time
 }
 
@@ -95,7 +95,7 @@ func TestARefusalOfTheJournalIsNotRepeated(t *testing.T) {
 
 // slowJournal is full for almost the whole time that a call's claim, settlement or release may take.
 type slowJournal struct {
-	journal.Journal
+	Journal
 	clear    map[string]time.Time
 	released bool
 }

@@ -21,7 +21,7 @@ type DeliveryOptions struct {
 	Running func(context.Context, workflows.HandOverInput) (bool, error)
 }
 
-// Deliverer is the part of journal.Store that reports which turn has a message.
+// Deliverer is the part of journal.DB that reports which turn has a message.
 type Deliverer interface {
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
 }

@@ -3,6 +3,6 @@
 // never transcripts, and write everything that matters to the journal before they return, so that an attempt that dies
 // loses nothing and causes nothing to be done twice.
 //
-// The model, the tools and the journal are interfaces (Model, Tools, journal.Journal). Failures leave as Temporal
+// The model, the tools and the journal are interfaces (Model, Tools, Journal). Failures leave as Temporal
 // application errors whose type is a turn.Code, which asTurnError assigns.
 package activities

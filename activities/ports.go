@@ -3,7 +3,9 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"time"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -28,4 +30,51 @@ type Tools interface {
 	// longer waits for the response, or when another Await begins for the call. Cancelling ctx cancels the call, unless
 	// the cause is context.DeadlineExceeded. A call that is neither awaited nor continued is soon cancelled.
 	Await(ctx context.Context, turnID, callID string)
+}
+
+// Journal is what the activities need of a journal.DB, which documents the methods.
+type Journal interface {
+	Transcript
+	Inferences
+	Calls
+	Requests
+	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
+	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
+	GetBlob(ctx context.Context, hash string) ([]byte, error)
+	Tenant(tenant string) *journal.DB
+}
+
+// Transcript begins and ends turns, and reads their messages.
+type Transcript interface {
+	Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error)
+	Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error)
+	Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error)
+	TurnConfig(ctx context.Context, turnID string) (journal.TurnConfig, error)
+	StepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error)
+}
+
+// Inferences is the ledger of inferences, with the chunks that they stream.
+type Inferences interface {
+	StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error)
+	SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error)
+	FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
+		message string) (failures int, err error)
+	AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error
+}
+
+// Calls is the ledger of tool calls.
+type Calls interface {
+	ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error)
+	SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error)
+	ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error
+	SuspendCall(ctx context.Context, in journal.SettleInput) error
+	NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress, at time.Time) error
+	Taint(ctx context.Context, turnID string) (*journal.TaintSource, error)
+}
+
+// Requests records what turns wait for, and the decisions.
+type Requests interface {
+	Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error)
+	Decide(ctx context.Context, in turn.DecideInput) error
+	Grants(ctx context.Context, turnID string) ([]turn.Grant, error)
 }

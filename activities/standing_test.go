@@ -7,13 +7,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // shelf is a journal with catalogues, or one that fails to read them.
 type shelf struct {
-	journal.Journal
+	Journal
 	catalogues []turn.Catalogue
 	err        error
 	read       int

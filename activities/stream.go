@@ -21,7 +21,7 @@ const (
 
 // stream batches a completion's deltas into chunks of the journal. It implements turn.Sink.
 type stream struct {
-	journal journal.Journal
+	journal Journal
 	key     journal.StepKey
 	attempt int
 	// silent withholds text deltas: in JSON mode they are protocol, not text for the user.
@@ -39,7 +39,7 @@ type stream struct {
 
 // openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails, for
 // instance because a newer attempt is running.
-func openStream(ctx context.Context, j journal.Journal, inf journal.Inference, silent bool,
+func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool,
 	abort context.CancelCauseFunc) *stream {
 	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}

@@ -19,7 +19,7 @@ import (
 
 // lockedJournal refuses chunks. It signals when it has refused some.
 type lockedJournal struct {
-	journal.Journal
+	Journal
 	refused chan struct{}
 }
 
@@ -52,7 +52,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 
 // strictJournal accepts chunks as the journal does, which refuses any that is too long, and signals the first ones.
 type strictJournal struct {
-	journal.Journal
+	Journal
 	taken chan struct{}
 	once  sync.Once
 	mu    sync.Mutex

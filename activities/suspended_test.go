@@ -43,7 +43,7 @@ func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), journal.BeginInput{
+	begun, err := s.Begin(t.Context(), turn.BeginInput{
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now(),
 	})
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 }
 
 // readyJournal grants every claim.
-type readyJournal struct{ journal.Journal }
+type readyJournal struct{ Journal }
 
 func (*readyJournal) StepMessage(context.Context, journal.StepKey) (turn.Message, error) {
 	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil

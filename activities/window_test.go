@@ -17,7 +17,7 @@ import (
 
 // longJournal has messages of one size and counts the loaded ones.
 type longJournal struct {
-	journal.Journal
+	Journal
 	bytes  int
 	media  int64
 	bound  int64
@@ -37,7 +37,7 @@ func (j *longJournal) Window(_ context.Context, _ string, from, to, maxBytes int
 	return list, nil
 }
 
-func prompter(t *testing.T, j journal.Journal) *Activities {
+func prompter(t *testing.T, j Journal) *Activities {
 	t.Helper()
 	a, err := New(Options{Journal: j, CacheBytes: 1})
 	require.NoError(t, err)

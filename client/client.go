@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.Store implements it and documents its methods. It
+// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. It
 // may be for any tenant: the client uses that of its own.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
@@ -32,11 +32,11 @@ type Journal interface {
 	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
 }
 
-var _ Journal = journal.Store(nil)
+var _ Journal = (*journal.DB)(nil)
 
 // tenants is a Journal of several tenants. A client uses that of its own.
 type tenants interface {
-	Tenant(tenant string) journal.Store
+	Tenant(tenant string) *journal.DB
 }
 
 // Options configure a Client.

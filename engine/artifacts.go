@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// artifacts reads the artifacts of tool results from a journal: see journal.Journal.
+// artifacts reads the artifacts of tool results from a journal: see journal.DB.
 type artifacts interface {
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -28,7 +27,7 @@ type Engine struct {
 	id           string // of this process, in the journal's reports on workers
 	cfg          config.Config
 	options      options
-	journal      journal.Store
+	journal      Journal
 	journalID    string
 	tools        *tools.Registry
 	model        *model
@@ -115,7 +114,7 @@ func (e *Engine) drain() {
 }
 
 // Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
-func (e *Engine) Journal() journal.Store { return e.journal }
+func (e *Engine) Journal() Journal { return e.journal }
 
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {

@@ -46,7 +46,7 @@ const (
 
 // Health returns the state of the tool servers of all running workers with this journal that have tool servers, as each
 // worker has last reported it. A worker that was killed is included for at most journal.WorkerExpiry.
-func Health(ctx context.Context, store journal.Store) ([]WorkerHealth, error) {
+func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
 	reports, err := store.Workers(ctx)
 	if err != nil {
 		return nil, err

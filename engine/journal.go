@@ -10,12 +10,35 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
 )
+
+// Journal is what an engine needs of a journal.DB, which documents the methods.
+type Journal interface {
+	activities.Journal
+	client.Journal
+	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
+	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
+	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
+	Workers
+	Close() error
+}
+
+// Workers are the reports of the running workers.
+type Workers interface {
+	Workers(ctx context.Context) ([]journal.WorkerReport, error)
+	ReportWorker(ctx context.Context, r journal.WorkerReport) error
+	RemoveWorker(ctx context.Context, id string) error
+}
+
+var _ Journal = (*journal.DB)(nil)
 
 // OpenJournal opens the configured journal. A Postgres database must already have its tables: see MigrateJournal. A
 // SQLite file in the working folder must have been created there, because one that comes with a clone can hold grants

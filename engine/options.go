@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/everturn/everturn/activities/tools"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,12 +20,12 @@ type options struct {
 	environ     []string
 	tools       []func(*tools.Registry) error
 	logins      map[string]Login
-	wrapJournal func(journal.Store) journal.Store
+	wrapJournal func(Journal) Journal
 	intercept   []interceptor.WorkerInterceptor
 }
 
 func newOptions(opts []Option) options {
-	o := options{log: slog.New(slog.DiscardHandler), wrapJournal: func(s journal.Store) journal.Store { return s }}
+	o := options{log: slog.New(slog.DiscardHandler), wrapJournal: func(s Journal) Journal { return s }}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -50,7 +49,7 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
 
 // WithJournal wraps the journal: the engine uses what wrap returns, for instance to count reads and writes in a test.
-func WithJournal(wrap func(journal.Store) journal.Store) Option {
+func WithJournal(wrap func(Journal) Journal) Option {
 	return func(o *options) { o.wrapJournal = wrap }
 }
 

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // troubled is a journal whose removals fail a given number of times. It signals each attempt.
 type troubled struct {
-	journal.Store
+	Journal
 	failures int
 	tried    chan int
 }
@@ -34,7 +33,7 @@ type troubled struct {
 func (s *troubled) PruneChunks(ctx context.Context, before time.Time, limit int) (int, error) {
 	n, err := 0, errors.New("the disk is full")
 	if s.failures--; s.failures < 0 {
-		n, err = s.Store.PruneChunks(ctx, before, limit)
+		n, err = s.Journal.PruneChunks(ctx, before, limit)
 	}
 	select {
 	case s.tried <- n:
@@ -44,20 +43,20 @@ func (s *troubled) PruneChunks(ctx context.Context, before time.Time, limit int)
 }
 
 // finished writes a turn to the journal that ended the given time ago.
-func finished(t *testing.T, s journal.Store, id string, ago time.Duration) {
+func finished(t *testing.T, s Journal, id string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago)
-	_, err := s.Begin(t.Context(), journal.BeginInput{
+	_, err := s.Begin(t.Context(), turn.BeginInput{
 		Session: "s-" + id, Turn: id, WorkflowID: "s-" + id, RunID: id, Message: turn.UserMessage{Text: "hello"},
 		Config: json.RawMessage(`{}`), At: at,
 	})
 	require.NoError(t, err)
-	_, err = s.Finish(t.Context(), journal.FinishInput{Session: "s-" + id, Turn: id,
+	_, err = s.Finish(t.Context(), turn.FinishInput{Session: "s-" + id, Turn: id,
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "hi"}, At: at})
 	require.NoError(t, err)
 }
 
-func kinds(t *testing.T, s journal.Store, id string) (kinds []turn.ChunkKind) {
+func kinds(t *testing.T, s Journal, id string) (kinds []turn.ChunkKind) {
 	t.Helper()
 	chunks, err := s.Chunks(t.Context(), id, -1, 100)
 	require.NoError(t, err)
@@ -76,7 +75,7 @@ func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
 	}
 	finished(t, store, "young", 23*time.Hour)
 
-	journal := &troubled{Store: store, failures: 1, tried: make(chan int)}
+	journal := &troubled{Journal: store, failures: 1, tried: make(chan int)}
 	cfg := config.Default()
 	cfg.Journal.ChunkRetention = 24 * time.Hour
 	var logged bytes.Buffer

@@ -129,7 +129,10 @@ func (t *tx) saveView(c turn.Catalogue, hold []turn.Descriptor) error {
 	return t.exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, HashOf(view), string(view), c.Server)
 }
 
-// ApproveTools implements Store.
+// ApproveTools records the operator's approval of quarantined tools as they are now: of the named ones, or of all of
+// the server's if none is named. It returns them. ErrNotFound for a server that has published nothing, and for names of
+// tools that are not quarantined; ErrConflict if a tool is not the one that the operator saw
+// (ApproveToolsInput.Hashes). After an error no tool is approved.
 func (s *DB) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
 	err = s.write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tx) error {
 		if err := t.lockCatalogue(in.Server); err != nil {

@@ -54,7 +54,8 @@ func readMedia(column sql.NullString) (media []turn.Media, err error) {
 	return media, nil
 }
 
-// Artifact implements Journal.
+// Artifact returns a blob that a call of the turn's session, or of its shared past, has left: the whole of a truncated
+// result, or one of its media. ErrNotFound for every other blob.
 func (s *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", CleanText(hash), turnID), func(q querier) error {
 		sc, err := q.scope(turnID)
@@ -100,7 +101,8 @@ func (t *tx) insertTaint(session int64, m TaintSource) error {
 		session, m.Turn, m.CallID, m.Tool, nanos(m.At))
 }
 
-// Taint implements Journal.
+// Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
+// inherits it. ErrNotFound.
 func (s *DB) Taint(ctx context.Context, turnID string) (out *TaintSource, err error) {
 	err = s.read(ctx, "reading the taint source of the session of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)

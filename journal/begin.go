@@ -14,13 +14,14 @@ import (
 // firstTextBytes bounds SessionRecord.FirstText.
 const firstTextBytes = 120
 
-// Begin implements Journal.
-func (s *DB) Begin(ctx context.Context, in BeginInput) (out BeginResult, err error) {
+// Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends the
+// message, records the turn config and emits turn_started. See turn.BeginInput and BeginResult.
+func (s *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
 		return out, fmt.Errorf("beginning a turn: %w", err)
 	}
-	err = s.ofTenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
+	err = s.Tenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
 		if err = t.lockSession(in.Session); err == nil {
 			out, err = t.begin(in)
 		}
@@ -29,7 +30,7 @@ func (s *DB) Begin(ctx context.Context, in BeginInput) (out BeginResult, err err
 	return out, err
 }
 
-func checkBegin(in BeginInput) (BeginInput, error) {
+func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
 	in.Message.ID, in.Message.Text = CleanText(in.Message.ID), CleanText(in.Message.Text)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
@@ -55,16 +56,13 @@ func checkID(what, id string) error {
 
 // checkTenant accepts the IDs that checkID accepts, and the default tenant.
 func checkTenant(tenant string) error {
-	switch tenant {
-	case "":
+	if tenant == "" {
 		return nil
-	case stagedTenant:
-		return fmt.Errorf("tenant %q is reserved for imports", tenant)
 	}
 	return checkID("tenant", tenant)
 }
 
-func (t *tx) begin(in BeginInput) (BeginResult, error) {
+func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
 		return t.resume(own, in)
@@ -94,7 +92,7 @@ func (t *tx) begin(in BeginInput) (BeginResult, error) {
 }
 
 // resume returns the result of Begin for a chain that has begun the turn before.
-func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) {
+func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err error) {
 	if _, err := t.namedScope(in.Turn); errors.Is(err, ErrNotFound) {
 		return out, fmt.Errorf("a turn of another tenant has this ID: %w", ErrConflict)
 	} else if err != nil {
@@ -123,7 +121,7 @@ func (t *tx) resume(own TurnRecord, in BeginInput) (out BeginResult, err error) 
 }
 
 // sessionScope finds the session, or prepares a new one, which open inserts.
-func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
+func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 	sc.sessionID = in.Session
 	err = t.row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, in.Session).
 		Scan(&sc.session, &sc.head.Seq, &sc.head.Hash)
@@ -131,7 +129,7 @@ func (t *tx) sessionScope(in BeginInput) (sc scope, err error) {
 }
 
 // open appends the message and opens the turn.
-func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
+func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
 	if in.Message.Blob != "" {
 		room := int64(MaxMessageBytes)
 		b, err := t.getBlobWithin(in.Message.Blob, &room)
@@ -162,7 +160,7 @@ func (t *tx) open(sc *scope, in BeginInput) (out BeginResult, err error) {
 	return out, err
 }
 
-func (t *tx) touchSession(sc *scope, in BeginInput) error {
+func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
 	if sc.session != 0 {
 		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
@@ -173,7 +171,7 @@ func (t *tx) touchSession(sc *scope, in BeginInput) error {
 		nanos(in.At)).Scan(&sc.session)
 }
 
-func (t *tx) insertTurn(sc *scope, in BeginInput) error {
+func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
 	pins, err := t.putJSON(in.Config)
 	if err != nil {
 		return err
@@ -198,7 +196,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err != nil {
 		return "", err
 	}
-	in := FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message},
+	in := turn.FinishInput{Result: turn.Result{State: turn.StateClosed, Reason: turn.FinishTerminated, Message: message},
 		At: at}
 	if err := t.totals(old, &in); err != nil {
 		return "", err
@@ -211,7 +209,7 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 }
 
 // totals counts a turn's settled steps, the calls that ran, and its usage.
-func (t *tx) totals(sc scope, in *FinishInput) error {
+func (t *tx) totals(sc scope, in *turn.FinishInput) error {
 	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`,
 		sc.turn).Scan(&in.Counters.ToolCalls); err != nil {
 		return err

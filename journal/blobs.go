@@ -51,11 +51,10 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 		}
 	}
 	encoding, bytes := encode(mediaType, b)
-	return hash, t.exec(insertBlob, hash, mediaType, len(b), encoding, bytes)
+	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
+		hash, mediaType, len(b), encoding, bytes)
 }
-
-const insertBlob = `INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
-	ON CONFLICT DO NOTHING`
 
 func (q querier) getBlob(hash string) (b []byte, err error) {
 	room := unbounded
@@ -84,7 +83,7 @@ func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	return decode(encoding, b)
 }
 
-// PutBlob implements Journal.
+// PutBlob stores bytes under their SHA-256 (hex) and returns it.
 func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
 	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
 		hash, err = t.putBlob(CleanText(mediaType), b)
@@ -93,7 +92,7 @@ func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash stri
 	return hash, err
 }
 
-// GetBlob implements Journal.
+// GetBlob returns ErrNotFound if the journal has no such blob.
 func (s *DB) GetBlob(ctx context.Context, hash string) (b []byte, err error) {
 	err = s.read(ctx, "reading a blob", func(q querier) (err error) {
 		b, err = q.getBlob(hash)

@@ -78,7 +78,9 @@ func (q querier) load(c *call) (err error) {
 	return err
 }
 
-// ClaimCall implements Journal.
+// ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
+// results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
+// arguments.
 func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = cleanCall(in.Call), CleanText(in.Worker)
 	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
@@ -184,7 +186,9 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 		started)
 }
 
-// ReleaseCall implements Journal.
+// ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted
+// as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its tool_call_started
+// stays.
 func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return s.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
 		return t.exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
@@ -193,7 +197,9 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 	})
 }
 
-// SettleCall implements Journal.
+// SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
+// after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
+// SettleInput.Taints, both kinds taint the session if the result is from the server.
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = cleanResult(in.Result)
 	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {

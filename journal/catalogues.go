@@ -80,7 +80,7 @@ func Review(c turn.Catalogue, accepted map[string][]string, fresh bool) (take, h
 }
 
 // chooseQuarantined returns the quarantined tools that the operator names, or an error if they cannot be approved: see
-// Store.ApproveTools.
+// DB.ApproveTools.
 func chooseQuarantined(held []turn.QuarantinedTool, in ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	var missing []string
 	chosen := map[int]bool{}

@@ -26,7 +26,11 @@ func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
 	return t.emit(sc, c)
 }
 
-// AppendChunks implements Journal.
+// AppendChunks numbers chunks and appends them. Only Kind, Text, Data and At are read from each chunk; Step and Attempt
+// come from the key. Kinds that the journal writes itself are refused. AppendChunks and NoteCall have no idempotency
+// key: an error means that nothing was appended, and a call that is repeated after success appends again. With attempt
+// 0, AppendChunks accepts error chunks after the step is settled, for calls that failed. ErrStale if a newer attempt of
+// the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
 func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error {
 	doing := stepName("appending chunks to", key)
 	if err := checkChunks(chunks); err != nil {
@@ -115,7 +119,8 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 	return nil
 }
 
-// Chunks implements Store. A turn that has not begun has no chunks.
+// Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order. A turn that has not begun
+// has no chunks.
 func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
 	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
 		out = nil

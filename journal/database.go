@@ -62,27 +62,30 @@ type Row interface {
 type Topic struct {
 	Turn    string
 	Session string
-	// Tenant is the tenant of Session. Store.Changed sets it.
+	// Tenant is the tenant of Session. DB.Changed sets it.
 	Tenant string
 }
 
 // DB is the journal: the rules about sessions, turns and calls on top of a Database. Its methods may be called
-// concurrently.
+// concurrently. Each is one transaction and, except for AppendChunks and NoteCall, idempotent: a second call with the
+// same arguments returns the same result and changes nothing.
+//
+// A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a named
+// session or turn know only those of the tenant: the error for a session of another tenant is the same ErrNotFound as
+// for one that does not exist. The methods with which a worker records a turn name a turn that Begin has returned, of
+// any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same: the hash of a blob
+// cannot be guessed.
 type DB struct {
 	db         Database
 	catalogues *catalogues
-	tenant     string // see Store.Tenant
+	tenant     string
 }
-
-var _ Store = (*DB)(nil)
 
 // New returns the journal in db, for the default tenant.
 func New(db Database) *DB { return &DB{db: db, catalogues: &catalogues{}} }
 
-// Tenant implements Store.
-func (s *DB) Tenant(tenant string) Store { return s.ofTenant(tenant) }
-
-func (s *DB) ofTenant(tenant string) *DB {
+// Tenant returns the journal of one tenant, on the same database.
+func (s *DB) Tenant(tenant string) *DB {
 	of := *s
 	of.tenant = tenant
 	return &of
@@ -99,7 +102,9 @@ func (s *DB) ID(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// Changed implements Store.
+// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
+// It reports changes by this process at once and changes by another process after tens of milliseconds. Follow is built
+// on it.
 func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	own := slices.Clone(topics)
 	for i, t := range own {
@@ -196,4 +201,28 @@ func (q querier) each(scan func(Rows) error, query string, args ...any) error {
 		}
 	}
 	return rows.Err()
+}
+
+// scanner is the Scan method of Row and Rows.
+type scanner = func(into ...any) error
+
+// collect returns what scan makes of each row of a query's result.
+func collect[R any](q querier, scan func(scanner) (R, error), query string, args ...any) (list []R, err error) {
+	err = q.each(func(rows Rows) error {
+		r, err := scan(rows.Scan)
+		list = append(list, r)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// column returns the first column of a query's result.
+func column[R any](q querier, query string, args ...any) ([]R, error) {
+	return collect(q, func(scan scanner) (r R, err error) {
+		err = scan(&r)
+		return r, err
+	}, query, args...)
 }

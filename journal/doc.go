@@ -2,8 +2,8 @@
 // catalogues of tools, numbered output chunks, and blobs.
 //
 // DB implements the rules on top of a Database. There are two: journal/sqlite for the workers of one machine, and
-// journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Journal is the interface that
-// the activities need; Store adds what the command line and the worker need.
+// journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Consumers declare the
+// small interfaces that they need.
 //
 // A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append names the head
 // that it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice. A late result is
@@ -11,7 +11,7 @@
 //
 // # Tenants
 //
-// A session is named by its tenant and its ID, so two tenants may use the same ID for two sessions. A Store is a handle
+// A session is named by its tenant and its ID, so two tenants may use the same ID for two sessions. A DB is a handle
 // for one tenant; Tenant returns the handle of another one, on the same database. All look-ups by a session's ID go
 // through querier.sessionRow, querier.session or a statement with the handle's tenant; look-ups by a turn's ID for
 // readers go through querier.namedTurn or querier.namedScope, which compare the tenant of the turn's session. A turn ID

@@ -21,14 +21,15 @@ const (
 )
 
 // Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
-// lines come in the order of the fields: one header, blobs, turns, messages, inferences, calls, late results, requests,
-// grants, chunks, one end.
+// first line is the header and the last one the end. A blob comes before the lines that name it, and a turn before the
+// lines that belong to it.
 //
 // Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a line
 // feed, and the line without its sum, encoded like Canonical. A changed, missing, duplicate or moved line is found at
 // its place. The messages also carry the transcript's own hash chain.
 //
-// Content above a store's inline limit is in blob lines; the other lines name it by its hash.
+// Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it. Its
+// arguments are those that its reader was shown; the transcript has the rest.
 type Line struct {
 	Header     *ExportHeader     `json:"header,omitempty"`
 	Blob       *ExportBlob       `json:"blob,omitempty"`
@@ -37,15 +38,11 @@ type Line struct {
 	Inference  *ExportInference  `json:"inference,omitempty"`
 	Call       *ExportCall       `json:"call,omitempty"`
 	LateResult *ExportLateResult `json:"late_result,omitempty"`
-	Request    *ExportRequest    `json:"request,omitempty"`
+	Request    *RequestRecord    `json:"request,omitempty"`
 	Grant      *turn.Grant       `json:"grant,omitempty"`
 	Chunk      *turn.Chunk       `json:"chunk,omitempty"`
 	End        *ExportEnd        `json:"end,omitempty"`
 	Sum        string            `json:"sum,omitempty"`
-
-	// Number is the line's number in the file it was read from, from 1.
-	Number int64 `json:"-"`
-	offset int64 // in bytes, where it was read
 }
 
 // ExportHeader is the first line. The messages' hash chain must lead to Session.Head. Session.Tenant is empty: Tenant
@@ -61,7 +58,7 @@ type ExportHeader struct {
 	Tenant   string        `json:"tenant,omitempty"`
 	ForkHash string        `json:"fork_hash,omitempty"`
 	ForkTurn string        `json:"fork_turn,omitempty"`
-	// Mark is the session's first taint source (see Journal.Taint). An import ignores it: see Imported.TaintSource.
+	// TaintSource is the session's first taint source. An import ignores it: see Imported.TaintSource.
 	TaintSource *TaintSource `json:"taint_source,omitempty"`
 }
 
@@ -70,52 +67,39 @@ type ExportBlob struct {
 	Hash      string `json:"hash"`
 	MediaType string `json:"media_type"`
 	Bytes     []byte `json:"bytes"`
-
-	encoding string // of kept: see encode
-	kept     []byte
 }
 
 // ExportTurn is a turn with its turn config. Its Session is empty: the header holds it.
 type ExportTurn struct {
 	TurnRecord
-	Config     json.RawMessage `json:"config,omitempty"`
-	ConfigBlob string          `json:"config_blob,omitempty"`
+	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// ExportMessage is a message with its place in the chain. Message.ToolCalls is empty: Calls holds them. Its media are
-// blobs of the export.
+// ExportMessage is a message with its place in the chain.
 type ExportMessage struct {
-	Seq      int64        `json:"seq"`
-	Hash     string       `json:"hash"`
-	Message  turn.Message `json:"message"`
-	TextBlob string       `json:"text_blob,omitempty"`
-	Calls    []StoredCall `json:"calls,omitempty"`
+	Seq     int64        `json:"seq"`
+	Hash    string       `json:"hash"`
+	Message turn.Message `json:"message"`
 }
 
-// ExportInference is the ledger's record of a step. Inference's Answer and Message are empty: Stored holds the
-// completion (see storeCompletion), RawBlob its raw form, and the transcript has the message at Head.
+// ExportInference is the ledger's record of a step. Inference.Message is empty: the transcript has it at Head. Raw is
+// Completion.Raw as bytes, because a provider may have sent something that is not JSON.
 type ExportInference struct {
 	Inference
-	ExpectSeq     int64           `json:"expect_seq"`
-	Emitted       bool            `json:"emitted,omitempty"`
-	FailedAttempt int             `json:"failed_attempt,omitempty"`
-	FailedCode    turn.Code       `json:"failed_code,omitempty"`
-	FailedMessage string          `json:"failed_message,omitempty"`
-	Stored        json.RawMessage `json:"stored,omitempty"`
-	StoredBlob    string          `json:"stored_blob,omitempty"`
-	RawBlob       string          `json:"raw_blob,omitempty"`
+	ExpectSeq     int64     `json:"expect_seq"`
+	Emitted       bool      `json:"emitted,omitempty"`
+	FailedAttempt int       `json:"failed_attempt,omitempty"`
+	FailedCode    turn.Code `json:"failed_code,omitempty"`
+	FailedMessage string    `json:"failed_message,omitempty"`
+	Raw           []byte    `json:"raw,omitempty"`
 }
 
 // ExportCall is the ledger's record of a call. The continuation of a suspended call is not exported, so the call cannot
 // be continued elsewhere: its outcome there is unknown.
 type ExportCall struct {
 	CallRecord
-	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
-	ArgumentsHash  string `json:"arguments_hash"`
-	TextBlob       string `json:"text_blob,omitempty"`
-	Repeatable     bool   `json:"repeatable,omitempty"`
-	ClaimedAttempt int    `json:"claimed_attempt,omitempty"`
-	SettledAttempt int    `json:"settled_attempt,omitempty"`
+	ClaimedAttempt int `json:"claimed_attempt,omitempty"`
+	SettledAttempt int `json:"settled_attempt,omitempty"`
 }
 
 // ExportLateResult is a settlement that came after the first one.
@@ -125,21 +109,12 @@ type ExportLateResult struct {
 	Attempt   int          `json:"attempt"`
 	Outcome   turn.Outcome `json:"outcome"`
 	Text      string       `json:"text,omitempty"`
-	TextBlob  string       `json:"text_blob,omitempty"`
 	FullBlob  string       `json:"full_blob,omitempty"`
 	SizeBytes int64        `json:"size_bytes,omitempty"`
 	At        time.Time    `json:"at,omitzero"`
-	Digest    string       `json:"digest"`
 	Media     []turn.Media `json:"media,omitempty"`
-	// Due: the model has been told that the call's outcome is unknown, and has not been told this result yet.
+	// NotifyModel: the model has been told that the call's outcome is unknown, and has not been told this result yet.
 	NotifyModel bool `json:"notify_model,omitempty"`
-}
-
-// ExportRequest is a request with its decision. Its Session is empty: the header holds it.
-type ExportRequest struct {
-	RequestRecord
-	ArgumentsBlob  string `json:"arguments_blob,omitempty"`
-	ArgumentsBytes int64  `json:"arguments_bytes,omitempty"` // of the whole arguments
 }
 
 // ExportEnd is the last line; Lines counts the lines before it.

@@ -3,88 +3,44 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds of an export's content. One blob can be named by many lines, so that a small file could fill the memory of its
-// readers.
-const (
-	// MaxCalls bounds the tool calls of a message. The bytes of a message are at most MaxBlobBytes.
-	MaxCalls = 128
-	// maxBlobBytesNamed bounds the bytes of all blobs, each counted every time a line names it. maxBlobBytesPerByte allows
-	// more bytes for each byte of the file so far.
-	maxBlobBytesNamed   = 256 << 20
-	maxBlobBytesPerByte = 4
-	// maxGrants bounds the grants of an export: a user gave each of them.
-	maxGrants = 10_000
-)
-
-// exportCheck is the state of the check after the lines so far.
+// exportCheck is the state of ReadExport's checks after the lines so far. They make sure that the file is one whole
+// export, and that every name in it is safe to show and to look up. They do not make sure that a turn could have written
+// it: anyone can write an export.
 type exportCheck struct {
-	blob      func(hash string) ([]byte, error)
-	lastRank  int // the kind of the last line: its rank in Line
-	lines     int64
-	read      int64 // bytes
-	blobBytes int64 // bytes of blobs: see maxBlobBytesNamed
-	ended     bool
-	header    ExportHeader
-
-	blobs              map[string]int64 // their sizes
-	turns              map[string]*turnCheck
-	running            bool // one of the turns is not over
-	head               turn.Head
-	callsWithoutResult []string // calls of the last assistant message that have no result yet
-	grants             int
-}
-
-type turnCheck struct {
-	over   bool
-	chunks int64
-}
-
-func newExportCheck(blob func(string) ([]byte, error)) *exportCheck {
-	return &exportCheck{blob: blob, blobs: map[string]int64{}, turns: map[string]*turnCheck{}}
+	lines   int64
+	ended   bool
+	header  ExportHeader
+	blobs   map[string]int64 // their sizes, and those of the arguments of calls
+	over    map[string]bool  // by turn
+	running bool             // one of the turns is not over
+	head    turn.Head
 }
 
 // line checks the next line.
 func (c *exportCheck) line(l Line) error {
-	rank, err := rankOf(l)
+	n := 0
+	for _, set := range []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil,
+		l.Call != nil, l.LateResult != nil, l.Request != nil, l.Grant != nil, l.Chunk != nil, l.End != nil} {
+		if set {
+			n++
+		}
+	}
 	switch {
-	case err != nil:
-		return err
+	case n != 1:
+		return fmt.Errorf("it sets %d of the known fields, not one", n)
 	case c.ended:
 		return errors.New("there is a line after the end line")
-	case rank < c.lastRank || (rank == 0) != (c.lines == 0):
-		return errors.New("a line is out of order: header, blobs, turns, messages, inferences, calls, late results, " +
-			"requests, grants, chunks, end")
+	case (l.Header != nil) != (c.lines == 0):
+		return errors.New("an export has one header, in its first line")
 	}
-	c.lastRank = rank
-	if err := c.content(l); err != nil {
-		return err
-	}
+	err := c.content(l)
 	c.lines++
-	return nil
-}
-
-// rankOf returns which of the line's pointers is set.
-func rankOf(l Line) (rank int, err error) {
-	rank = -1
-	set := []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil, l.Call != nil,
-		l.LateResult != nil,
-		l.Request != nil, l.Grant != nil, l.Chunk != nil, l.End != nil}
-	for i, is := range set {
-		if is && rank >= 0 {
-			return rank, errors.New("it sets more than one field")
-		}
-		if is {
-			rank = i
-		}
-	}
-	if rank < 0 {
-		return rank, errors.New("it sets no known field")
-	}
-	return rank, nil
+	return err
 }
 
 func (c *exportCheck) content(l Line) error {
@@ -98,17 +54,19 @@ func (c *exportCheck) content(l Line) error {
 	case l.Message != nil:
 		return c.checkMessage(*l.Message)
 	case l.Inference != nil:
-		return c.checkInference(*l.Inference)
+		return errors.Join(c.checkTurnID(l.Inference.Key.Turn), badWord("code", l.Inference.FailedCode))
 	case l.Call != nil:
-		return c.checkCall(*l.Call)
+		return errors.Join(c.checkTurnID(l.Call.Turn), checkShownID("call", l.Call.Call.ID),
+			badWord("outcome", l.Call.Outcome), badWord("code", l.Call.Code), c.checkArtifacts(l.Call.FullBlob, l.Call.Media))
 	case l.LateResult != nil:
-		return c.checkLate(*l.LateResult)
+		return errors.Join(c.checkTurnID(l.LateResult.Turn), badWord("outcome", l.LateResult.Outcome),
+			c.checkArtifacts(l.LateResult.FullBlob, l.LateResult.Media))
 	case l.Request != nil:
 		return c.checkRequest(*l.Request)
 	case l.Grant != nil:
-		return c.checkGrant(*l.Grant)
+		return checkID("tool", l.Grant.Tool)
 	case l.Chunk != nil:
-		return c.checkChunk(*l.Chunk)
+		return c.checkTurnID(l.Chunk.Turn)
 	}
 	return c.checkEnd(*l.End)
 }
@@ -148,54 +106,40 @@ func (c *exportCheck) checkBlob(b ExportBlob) error {
 	return nil
 }
 
-// media refuses media whose blobs have not appeared in the export, or that exceed the journal's bounds.
-func (c *exportCheck) media(media []turn.Media) error {
+// checkArtifacts refuses blobs that have not appeared in the export, because the importing journal could have them from
+// another session, and media that exceed the journal's bounds.
+func (c *exportCheck) checkArtifacts(full string, media []turn.Media) error {
 	if len(media) > MaxMedia {
 		return fmt.Errorf("it has %d media; the maximum is %d", len(media), MaxMedia)
 	}
 	for _, m := range media {
-		if size, there := c.blobs[m.Hash]; there && (m.Bytes != size || size > MaxMediaBytes) {
+		size, there := c.blobs[m.Hash]
+		if !there {
+			return fmt.Errorf("the export has no blob %q", Preview(m.Hash, 64))
+		}
+		if m.Bytes != size || size > MaxMediaBytes {
 			return fmt.Errorf("a medium of %d bytes is given as %d bytes; the maximum is %d", size, m.Bytes, MaxMediaBytes)
 		}
-		if err := c.countBlobs(m.Hash); err != nil || m.Hash == "" {
-			return errors.Join(err, checkID("medium", m.Hash))
-		}
 	}
-	return nil
-}
-
-// countBlobs counts the bytes of the blobs that a line names. It returns an error if a blob has not appeared in the
-// export, or if the lines so far name too many bytes. Empty hashes are skipped.
-func (c *exportCheck) countBlobs(hashes ...string) error {
-	for _, hash := range hashes {
-		size, there := c.blobs[hash]
-		if hash != "" && !there {
-			return fmt.Errorf("the export has no blob %q", Preview(hash, 64))
-		}
-		c.blobBytes += size
-	}
-	if most := maxBlobBytesNamed + maxBlobBytesPerByte*c.read; c.blobBytes > most {
-		return fmt.Errorf("the lines so far name blobs of %d bytes in all; the maximum at this place is %d", c.blobBytes,
-			most)
+	if _, there := c.blobs[full]; full != "" && !there {
+		return fmt.Errorf("the export has no blob %q", Preview(full, 64))
 	}
 	return nil
 }
 
 func (c *exportCheck) checkTurn(t ExportTurn) error {
-	if err := errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID),
-		c.countBlobs(t.ConfigBlob)); err != nil {
-		return err
-	}
+	_, known := c.over[t.ID]
 	over := t.State.Terminal()
 	switch {
-	case c.turns[t.ID] != nil:
+	case known:
 		return fmt.Errorf("turn %s is there already", t.ID)
 	case !over && c.running:
 		return fmt.Errorf("turn %s is running, and so is another one", t.ID)
 	}
 	c.running = c.running || !over
-	c.turns[t.ID] = &turnCheck{over: over}
-	return errors.Join(badWord("state", t.State), badWord("finish reason", t.Reason), badWord("code", t.Code))
+	c.over[t.ID] = over
+	return errors.Join(checkShownID("turn", t.ID), checkID("message", t.MessageID), badWord("state", t.State),
+		badWord("finish reason", t.Reason), badWord("code", t.Code))
 }
 
 // badWord refuses a word that is not in a closed set. The empty word is valid.
@@ -205,6 +149,72 @@ func badWord[W interface {
 }](what string, w W) error {
 	if w != "" && !w.Known() {
 		return fmt.Errorf("unknown %s %q", what, Preview(string(w), 64))
+	}
+	return nil
+}
+
+func (c *exportCheck) checkMessage(e ExportMessage) error {
+	m := e.Message
+	if !slices.Contains([]turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool}, m.Role) {
+		return fmt.Errorf("unknown role %q", Preview(string(m.Role), 64))
+	}
+	err := errors.Join(c.checkTurnID(m.TurnID), badWord("outcome", m.Outcome), c.checkArtifacts("", m.Media))
+	if err != nil {
+		return err
+	}
+	for _, call := range m.ToolCalls {
+		c.blobs[HashOf([]byte(call.Arguments))] = int64(len(call.Arguments))
+	}
+	c.head = Next(c.head, m)
+	if c.head.Seq != e.Seq || c.head.Hash != e.Hash {
+		return fmt.Errorf("the hash chain does not hold: message %d should be %d with hash %s", e.Seq, c.head.Seq,
+			c.head.Hash)
+	}
+	if h := c.header; h.Session.Parent != "" && e.Seq == h.Session.ForkSeq && e.Hash != h.ForkHash {
+		return fmt.Errorf("message %d is not the fork point that the header names", e.Seq)
+	}
+	return nil
+}
+
+// checkTurnID returns an error if no line so far has that turn.
+func (c *exportCheck) checkTurnID(id string) error {
+	if _, known := c.over[id]; !known {
+		return fmt.Errorf("it belongs to turn %q, which the export does not have", Preview(id, 64))
+	}
+	return nil
+}
+
+// checkRequest checks a request. The line has the beginning of its arguments; readers get the rest from the transcript's
+// call, by their hash.
+func (c *exportCheck) checkRequest(r RequestRecord) error {
+	shown := int64(len(r.Arguments))
+	if shown > turn.WaitArguments {
+		return fmt.Errorf("request %s shows %d bytes of arguments; the maximum is %d", r.ID, shown, turn.WaitArguments)
+	}
+	if _, there := c.blobs[r.ArgumentsHash]; r.ArgumentsBytes > shown && !there {
+		return fmt.Errorf("the export has no arguments of request %s", r.ID)
+	}
+	if r.Decision == nil && c.over[r.Turn] {
+		return fmt.Errorf("request %s is open and turn %s is over", r.ID, r.Turn)
+	}
+	request := CleanRequest(r.Request)
+	if r.Decision != nil {
+		if _, err := CheckDecision(request, *r.Decision); err != nil {
+			return fmt.Errorf("the decision of request %s: %w", r.ID, err)
+		}
+	}
+	return errors.Join(c.checkTurnID(r.Turn), checkShownID("request", r.ID), badWord("risk", r.Risk),
+		checkRequest(request))
+}
+
+func (c *exportCheck) checkEnd(e ExportEnd) error {
+	c.ended = true
+	switch {
+	case e.Lines != c.lines:
+		return fmt.Errorf("the export has %d lines; its end line says %d", c.lines, e.Lines)
+	case c.head != c.header.Session.Head:
+		return fmt.Errorf("the last message is %d %.8s; the header says %d %.8s",
+			c.head.Seq, c.head.Hash, c.header.Session.Head.Seq, c.header.Session.Head.Hash)
 	}
 	return nil
 }

@@ -2,18 +2,14 @@ package journal
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Export implements Store. It writes one snapshot and does not block writers.
+// Export writes a session as JSON lines; see Line for the format. It writes one snapshot and does not block writers.
 func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(untilDone{ctx: ctx, Writer: w})
@@ -23,7 +19,7 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 			return err
 		}
 		for _, write := range []func(part) error{
-			e.blobs, e.turns, e.messages, e.inferences, e.calls, e.lateResults, e.requests, e.grants, e.chunks,
+			e.turns, e.messages, e.inferences, e.calls, e.lateResults, e.requests, e.grants, e.chunks,
 		} {
 			for _, p := range e.parts {
 				if err := write(p); err != nil {
@@ -44,6 +40,7 @@ type exporter struct {
 	out       *Exporter
 	parts     []part
 	created   time.Time // of the session
+	head      turn.Head // of the messages so far
 	blobsSeen map[string]bool
 }
 
@@ -118,101 +115,56 @@ const (
 
 func (p part) args() []any { return []any{p.session, p.low, p.high, p.own} }
 
-// referenced selects the hashes of a part's blobs, except for those in JSON columns: see referencedJSON.
-const referenced = `
-	SELECT config_blob AS hash FROM turns WHERE id IN ` + partTurns + `
-	UNION SELECT text_blob FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3
-	UNION SELECT completion_blob FROM inferences i WHERE ` + partInferences + `
-	UNION SELECT raw_blob FROM inferences i WHERE ` + partInferences + `
-	UNION SELECT arguments_blob FROM calls c WHERE ` + partCalls + `
-	UNION SELECT text_blob FROM calls c WHERE ` + partCalls + `
-	UNION SELECT full_blob FROM calls c WHERE ` + partCalls + `
-	UNION SELECT l.text_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
-	UNION SELECT l.full_blob FROM late_results l JOIN calls c ON c.id = l.call WHERE ` + partCalls + `
-	UNION SELECT arguments_blob FROM requests w WHERE ` + partRequests
-
-// referencedJSON selects the JSON columns of a part that name blobs: stored calls and media.
-const referencedJSON = `
-	SELECT tool_calls FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND tool_calls IS NOT NULL
-	UNION ALL SELECT media FROM messages WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND media IS NOT NULL
-	UNION ALL SELECT media FROM calls c WHERE c.media IS NOT NULL AND ` + partCalls + `
-	UNION ALL SELECT l.media FROM late_results l JOIN calls c ON c.id = l.call WHERE l.media IS NOT NULL AND ` + partCalls
-
-func (e *exporter) blobs(p part) error {
-	hashes, err := e.hashes(p)
-	for _, hash := range slices.Sorted(maps.Keys(hashes)) {
-		if err == nil && !e.blobsSeen[hash] {
-			e.blobsSeen[hash] = true
-			err = e.writeBlob(hash)
-		}
+// writeBlobs writes those of the artifacts of a call that have no line yet.
+func (e *exporter) writeBlobs(full string, media []turn.Media) error {
+	hashes := []string{full}
+	for _, m := range media {
+		hashes = append(hashes, m.Hash)
 	}
-	return err
-}
-
-func (e *exporter) hashes(p part) (map[string]bool, error) {
-	hashes := map[string]bool{}
-	err := e.each(func(rows Rows) error {
-		var hash sql.NullString
-		err := rows.Scan(&hash)
-		if hash.Valid {
-			hashes[hash.String] = true
+	for _, hash := range hashes {
+		if hash == "" || e.blobsSeen[hash] {
+			continue
 		}
-		return err
-	}, referenced, p.args()...)
-	if err != nil {
-		return nil, err
-	}
-	return hashes, e.each(func(rows Rows) error {
-		var column []byte
-		var named []struct {
-			ArgumentsBlob string `json:"arguments_blob"`
-			Hash          string `json:"hash"`
-		}
-		err := rows.Scan(&column)
+		e.blobsSeen[hash] = true
+		b := ExportBlob{Hash: hash}
+		err := e.row(`SELECT media_type FROM blobs WHERE hash = ?`, hash).Scan(&b.MediaType)
 		if err == nil {
-			err = json.Unmarshal(column, &named)
+			b.Bytes, err = e.getBlob(hash)
 		}
-		for _, n := range named {
-			for _, hash := range []string{n.ArgumentsBlob, n.Hash} {
-				if hash != "" {
-					hashes[hash] = true
-				}
-			}
+		if err == nil {
+			err = e.out.Write(Line{Blob: &b})
 		}
-		return err
-	}, referencedJSON, p.args()...)
-}
-
-func (e *exporter) writeBlob(hash string) error {
-	b := ExportBlob{Hash: hash}
-	err := e.row(`SELECT media_type FROM blobs WHERE hash = ?`, hash).Scan(&b.MediaType)
-	if err == nil {
-		b.Bytes, err = e.getBlob(hash)
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return e.out.Write(Line{Blob: &b})
+	return nil
 }
 
 func (e *exporter) turns(p part) error {
-	return e.each(func(rows Rows) (err error) {
-		var t ExportTurn
-		var pins stored
+	type row struct {
+		record TurnRecord
+		config stored
+	}
+	list, err := collect(e.querier, func(scan scanner) (r row, err error) {
 		var n int64
-		if t.TurnRecord, err = scanTurn(rows.Scan, &pins.inline, &pins.blob, &n); err != nil {
-			return err
+		if r.record, err = scanTurn(scan, &r.config.inline, &r.config.blob, &n); n == p.splitTurn {
+			r.record = e.forkedTurn(r.record)
 		}
-		t.Session = ""
-		if n == p.splitTurn {
-			t.TurnRecord = e.forkedTurn(t.TurnRecord)
+		return r, err
+	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session
+		WHERE t.id IN `+partTurns+` ORDER BY t.id`, p.args()[:3]...)
+	for _, r := range list {
+		x := ExportTurn{TurnRecord: r.record}
+		x.Session = ""
+		if x.Config, err = e.getJSON(r.config); err == nil {
+			err = e.out.Write(Line{Turn: &x})
 		}
-		t.Config, t.ConfigBlob = rawOf(pins), pins.blob.String
-		return e.out.Write(Line{Turn: &t})
-	}, `SELECT `+turnColumns+
-		`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.id IN `+partTurns+
-		` ORDER BY t.id`,
-		p.args()[:3]...)
+		if err != nil {
+			break
+		}
+	}
+	return err
 }
 
 // forkedTurn returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without
@@ -229,34 +181,24 @@ func (e *exporter) forkedTurn(r TurnRecord) TurnRecord {
 	}
 }
 
-func rawOf(s stored) json.RawMessage {
-	if !s.inline.Valid || s.inline.String == "" {
-		return nil
-	}
-	return json.RawMessage(s.inline.String)
-}
+// exportedMessages is the number of messages that an export holds in memory.
+const exportedMessages = 100
 
 func (e *exporter) messages(p part) error {
-	return e.each(func(rows Rows) error {
-		var x ExportMessage
-		var text stored
-		var calls, media sql.NullString
-		m := &x.Message
-		err := rows.Scan(&x.Seq, &x.Hash, &m.ID, &m.Role, &text.inline, &text.blob, &calls, &m.CallID, &m.Outcome, &media,
-			&m.TurnID, &m.Step)
-		if err == nil {
-			m.Media, err = readMedia(media)
-		}
-		if err != nil {
-			return err
-		}
-		m.Text, x.TextBlob = text.inline.String, text.blob.String
-		if calls.Valid {
-			if err := json.Unmarshal([]byte(calls.String), &x.Calls); err != nil {
-				return fmt.Errorf("reading the calls of message %d: %w", x.Seq, err)
+	for from := p.low + 1; ; from += exportedMessages {
+		list, err := e.querier.messages(p.session, from, min(p.high, from+exportedMessages-1))
+		for _, m := range list {
+			e.head = Next(e.head, m)
+			x := ExportMessage{Seq: e.head.Seq, Hash: e.head.Hash, Message: m}
+			if err = e.writeBlobs("", m.Media); err == nil {
+				err = e.out.Write(Line{Message: &x})
+			}
+			if err != nil {
+				return err
 			}
 		}
-		return e.out.Write(Line{Message: &x})
-	}, `SELECT m.seq, m.hash, coalesce(m.message_id, ''), m.role, m.text, m.text_blob, m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
-		FROM messages m JOIN turns t ON t.id = m.turn WHERE m.session = ? AND m.seq > ? AND m.seq <= ? ORDER BY m.seq`, p.args()[:3]...)
+		if err != nil || len(list) < exportedMessages {
+			return err
+		}
+	}
 }

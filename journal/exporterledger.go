@@ -1,80 +1,84 @@
 package journal
 
 import (
-	"database/sql"
 	"encoding/json"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func (e *exporter) inferences(p part) error {
-	return e.each(func(rows Rows) error {
-		var a attempt
-		var x ExportInference
-		var turnID string
-		if err := a.scan(rows.Scan, &turnID, &x.FailedCode, &x.FailedMessage); err != nil {
-			return err
-		}
-		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = a.inf, a.expect, a.emitted, a.failed
-		x.Key.Turn = turnID
-		x.Stored, x.StoredBlob, x.RawBlob = rawOf(a.completion), a.completion.blob.String, a.raw.String
-		return e.out.Write(Line{Inference: &x})
+	type row struct {
+		attempt
+		line ExportInference
+	}
+	list, err := collect(e.querier, func(scan scanner) (r row, err error) {
+		r.session = p.session
+		err = r.scan(scan, &r.turnID, &r.line.FailedCode, &r.line.FailedMessage)
+		r.inf.Key.Turn = r.turnID
+		return r, err
 	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+
 		` FROM inferences i JOIN turns t ON t.id = i.turn
 		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
+	for _, r := range list {
+		if r.inf.Settled {
+			if r.inf, err = e.loadSettled(r.attempt); err != nil {
+				break
+			}
+		}
+		x := &r.line
+		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = r.inf, r.expect, r.emitted, r.failed
+		x.Raw, x.Completion.Raw, x.Message = x.Completion.Raw, nil, turn.Message{}
+		if err = e.out.Write(Line{Inference: x}); err != nil {
+			break
+		}
+	}
+	return err
 }
 
 func (e *exporter) calls(p part) error {
-	return e.each(func(rows Rows) error {
-		var c call
-		var turnID string
-		err := c.scan(rows.Scan, &turnID)
-		if err == nil {
-			c.rec.Media, err = readMedia(c.media)
-		}
-		if err != nil {
-			return err
-		}
-		x := ExportCall{
-			CallRecord: c.rec, ArgumentsBlob: c.arguments.blob.String, ArgumentsHash: c.argumentsHash,
-			TextBlob:   c.text.blob.String,
-			Repeatable: c.rec.Repeatable, ClaimedAttempt: c.granted, SettledAttempt: c.settledAttempt,
-		}
-		x.Turn, x.Call.Arguments, x.Text = turnID, c.arguments.inline.String, c.text.inline.String
-		return e.out.Write(Line{Call: &x})
+	list, err := collect(e.querier, func(scan scanner) (c call, err error) {
+		err = c.scan(scan, &c.turnID)
+		c.rec.Turn = c.turnID
+		return c, err
 	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`,
 		p.args()...)
+	for _, c := range list {
+		if err = e.load(&c); err != nil {
+			break
+		}
+		x := ExportCall{CallRecord: c.rec, ClaimedAttempt: c.granted, SettledAttempt: c.settledAttempt}
+		if err = e.writeBlobs(x.FullBlob, x.Media); err != nil {
+			break
+		}
+		if err = e.out.Write(Line{Call: &x}); err != nil {
+			break
+		}
+	}
+	return err
 }
 
 func (e *exporter) lateResults(p part) error {
-	return e.each(func(rows Rows) error {
-		var x ExportLateResult
-		var at int64
-		var media sql.NullString
-		err := rows.Scan(&x.Turn, &x.CallID, &x.Attempt, &x.Outcome, &x.Text, &x.TextBlob, &x.FullBlob, &x.SizeBytes, &at,
-			&x.Digest, &media, &x.NotifyModel)
-		if err == nil {
-			x.Media, err = readMedia(media)
+	list, err := e.querier.lateResults(partCalls+` ORDER BY l.id`, p.args()...)
+	for _, r := range list {
+		x := r.late
+		x.NotifyModel = x.NotifyModel && p.own
+		if err = e.writeBlobs(x.FullBlob, x.Media); err != nil {
+			break
 		}
-		if err != nil {
-			return err
+		if err = e.out.Write(Line{LateResult: &x}); err != nil {
+			break
 		}
-		x.At, x.NotifyModel = instant(at), x.NotifyModel && p.own
-		return e.out.Write(Line{LateResult: &x})
-	}, `SELECT t.turn_id, c.call_id, l.attempt, l.outcome, coalesce(l.text, ''), coalesce(l.text_blob, ''), coalesce(l.full_blob, ''), l.size, l.at, l.digest,
-		l.media, l.notify_session IS NOT NULL
-		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY l.id`, p.args()...)
+	}
+	return err
 }
 
 func (e *exporter) requests(p part) error {
 	list, err := e.querier.requests(partRequests+` ORDER BY w.id`, p.args()...)
 	for _, w := range list {
-		if err != nil {
+		w.rec.Session, w.rec.ArgumentsBytes = "", w.size
+		if err = e.out.Write(Line{Request: &w.rec}); err != nil {
 			break
 		}
-		x := ExportRequest{RequestRecord: w.rec, ArgumentsBlob: w.arguments.blob.String, ArgumentsBytes: w.size}
-		x.Session, x.Arguments = "", w.arguments.inline.String
-		err = e.out.Write(Line{Request: &x})
 	}
 	return err
 }

@@ -11,8 +11,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish implements Journal.
-func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err error) {
+// Finish appends results that are still open (see Result) and turn.FinishInput.Messages, settles the turn and emits
+// turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome, a
+// claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn is cancelled in the middle
+// of an inference, the turn's answer is the text that the last attempt has emitted, up to SummaryBytes.
+func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = Preview(CleanText(in.Result.Message), SummaryBytes)
 	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
 	err = s.writeTurn(ctx, in.Turn, "finishing turn "+in.Turn, func(t *tx) error {
@@ -38,7 +41,7 @@ func (s *DB) Finish(ctx context.Context, in FinishInput) (out TurnRecord, err er
 }
 
 // endTurn gives every call of the turn one result, settles the turn and emits its last chunk.
-func (t *tx) endTurn(sc *scope, in FinishInput) error {
+func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	before := sc.head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
@@ -67,7 +70,7 @@ func (t *tx) endTurn(sc *scope, in FinishInput) error {
 }
 
 // closeTurn writes the turn's end into its row.
-func (t *tx) closeTurn(sc scope, in FinishInput) error {
+func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // followBatch is how many chunks a TurnReader reads at once.
 const followBatch = 256
 
-// Stream is what Follow reads. Its methods are documented at Store.
+// Stream is what Follow reads. Its methods are documented at DB.
 type Stream interface {
 	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
 	Turn(ctx context.Context, turnID string) (TurnRecord, error)

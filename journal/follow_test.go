@@ -24,10 +24,10 @@ func openJournal(t *testing.T) *journal.DB {
 
 func runTurn(t *testing.T, s *journal.DB, session, id string) {
 	t.Helper()
-	in := journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: id, Text: "go"}, At: time.Now()}
+	in := turn.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: id, Text: "go"}, At: time.Now()}
 	_, err := s.Begin(t.Context(), in)
 	require.NoError(t, err)
-	done := journal.FinishInput{Session: session, Turn: id, Result: turn.Result{State: turn.StateCompleted},
+	done := turn.FinishInput{Session: session, Turn: id, Result: turn.Result{State: turn.StateCompleted},
 		At: time.Now()}
 	_, err = s.Finish(t.Context(), done)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ type SessionCursor struct {
 // CursorAfter returns the cursor of a reader that has read everything up to c.
 func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
 
-// SessionStream is what FollowSession reads. Its methods are documented at Store.
+// SessionStream is what FollowSession reads. Its methods are documented at DB.
 type SessionStream interface {
 	Stream
 	Session(ctx context.Context, id string) (SessionRecord, error)

@@ -9,7 +9,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Fork implements Store.
+// Fork makes a session that shares the messages 1..At of another one, by hash. Nothing is copied, and the other session
+// does not change. ErrNotFound, ErrExists, ErrForkPoint.
 func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
 	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
 		if err := errors.Join(checkID("session", in.ID), t.lockSession(in.Session)); err != nil {

@@ -92,7 +92,11 @@ func (q querier) loadSettled(a attempt) (Inference, error) {
 	return a.inf, err
 }
 
-// StartInference implements Journal.
+// StartInference appends the results of the step before (see Result), late results of the session's calls whose outcome
+// was unknown (see lateNotice; once each, with tool_call_late_result), and the messages that were merged into the turn.
+// Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its completion with
+// Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has emitted text.
+// ErrClosed, ErrConflict.
 func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = s.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.attempt(in.Key)
@@ -217,7 +221,9 @@ func conflict(head, expect turn.Head) error {
 	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
 }
 
-// SettleInference implements Journal.
+// SettleInference appends the assistant's message, settles the inference and emits its last chunks. If the step is
+// settled already, SettleInference returns the settled inference unchanged and counts the late completion. ErrStale if
+// a newer attempt runs, ErrClosed.
 func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
 	if err := checkChunks(in.Chunks); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
@@ -305,8 +311,8 @@ func (t *tx) saveCompletion(a attempt, at int64) error {
 		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
 }
 
-// FailInference implements Journal. The failure of an attempt counts once; failures of settled steps and closed turns
-// do not count.
+// FailInference counts a failure of an attempt and returns the number of the step's failures. The failure of an attempt
+// counts once; failures of settled steps and closed turns do not count.
 func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
 	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {

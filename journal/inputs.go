@@ -7,14 +7,6 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The inputs of Journal's methods Begin, Ask, Decide and Finish, which the workflow also sends to its activities.
-type (
-	BeginInput  = turn.BeginInput
-	AskInput    = turn.AskInput
-	DecideInput = turn.DecideInput
-	FinishInput = turn.FinishInput
-)
-
 // BeginResult is the result of Begin.
 type BeginResult struct {
 	Turn TurnRecord
@@ -30,7 +22,7 @@ type BeginResult struct {
 	Closed string
 }
 
-// StartInference is the input of Journal.StartInference.
+// StartInference is the input of DB.StartInference.
 type StartInference struct {
 	Session string
 	Key     StepKey
@@ -57,7 +49,7 @@ type ForkInput struct {
 	Time  time.Time
 }
 
-// SettleInference is the input of Journal.SettleInference.
+// SettleInference is the input of DB.SettleInference.
 type SettleInference struct {
 	Session string
 	Key     StepKey

@@ -28,11 +28,7 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 	if err != nil {
 		return err
 	}
-	err = t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media, notify_session)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
-		c.row, in.Attempt, string(in.Result.Outcome), late.text.inline, late.text.blob, full, in.Result.SizeBytes,
-		nanos(in.At),
-		digest(in.Result, full.String, late.media.String), late.media, due).Scan(new(int64))
+	err = t.insertLateResult(c.row, in.Attempt, in.Result, late.text, full, late.media, due, in.At)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // it is kept already
 	}
@@ -41,6 +37,15 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 	}
 	c.rec.LateCount++
 	return t.exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.row)
+}
+
+// insertLateResult returns sql.ErrNoRows if the ledger has this late result.
+func (t *tx) insertLateResult(call int64, attempt int, r turn.ToolResult, text stored, full, media sql.NullString,
+	notify sql.NullInt64, at time.Time) error {
+	return t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media,
+		notify_session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
+		call, attempt, string(r.Outcome), text.inline, text.blob, full, r.SizeBytes, nanos(at),
+		digest(r, full.String, media.String), media, notify).Scan(new(int64))
 }
 
 // digest distinguishes the late results of one attempt.
@@ -67,17 +72,19 @@ func (t *tx) sessionToNotify(c *call, in SettleInput) (sql.NullInt64, error) {
 	return numberOrNull(c.session), nil
 }
 
-// pendingLateResult is a late result that the model has not been told, with its call.
-type pendingLateResult struct {
-	row  int64
-	call CallRecord
-	late ExportLateResult
+// lateResult is a row of late_results with its call, of which only the tool and the ID are set.
+type lateResult struct {
+	row   int64
+	call  CallRecord
+	late  ExportLateResult
+	text  stored
+	media sql.NullString
 }
 
 // appendNotices tells the model the late results of its session's calls whose outcome was unknown. The notices follow
 // the results of the step before; step is the step whose prompt contains them.
 func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
-	list, err := t.pendingLateResults(sc.session)
+	list, err := t.lateResults(`l.notify_session = ? ORDER BY l.id LIMIT ?`, sc.session, MaxNotices)
 	if err != nil {
 		return err
 	}
@@ -92,7 +99,7 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 	return nil
 }
 
-func (t *tx) notice(sc *scope, step int, d pendingLateResult, at time.Time) error {
+func (t *tx) notice(sc *scope, step int, d lateResult, at time.Time) error {
 	id := LateID(d.late.Turn, d.late.CallID, d.late.Attempt)
 	had, err := t.hasMessage(sc.session, id)
 	if err != nil || had {
@@ -108,27 +115,25 @@ func (t *tx) notice(sc *scope, step int, d pendingLateResult, at time.Time) erro
 	})
 }
 
-func (q querier) pendingLateResults(session int64) (list []pendingLateResult, err error) {
-	var texts []stored
-	var media []sql.NullString
-	err = q.each(func(rows Rows) error {
-		var d pendingLateResult
-		var text stored
-		var m sql.NullString
-		l := &d.late
-		err := rows.Scan(&d.row, &l.Turn, &l.CallID, &d.call.Call.Tool, &l.Attempt, &l.Outcome, &text.inline, &text.blob,
-			&l.FullBlob, &l.SizeBytes, &m)
-		d.call.Call.ID = l.CallID
-		list, texts, media = append(list, d), append(texts, text), append(media, m)
-		return err
-	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''), l.size, l.media
-		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE l.notify_session = ? ORDER BY l.id LIMIT ?`, session, MaxNotices)
+// lateResults returns the late results that the condition where selects.
+func (q querier) lateResults(where string, args ...any) ([]lateResult, error) {
+	list, err := collect(q, func(scan scanner) (r lateResult, err error) {
+		var at int64
+		l, c := &r.late, &r.call.Call
+		err = scan(&r.row, &l.Turn, &l.CallID, &c.Tool, &l.Attempt, &l.Outcome, &r.text.inline, &r.text.blob, &l.FullBlob,
+			&l.SizeBytes, &at, &r.media, &l.NotifyModel)
+		l.At, c.ID = instant(at), l.CallID
+		return r, err
+	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''),
+		l.size, l.at, l.media, l.notify_session IS NOT NULL
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+where, args...)
 	for i := range list {
+		r := &list[i]
 		if err == nil {
-			list[i].late.Text, err = q.get(texts[i])
+			r.late.Text, err = q.get(r.text)
 		}
 		if err == nil {
-			list[i].late.Media, err = readMedia(media[i])
+			r.late.Media, err = readMedia(r.media)
 		}
 	}
 	return list, err

@@ -10,7 +10,9 @@ import (
 // pruneBatch is the number of turns whose chunks one transaction removes, so that running turns do not wait long.
 const pruneBatch = 16
 
-// PruneChunks implements Store. The turns that it counts are pruned even if it returns an error.
+// PruneChunks removes the chunks of at most limit turns, of all tenants, that ended before the given time, and returns
+// the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an
+// end. The turns that it counts are pruned even if it returns an error.
 func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
 		batch := min(pruneBatch, limit-turns)

@@ -12,10 +12,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// PublishCatalogue implements Journal.
+// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
+// server that is published for the first time are approved. Later, a new tool is approved if the server's configuration
+// (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An approval stays: a tool that disappears and
+// returns unchanged, or that two workers publish in two versions, needs no second approval. c.Quarantined is ignored. A
+// catalogue with a Problem keeps the tools of the one before and the Since of the first one with a Problem: see
+// keepDuringOutage.
 //
-// Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row gives its
-// pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never removed.
+// Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
+// gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never
+// removed.
 func (s *DB) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Quarantined = nil
@@ -59,7 +65,8 @@ func (t *tx) lockCatalogue(server string) error {
 	return t.lock(`SELECT 1 FROM catalogues WHERE server = ?`, server)
 }
 
-// Catalogues implements Journal.
+// Catalogues returns the current catalogue of each server that has published one, ordered by server. Tools are the
+// approved tools, Quarantined the others. Hash covers both. No tool of LocalServer is ever quarantined.
 func (s *DB) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
 	err = s.read(ctx, "reading the catalogues", func(q querier) error {
 		var list []version

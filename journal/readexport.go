@@ -18,12 +18,13 @@ import (
 // takes over the history, and nothing that a later decision reads as permission.
 type Imported struct {
 	Session SessionRecord `json:"session"`
-	// Known: the journal had the session already, with at least the export's messages, and the import wrote nothing.
+	// Unchanged: the journal had the session already, with at least the export's messages, and the import wrote nothing.
 	Unchanged bool `json:"unchanged,omitempty"`
-	// Mark is the session's taint source, which every import gets, whatever the export contains: see Journal.Taint. It
-	// is nil only if Known.
+	// TaintSource is the session's taint source, which every import gets, whatever the export contains. It is nil only
+	// if Unchanged.
 	TaintSource *TaintSource `json:"taint_source,omitempty"`
-	// Withheld are the permissions in the export that the imported session does not have. It is empty if Known.
+	// DroppedPermissions are the permissions in the export that the imported session does not have. It is empty if
+	// Unchanged.
 	DroppedPermissions []DroppedPermission `json:"dropped_permissions,omitempty"`
 }
 
@@ -51,22 +52,18 @@ func ImportTaint(at time.Time) TaintSource {
 }
 
 // ReadExport yields the lines of an export and checks each before it yields it: its size, shape and place, the chain of
-// sums, the transcript's hash chain up to the header's head, results in request order, chunks without gaps, and the
-// sizes of what the lines take from blobs (see MaxCalls). The first error names the line and ends the sequence; the
-// caller must then discard the lines before it.
-//
-// blob loads the content of a blob line that was yielded before.
-func ReadExport(r io.Reader, blob func(hash string) ([]byte, error)) iter.Seq2[Line, error] {
+// sums, and the transcript's hash chain up to the header's head. The first error names the line and ends the sequence;
+// the caller must then discard the lines before it.
+func ReadExport(r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
-		check := newExportCheck(blob)
+		check := exportCheck{blobs: map[string]int64{}, over: map[string]bool{}}
 		for {
 			l, err := lines.next()
 			if errors.Is(err, io.EOF) && check.ended {
 				return
 			}
 			if err == nil {
-				check.read = lines.offset
 				err = check.line(l)
 			}
 			if errors.Is(err, io.EOF) {
@@ -94,13 +91,11 @@ const (
 type lineReader struct {
 	r      *bufio.Reader
 	number int64
-	offset int64 // of the next line, in bytes
 	sum    string
 }
 
 func (lr *lineReader) next() (l Line, err error) {
 	lr.number++
-	at := lr.offset
 	text, err := lr.read()
 	if err != nil {
 		return l, err
@@ -121,7 +116,6 @@ func (lr *lineReader) next() (l Line, err error) {
 	if lr.sum = lineSum(lr.sum, l); lr.sum != want {
 		return l, errors.New("its sum does not fit: this line, or its place in the file, was changed")
 	}
-	l.Number, l.offset = lr.number, at
 	return l, nil
 }
 
@@ -164,7 +158,6 @@ func (lr *lineReader) read() ([]byte, error) {
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, fmt.Errorf("reading: %w", err)
 		default:
-			lr.offset += int64(len(line))
 			return bytes.TrimRight(line, "\r\n"), nil
 		}
 	}

@@ -46,7 +46,7 @@ func (q querier) namedTurn(turnID string) (TurnRecord, error) {
 	return q.turnRecord(`t.turn_id = ? AND s.tenant = ?`, turnID, q.tenant)
 }
 
-// Turn implements Store.
+// Turn returns the tenant's turn with this ID.
 func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error) {
 	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
 		out, err = q.namedTurn(turnID)
@@ -55,7 +55,7 @@ func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error
 	return out, err
 }
 
-// TurnConfig implements Journal.
+// TurnConfig returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
 func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
 	err = s.read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var config stored
@@ -71,7 +71,7 @@ func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err
 	return out, err
 }
 
-// StepMessage implements Journal.
+// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
 func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
 	err = s.read(ctx, stepName("reading the message of", key), func(q querier) error {
 		a, err := q.attempt(key)
@@ -90,7 +90,7 @@ func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, er
 	return out, err
 }
 
-// Call implements Store.
+// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
 func (s *DB) Call(ctx context.Context, turnID, callID string) (out CallRecord, err error) {
 	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
 		if _, err := q.namedScope(turnID); err != nil {
@@ -126,7 +126,7 @@ func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	return r, err
 }
 
-// Session implements Store.
+// Session returns the tenant's session with this ID.
 func (s *DB) Session(ctx context.Context, id string) (out SessionRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading session %q", id), func(q querier) (err error) {
 		out, err = q.session(id)
@@ -139,7 +139,7 @@ func (q querier) session(id string) (SessionRecord, error) {
 	return scanSession(q.row(sessionQuery+`WHERE s.tenant = ? AND s.session_id = ?`, q.tenant, id).Scan)
 }
 
-// Sessions implements Store.
+// Sessions returns the latest limit sessions, the most recently active first.
 func (s *DB) Sessions(ctx context.Context, limit int) (out []SessionRecord, err error) {
 	err = s.read(ctx, "listing the sessions", func(q querier) error {
 		out = nil
@@ -152,7 +152,7 @@ func (s *DB) Sessions(ctx context.Context, limit int) (out []SessionRecord, err 
 	return out, err
 }
 
-// Turns implements Store.
+// Turns returns the session's turns in the order in which they began.
 func (s *DB) Turns(ctx context.Context, session string) (out []TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
 		out = nil
@@ -166,7 +166,8 @@ func (s *DB) Turns(ctx context.Context, session string) (out []TurnRecord, err e
 	return out, err
 }
 
-// TurnsAfter implements Store.
+// TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is
+// empty, in the order in which they began. ErrNotFound, also for a turn of another session.
 func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (out []TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("listing the turns of %q after %q", session, after), func(q querier) error {
 		n, err := q.sessionRow(session)
@@ -196,7 +197,7 @@ func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, 
 	return out, err
 }
 
-// Inferences implements Store.
+// Inferences returns the ledger of a turn's inferences, ordered by step.
 func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, err error) {
 	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
 		sc, err := q.namedScope(turnID)
@@ -233,7 +234,7 @@ func (q querier) inferences(sc scope) ([]Inference, error) {
 	return out, nil
 }
 
-// Calls implements Store.
+// Calls returns the ledger of a turn's calls, ordered by step and index.
 func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err error) {
 	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
 		sc, err := q.namedScope(turnID)

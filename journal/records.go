@@ -121,7 +121,7 @@ type CallRecord struct {
 	Code       turn.Code    `json:"code,omitempty"`      // see turn.ToolResult
 	Text       string       `json:"text,omitempty"`      // what the model is shown
 	FullBlob   string       `json:"full_blob,omitempty"` // the whole output, if Text is truncated
-	Media      []turn.Media `json:"media,omitempty"`     // without Data: see Journal.Artifact
+	Media      []turn.Media `json:"media,omitempty"`     // without Data: see DB.Artifact
 	SizeBytes  int64        `json:"size_bytes,omitempty"`
 	SettledAt  time.Time    `json:"settled_at,omitzero"`
 	DurationMS int64        `json:"duration_ms,omitempty"`

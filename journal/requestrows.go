@@ -149,7 +149,7 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 	return t.emitData(sc, c, turn.RequestChunk{Request: x.rec.Request, ArgumentsBytes: x.size, Decision: x.rec.Decision})
 }
 
-// Requests implements Store.
+// Requests returns a turn's requests in the order in which they were made.
 func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
 	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
 		sc, err := q.namedScope(turnID)
@@ -166,8 +166,8 @@ func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, 
 	return out, err
 }
 
-// PendingRequests implements Store. A turn that ends settles its requests, so open requests belong to turns that have
-// not ended.
+// PendingRequests returns the open requests of turns that have not ended, the oldest first: those of one session, or of
+// all the tenant's sessions if session is empty.
 func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, s.tenant, limit)
@@ -189,7 +189,8 @@ func (s *DB) pending(ctx context.Context, where string, args ...any) (out []Requ
 	return out, err
 }
 
-// Delivered implements Store.
+// Delivered returns the turn that took this message of the session, even if the message was merged into it.
+// ErrNotFound.
 func (s *DB) Delivered(ctx context.Context, session, messageID string) (out TurnRecord, err error) {
 	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
 		n, err := q.sessionRow(session)

@@ -11,8 +11,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ask implements Journal.
-func (s *DB) Ask(ctx context.Context, in AskInput) (ruled []turn.Decision, err error) {
+// Ask records what the turn waits for, emits approval_requested and question_asked once for each request, and shows the
+// turn as waiting. It returns the decisions that the requests have already, so that a reset turn does not ask twice.
+// ErrClosed if the turn is settled and a request has no decision.
+func (s *DB) Ask(ctx context.Context, in turn.AskInput) (ruled []turn.Decision, err error) {
 	err = s.writeTurn(ctx, in.Turn, "recording the requests of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
@@ -139,8 +141,10 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 	return t.touchUpdatedAt(sc, at)
 }
 
-// Decide implements Journal.
-func (s *DB) Decide(ctx context.Context, in DecideInput) error {
+// Decide records decisions, emits approval_decided and question_answered, keeps new grants, and shows the turn as
+// running when it has no open request left. The first decision of a request stands; another one changes nothing.
+// ErrNotFound if a request does not exist, ErrClosed if the turn is settled and a request has no decision.
+func (s *DB) Decide(ctx context.Context, in turn.DecideInput) error {
 	return s.writeTurn(ctx, in.Turn, "recording the decisions of turn "+in.Turn, func(t *tx) error {
 		sc, err := t.scope(in.Turn)
 		if err == nil {
@@ -238,7 +242,7 @@ func (t *tx) checkApproval(c *call, in ClaimInput) error {
 	return nil
 }
 
-// Grants implements Journal.
+// Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound.
 func (s *DB) Grants(ctx context.Context, turnID string) (out []turn.Grant, err error) {
 	err = s.read(ctx, "reading the grants of the session of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)

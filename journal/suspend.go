@@ -9,7 +9,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// SuspendCall implements Journal.
+// SuspendCall withdraws a claim in the middle of its call, because the server needs a response first, and keeps the
+// continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
+// tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale if
+// the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
 func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Result.Continuation); n > MaxContinuationBytes {
@@ -51,7 +54,9 @@ func (c *call) holds(attempt int) error {
 	return nil
 }
 
-// NoteCall implements Journal.
+// NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
+// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is called
+// again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed, ErrNotFound.
 func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
 	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {

@@ -27,6 +27,8 @@ const (
 	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
 	MaxMedia      = 8
 	MaxMediaBytes = 8 << 20
+	// MaxCalls bounds the tool calls of a message.
+	MaxCalls = 128
 	// MaxNotes bounds the tool_progress chunks of one call.
 	MaxNotes = 200
 	// MaxNotices bounds how many late results one step reports to the model; the next step reports the rest.

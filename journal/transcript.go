@@ -39,7 +39,7 @@ func (sc *scope) check(session string) error {
 	return nil
 }
 
-// scope returns a turn of any tenant: it is for the methods of Journal, which name a turn that Begin has returned. The
+// scope returns a turn of any tenant: it is for the methods of a worker, which name a turn that Begin has returned. The
 // other methods use namedScope.
 func (q querier) scope(turnID string) (sc scope, err error) {
 	err = q.row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
@@ -123,7 +123,7 @@ func (t *tx) saveHead(sc scope) error {
 	return t.exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.head.Seq, sc.head.Hash, sc.session)
 }
 
-// Messages implements Store.
+// Messages returns the session's messages with from <= seq <= to, in order, with their whole content.
 func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
 	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) error {
 		n, err := q.sessionRow(session)
@@ -135,7 +135,8 @@ func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out 
 	return out, err
 }
 
-// Window implements Journal.
+// Window returns the messages of the turn's session with from <= seq <= to, in order. It loads no more than maxBytes of
+// texts and calls: *TooLargeError. ErrNotFound.
 func (s *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) (out []turn.Message, err error) {
 	err = s.read(ctx, "reading the transcript of turn "+turnID, func(q querier) error {
 		sc, err := q.scope(turnID)

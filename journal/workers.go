@@ -19,7 +19,7 @@ type WorkerReport struct {
 	SeenAt    time.Time       // when it was reported, by the database's clock; ReportWorker ignores it
 }
 
-// ReportWorker implements Store.
+// ReportWorker records that a worker runs, and replaces its last report.
 func (s *DB) ReportWorker(ctx context.Context, r WorkerReport) error {
 	return s.write(ctx, "reporting on a worker", func(t *tx) error {
 		if err := checkID("worker", r.ID); err != nil {
@@ -38,14 +38,14 @@ func (s *DB) ReportWorker(ctx context.Context, r WorkerReport) error {
 	})
 }
 
-// RemoveWorker implements Store.
+// RemoveWorker records that a worker has stopped.
 func (s *DB) RemoveWorker(ctx context.Context, id string) error {
 	return s.write(ctx, "removing a worker", func(t *tx) error {
 		return t.exec(`DELETE FROM workers WHERE id = ?`, id)
 	})
 }
 
-// Workers implements Store.
+// Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
 func (s *DB) Workers(ctx context.Context) (out []WorkerReport, err error) {
 	err = s.read(ctx, "listing the workers", func(q querier) error {
 		out = nil

@@ -79,8 +79,8 @@ func TestAnImportBringsNoPermission(t *testing.T) {
 	}
 }
 
-// TestALargeImportedSessionFailsItsTurn imports a session of 40 MB from a file of 14 MB; the import succeeds because a
-// turn could have written that session. Its prompt is refused once, before it is loaded, and the session can be forked.
+// TestALargeImportedSessionFailsItsTurn imports a session of 40 MB; the import succeeds because turns could have
+// written that session. Its prompt is refused once, before it is loaded, and the session can be forked.
 func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Steps(script.Text("never asked")))
@@ -99,7 +99,7 @@ func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// largeSession returns an export of a session with four answers that share one blob of 10 MB.
+// largeSession returns an export of a session with four answers of 10 MB.
 func largeSession(t *testing.T, id string) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
@@ -107,21 +107,15 @@ func largeSession(t *testing.T, id string) *bytes.Buffer {
 	at := time.Now().UTC()
 	record := journal.TurnRecord{ID: "of-" + id, MessageID: "m", MessageSeq: 1, State: turn.StateRunning, StartedAt: at}
 	content := bytes.Repeat([]byte("a"), 10<<20)
-	lines := []journal.Line{
-		{Blob: &journal.ExportBlob{Hash: journal.HashOf(content), MediaType: "text/plain", Bytes: content}},
-		{Turn: &journal.ExportTurn{TurnRecord: record}},
-	}
+	lines := []journal.Line{{Turn: &journal.ExportTurn{TurnRecord: record}}}
 	head := turn.Head{}
 	for i := range 5 {
 		m := turn.Message{Role: turn.RoleAssistant, Text: string(content), TurnID: record.ID, Step: i}
-		line := journal.ExportMessage{TextBlob: journal.HashOf(content)}
 		if i == 0 {
-			m.ID, m.Role, m.Text, line.TextBlob = "m", turn.RoleUser, "", ""
+			m.ID, m.Role, m.Text = "m", turn.RoleUser, ""
 		}
 		head = journal.Next(head, m)
-		m.Text = ""
-		line.Message, line.Seq, line.Hash = m, head.Seq, head.Hash
-		lines = append(lines, journal.Line{Message: &line})
+		lines = append(lines, journal.Line{Message: &journal.ExportMessage{Seq: head.Seq, Hash: head.Hash, Message: m}})
 	}
 	header := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
 	header.Session = journal.SessionRecord{ID: id, Agent: "default", Head: head, CreatedAt: at}

@@ -20,12 +20,12 @@ import (
 
 // lateStore reports late settlements on a channel.
 type lateStore struct {
-	journal.Store
+	engine.Journal
 	late chan journal.CallRecord
 }
 
 func (s *lateStore) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	r, err := s.Store.SettleCall(ctx, in)
+	r, err := s.Journal.SettleCall(ctx, in)
 	if r.Late {
 		s.late <- r
 	}
@@ -52,7 +52,7 @@ func TestAQuickCallPastItsCapIsDispatchedAgain(t *testing.T) {
 	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
 	store := &lateStore{late: make(chan journal.CallRecord, 1)}
 	r.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
-		engine.WithJournal(func(s journal.Store) journal.Store { store.Store = s; return store }))
+		engine.WithJournal(func(s engine.Journal) engine.Journal { store.Journal = s; return store }))
 	run := r.begin(session(t), "Echo six times.", nil)
 	res := r.result(run)
 	assert.Equal(t, "done", res.Answer)

@@ -41,7 +41,7 @@ type rig struct {
 	cfg    config.Config
 	dir    string
 	client client.Client
-	store  journal.Store
+	store  *journal.DB
 	ran    []workflow.Execution
 }
 

@@ -80,7 +80,7 @@ func (r *rig) seed(session string, turns, size int) {
 			line := fmt.Sprintf("%s says line %06d. ", who, i)
 			return strings.Repeat(line, size/len(line)+1)[:size]
 		}
-		begun, err := r.store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+		begun, err := r.store.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
 			Message: turn.UserMessage{ID: id, Text: text("user")}, At: time.Now()})
 		require.NoError(r.t, err)
 		key := journal.StepKey{Turn: id, Step: 1}
@@ -92,7 +92,7 @@ func (r *rig) seed(session string, turns, size int) {
 			Answer:  answer,
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)
-		_, err = r.store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
+		_, err = r.store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
 			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
 			At: time.Now()})
 		require.NoError(r.t, err)
@@ -121,11 +121,11 @@ func historyBytes(events []*historypb.HistoryEvent) int {
 
 // meter counts what goes into and comes out of a journal, at its port.
 type meter struct {
-	journal.Store
+	engine.Journal
 	rows, read, written atomic.Int64
 }
 
-func (m *meter) wrap(s journal.Store) journal.Store { m.Store = s; return m }
+func (m *meter) wrap(s engine.Journal) engine.Journal { m.Journal = s; return m }
 
 func jsonBytes(v any) int64 {
 	b, err := json.Marshal(v)
@@ -135,29 +135,22 @@ func jsonBytes(v any) int64 {
 	return int64(len(b))
 }
 
-func (m *meter) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
-	out, err := m.Store.Messages(ctx, session, from, to)
-	m.rows.Add(int64(len(out)))
-	m.read.Add(jsonBytes(out))
-	return out, err
-}
-
 func (m *meter) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
-	out, err := m.Store.Window(ctx, turnID, from, to, maxBytes)
+	out, err := m.Journal.Window(ctx, turnID, from, to, maxBytes)
 	m.rows.Add(int64(len(out)))
 	m.read.Add(jsonBytes(out))
 	return out, err
 }
 
 func (m *meter) StepMessage(ctx context.Context, key journal.StepKey) (turn.Message, error) {
-	out, err := m.Store.StepMessage(ctx, key)
+	out, err := m.Journal.StepMessage(ctx, key)
 	m.rows.Add(1)
 	m.read.Add(jsonBytes(out))
 	return out, err
 }
 
 func (m *meter) GetBlob(ctx context.Context, hash string) ([]byte, error) {
-	out, err := m.Store.GetBlob(ctx, hash)
+	out, err := m.Journal.GetBlob(ctx, hash)
 	m.rows.Add(1)
 	m.read.Add(int64(len(out)))
 	return out, err
@@ -165,27 +158,27 @@ func (m *meter) GetBlob(ctx context.Context, hash string) ([]byte, error) {
 
 func (m *meter) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	m.written.Add(jsonBytes(in))
-	return m.Store.StartInference(ctx, in)
+	return m.Journal.StartInference(ctx, in)
 }
 
 func (m *meter) SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error) {
 	m.written.Add(jsonBytes(in))
-	return m.Store.SettleInference(ctx, in)
+	return m.Journal.SettleInference(ctx, in)
 }
 
 func (m *meter) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	m.written.Add(jsonBytes(in))
-	return m.Store.ClaimCall(ctx, in)
+	return m.Journal.ClaimCall(ctx, in)
 }
 
 func (m *meter) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	m.written.Add(jsonBytes(in))
-	return m.Store.SettleCall(ctx, in)
+	return m.Journal.SettleCall(ctx, in)
 }
 
 func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
 	m.written.Add(jsonBytes(chunks))
-	return m.Store.AppendChunks(ctx, key, attempt, chunks)
+	return m.Journal.AppendChunks(ctx, key, attempt, chunks)
 }
 
 // sample is what had been used up when the model received a step's request.

@@ -14,7 +14,6 @@ import (
 	sdk "go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -25,7 +24,7 @@ import (
 func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
-	begun, err := r.store.Begin(ctx, journal.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
+	begun, err := r.store.Begin(ctx, turn.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
 		RunID: turnID, Message: turn.UserMessage{ID: "m1", Text: "One."}})
 	require.NoError(r.t, err)
 	require.True(r.t, begun.Resumed)

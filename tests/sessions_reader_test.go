@@ -124,7 +124,7 @@ func written(t *testing.T, r *rig, session string) (all []turn.Chunk) {
 }
 
 // readSession follows a session and detaches after a few chunks, repeatedly.
-func readSession(ctx context.Context, t *testing.T, store journal.Store, session string, s *seen, random *rand.Rand) {
+func readSession(ctx context.Context, t *testing.T, store *journal.DB, session string, s *seen, random *rand.Rand) {
 	for !s.all() {
 		stay := random.IntN(5)
 		for c, err := range journal.FollowSession(ctx, store, session, s.cursor()) {
@@ -141,7 +141,7 @@ func readSession(ctx context.Context, t *testing.T, store journal.Store, session
 }
 
 // readTurn follows the session's turns one by one, each with readers that detach and attach.
-func readTurn(ctx context.Context, t *testing.T, store journal.Store, r *rig, session string, s *seen,
+func readTurn(ctx context.Context, t *testing.T, store *journal.DB, r *rig, session string, s *seen,
 	random *rand.Rand) {
 	for n := range readTurns {
 		turnID, after := r.taker(ctx, session, fmt.Sprintf("m%d", n)), int64(-1)

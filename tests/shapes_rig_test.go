@@ -16,23 +16,25 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // away is a journal that is unavailable for the first left calls of the methods that have a function.
 type away struct {
-	journal.Store
+	engine.Journal
 	begin, claim, finish func(context.Context) error
 
 	mu   sync.Mutex
 	left int
 }
 
-func (a *away) wrap(s journal.Store) journal.Store { a.Store = s; return a }
+func (a *away) wrap(s engine.Journal) engine.Journal { a.Journal = s; return a }
 
 // wait behaves like a locked journal, refuse like one that is gone.
 func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
@@ -51,25 +53,25 @@ func (a *away) asked(ctx context.Context, how func(context.Context) error) error
 	return how(ctx)
 }
 
-func (a *away) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+func (a *away) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	if err := a.asked(ctx, a.begin); err != nil {
 		return journal.BeginResult{}, err
 	}
-	return a.Store.Begin(ctx, in)
+	return a.Journal.Begin(ctx, in)
 }
 
 func (a *away) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	if err := a.asked(ctx, a.claim); err != nil {
 		return journal.Claim{}, err
 	}
-	return a.Store.ClaimCall(ctx, in)
+	return a.Journal.ClaimCall(ctx, in)
 }
 
-func (a *away) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
+func (a *away) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
 	if err := a.asked(ctx, a.finish); err != nil {
 		return journal.TurnRecord{}, err
 	}
-	return a.Store.Finish(ctx, in)
+	return a.Journal.Finish(ctx, in)
 }
 
 // kill kills the server that was started last. The worker notices its exit.

@@ -29,7 +29,7 @@ type Snapshot struct {
 type SendResult struct {
 	Turn string `json:"turn"`
 	// Merged means that the turn was already running. This turn answers the message, or the session's next one does if
-	// the message arrived too late or was queued; journal.Store's Delivered tells which.
+	// the message arrived too late or was queued; *journal.DB's Delivered tells which.
 	Merged bool `json:"merged,omitempty"`
 }
 

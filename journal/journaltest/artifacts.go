@@ -32,7 +32,7 @@ func named(m turn.Media) turn.Media {
 	return turn.Media{Hash: journal.HashOf(m.Data), Type: m.Type, Bytes: int64(len(m.Data))}
 }
 
-func mediaKept(t T, open func() journal.Store) {
+func mediaKept(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	s.claim(list[0], 1)
 	sound := turn.Media{Hash: "a lie", Type: "audio/wav", Bytes: 1, Data: bytes.Repeat([]byte{1, 2}, 50_000)}
@@ -57,7 +57,7 @@ func mediaKept(t T, open func() journal.Store) {
 	assert.True(t, s.settleMedia(list[0], in).Late, "another picture is another result")
 }
 
-func mediaBounded(t T, open func() journal.Store) {
+func mediaBounded(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	media := []turn.Media{{Type: "image/png"}, {Type: "image/png", Data: make([]byte, journal.MaxMediaBytes+1)}}
@@ -79,7 +79,7 @@ func (s *script) transcriptAfter(step int, list []turn.ToolCall) []turn.Message 
 	return s.transcript()
 }
 
-func oldHash(t T, _ func() journal.Store) {
+func oldHash(t T, _ func() Store) {
 	m := turn.Message{Role: turn.RoleTool, Text: "content", CallID: "1.0", Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1}
 	assert.Equal(t, `{"role":"tool","text":"content","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`,
 		string(journal.Canonical(m)))
@@ -90,7 +90,7 @@ func oldHash(t T, _ func() journal.Store) {
 	assert.Equal(t, journal.Next(turn.Head{}, back), journal.Next(turn.Head{}, m))
 }
 
-func artifacts(t T, open func() journal.Store) {
+func artifacts(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	blob, err := s.PutBlob(t.Context(), "text/plain", []byte("nobody's"))
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ var beginPromises = []promise{
 	{"sessions are listed by their last activity", sessionsListed},
 }
 
-func beginOpens(t T, open func() journal.Store) {
+func beginOpens(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.session, s.turn = "s2 / odd \x01 \u202e %?#", "t2"
 	out := s.begin()
@@ -48,7 +48,7 @@ func beginOpens(t T, open func() journal.Store) {
 	assert.Equal(t, "question of t2", session.FirstText)
 }
 
-func beginResumes(t T, open func() journal.Store) {
+func beginResumes(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	first := s.head
 	s.infer(1, "hello")
@@ -68,7 +68,7 @@ func beginResumes(t T, open func() journal.Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
 }
 
-func beginFinished(t T, open func() journal.Store) {
+func beginFinished(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	rec := s.finish()
 	s.unchanged(func() {
@@ -81,7 +81,7 @@ func beginFinished(t T, open func() journal.Store) {
 	})
 }
 
-func messageOnce(t T, open func() journal.Store) {
+func messageOnce(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	again := func() {
 		t.Helper()
@@ -105,7 +105,7 @@ func messageOnce(t T, open func() journal.Store) {
 	next.unchanged(again)
 }
 
-func messagePerSession(t T, open func() journal.Store) {
+func messagePerSession(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn = "other", "t2"
@@ -115,7 +115,7 @@ func messagePerSession(t T, open func() journal.Store) {
 	assert.Equal(t, "m-t1", out.Turn.MessageID)
 }
 
-func messageWithoutID(t T, open func() journal.Store) {
+func messageWithoutID(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn, in.Message.ID = "other", "t2", ""
@@ -128,7 +128,7 @@ func messageWithoutID(t T, open func() journal.Store) {
 	assert.Equal(t, first.Head, second.Head)
 }
 
-func beginOther(t T, open func() journal.Store) {
+func beginOther(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
 		in := s.beginInput()
@@ -138,7 +138,7 @@ func beginOther(t T, open func() journal.Store) {
 	})
 }
 
-func messageFromBlob(t T, open func() journal.Store) {
+func messageFromBlob(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	text := bigText(5<<20, "message")
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
@@ -160,7 +160,7 @@ func messageFromBlob(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound, "a refused turn leaves no session")
 }
 
-func sessionsListed(t T, open func() journal.Store) {
+func sessionsListed(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	for _, id := range []string{"b", "c"} {
 		s.session, s.turn = id, "t-"+id

@@ -7,10 +7,11 @@ import (
 	"sync"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/journaltest"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-type unapproved struct{ journal.Store }
+type unapproved struct{ journaltest.Store }
 
 func (s unapproved) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	out, err := s.Store.ClaimCall(ctx, in)
@@ -22,11 +23,11 @@ func (s unapproved) ClaimCall(ctx context.Context, in journal.ClaimInput) (journ
 
 // rulesAgain shows the last ruling of a wait.
 type rulesAgain struct {
-	journal.Store
+	journaltest.Store
 	last *sync.Map
 }
 
-func (s rulesAgain) Decide(ctx context.Context, in journal.DecideInput) error {
+func (s rulesAgain) Decide(ctx context.Context, in turn.DecideInput) error {
 	for _, r := range in.Decisions {
 		s.last.Store(in.Turn+r.ID, r)
 	}
@@ -45,9 +46,9 @@ func (s rulesAgain) Requests(ctx context.Context, turnID string) ([]journal.Requ
 }
 
 // asksAnything asks with the hash of what the caller did not show.
-type asksAnything struct{ journal.Store }
+type asksAnything struct{ journaltest.Store }
 
-func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
+func (s asksAnything) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
 	ruled, err := s.Store.Ask(ctx, in)
 	if errors.Is(err, journal.ErrClosed) || errors.Is(err, journal.ErrNotFound) {
 		return nil, err
@@ -55,14 +56,14 @@ func (s asksAnything) Ask(ctx context.Context, in journal.AskInput) ([]turn.Deci
 	return ruled, nil
 }
 
-type losesMessages struct{ journal.Store }
+type losesMessages struct{ journaltest.Store }
 
 func (s losesMessages) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	in.Messages = nil
 	return s.Store.StartInference(ctx, in)
 }
 
-type joinsAgain struct{ journal.Store }
+type joinsAgain struct{ journaltest.Store }
 
 func (s joinsAgain) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	in.Messages = slices.Clone(in.Messages)
@@ -72,7 +73,7 @@ func (s joinsAgain) StartInference(ctx context.Context, in journal.StartInferenc
 	return s.Store.StartInference(ctx, in)
 }
 
-type leavesOpen struct{ journal.Store }
+type leavesOpen struct{ journaltest.Store }
 
 func (s leavesOpen) Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error) {
 	list, err := s.Store.Requests(ctx, turnID)
@@ -85,7 +86,7 @@ func (s leavesOpen) Requests(ctx context.Context, turnID string) ([]journal.Requ
 }
 
 // forgetsPast reads a session's own messages alone.
-type forgetsPast struct{ journal.Store }
+type forgetsPast struct{ journaltest.Store }
 
 func (s forgetsPast) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
 	if rec, err := s.Session(ctx, session); err == nil {
@@ -94,7 +95,7 @@ func (s forgetsPast) Messages(ctx context.Context, session string, from, to int6
 	return s.Store.Messages(ctx, session, from, to)
 }
 
-type forksAnywhere struct{ journal.Store }
+type forksAnywhere struct{ journaltest.Store }
 
 func (s forksAnywhere) Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error) {
 	for {
@@ -107,7 +108,7 @@ func (s forksAnywhere) Fork(ctx context.Context, in journal.ForkInput) (journal.
 }
 
 // prunesEnd removes the end of a turn, too, and does not say that it is over.
-type prunesEnd struct{ journal.Store }
+type prunesEnd struct{ journaltest.Store }
 
 func (s prunesEnd) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
 	list, err := s.Store.Chunks(ctx, turnID, after, limit)
@@ -118,7 +119,7 @@ func (s prunesEnd) Chunks(ctx context.Context, turnID string, after int64, limit
 }
 
 // skipsTurns names the latest turn where the next one is asked for.
-type skipsTurns struct{ journal.Store }
+type skipsTurns struct{ journaltest.Store }
 
 func (s skipsTurns) TurnsAfter(ctx context.Context, session, after string, limit int) ([]journal.TurnRecord, error) {
 	list, err := s.Store.TurnsAfter(ctx, session, after, limit)

@@ -5,22 +5,26 @@ import (
 	"errors"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/journaltest"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // sharesNames has one name space of sessions for all tenants.
-type sharesNames struct{ journal.Store }
+type sharesNames struct{ journaltest.Store }
 
-func (s sharesNames) Tenant(string) journal.Store { return s }
+func (s sharesNames) OfTenant(string) journaltest.Store { return s }
 
-func (s sharesNames) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+func (s sharesNames) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	in.Tenant = ""
 	return s.Store.Begin(ctx, in)
 }
 
 // leaksTurns finds a turn of tenant acme for every tenant.
-type leaksTurns struct{ journal.Store }
+type leaksTurns struct{ journaltest.Store }
 
-func (s leaksTurns) Tenant(tenant string) journal.Store { return leaksTurns{s.Store.Tenant(tenant)} }
+func (s leaksTurns) OfTenant(tenant string) journaltest.Store {
+	return leaksTurns{s.Store.Tenant(tenant)}
+}
 
 func (s leaksTurns) Turn(ctx context.Context, turnID string) (journal.TurnRecord, error) {
 	rec, err := s.Store.Turn(ctx, turnID)

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/journaltest"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // beginsAgain forgets what a suspended call goes on with.
-type beginsAgain struct{ journal.Store }
+type beginsAgain struct{ journaltest.Store }
 
 func (s beginsAgain) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	out, err := s.Store.ClaimCall(ctx, in)
@@ -18,7 +19,7 @@ func (s beginsAgain) ClaimCall(ctx context.Context, in journal.ClaimInput) (jour
 	return out, err
 }
 
-type suspendsAll struct{ journal.Store }
+type suspendsAll struct{ journaltest.Store }
 
 func (s suspendsAll) SuspendCall(ctx context.Context, in journal.SettleInput) error {
 	for in.Attempt = 5; in.Attempt > 0; in.Attempt-- {
@@ -30,7 +31,7 @@ func (s suspendsAll) SuspendCall(ctx context.Context, in journal.SettleInput) er
 }
 
 // floods says that progress was noted of any call.
-type floods struct{ journal.Store }
+type floods struct{ journaltest.Store }
 
 func (s floods) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
@@ -38,12 +39,12 @@ func (s floods) NoteCall(ctx context.Context, turnID, callID string, attempt int
 	return nil
 }
 
-type forgetsMarks struct{ journal.Store }
+type forgetsMarks struct{ journaltest.Store }
 
 func (forgetsMarks) Taint(context.Context, string) (*journal.TaintSource, error) { return nil, nil }
 
 // marksAll takes any text for the server's words.
-type marksAll struct{ journal.Store }
+type marksAll struct{ journaltest.Store }
 
 func (s marksAll) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	if in.Result.Outcome == turn.OutcomeUnknown {
@@ -53,7 +54,7 @@ func (s marksAll) SettleCall(ctx context.Context, in journal.SettleInput) (journ
 }
 
 // marksInTime marks nothing once a turn is over.
-type marksInTime struct{ journal.Store }
+type marksInTime struct{ journaltest.Store }
 
 func (s marksInTime) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	rec, err := s.Turn(ctx, in.Turn)
@@ -61,7 +62,7 @@ func (s marksInTime) SettleCall(ctx context.Context, in journal.SettleInput) (jo
 	return s.Store.SettleCall(ctx, in)
 }
 
-type showsAll struct{ journal.Store }
+type showsAll struct{ journaltest.Store }
 
 func (s showsAll) Artifact(ctx context.Context, _, hash string) (string, []byte, error) {
 	b, err := s.GetBlob(ctx, hash)
@@ -69,7 +70,7 @@ func (s showsAll) Artifact(ctx context.Context, _, hash string) (string, []byte,
 }
 
 // keepsAllMedia puts those together that are too many.
-type keepsAllMedia struct{ journal.Store }
+type keepsAllMedia struct{ journaltest.Store }
 
 func (s keepsAllMedia) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	var all []byte
@@ -83,7 +84,7 @@ func (s keepsAllMedia) SettleCall(ctx context.Context, in journal.SettleInput) (
 }
 
 // acceptsAll accepts whatever is published.
-type acceptsAll struct{ journal.Store }
+type acceptsAll struct{ journaltest.Store }
 
 func (s acceptsAll) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	c.AllowToolChanges = true
@@ -91,14 +92,14 @@ func (s acceptsAll) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 }
 
 // acceptsHeld accepts what is held when the next version is published.
-type acceptsHeld struct{ journal.Store }
+type acceptsHeld struct{ journaltest.Store }
 
 func (s acceptsHeld) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	_, _ = s.ApproveTools(ctx, journal.ApproveToolsInput{Server: c.Server})
 	return s.Store.PublishCatalogue(ctx, c)
 }
 
-type acceptsUnseen struct{ journal.Store }
+type acceptsUnseen struct{ journaltest.Store }
 
 func (s acceptsUnseen) ApproveTools(ctx context.Context, in journal.ApproveToolsInput) ([]turn.QuarantinedTool, error) {
 	in.Hashes = nil
@@ -106,7 +107,7 @@ func (s acceptsUnseen) ApproveTools(ctx context.Context, in journal.ApproveTools
 }
 
 // losesLate says that a late result is kept, and keeps none.
-type losesLate struct{ journal.Store }
+type losesLate struct{ journaltest.Store }
 
 func (s losesLate) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	if rec, err := s.Call(ctx, in.Turn, in.CallID); err == nil && rec.Outcome != "" {
@@ -116,7 +117,7 @@ func (s losesLate) SettleCall(ctx context.Context, in journal.SettleInput) (jour
 	return s.Store.SettleCall(ctx, in)
 }
 
-type losesReplies struct{ journal.Store }
+type losesReplies struct{ journaltest.Store }
 
 func (s losesReplies) Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error) {
 	list, err := s.Store.Requests(ctx, turnID)

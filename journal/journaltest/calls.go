@@ -29,7 +29,7 @@ var callPromises = []promise{
 }
 
 // asked begins a turn whose model has asked for n calls.
-func asked(t T, open func() journal.Store, n int) (*script, []turn.ToolCall) {
+func asked(t T, open func() Store, n int) (*script, []turn.ToolCall) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
 	list := calls(1, n)
@@ -37,7 +37,7 @@ func asked(t T, open func() journal.Store, n int) (*script, []turn.ToolCall) {
 	return s, list
 }
 
-func grantedOnce(t T, open func() journal.Store) {
+func grantedOnce(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	first := s.claim(list[0], 1)
 	assert.Equal(t, journal.ClaimGranted, first.State)
@@ -50,7 +50,7 @@ func grantedOnce(t T, open func() journal.Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func repeatableAgain(t T, open func() journal.Store) {
+func repeatableAgain(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
@@ -68,7 +68,7 @@ func repeatableAgain(t T, open func() journal.Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func claimStale(t T, open func() journal.Store) {
+func claimStale(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	for _, attempt := range []int{2, 1} {
 		in := s.claimInput(list[0], attempt)
@@ -85,7 +85,7 @@ func claimStale(t T, open func() journal.Store) {
 	}
 }
 
-func claimSettled(t T, open func() journal.Store) {
+func claimSettled(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "content")
 	s.unchanged(func() {
@@ -99,7 +99,7 @@ func claimSettled(t T, open func() journal.Store) {
 	})
 }
 
-func released(t T, open func() journal.Store) {
+func released(t T, open func() Store) {
 	s, list := asked(t, open, 3)
 	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1), "there is no claim") })
 	s.claim(list[0], 1)
@@ -124,7 +124,7 @@ func released(t T, open func() journal.Store) {
 }
 
 // releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next dispatch was released.
-func releasedBeside(t T, open func() journal.Store) {
+func releasedBeside(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
@@ -142,7 +142,7 @@ func releasedBeside(t T, open func() journal.Store) {
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
 }
 
-func claimRepeated(t T, open func() journal.Store) {
+func claimRepeated(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	in := s.claimInput(list[0], 1)
 	first, err := s.ClaimCall(t.Context(), in)
@@ -158,7 +158,7 @@ func claimRepeated(t T, open func() journal.Store) {
 	assert.Equal(t, journal.ClaimTaken, other.State)
 }
 
-func unknownWhateverTheTurnSays(t T, open func() journal.Store) {
+func unknownWhateverTheTurnSays(t T, open func() Store) {
 	s, list := asked(t, open, 3)
 	s.claim(list[0], 1)
 	s.claim(list[1], 1)
@@ -181,7 +181,7 @@ func unknownWhateverTheTurnSays(t T, open func() journal.Store) {
 	assert.Len(t, s.resolved(), 1, "the model is told")
 }
 
-func takenUnapproved(t T, open func() journal.Store) {
+func takenUnapproved(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := s.claimInput(list[0], 2)
@@ -191,7 +191,7 @@ func takenUnapproved(t T, open func() journal.Store) {
 	assert.Equal(t, journal.ClaimTaken, out.State)
 }
 
-func firstSettles(t T, open func() journal.Store) {
+func firstSettles(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.claim(list[0], 2) // taken: the workflow abandons it as unknown
@@ -213,7 +213,7 @@ func firstSettles(t T, open func() journal.Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
 }
 
-func settleTwice(t T, open func() journal.Store) {
+func settleTwice(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
@@ -234,7 +234,7 @@ func settleTwice(t T, open func() journal.Store) {
 	})
 }
 
-func sameArguments(t T, open func() journal.Store) {
+func sameArguments(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.unchanged(func() {
@@ -245,7 +245,7 @@ func sameArguments(t T, open func() journal.Store) {
 	})
 }
 
-func callPreviews(t T, open func() journal.Store) {
+func callPreviews(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: `{"text":"` + strings.Repeat("ä€", 2000) + `"}`}
 	s.infer(1, "write", c)

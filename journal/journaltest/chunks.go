@@ -19,7 +19,7 @@ var chunkPromises = []promise{
 	{"a step's chunks are emitted once", chunksOfAStep},
 }
 
-func noGaps(t T, open func() journal.Store) {
+func noGaps(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	const appenders, each = 8, 20
@@ -53,7 +53,7 @@ func noGaps(t T, open func() journal.Store) {
 	}
 }
 
-func chunkPages(t T, open func() journal.Store) {
+func chunkPages(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "a", "b", "c"))
@@ -68,7 +68,7 @@ func chunkPages(t T, open func() journal.Store) {
 	assert.Empty(t, page)
 }
 
-func chunkKinds(t T, open func() journal.Store) {
+func chunkKinds(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.unchanged(func() {
@@ -92,7 +92,7 @@ func chunkKinds(t T, open func() journal.Store) {
 
 // chunksOfCalls: after a step is settled, its calls may still append error chunks, but its inference may append
 // nothing.
-func chunksOfCalls(t T, open func() journal.Store) {
+func chunksOfCalls(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	notice := turn.Chunk{Kind: turn.ChunkError, Text: "the server is away"}
 	s.unchanged(func() {
@@ -117,7 +117,7 @@ func chunksOfCalls(t T, open func() journal.Store) {
 }
 
 // chunksOfAStep: the chunks of StartInference are emitted once, by the first attempt.
-func chunksOfAStep(t T, open func() journal.Store) {
+func chunksOfAStep(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}

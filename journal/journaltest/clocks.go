@@ -28,7 +28,7 @@ func (s *script) skew(d time.Duration) *script {
 const day = 24 * time.Hour
 
 // skewed is a turn whose steps are each written by a worker with a different clock.
-func skewed(t T, store journal.Store) *script {
+func skewed(t T, store Store) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -46,7 +46,7 @@ func skewed(t T, store journal.Store) *script {
 	return s
 }
 
-func clocksGoBack(t T, open func() journal.Store) {
+func clocksGoBack(t T, open func() Store) {
 	s := skewed(t, open())
 	var reader turn.Reader
 	for _, c := range s.chunks() {
@@ -67,7 +67,7 @@ func clocksGoBack(t T, open func() journal.Store) {
 	assert.Equal(t, []string{"t1", "t2"}, []string{turns[0].ID, turns[1].ID}, "in the order in which they began")
 }
 
-func futureWorker(t T, open func() journal.Store) {
+func futureWorker(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.skew(365 * day).start(1)
 	s.skew(-day).start(1)
@@ -79,7 +79,7 @@ func futureWorker(t T, open func() journal.Store) {
 	require.NoError(t, err)
 }
 
-func skewedExport(t T, open func() journal.Store) {
+func skewedExport(t T, open func() Store) {
 	s := skewed(t, open())
 	s.finish()
 	b := export(t, s)

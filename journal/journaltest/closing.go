@@ -48,7 +48,7 @@ func checkThreeResults(s *script) {
 	}
 }
 
-func beginCloses(t T, open func() journal.Store) {
+func beginCloses(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
@@ -72,7 +72,7 @@ func beginCloses(t T, open func() journal.Store) {
 	next.unchanged(func() { assert.True(t, next.begin().Resumed) })
 }
 
-func finishFills(t T, open func() journal.Store) {
+func finishFills(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	rec := s.finish()
@@ -94,7 +94,7 @@ func finishFills(t T, open func() journal.Store) {
 	}, done)
 }
 
-func finishTwice(t T, open func() journal.Store) {
+func finishTwice(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	first := s.finish()
 	s.unchanged(func() {
@@ -106,7 +106,7 @@ func finishTwice(t T, open func() journal.Store) {
 	})
 }
 
-func closedRefuses(t T, open func() journal.Store) {
+func closedRefuses(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
@@ -131,7 +131,7 @@ func closedRefuses(t T, open func() journal.Store) {
 	s.chunks()
 }
 
-func resetWalk(t T, open func() journal.Store) {
+func resetWalk(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	begun := s.head
 	list := calls(1, 2)

@@ -25,10 +25,10 @@ var driftPromises = []promise{
 // servers publishes catalogues to a store.
 type servers struct {
 	T
-	journal.Store
+	Store
 }
 
-func newServers(t T, open func() journal.Store) *servers { return &servers{T: t, Store: open()} }
+func newServers(t T, open func() Store) *servers { return &servers{T: t, Store: open()} }
 
 // tool returns a version of a tool of server "mail". It is large enough to be stored outside its row.
 func tool(name, version string) turn.Descriptor {
@@ -89,7 +89,7 @@ func (s *servers) accept(tools ...string) []turn.QuarantinedTool {
 	return out
 }
 
-func changedHeld(t T, open func() journal.Store) {
+func changedHeld(t T, open func() Store) {
 	s := newServers(t, open)
 	read, send := tool("read", "1"), tool("send", "1")
 	s.publish(mail(read, send))
@@ -122,7 +122,7 @@ func clean(d turn.Descriptor) turn.Descriptor {
 
 func ptr[V any](v V) *V { return &v }
 
-func newHeld(t T, open func() journal.Store) {
+func newHeld(t T, open func() Store) {
 	s := newServers(t, open)
 	read, shadow, third := tool("read", "1"), tool("shadow", "1"), tool("third", "1")
 	s.publish(mail(read))
@@ -144,7 +144,7 @@ func newHeld(t T, open func() journal.Store) {
 	}
 }
 
-func firstAfterAway(t T, open func() journal.Store) {
+func firstAfterAway(t T, open func() Store) {
 	s := newServers(t, open)
 	away := turn.Catalogue{Server: "mail", ConfigHash: "configured", Problem: "connection refused"}
 	s.publish(away)
@@ -176,7 +176,7 @@ func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
 	assert.Zero(s, s.sees(these(last), nil).Since)
 }
 
-func staysAccepted(t T, open func() journal.Store) {
+func staysAccepted(t T, open func() Store) {
 	s := newServers(t, open)
 	one, two := tool("send", "1"), tool("send", "2")
 	s.publish(mail(one))
@@ -200,7 +200,7 @@ func staysAccepted(t T, open func() journal.Store) {
 	}
 }
 
-func mayChange(t T, open func() journal.Store) {
+func mayChange(t T, open func() Store) {
 	s := newServers(t, open)
 	for i := range journal.MaxApprovedVersions + 4 {
 		c := mail(tool("send", fmt.Sprint(i)), tool(fmt.Sprint("new", i), "1"))
@@ -217,7 +217,7 @@ func mayChange(t T, open func() journal.Store) {
 	s.sees(nil, these(tool("send", "0")))
 }
 
-func localFree(t T, open func() journal.Store) {
+func localFree(t T, open func() Store) {
 	s := newServers(t, open)
 	for i := range 3 {
 		changed, added := clean(tool("read", fmt.Sprint(i))), clean(tool("new", "1"))
@@ -230,7 +230,7 @@ func localFree(t T, open func() journal.Store) {
 	}
 }
 
-func acceptSeen(t T, open func() journal.Store) {
+func acceptSeen(t T, open func() Store) {
 	s := newServers(t, open)
 	read, send := tool("read", "1"), tool("send", "1")
 	s.publish(mail(read, send))

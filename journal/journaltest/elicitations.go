@@ -35,14 +35,14 @@ func replyOf(content string) turn.Decision {
 }
 
 // suspendedFirst is a turn with a call that is suspended for an elicitation.
-func suspendedFirst(t T, open func() journal.Store) (*script, turn.ToolCall) {
+func suspendedFirst(t T, open func() Store) (*script, turn.ToolCall) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "what it goes on with")
 	return s, list[0]
 }
 
-func elicited(t T, open func() journal.Store) {
+func elicited(t T, open func() Store) {
 	for _, content := range []string{`{"name":"<main> & more"}`, `{"name":"` + strings.Repeat("x", 5000) + `"}`} {
 		s, c := suspendedFirst(t, open)
 		w := inquiryOf(c, "1")
@@ -87,7 +87,7 @@ func inquiryLike(w turn.Request) turn.Request {
 	return w
 }
 
-func elicitRefused(t T, open func() journal.Store) {
+func elicitRefused(t T, open func() Store) {
 	s, c := suspendedFirst(t, open)
 	refused := func(change func(*turn.Request)) error {
 		t.Helper()
@@ -115,7 +115,7 @@ func elicitRefused(t T, open func() journal.Store) {
 	assert.Equal(t, questionOf("q1", 1), requests[1].Request)
 }
 
-func replyRefused(t T, open func() journal.Store) {
+func replyRefused(t T, open func() Store) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"))
 	s.unchanged(func() {
@@ -144,7 +144,7 @@ func replyRefused(t T, open func() journal.Store) {
 		requests[0].Decision.Response, "who says no says nothing else")
 }
 
-func elicitCancelled(t T, open func() journal.Store) {
+func elicitCancelled(t T, open func() Store) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"), inquiryOf(c, "3"))
 	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},

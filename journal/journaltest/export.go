@@ -22,7 +22,7 @@ var exportPromises = []promise{
 }
 
 // exported fills a store with a session that has rows of every kind, and exports it.
-func exported(t T, open func() journal.Store) (*script, []byte) {
+func exported(t T, open func() Store) (*script, []byte) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
@@ -67,14 +67,14 @@ func history(t T, b []byte) (lines []journal.Line) {
 	return lines
 }
 
-func export(t T, s journal.Store) []byte {
+func export(t T, s Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), "s", &b))
 	return b.Bytes()
 }
 
-func exportRoundTrip(t T, open func() journal.Store) {
+func exportRoundTrip(t T, open func() Store) {
 	s, _ := exported(t, open)
 	s.finish()
 	b := export(t, s)
@@ -94,7 +94,7 @@ func exportRoundTrip(t T, open func() journal.Store) {
 	assert.ErrorIs(t, s.Export(t.Context(), "none", &bytes.Buffer{}), journal.ErrNotFound)
 }
 
-func importTwice(t T, open func() journal.Store) {
+func importTwice(t T, open func() Store) {
 	s, b := exported(t, open)
 	s.finish()
 	s.turn = "t4"
@@ -106,7 +106,7 @@ func importTwice(t T, open func() journal.Store) {
 	})
 }
 
-func importTampered(t T, open func() journal.Store) {
+func importTampered(t T, open func() Store) {
 	_, b := exported(t, open)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n"), "\n")
 	empty := open()
@@ -146,7 +146,7 @@ func changeOne(line string) string {
 	return "x" + line
 }
 
-func importConflict(t T, open func() journal.Store) {
+func importConflict(t T, open func() Store) {
 	_, b := exported(t, open)
 	other := newScript(t, open(), "another")
 	other.unchanged(func() {
@@ -161,7 +161,7 @@ func importConflict(t T, open func() journal.Store) {
 	})
 }
 
-func importGoesOn(t T, open func() journal.Store) {
+func importGoesOn(t T, open func() Store) {
 	_, b := exported(t, open)
 	store := open()
 	rec := importInto(t, store, b)

@@ -21,21 +21,21 @@ var exportPeoplePromises = []promise{
 	{"a fork of a turn that waits is imported without what it waits for", forkOfWaiting},
 }
 
-func exportOf(t T, s journal.Store, session string) []byte {
+func exportOf(t T, s Store, session string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), session, &out))
 	return out.Bytes()
 }
 
-func importInto(t T, s journal.Store, b []byte) journal.SessionRecord {
+func importInto(t T, s Store, b []byte) journal.SessionRecord {
 	t.Helper()
 	rec, err := s.Import(t.Context(), bytes.NewReader(b))
 	require.NoError(t, err)
 	return rec.Session
 }
 
-func prunedExport(t T, open func() journal.Store) {
+func prunedExport(t T, open func() Store) {
 	s := turnsOf(t, open(), 3)
 	s.prune(start.Add(150*time.Minute), 10)
 	b := exportOf(t, s, "s")
@@ -56,7 +56,7 @@ func prunedExport(t T, open func() journal.Store) {
 }
 
 // forked is a session and its fork in the middle of the first turn; the fork has a turn of its own.
-func forked(t T, open func() journal.Store) (s, f *script) {
+func forked(t T, open func() Store) (s, f *script) {
 	t.Helper()
 	s = twoTurns(t, open())
 	f = s.fork(4, "f")
@@ -66,7 +66,7 @@ func forked(t T, open func() journal.Store) (s, f *script) {
 	return s, f
 }
 
-func forkImportedWhole(t T, open func() journal.Store) {
+func forkImportedWhole(t T, open func() Store) {
 	_, f := forked(t, open)
 	b := exportOf(t, f, "f")
 	other := *f
@@ -101,7 +101,7 @@ func forkImportedWhole(t T, open func() journal.Store) {
 	assert.Len(t, other.transcript(), 8)
 }
 
-func forkImportedAsFork(t T, open func() journal.Store) {
+func forkImportedAsFork(t T, open func() Store) {
 	s, f := forked(t, open)
 	f.unchanged(func() {
 		b := exportOf(t, f, "f")
@@ -131,7 +131,7 @@ func forkImportedAsFork(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrConflict, "its turns are g's there")
 }
 
-func forkExportsNoMore(t T, open func() journal.Store) {
+func forkExportsNoMore(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
@@ -168,7 +168,7 @@ func forkExportsNoMore(t T, open func() journal.Store) {
 	}
 }
 
-func forkOfWaiting(t T, open func() journal.Store) {
+func forkOfWaiting(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.infer(1, "which one?")
 	s.ask(questionOf("q1", 1))

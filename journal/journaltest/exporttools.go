@@ -17,7 +17,7 @@ var exportToolPromises = []promise{
 }
 
 // toolSessions are sessions in which calls have left artifacts, each in a different way.
-func toolSessions(t T, open func() journal.Store) map[string]*script {
+func toolSessions(t T, open func() Store) map[string]*script {
 	all := map[string]*script{}
 	begin := func(name string) (*script, turn.ToolCall) {
 		s, list := asked(t, open, 1)
@@ -52,7 +52,7 @@ func toolSessions(t T, open func() journal.Store) map[string]*script {
 	return all
 }
 
-func toolsExported(t T, open func() journal.Store) {
+func toolsExported(t T, open func() Store) {
 	for name, s := range toolSessions(t, open) {
 		s.finish()
 		b := exportOf(t, s, "s")
@@ -86,7 +86,7 @@ func hashes(c journal.CallRecord) (list []string) {
 	return list
 }
 
-func continuationStays(t T, open func() journal.Store) {
+func continuationStays(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "a canary of the server")
@@ -101,7 +101,7 @@ func continuationStays(t T, open func() journal.Store) {
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 }
 
-func dueImported(t T, open func() journal.Store) {
+func dueImported(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.unknown(list[0])
 	s.settleCall(list[0], 1, turn.OutcomeOK, "after all")

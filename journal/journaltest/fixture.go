@@ -18,7 +18,7 @@ var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 // script calls a store as the activities do.
 type script struct {
 	T
-	journal.Store
+	Store
 	session, turn string
 	tenant        string
 	head          turn.Head
@@ -26,15 +26,15 @@ type script struct {
 }
 
 // newScript begins a turn with its message in session "s".
-func newScript(t T, store journal.Store, turnID string) *script {
+func newScript(t T, store Store, turnID string) *script {
 	t.Helper()
 	s := &script{T: t, Store: store, session: "s", turn: turnID, at: start}
 	s.begin()
 	return s
 }
 
-func (s *script) beginInput() journal.BeginInput {
-	return journal.BeginInput{
+func (s *script) beginInput() turn.BeginInput {
+	return turn.BeginInput{
 		Session: s.session, Tenant: s.tenant, Turn: s.turn, WorkflowID: "wf-" + s.session, RunID: "run-" + s.turn,
 		Agent:   "agent",
 		Message: turn.UserMessage{ID: "m-" + s.turn, Text: "question of " + s.turn},
@@ -159,8 +159,8 @@ func (s *script) run(c turn.ToolCall, text string) {
 	s.settleCall(c, 1, turn.OutcomeOK, text)
 }
 
-func (s *script) finishInput() journal.FinishInput {
-	return journal.FinishInput{
+func (s *script) finishInput() turn.FinishInput {
+	return turn.FinishInput{
 		Session: s.session, Turn: s.turn,
 		Result:   turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: "answer"},
 		Counters: turn.Counters{Usage: turn.Usage{InputTokens: 5, OutputTokens: 6}, Step: 2, ToolCalls: 1}, At: s.now(),

@@ -13,7 +13,7 @@ import (
 )
 
 var followPromises = []promise{
-	{"follow yields chunks as they come and ends with the turn", func(t T, open func() journal.Store) {
+	{"follow yields chunks as they come and ends with the turn", func(t T, open func() Store) {
 		s := open()
 		followLive(t, s, s)
 	}},
@@ -24,7 +24,7 @@ var followPromises = []promise{
 
 // followLive appends through one store and follows through another one. It appends only when the follower has read all
 // chunks, so that the follower must be woken.
-func followLive(t T, writer, reader journal.Store) {
+func followLive(t T, writer, reader Store) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
@@ -55,7 +55,7 @@ func followLive(t T, writer, reader journal.Store) {
 	assert.Equal(t, s.chunks(), out.chunks)
 }
 
-func followEarly(t T, open func() journal.Store) {
+func followEarly(t T, open func() Store) {
 	store := open()
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
@@ -76,11 +76,11 @@ func followEarly(t T, open func() journal.Store) {
 // watched is a store that reports when a follower has found no more chunks: the follower then reads the turn, and
 // waits.
 type watched struct {
-	journal.Store
+	Store
 	idle chan struct{}
 }
 
-func newWatched(s journal.Store) watched { return watched{s, make(chan struct{}, 1)} }
+func newWatched(s Store) watched { return watched{s, make(chan struct{}, 1)} }
 
 func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
 	rec, err := w.Store.Turn(ctx, id)
@@ -113,7 +113,7 @@ func (w watched) waiting(ctx context.Context) error {
 	}
 }
 
-func followFrom(t T, open func() journal.Store) {
+func followFrom(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	texts := make([]string, 600) // more than one batch
@@ -138,7 +138,7 @@ func followFrom(t T, open func() journal.Store) {
 	}
 }
 
-func followCancelled(t T, open func() journal.Store) {
+func followCancelled(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 var followSessionPromises = []promise{
-	{"a session is followed from turn to turn as they come", func(t T, open func() journal.Store) {
+	{"a session is followed from turn to turn as they come", func(t T, open func() Store) {
 		s := open()
 		sessionLive(t, s, s)
 	}},
@@ -31,7 +31,7 @@ type reading struct {
 	cancel context.CancelFunc
 }
 
-func read(t T, store journal.Store, session string, from journal.SessionCursor) *reading {
+func read(t T, store Store, session string, from journal.SessionCursor) *reading {
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	r := &reading{T: t, chunks: make(chan turn.Chunk, 10_000), end: make(chan error, 1), cancel: cancel}
 	go func() {
@@ -90,7 +90,7 @@ func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
 }
 
 // sessionLive writes through one store and follows through another one.
-func sessionLive(t T, writer, reader journal.Store) {
+func sessionLive(t T, writer, reader Store) {
 	s := newScript(t, writer, "t1")
 	r := read(t, reader, "s", journal.SessionCursor{})
 	defer r.cancel()
@@ -111,7 +111,7 @@ func sessionLive(t T, writer, reader journal.Store) {
 	assert.Equal(t, s.allChunks("t1", "t2", "t3", "t4", "t5"), got)
 }
 
-func sessionFrom(t T, open func() journal.Store) {
+func sessionFrom(t T, open func() Store) {
 	s := turnsOf(t, open(), 3)
 	all := s.allChunks("t1", "t2", "t3")
 	for i, c := range all {
@@ -126,7 +126,7 @@ func sessionFrom(t T, open func() journal.Store) {
 	r.stop()
 }
 
-func sessionFromLast(t T, open func() journal.Store) {
+func sessionFromLast(t T, open func() Store) {
 	s := turnsOf(t, open(), 3)
 	r := read(t, s.Store, "s", journal.SessionCursor{})
 	assert.Equal(t, s.allChunks("t3"), r.until("t3"))
@@ -143,7 +143,7 @@ func sessionFromLast(t T, open func() journal.Store) {
 	r.stop()
 }
 
-func sessionEarly(t T, open func() journal.Store) {
+func sessionEarly(t T, open func() Store) {
 	store := open()
 	early := newWatched(store)
 	r := read(t, early, "s", journal.SessionCursor{Turn: "t1", Index: -1})
@@ -165,7 +165,7 @@ func sessionEarly(t T, open func() journal.Store) {
 	r.stop()
 }
 
-func sessionWrongCursor(t T, open func() journal.Store) {
+func sessionWrongCursor(t T, open func() Store) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
 	r := read(t, s.Store, "f", journal.SessionCursor{Turn: "t1", Index: 0})
@@ -173,7 +173,7 @@ func sessionWrongCursor(t T, open func() journal.Store) {
 	assert.ErrorIs(t, <-r.end, journal.ErrNotFound)
 }
 
-func turnsAfter(t T, open func() journal.Store) {
+func turnsAfter(t T, open func() Store) {
 	s := turnsOf(t, open(), 4)
 	ids := func(after string, limit int) (out []string) {
 		t.Helper()

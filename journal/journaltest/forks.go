@@ -34,7 +34,7 @@ func (s *script) fork(at int64, id string) *script {
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
 // assistant 7.
-func twoTurns(t T, store journal.Store) *script {
+func twoTurns(t T, store Store) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -53,7 +53,7 @@ func twoTurns(t T, store journal.Store) *script {
 	return s
 }
 
-func forkShares(t T, open func() journal.Store) {
+func forkShares(t T, open func() Store) {
 	s := twoTurns(t, open())
 	messages := s.transcript()
 	s.unchanged(func() {
@@ -94,7 +94,7 @@ func forkShares(t T, open func() journal.Store) {
 	assert.Equal(t, "agent", f.sessionRecord().Agent, "that of the forked one")
 }
 
-func forkGoesOn(t T, open func() journal.Store) {
+func forkGoesOn(t T, open func() Store) {
 	s := twoTurns(t, open())
 	f := s.fork(4, "f") // in the middle of t1: the model gets the results once more
 	s.unchanged(func() {
@@ -141,7 +141,7 @@ func forkGoesOn(t T, open func() journal.Store) {
 	assert.Len(t, f.transcript(), 10, "what the forked one goes on with is not the fork's")
 }
 
-func forkOfFork(t T, open func() journal.Store) {
+func forkOfFork(t T, open func() Store) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	f.begin()
@@ -165,7 +165,7 @@ func forkOfFork(t T, open func() journal.Store) {
 		[]string{window[0].Text, window[1].Text, window[2].Text})
 }
 
-func forkPoints(t T, open func() journal.Store) {
+func forkPoints(t T, open func() Store) {
 	s := twoTurns(t, open())
 	s.unchanged(func() {
 		for at, says := range map[int64]string{2: "at 1 or 4", 3: "at 1 or 4", 0: "1 to 7", 8: "1 to 7", -1: "1 to 7"} {
@@ -189,7 +189,7 @@ func forkPoints(t T, open func() journal.Store) {
 	s.fork(8, "f")
 }
 
-func forkRefused(t T, open func() journal.Store) {
+func forkRefused(t T, open func() Store) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
 	s.unchanged(func() {
@@ -206,7 +206,7 @@ func forkRefused(t T, open func() journal.Store) {
 	})
 }
 
-func forkKnowsMessages(t T, open func() journal.Store) {
+func forkKnowsMessages(t T, open func() Store) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	in := f.beginInput()
@@ -236,7 +236,7 @@ func forkKnowsMessages(t T, open func() journal.Store) {
 }
 
 // longLine forks a session repeatedly, each time after a turn of the fork's own.
-func longLine(t T, open func() journal.Store) {
+func longLine(t T, open func() Store) {
 	s := newScript(t, open(), "t0")
 	const forks = 30
 	for i := range forks {

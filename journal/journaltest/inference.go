@@ -19,7 +19,7 @@ var inferencePromises = []promise{
 	{"what was never started is not found", neverStarted},
 }
 
-func settledComesBack(t T, open func() journal.Store) {
+func settledComesBack(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	base := s.head
 	list := calls(1, 2)
@@ -51,7 +51,7 @@ func settledComesBack(t T, open func() journal.Store) {
 	assert.Equal(t, "look", texts[len(texts)-1].Text)
 }
 
-func lateAnswer(t T, open func() journal.Store) {
+func lateAnswer(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -66,7 +66,7 @@ func lateAnswer(t T, open func() journal.Store) {
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func wrongHead(t T, open func() journal.Store) {
+func wrongHead(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
 		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
@@ -89,7 +89,7 @@ func wrongHead(t T, open func() journal.Store) {
 	})
 }
 
-func secondAttempt(t T, open func() journal.Store) {
+func secondAttempt(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
@@ -107,7 +107,7 @@ func secondAttempt(t T, open func() journal.Store) {
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func staleAttempt(t T, open func() journal.Store) {
+func staleAttempt(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -122,7 +122,7 @@ func staleAttempt(t T, open func() journal.Store) {
 	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
 }
 
-func restarted(t T, open func() journal.Store) {
+func restarted(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -143,7 +143,7 @@ func restarted(t T, open func() journal.Store) {
 	assert.Equal(t, "a whole answer", reader.Text())
 }
 
-func failuresCounted(t T, open func() journal.Store) {
+func failuresCounted(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	fail := func(attempt int) int {
 		t.Helper()
@@ -159,7 +159,7 @@ func failuresCounted(t T, open func() journal.Store) {
 	assert.Error(t, err, "there is no third attempt")
 }
 
-func neverStarted(t T, open func() journal.Store) {
+func neverStarted(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	_, err := s.StepMessage(t.Context(), s.key(1))
 	assert.ErrorIs(t, err, journal.ErrNotFound)

@@ -40,7 +40,7 @@ func (s *script) userIDs() (ids []string) {
 	return ids
 }
 
-func messagesJoin(t T, open func() journal.Store) {
+func messagesJoin(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "a")
 	in := s.startInput(2, resultsOf(list...)...)
@@ -71,7 +71,7 @@ func messagesJoin(t T, open func() journal.Store) {
 	s.transcript()
 }
 
-func messagesJoinOnce(t T, open func() journal.Store) {
+func messagesJoinOnce(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -95,7 +95,7 @@ func messagesJoinOnce(t T, open func() journal.Store) {
 	assert.Len(t, s.transcript(), 4)
 }
 
-func messagesKnown(t T, open func() journal.Store) {
+func messagesKnown(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.finish()
 	s.turn = "t2"
@@ -115,7 +115,7 @@ func messagesKnown(t T, open func() journal.Store) {
 	assert.Equal(t, "t2", out.DuplicateOf.ID)
 }
 
-func messagesUntaken(t T, open func() journal.Store) {
+func messagesUntaken(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -132,7 +132,7 @@ func messagesUntaken(t T, open func() journal.Store) {
 	})
 }
 
-func messageJoinsFromBlob(t T, open func() journal.Store) {
+func messageJoinsFromBlob(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	text := bigText(1<<20, "message")
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
@@ -153,7 +153,7 @@ func messageJoinsFromBlob(t T, open func() journal.Store) {
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())
 }
 
-func messagesAtEnd(t T, open func() journal.Store) {
+func messagesAtEnd(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	in := s.finishInput()
@@ -171,7 +171,7 @@ func messagesAtEnd(t T, open func() journal.Store) {
 	assert.Equal(t, 2, s.count(turn.ChunkMessageAdded))
 }
 
-func deliveredTo(t T, open func() journal.Store) {
+func deliveredTo(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -194,13 +194,13 @@ func deliveredTo(t T, open func() journal.Store) {
 	}
 }
 
-func partialAnswer(t T, open func() journal.Store) {
-	cancelled := func(s *script) journal.FinishInput {
+func partialAnswer(t T, open func() Store) {
+	cancelled := func(s *script) turn.FinishInput {
 		in := s.finishInput()
 		in.State, in.Reason, in.Answer = turn.StateCancelled, turn.FinishCancelled, ""
 		return in
 	}
-	finish := func(s *script, in journal.FinishInput) string {
+	finish := func(s *script, in turn.FinishInput) string {
 		s.Helper()
 		rec, err := s.Finish(s.Context(), in)
 		require.NoError(s, err)

@@ -52,7 +52,7 @@ func (s *script) notices() (ids []string) {
 	return ids
 }
 
-func toldLate(t T, open func() journal.Store) {
+func toldLate(t T, open func() Store) {
 	s, list := asked(t, open, 3)
 	s.unknown(list[0])
 	s.unknown(list[1])
@@ -100,7 +100,7 @@ func toldLate(t T, open func() journal.Store) {
 	assert.Len(t, s.notices(), 1)
 }
 
-func toldElsewhere(t T, open func() journal.Store) {
+func toldElsewhere(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	f := s.fork(1, "f")
@@ -121,7 +121,7 @@ func toldElsewhere(t T, open func() journal.Store) {
 	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
 }
 
-func toldAgain(t T, open func() journal.Store) {
+func toldAgain(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	s.unknown(list[0])
 	s.unknown(list[1])
@@ -148,7 +148,7 @@ func toldAgain(t T, open func() journal.Store) {
 	assert.Len(t, s.notices(), 2, "one a call and attempt")
 }
 
-func noNews(t T, open func() journal.Store) {
+func noNews(t T, open func() Store) {
 	s, list := asked(t, open, 4)
 	s.run(list[0], "known")
 	s.settleCall(list[0], 1, turn.OutcomeError, "late, of a call that is known")
@@ -170,7 +170,7 @@ func noNews(t T, open func() journal.Store) {
 	assert.Empty(t, s.resolved(), "and the turn goes on")
 }
 
-func toldInParts(t T, open func() journal.Store) {
+func toldInParts(t T, open func() Store) {
 	const n = journal.MaxNotices + 3
 	s, list := asked(t, open, n)
 	for _, c := range list {

@@ -31,7 +31,7 @@ func (s *script) mark(session string) *journal.TaintSource {
 
 var picture = turn.Media{Type: "image/png", Data: []byte("\x89PNG picture")}
 
-func marked(t T, open func() journal.Store) {
+func marked(t T, open func() Store) {
 	s, list := asked(t, open, 3)
 	assert.Nil(t, s.mark("s"))
 	_, err := s.Taint(t.Context(), "no such turn")
@@ -55,7 +55,7 @@ func marked(t T, open func() journal.Store) {
 	assert.Nil(t, s.mark("other"))
 }
 
-func notMarked(t T, open func() journal.Store) {
+func notMarked(t T, open func() Store) {
 	s, list := asked(t, open, 7)
 	for _, c := range list {
 		s.claim(c, 1)
@@ -74,7 +74,7 @@ func notMarked(t T, open func() journal.Store) {
 	assert.NotNil(t, s.mark("s"), "pictures speak")
 }
 
-func markedLate(t T, open func() journal.Store) {
+func markedLate(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.finish()
@@ -87,7 +87,7 @@ func markedLate(t T, open func() journal.Store) {
 	assert.Equal(t, "1.0", s.mark("s").CallID)
 }
 
-func markedFork(t T, open func() journal.Store) {
+func markedFork(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	before := s.fork(1, "before")
 	s.claim(list[0], 1)

@@ -13,8 +13,8 @@ import (
 )
 
 var pairPromises = []pairPromise{
-	{"follow sees what another process writes", func(t T, a, b journal.Store) { followLive(t, a, b) }},
-	{"a session is followed while another process writes", func(t T, a, b journal.Store) { sessionLive(t, a, b) }},
+	{"follow sees what another process writes", func(t T, a, b Store) { followLive(t, a, b) }},
+	{"a session is followed while another process writes", func(t T, a, b Store) { sessionLive(t, a, b) }},
 	{"of many rulings from many processes one stands", oneRuling},
 	{"one message from many processes begins one turn", oneMessage},
 	{"one call claimed by many is granted once", oneClaim},
@@ -26,7 +26,7 @@ var pairPromises = []pairPromise{
 }
 
 // together runs fn n times concurrently, alternating between the stores.
-func together(a, b journal.Store, n int, fn func(i int, s journal.Store)) {
+func together(a, b Store, n int, fn func(i int, s Store)) {
 	var wg sync.WaitGroup
 	for i := range n {
 		store := a
@@ -38,11 +38,11 @@ func together(a, b journal.Store, n int, fn func(i int, s journal.Store)) {
 	wg.Wait()
 }
 
-func oneMessage(t T, a, b journal.Store) {
+func oneMessage(t T, a, b Store) {
 	const n = 20
 	begun := make([]journal.BeginResult, n)
 	errs := make([]error, n)
-	together(a, b, n, func(i int, s journal.Store) {
+	together(a, b, n, func(i int, s Store) {
 		in := (&script{session: "s", turn: fmt.Sprintf("t%d", i), at: start}).beginInput()
 		in.Message.ID = "the one"
 		begun[i], errs[i] = s.Begin(t.Context(), in)
@@ -60,14 +60,14 @@ func oneMessage(t T, a, b journal.Store) {
 	assert.Len(t, turns, 1)
 }
 
-func oneClaim(t T, a, b journal.Store) {
+func oneClaim(t T, a, b Store) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
 	const n = 20
 	states := make([]journal.ClaimState, n)
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		out, err := store.ClaimCall(t.Context(),
 			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
 		states[i], errs[i] = out.State, err
@@ -82,7 +82,7 @@ func oneClaim(t T, a, b journal.Store) {
 	assert.Equal(t, 1, granted)
 }
 
-func oneRuling(t T, a, b journal.Store) {
+func oneRuling(t T, a, b Store) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "write", list...)
@@ -90,13 +90,13 @@ func oneRuling(t T, a, b journal.Store) {
 	s.ask(w)
 	const n = 20
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		r := turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: fmt.Sprint(i)}
 		if i%3 == 0 {
 			r = allowed(w)
 			r.By = fmt.Sprint(i)
 		}
-		errs[i] = store.Decide(t.Context(), journal.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
+		errs[i] = store.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
 			At: start})
 	})
 	for _, err := range errs {
@@ -117,12 +117,12 @@ func oneRuling(t T, a, b journal.Store) {
 	}
 }
 
-func bothWrite(t T, a, b journal.Store) {
+func bothWrite(t T, a, b Store) {
 	s := newScript(t, a, "t1")
 	s.start(1)
 	const n = 100
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		errs[i] = store.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "x"}})
 	})
 	for _, err := range errs {
@@ -131,13 +131,13 @@ func bothWrite(t T, a, b journal.Store) {
 	assert.Len(t, s.chunks(), 1+n)
 }
 
-func acceptsSeen(t T, a, b journal.Store) {
+func acceptsSeen(t T, a, b Store) {
 	s := &servers{T: t, Store: a}
 	const n = 24
 	version := func(i int) turn.Descriptor { return tool("send", fmt.Sprint(i%6)) }
 	s.publish(mail(version(0)))
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		if errs[i] = store.PublishCatalogue(t.Context(), mail(version(i))); errs[i] != nil {
 			return
 		}
@@ -167,13 +167,13 @@ func acceptsSeen(t T, a, b journal.Store) {
 	}
 }
 
-func oneNotice(t T, a, b journal.Store) {
-	s, list := asked(t, func() journal.Store { return a }, 1)
+func oneNotice(t T, a, b Store) {
+	s, list := asked(t, func() Store { return a }, 1)
 	s.unknown(list[0])
 	in := s.startInput(2, resultsOf(list...)...)
 	const n = 20
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		if i%3 == 0 {
 			_, errs[i] = store.StartInference(t.Context(), in)
 			return
@@ -192,13 +192,13 @@ func oneNotice(t T, a, b journal.Store) {
 	assert.NotNil(t, s.mark("s"))
 }
 
-func oneGoesOn(t T, a, b journal.Store) {
-	s, list := asked(t, func() journal.Store { return a }, 1)
+func oneGoesOn(t T, a, b Store) {
+	s, list := asked(t, func() Store { return a }, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "x")
 	const n = 20
 	claims, errs := make([]journal.Claim, n), make([]error, n)
-	together(a, b, n, func(i int, store journal.Store) {
+	together(a, b, n, func(i int, store Store) {
 		claims[i], errs[i] = store.ClaimCall(t.Context(),
 			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
 	})

@@ -38,8 +38,8 @@ func allowed(w turn.Request) turn.Decision {
 		Reason: "looks good", At: start.Add(time.Minute)}
 }
 
-func (s *script) askInput(requests ...turn.Request) journal.AskInput {
-	return journal.AskInput{Session: s.session, Turn: s.turn, Requests: requests, At: s.now()}
+func (s *script) askInput(requests ...turn.Request) turn.AskInput {
+	return turn.AskInput{Session: s.session, Turn: s.turn, Requests: requests, At: s.now()}
 }
 
 func (s *script) ask(requests ...turn.Request) {
@@ -49,8 +49,8 @@ func (s *script) ask(requests ...turn.Request) {
 	require.Empty(s, ruled)
 }
 
-func (s *script) decideInput(decisions ...turn.Decision) journal.DecideInput {
-	return journal.DecideInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
+func (s *script) decideInput(decisions ...turn.Decision) turn.DecideInput {
+	return turn.DecideInput{Session: s.session, Turn: s.turn, Decisions: decisions, At: s.now()}
 }
 
 func (s *script) decide(decisions ...turn.Decision) {
@@ -81,12 +81,12 @@ func (s *script) said(kind turn.ChunkKind) (list []turn.RequestChunk) {
 }
 
 // askFails returns the error of an Ask.
-func (s *script) askFails(in journal.AskInput) error {
+func (s *script) askFails(in turn.AskInput) error {
 	_, err := s.Ask(s.Context(), in)
 	return err
 }
 
-func askedOnce(t T, open func() journal.Store) {
+func askedOnce(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
 	in := s.askInput(first, question)
@@ -125,7 +125,7 @@ func askedOnce(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func askedExactly(t T, open func() journal.Store) {
+func askedExactly(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.unchanged(func() {
 		good := approvalOf(list[0])
@@ -152,7 +152,7 @@ func askedExactly(t T, open func() journal.Store) {
 	})
 }
 
-func askedLarge(t T, open func() journal.Store) {
+func askedLarge(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(2*turn.WaitArguments, "text")}
 	s.infer(1, "write", c)
@@ -173,7 +173,7 @@ func askedLarge(t T, open func() journal.Store) {
 	assert.Equal(t, int64(len(c.Arguments)), data[0].ArgumentsBytes)
 }
 
-func firstRuling(t T, open func() journal.Store) {
+func firstRuling(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	w := approvalOf(list[0])
 	s.ask(w)
@@ -195,7 +195,7 @@ func firstRuling(t T, open func() journal.Store) {
 	assert.Equal(t, turn.StateRunning, s.turnState())
 }
 
-func allDecided(t T, open func() journal.Store) {
+func allDecided(t T, open func() Store) {
 	s, list := asked(t, open, 3)
 	for _, c := range list {
 		s.ask(approvalOf(c))
@@ -212,7 +212,7 @@ func allDecided(t T, open func() journal.Store) {
 	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")
 }
 
-func rulingRefused(t T, open func() journal.Store) {
+func rulingRefused(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	w := approvalOf(list[0])
 	s.ask(w, questionOf("q1", 1))

@@ -20,7 +20,7 @@ var prunePromises = []promise{
 }
 
 // turnsOf begins and ends n turns with a few chunks each, an hour apart.
-func turnsOf(t T, store journal.Store, n int) *script {
+func turnsOf(t T, store Store, n int) *script {
 	t.Helper()
 	s := &script{T: t, Store: store, session: "s", at: start}
 	for i := range n {
@@ -52,7 +52,7 @@ func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 	return kinds
 }
 
-func pruneKeeps(t T, open func() journal.Store) {
+func pruneKeeps(t T, open func() Store) {
 	s := twoTurns(t, open())
 	before := s.state()
 	last := before.Chunks[len(before.Chunks)-1]
@@ -69,7 +69,7 @@ func pruneKeeps(t T, open func() journal.Store) {
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 10), "nothing is removed twice")
 }
 
-func pruneSpares(t T, open func() journal.Store) {
+func pruneSpares(t T, open func() Store) {
 	s := turnsOf(t, open(), 2)
 	s.turn = "t3"
 	s.begin()
@@ -85,7 +85,7 @@ func pruneSpares(t T, open func() journal.Store) {
 	s.chunks()
 }
 
-func pruneLimit(t T, open func() journal.Store) {
+func pruneLimit(t T, open func() Store) {
 	s := turnsOf(t, open(), 40)
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 0))
 	assert.Equal(t, 19, s.prune(s.at.Add(time.Hour), 19))
@@ -94,7 +94,7 @@ func pruneLimit(t T, open func() journal.Store) {
 	assert.Equal(t, 21, s.prune(s.at.Add(time.Hour), 100))
 }
 
-func pruneFollow(t T, open func() journal.Store) {
+func pruneFollow(t T, open func() Store) {
 	s := turnsOf(t, open(), 1)
 	s.prune(s.at.Add(time.Hour), 10)
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)

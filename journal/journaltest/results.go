@@ -15,7 +15,7 @@ var resultPromises = []promise{
 	{"a result that nobody asked for is refused", notAsked},
 }
 
-func requestOrder(t T, open func() journal.Store) {
+func requestOrder(t T, open func() Store) {
 	s, list := asked(t, open, 6)
 	for _, i := range []int{3, 0, 5, 1, 4, 2} {
 		s.run(list[i], "content "+list[i].ID)
@@ -31,7 +31,7 @@ func requestOrder(t T, open func() journal.Store) {
 	assert.Equal(t, s.sessionRecord().Head, base)
 }
 
-func neverRan(t T, open func() journal.Store) {
+func neverRan(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	s.start(2,
 		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied,
@@ -50,7 +50,7 @@ func neverRan(t T, open func() journal.Store) {
 	assert.Zero(t, claim.Record.Runs)
 }
 
-func ledgerWins(t T, open func() journal.Store) {
+func ledgerWins(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	s.run(list[0], "it did work")
 	s.claim(list[1], 1)
@@ -64,7 +64,7 @@ func ledgerWins(t T, open func() journal.Store) {
 	assert.True(t, s.settleCall(list[1], 1, turn.OutcomeOK, "too late").Late, "the transcript has said unknown")
 }
 
-func notAsked(t T, open func() journal.Store) {
+func notAsked(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "a")
 	s.unchanged(func() {

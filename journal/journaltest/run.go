@@ -24,13 +24,13 @@ type T interface {
 // promise is one check. open returns a new, empty store; the suite closes it.
 type promise struct {
 	name  string
-	check func(t T, open func() journal.Store)
+	check func(t T, open func() Store)
 }
 
 // pairPromise is a check on two stores over the same data, like those of two processes.
 type pairPromise struct {
 	name  string
-	check func(t T, a, b journal.Store)
+	check func(t T, a, b Store)
 }
 
 func promises() []promise {
@@ -43,16 +43,16 @@ func promises() []promise {
 }
 
 // Run checks every promise on stores that open returns. open closes them with t.Cleanup.
-func Run(t *testing.T, open func(t *testing.T) journal.Store) {
+func Run(t *testing.T, open func(t *testing.T) *journal.DB) {
 	for _, p := range promises() {
 		t.Run(p.name, func(t *testing.T) {
-			p.check(t, func() journal.Store { return open(t) })
+			p.check(t, func() Store { return open(t) })
 		})
 	}
 }
 
 // RunPair checks the promises between two stores that share their data. open closes them with t.Cleanup.
-func RunPair(t *testing.T, open func(t *testing.T) (a, b journal.Store)) {
+func RunPair(t *testing.T, open func(t *testing.T) (a, b *journal.DB)) {
 	for _, p := range pairPromises {
 		t.Run(p.name, func(t *testing.T) {
 			a, b := open(t)
@@ -70,7 +70,7 @@ const (
 
 // Failing runs the promises that only names, or all promises if only is empty. It returns those that do not hold, with
 // the failure of each.
-func Failing(open func() journal.Store, only ...string) map[string]string {
+func Failing(open func() Store, only ...string) map[string]string {
 	failed := map[string]string{}
 	for _, p := range promises() {
 		if len(only) > 0 && !slices.Contains(only, p.name) {

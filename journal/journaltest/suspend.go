@@ -29,7 +29,7 @@ func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
 	require.NoError(s, s.SuspendCall(s.Context(), s.suspendInput(c, attempt, continuation)))
 }
 
-func suspended(t T, open func() journal.Store) {
+func suspended(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", journal.MaxContinuationBytes)} {
 		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
@@ -70,7 +70,7 @@ func (s *script) attempts(c turn.ToolCall) int {
 	return rec.Attempt
 }
 
-func suspendFenced(t T, open func() journal.Store) {
+func suspendFenced(t T, open func() Store) {
 	s, list := asked(t, open, 1)
 	refused := func(attempt int, want error) {
 		t.Helper()
@@ -98,7 +98,7 @@ func suspendFenced(t T, open func() journal.Store) {
 	refused(2, journal.ErrClosed)
 }
 
-func suspendedForEver(t T, open func() journal.Store) {
+func suspendedForEver(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "x")
@@ -114,7 +114,7 @@ func suspendedForEver(t T, open func() journal.Store) {
 	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))
 }
 
-func noted(t T, open func() journal.Store) {
+func noted(t T, open func() Store) {
 	s, list := asked(t, open, 2)
 	note := func(c turn.ToolCall, attempt int, p turn.ToolProgress) error {
 		return s.NoteCall(t.Context(), s.turn, c.ID, attempt, p, s.now())

@@ -24,20 +24,20 @@ var tenantPromises = []promise{
 	{"an import reveals nothing of another tenant", tenantImport},
 }
 
-// ofTenant begins a turn in a session of this name and tenant.
-func ofTenant(t T, store journal.Store, tenant, session string) *script {
+// begunFor begins a turn in a session of this name and tenant.
+func begunFor(t T, store Store, tenant, session string) *script {
 	t.Helper()
-	s := &script{T: t, Store: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
+	s := &script{T: t, Store: ofTenant(store, tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
 		at: start}
 	s.begin()
 	return s
 }
 
 // sameName begins session "s" in three tenants, with the same message ID.
-func sameName(t T, store journal.Store) (list []*script) {
+func sameName(t T, store Store) (list []*script) {
 	t.Helper()
 	for _, tenant := range []string{"", "acme", "other"} {
-		s := &script{T: t, Store: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
+		s := &script{T: t, Store: ofTenant(store, tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
 		in := s.beginInput()
 		in.Message = turn.UserMessage{ID: "m", Text: "message of " + tenant}
 		out, err := s.Begin(t.Context(), in)
@@ -49,7 +49,7 @@ func sameName(t T, store journal.Store) (list []*script) {
 	return list
 }
 
-func tenantNames(t T, open func() journal.Store) {
+func tenantNames(t T, open func() Store) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.infer(1, "answer for "+s.tenant)
@@ -91,7 +91,7 @@ func tenantNames(t T, open func() journal.Store) {
 	assert.Equal(t, len(sessions), n, "pruning is for all tenants")
 }
 
-func tenantFollows(t T, open func() journal.Store) {
+func tenantFollows(t T, open func() Store) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.finish()
@@ -113,20 +113,20 @@ func tenantFollows(t T, open func() journal.Store) {
 	}
 }
 
-func tenantTurn(t T, open func() journal.Store) {
-	s := ofTenant(t, open(), "acme", "s")
+func tenantTurn(t T, open func() Store) {
+	s := begunFor(t, open(), "acme", "s")
 	in := s.beginInput()
 	in.Tenant = "other"
 	s.unchanged(func() {
 		_, err := s.Begin(t.Context(), in)
 		assert.ErrorIs(t, err, journal.ErrConflict)
 	})
-	_, err := s.Tenant("other").Session(t.Context(), "s")
+	_, err := ofTenant(s.Store, "other").Session(t.Context(), "s")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func tenantTransfers(t T, open func() journal.Store) {
-	s := ofTenant(t, open(), "acme", "s")
+func tenantTransfers(t T, open func() Store) {
+	s := begunFor(t, open(), "acme", "s")
 	s.infer(1, bigText(3000, "secret of acme"))
 	s.finish()
 	s.turn = "t2"
@@ -137,7 +137,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 	whole, fork := exportOf(t, s.Store, "s"), exportOf(t, s.Store, "f")
 
 	for _, tenant := range []string{"", "other"} { // where the past is, and where nothing is
-		for _, store := range []journal.Store{s.Tenant(tenant), open().Tenant(tenant)} {
+		for _, store := range []Store{ofTenant(s.Store, tenant), ofTenant(open(), tenant)} {
 			for _, b := range [][]byte{whole, fork} {
 				_, err := store.Import(t.Context(), bytes.NewReader(b))
 				assert.ErrorIs(t, err, journal.ErrOtherTenant)
@@ -147,7 +147,7 @@ func tenantTransfers(t T, open func() journal.Store) {
 			assert.Empty(t, list)
 		}
 	}
-	other := open().Tenant("acme")
+	other := ofTenant(open(), "acme")
 	rec := importInto(t, other, whole)
 	assert.Equal(t, "acme", rec.Tenant)
 	assert.Equal(t, history(t, whole), history(t, exportOf(t, other, "s")))
@@ -159,8 +159,8 @@ func tenantTransfers(t T, open func() journal.Store) {
 
 // tenantImport imports into a journal in which another tenant uses the same names: first of the session, then also of
 // the turns, as a forged export could.
-func tenantImport(t T, open func() journal.Store) {
-	s := ofTenant(t, open(), "acme", "s")
+func tenantImport(t T, open func() Store) {
+	s := begunFor(t, open(), "acme", "s")
 	s.infer(1, "answer")
 	s.finish()
 	b := exportOf(t, s.Store, "s")
@@ -169,7 +169,7 @@ func tenantImport(t T, open func() journal.Store) {
 	mine := &script{T: t, Store: target, session: "s", turn: "t-mine", at: start}
 	mine.begin()
 	mine.unchanged(func() {
-		rec := importInto(t, target.Tenant("acme"), b)
+		rec := importInto(t, ofTenant(target, "acme"), b)
 		assert.Equal(t, "acme", rec.Tenant)
 	})
 	forged := forge(t, b, func(l *journal.Line) []journal.Line {
@@ -178,13 +178,13 @@ func tenantImport(t T, open func() journal.Store) {
 		}
 		return []journal.Line{*l}
 	})
-	_, err := target.Tenant("other").Import(t.Context(), bytes.NewReader(forged))
+	_, err := ofTenant(target, "other").Import(t.Context(), bytes.NewReader(forged))
 	require.ErrorIs(t, err, journal.ErrConflict)
 	assert.NotContains(t, err.Error(), "in session", "it names the session of the other tenant")
 }
 
 // everything returns the results of all methods of a view that take a session, a turn or a call.
-func (s *script) everything(view journal.Store, session, turnID string) (results []any) {
+func (s *script) everything(view Store, session, turnID string) (results []any) {
 	ctx := s.Context()
 	add := func(v any, err error) { results = append(results, v, kindOf(err)) }
 	rec, err := view.Session(ctx, session)
@@ -205,7 +205,7 @@ func (s *script) everything(view journal.Store, session, turnID string) (results
 	return results
 }
 
-func (s *script) listed(view journal.Store, session, turnID string) (results []any) {
+func (s *script) listed(view Store, session, turnID string) (results []any) {
 	add := func(n int, err error) { results = append(results, n, kindOf(err)) }
 	ctx := s.Context()
 	turns, err := view.Turns(ctx, session)
@@ -240,16 +240,16 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-func tenantView(t T, open func() journal.Store) {
-	s := fullOfTenant(t, open())
+func tenantView(t T, open func() Store) {
+	s := fullFor(t, open())
 	for _, tenant := range []string{"", "other", "Acme"} {
-		view := s.Tenant(tenant)
+		view := ofTenant(s.Store, tenant)
 		unknown := s.everything(view, "nowhere", "never")
 		s.unchanged(func() {
 			assert.Equal(t, unknown, s.everything(view, "s", s.turn), "%q can tell it from a session that does not exist",
 				tenant)
 		})
-		ofTenant(t, s.Store, tenant, "mine")
+		begunFor(t, s.Store, tenant, "mine")
 		_, err := view.TurnsAfter(t.Context(), "mine", s.turn, 10)
 		assert.ErrorIs(t, err, journal.ErrNotFound)
 		list, err := view.Sessions(t.Context(), 10)
@@ -261,10 +261,10 @@ func tenantView(t T, open func() journal.Store) {
 	}
 }
 
-// fullOfTenant is a session of tenant acme with rows of each kind.
-func fullOfTenant(t T, store journal.Store) *script {
+// fullFor is a session of tenant acme with rows of each kind.
+func fullFor(t T, store Store) *script {
 	t.Helper()
-	s := ofTenant(t, store, "acme", "s")
+	s := begunFor(t, store, "acme", "s")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
 	s.ask(approvalOf(list[0]), questionOf("q1", 1))
@@ -276,9 +276,9 @@ func fullOfTenant(t T, store journal.Store) *script {
 	return s
 }
 
-func tenantWhole(t T, open func() journal.Store) {
-	s := fullOfTenant(t, open())
-	results := s.everything(s.Tenant("other").Tenant("acme"), "s", s.turn)
+func tenantWhole(t T, open func() Store) {
+	s := fullFor(t, open())
+	results := s.everything(ofTenant(s.Store, "other").Tenant("acme"), "s", s.turn)
 	assert.NotContains(t, results, "not found")
 	list, err := s.Sessions(t.Context(), 10)
 	require.NoError(t, err)

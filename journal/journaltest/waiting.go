@@ -16,7 +16,7 @@ var waitingPromises = []promise{
 	{"a waiting turn is resumed and closed like a running one", waitingResumed},
 }
 
-func alwaysAllow(t T, open func() journal.Store) {
+func alwaysAllow(t T, open func() Store) {
 	s, list := asked(t, open, 4)
 	var requests []turn.Request
 	for _, c := range list {
@@ -42,7 +42,7 @@ func alwaysAllow(t T, open func() journal.Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func claimApproved(t T, open func() journal.Store) {
+func claimApproved(t T, open func() Store) {
 	s, list := asked(t, open, 5)
 	claim := func(c turn.ToolCall, approved bool) (journal.ClaimState, error) {
 		in := s.claimInput(c, 1)
@@ -84,7 +84,7 @@ func claimApproved(t T, open func() journal.Store) {
 	assert.Equal(t, journal.ClaimSettled, state)
 }
 
-func endCancelsWaits(t T, open func() journal.Store) {
+func endCancelsWaits(t T, open func() Store) {
 	for _, end := range []func(s *script){
 		func(s *script) { s.finish() },
 		func(s *script) { newScript(s.T, s.Store, "t2") },
@@ -109,7 +109,7 @@ func endCancelsWaits(t T, open func() journal.Store) {
 	}
 }
 
-func waitingListed(t T, open func() journal.Store) {
+func waitingListed(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	ids := func(session string, limit int) (out []string) {
 		t.Helper()
@@ -139,7 +139,7 @@ func waitingListed(t T, open func() journal.Store) {
 	assert.Equal(t, 1, list[0].PendingRequests)
 }
 
-func waitingResumed(t T, open func() journal.Store) {
+func waitingResumed(t T, open func() Store) {
 	s := newScript(t, open(), "t1")
 	s.infer(1, "which one?")
 	s.ask(questionOf("q1", 1))

@@ -11,7 +11,7 @@ import (
 )
 
 // workersSeen reports on workers from one process and reads the reports in another one.
-func workersSeen(t T, a, b journal.Store) {
+func workersSeen(t T, a, b Store) {
 	report := func(id, identity, servers string) {
 		t.Helper()
 		require.NoError(t, a.ReportWorker(t.Context(), journal.WorkerReport{

@@ -47,7 +47,7 @@ func benchHops(b *testing.B, s *journal.DB) {
 // hops runs a turn through n hops, each with a call and five appends of text.
 func hops(ctx context.Context, s *journal.DB, name string, n int) error {
 	at := time.Now()
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: name, Turn: name,
+	begun, err := s.Begin(ctx, turn.BeginInput{Session: name, Turn: name,
 		Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 	head, results := begun.Head, []turn.CallOutcome(nil)
 	for step := 1; step <= n && err == nil; step++ {

@@ -51,7 +51,7 @@ func TestCopy(t *testing.T) {
 		_, err = s.StartInference(t.Context(),
 			journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: time.Now()})
 		require.NoError(t, err)
-		_, err = s.Begin(t.Context(), journal.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"},
+		_, err = s.Begin(t.Context(), turn.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"},
 			At: time.Now()})
 		require.NoError(t, err, "new rows get new numbers")
 	}
@@ -62,7 +62,7 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"},
+	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"},
 		At: at})
 	require.NoError(t, err)
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
@@ -72,12 +72,12 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 		Answer:  turn.Completion{Text: "look", Raw: []byte(`{"a":1}`)}})
 	require.NoError(t, err)
 	hash := journal.HashOf([]byte(call.Arguments))
-	_, err = s.Ask(ctx, journal.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
+	_, err = s.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
 		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
 		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "well?"},
 	}})
 	require.NoError(t, err)
-	require.NoError(t, s.Decide(ctx, journal.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
+	require.NoError(t, s.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
 		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me"},
 	}}))
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})

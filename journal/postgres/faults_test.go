@@ -91,7 +91,7 @@ func TestNothingIsLostOrDoubled(t *testing.T) {
 }
 
 func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps chan<- struct{}) error {
-	begun, err := s.Begin(ctx, journal.BeginInput{Session: "s-" + name, Turn: name,
+	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s-" + name, Turn: name,
 		Message: turn.UserMessage{ID: "m", Text: "go"}, At: time.Now()})
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps cha
 		}
 		steps <- struct{}{}
 	}
-	_, err = s.Finish(ctx, journal.FinishInput{Session: "s-" + name, Turn: name,
+	_, err = s.Finish(ctx, turn.FinishInput{Session: "s-" + name, Turn: name,
 		Result: turn.Result{State: turn.StateCompleted}, At: time.Now()})
 	return err
 }

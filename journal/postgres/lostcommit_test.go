@@ -94,7 +94,7 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 	s := open(t, proxy.listen(t, server.Journal(t)), postgres.Options{})
 	key, at := journal.StepKey{Turn: "t", Step: 1}, time.Now()
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
-	begin := journal.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at}
+	begin := turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at}
 	var begun journal.BeginResult
 	var attempt int
 	for _, write := range []func() error{
@@ -129,7 +129,7 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s", Turn: "t",
+			_, err := s.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t",
 				Result: turn.Result{State: turn.StateCompleted}, At: at})
 			return err
 		},

@@ -25,14 +25,14 @@ func open(t *testing.T, url string, opts postgres.Options) *journal.DB {
 
 func TestConformance(t *testing.T) {
 	server := pgtest.Start(t)
-	journaltest.Run(t, func(t *testing.T) journal.Store {
+	journaltest.Run(t, func(t *testing.T) *journal.DB {
 		return open(t, server.Journal(t), postgres.Options{})
 	})
 }
 
 func TestConformanceOfTwoOpens(t *testing.T) {
 	server := pgtest.Start(t)
-	journaltest.RunPair(t, func(t *testing.T) (a, b journal.Store) {
+	journaltest.RunPair(t, func(t *testing.T) (a, b *journal.DB) {
 		url := server.Journal(t)
 		return open(t, url, postgres.Options{}), open(t, url, postgres.Options{})
 	})

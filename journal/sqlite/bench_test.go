@@ -43,12 +43,12 @@ func (s *stopwatch) time(name string, fn func() error) {
 	require.NoError(s.b, err)
 }
 
-func benchHops(b *testing.B, store journal.Store) {
+func benchHops(b *testing.B, store *journal.DB) {
 	ctx, at := context.Background(), time.Now()
 	w := &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}
 	var head turn.Head
 	w.time("begin", func() error {
-		out, err := store.Begin(ctx, journal.BeginInput{Session: "s", Turn: "t",
+		out, err := store.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t",
 			Message: turn.UserMessage{ID: "m", Text: "go"}, At: at})
 		head = out.Head
 		return err

@@ -128,7 +128,7 @@ func benchAppends(b *testing.B, db *journal.DB, writers int) {
 	ctx := context.Background()
 	for i := range writers {
 		name := fmt.Sprint("t", i)
-		begun, err := db.Begin(ctx, journal.BeginInput{Session: name, Turn: name,
+		begun, err := db.Begin(ctx, turn.BeginInput{Session: name, Turn: name,
 			Message: turn.UserMessage{ID: "m", Text: "go"}})
 		require.NoError(b, err)
 		_, err = db.StartInference(ctx, journal.StartInference{Session: name, Key: journal.StepKey{Turn: name, Step: 1},

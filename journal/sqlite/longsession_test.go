@@ -24,7 +24,7 @@ func BenchmarkLongSession(b *testing.B) {
 				sqlite.Options{Synchronous: "normal"})
 			require.NoError(b, err)
 			defer store.Close()
-			l := &long{B: b, Store: store, watch: &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}}
+			l := &long{B: b, DB: store, watch: &stopwatch{b: b, spent: map[string]time.Duration{}, count: map[string]int{}}}
 			l.build(turns)
 			for i := 0; b.Loop(); i++ {
 				l.measure(i)
@@ -38,7 +38,7 @@ func BenchmarkLongSession(b *testing.B) {
 
 type long struct {
 	*testing.B
-	journal.Store
+	*journal.DB
 	watch *stopwatch
 	turns int
 	at    time.Time
@@ -50,7 +50,7 @@ func (l *long) build(turns int) {
 		l.oneTurn()
 		session := fmt.Sprintf("w%d", i)
 		l.begin(session, session)
-		_, err := l.Ask(context.Background(), journal.AskInput{Session: session, Turn: session,
+		_, err := l.Ask(context.Background(), turn.AskInput{Session: session, Turn: session,
 			Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion}}})
 		require.NoError(l, err)
 	}
@@ -58,7 +58,7 @@ func (l *long) build(turns int) {
 
 func (l *long) begin(session, id string) turn.Head {
 	out, err := l.Begin(context.Background(),
-		journal.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: "m-" + id, Text: "go on"}, At: l.at})
+		turn.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: "m-" + id, Text: "go on"}, At: l.at})
 	require.NoError(l, err)
 	return out.Head
 }
@@ -76,7 +76,7 @@ func (l *long) oneTurn() string {
 	_, err = l.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1,
 		Message: turn.Message{Text: "done"}, Answer: turn.Completion{Text: "done"}, At: l.at})
 	require.NoError(l, err)
-	_, err = l.Finish(ctx, journal.FinishInput{Session: "s", Turn: id,
+	_, err = l.Finish(ctx, turn.FinishInput{Session: "s", Turn: id,
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, At: l.at})
 	require.NoError(l, err)
 	return id
@@ -98,7 +98,7 @@ func (l *long) measure(i int) {
 	l.watch.time("waiting_20", func() error { _, err := l.PendingRequests(ctx, "", 20); return err })
 	l.watch.time("waiting_of_session", func() error { _, err := l.PendingRequests(ctx, "s", 20); return err })
 	l.watch.time("follow_session_last", func() error {
-		for c, err := range journal.FollowSession(ctx, l.Store, "s", journal.SessionCursor{}) {
+		for c, err := range journal.FollowSession(ctx, l.DB, "s", journal.SessionCursor{}) {
 			if err != nil || c.Kind == turn.ChunkTurnCompleted {
 				return err
 			}

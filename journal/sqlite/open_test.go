@@ -20,8 +20,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func beginOf(session, turnID string) journal.BeginInput {
-	return journal.BeginInput{Session: session, Turn: turnID, Message: turn.UserMessage{ID: "m-" + turnID, Text: "hello"},
+func beginOf(session, turnID string) turn.BeginInput {
+	return turn.BeginInput{Session: session, Turn: turnID, Message: turn.UserMessage{ID: "m-" + turnID, Text: "hello"},
 		At: time.Unix(1, 0)}
 }
 
@@ -186,7 +186,7 @@ func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 }
 
 // hop runs a turn through n hops, each with a result of size bytes.
-func hop(t *testing.T, s journal.Store, head turn.Head, n, size int) {
+func hop(t *testing.T, s *journal.DB, head turn.Head, n, size int) {
 	t.Helper()
 	var results []turn.CallOutcome
 	for step := 1; step <= n; step++ {

@@ -19,7 +19,7 @@ import (
 func TestNoStatementScans(t *testing.T) {
 	statements := map[string]bool{}
 	t.Run("suite", func(t *testing.T) {
-		journaltest.Run(t, func(t *testing.T) journal.Store {
+		journaltest.Run(t, func(t *testing.T) *journal.DB {
 			s, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{Synchronous: "normal"})
 			require.NoError(t, err)
 			t.Cleanup(func() {

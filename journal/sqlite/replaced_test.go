@@ -30,7 +30,7 @@ func TestAReplacedFileTakesNothing(t *testing.T) {
 			require.NoError(t, err)
 			defer s.Close()
 			begin := func(id string) error {
-				_, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: id,
+				_, err := s.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: id,
 					Message: turn.UserMessage{ID: id, Text: "hi"}, At: time.Now()})
 				return err
 			}

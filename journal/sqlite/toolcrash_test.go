@@ -135,7 +135,7 @@ func checkLeft(t *testing.T, s *journal.DB, name, last string) {
 	} else {
 		checkSent(t, s, name)
 	}
-	_, err := s.Finish(t.Context(), journal.FinishInput{Session: "s-" + name, Turn: name,
+	_, err := s.Finish(t.Context(), turn.FinishInput{Session: "s-" + name, Turn: name,
 		Result: turn.Result{State: turn.StateFailed}, At: time.Unix(3, 0)})
 	require.NoError(t, err)
 	next := name + "-next"

@@ -174,7 +174,7 @@ func (r *rig) engineCosts(ctx context.Context, lane string, a engineArm, size ca
 
 // callTimes returns how long each call of a turn took from claim to settlement, and how long each hop took from the
 // completion that requested the call to the prompt with its result.
-func callTimes(ctx context.Context, store journal.Store, session string) (inside, hop []time.Duration, err error) {
+func callTimes(ctx context.Context, store *journal.DB, session string) (inside, hop []time.Duration, err error) {
 	turns, err := store.Turns(ctx, session)
 	if err != nil {
 		return nil, nil, err

@@ -89,7 +89,7 @@ func (m *meter) firstWords(ctx context.Context, sc scenario) ([]time.Duration, e
 	return out, nil
 }
 
-func (m *meter) firstWord(ctx context.Context, store journal.Store, sp spec) (time.Duration, error) {
+func (m *meter) firstWord(ctx context.Context, store *journal.DB, sp spec) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	began := time.Now()

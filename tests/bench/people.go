@@ -118,7 +118,7 @@ type crowd struct {
 	config   string
 	worker   *proc.Process
 	sessions *client.Client
-	store    journal.Store
+	store    *journal.DB
 	next     int
 }
 

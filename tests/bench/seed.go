@@ -54,9 +54,9 @@ func line(who string, i, size int) string {
 }
 
 // past writes one completed turn.
-func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) error {
+func (s *subject) past(ctx context.Context, store *journal.DB, i, size int) error {
 	session, id := s.session(0), fmt.Sprintf("%s-past-%d", s.name, i)
-	begun, err := store.Begin(ctx, journal.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+	begun, err := store.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
 		Message: turn.UserMessage{ID: id, Text: line("the user", i, size)}, At: time.Now()})
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *subject) past(ctx context.Context, store journal.Journal, i, size int) 
 	if err != nil {
 		return err
 	}
-	_, err = store.Finish(ctx, journal.FinishInput{Session: session, Turn: id,
+	_, err = store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
 		At: time.Now()})
 	return err

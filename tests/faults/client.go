@@ -44,7 +44,7 @@ func (l *ledger) write(line any) {
 type user struct {
 	client       sdk.Client
 	people       *client.Client
-	store        journal.Store
+	store        *journal.DB
 	ledger       *ledger
 	taskQueue    string
 	acknowledged func(t turnPlan, turnID string)
@@ -176,7 +176,7 @@ func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, err
 }
 
 // follow records every chunk of a turn as it arrives, until the turn or ctx ends.
-func (l *ledger) follow(ctx context.Context, store journal.Store, turnID string) {
+func (l *ledger) follow(ctx context.Context, store *journal.DB, turnID string) {
 	reader := client.New(nil, client.Options{Journal: store})
 	for chunk, err := range reader.Follow(ctx, client.Turn{ID: turnID}, -1) {
 		if err != nil {

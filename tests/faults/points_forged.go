@@ -102,8 +102,11 @@ func (r *rig) bomb(ctx context.Context, session string) error {
 	header.Session.ID = session
 	m := journal.ExportMessage{Message: turn.Message{Role: turn.RoleAssistant, TurnID: "t-" + session}, Seq: 1}
 	for range 3000 {
-		m.Calls = append(m.Calls, journal.StoredCall{ArgumentsBlob: journal.HashOf(content)})
+		m.Message.Media = append(m.Message.Media,
+			turn.Media{Hash: journal.HashOf(content), Type: "image/png", Bytes: int64(len(content))})
 	}
+	head := journal.Next(turn.Head{}, m.Message)
+	m.Hash, header.Session.Head = head.Hash, head
 	record := journal.TurnRecord{ID: m.Message.TurnID, MessageID: "m", State: turn.StateRunning}
 	for _, l := range []journal.Line{
 		{Header: &header}, {Blob: &journal.ExportBlob{Hash: journal.HashOf(content), Bytes: content}},

@@ -38,7 +38,7 @@ type rig struct {
 	remote                    *link      // worker–MCP; nil if there is none
 	remoteServer              *process   // nil if there is none
 	direct, client            sdk.Client // past the links, and through them
-	store                     journal.Store
+	store                     *journal.DB
 	user                      *user
 	queue                     string
 	settings                  settings

@@ -45,7 +45,7 @@ type rig struct {
 	model  *script.Server
 	cfg    config.Config
 	client client.Client
-	store  journal.Store
+	store  *journal.DB
 	turns  int
 	// session is the session of all turns. If it is empty, each turn gets its own.
 	session string

@@ -23,7 +23,7 @@ commands that decide it.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				return a.listRequests(cmd.Context(), store, args, limit, output)
 			})
 		},
@@ -34,7 +34,7 @@ commands that decide it.`,
 }
 
 // listRequests prints the pending requests of all sessions, or of one.
-func (a *app) listRequests(ctx context.Context, store journal.Store, args []string, limit int, output string) error {
+func (a *app) listRequests(ctx context.Context, store *journal.DB, args []string, limit int, output string) error {
 	session := ""
 	if len(args) > 0 {
 		var err error

@@ -17,7 +17,7 @@ const maxCompletions = 100
 
 // completion returns a function that offers what list finds in the journal, except what the command line already has.
 // Shell completion does not show errors: without a journal, it offers nothing.
-func (a *app) completion(list func(ctx context.Context, store journal.Store,
+func (a *app) completion(list func(ctx context.Context, store *journal.DB,
 	args []string) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -42,7 +42,7 @@ func (a *app) completion(list func(ctx context.Context, store journal.Store,
 
 // completeSessions offers the journal's sessions for the first n arguments.
 func (a *app) completeSessions(n int) cobra.CompletionFunc {
-	return a.completion(func(ctx context.Context, store journal.Store, args []string) (offers []cobra.Completion) {
+	return a.completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
 		if len(args) >= n {
 			return nil
 		}
@@ -68,7 +68,7 @@ func (a *app) completeQuestions(cmd *cobra.Command,
 
 // completeRequests offers sessions with pending requests of some kinds, then their IDs, for the first n arguments.
 func (a *app) completeRequests(n int, kinds ...turn.RequestKind) cobra.CompletionFunc {
-	return a.completion(func(ctx context.Context, store journal.Store, args []string) (offers []cobra.Completion) {
+	return a.completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
 		session := ""
 		if len(args) > 0 {
 			session = args[0]
@@ -91,7 +91,7 @@ func (a *app) completeRequests(n int, kinds ...turn.RequestKind) cobra.Completio
 // completeQuarantined offers the servers with quarantined tools, then the tools.
 func (a *app) completeQuarantined(cmd *cobra.Command,
 	args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.completion(func(ctx context.Context, store journal.Store, args []string) (offers []cobra.Completion) {
+	return a.completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
 		tools, _ := quarantined(ctx, store, args[:min(len(args), 1)])
 		for _, q := range tools {
 			offer := q.Server

@@ -21,7 +21,7 @@ func (a *app) diffCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeSessions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				d, err := compareSessions(cmd.Context(), store, args[0], args[1])
 				if err == nil && output == outputJSON {
 					return writeJSON(a.out, d)
@@ -55,7 +55,7 @@ type transcript struct {
 const page = 500
 
 // compareSessions finds the first message that differs.
-func compareSessions(ctx context.Context, store journal.Store, a, b string) (difference, error) {
+func compareSessions(ctx context.Context, store *journal.DB, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
 		if _, err := sessionArg(ctx, store, []string{t.Session}); err != nil {

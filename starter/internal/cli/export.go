@@ -14,7 +14,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write a session as JSON lines",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				session, err := sessionArg(cmd.Context(), store, args)
 				if err != nil {
 					return err

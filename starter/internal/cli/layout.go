@@ -100,7 +100,7 @@ func exampleAnswer(r journal.RequestRecord) string {
 }
 
 // quarantinedTools returns the quarantined tools: the server of each, by the tool's ID.
-func quarantinedTools(ctx context.Context, store journal.Journal) (map[string]string, error) {
+func quarantinedTools(ctx context.Context, store *journal.DB) (map[string]string, error) {
 	catalogues, err := store.Catalogues(ctx)
 	servers := map[string]string{}
 	for _, c := range catalogues {

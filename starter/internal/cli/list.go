@@ -20,7 +20,7 @@ func (a *app) listCommand() *cobra.Command {
 		Short: "List the journal's sessions, the latest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				sessions, err := store.Sessions(cmd.Context(), limit)
 				if err != nil {
 					return err

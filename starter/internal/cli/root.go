@@ -136,7 +136,7 @@ func (a *app) checkEnviron() error {
 
 // openJournal opens the configured journal as its tenant sees it: no command can see another tenant's sessions. A file
 // that cannot be opened is a configuration error; a busy one is not.
-func openJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
+func openJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == stateDir {
 		if err := keepState(); err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func checkJournalExists(cfg config.Config) error {
 }
 
 // readJournal opens a journal that must exist. Commands that only read do not create one.
-func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) {
+func readJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if err := checkJournalExists(cfg); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func readJournal(ctx context.Context, cfg config.Config) (journal.Store, error) 
 }
 
 // withJournal calls do with the journal, which must exist.
-func (a *app) withJournal(ctx context.Context, do func(journal.Store) error) error {
+func (a *app) withJournal(ctx context.Context, do func(*journal.DB) error) error {
 	loaded, err := a.load()
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ func (f runFlags) check() error {
 	return nil
 }
 
-func lastSession(ctx context.Context, store journal.Store) (string, error) {
+func lastSession(ctx context.Context, store *journal.DB) (string, error) {
 	sessions, err := store.Sessions(ctx, 1)
 	if err != nil {
 		return "", err

@@ -29,7 +29,7 @@ The ledger of a turn lists each inference with its attempts and each tool call w
 shows what was interrupted, repeated or left with an unknown outcome.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				session, err := sessionArg(cmd.Context(), store, args)
 				if err != nil {
 					return err
@@ -50,7 +50,7 @@ shows what was interrupted, repeated or left with an unknown outcome.`,
 }
 
 // sessionArg returns the named session, or the last one if none is named.
-func sessionArg(ctx context.Context, store journal.Store, args []string) (string, error) {
+func sessionArg(ctx context.Context, store *journal.DB, args []string) (string, error) {
 	if len(args) == 0 {
 		return lastSession(ctx, store)
 	}
@@ -77,7 +77,7 @@ type turnHistory struct {
 	Requests   []journal.RequestRecord `json:"requests,omitempty"`
 }
 
-func readHistory(ctx context.Context, store journal.Store, id string) (history, error) {
+func readHistory(ctx context.Context, store *journal.DB, id string) (history, error) {
 	session, err := store.Session(ctx, id)
 	if err != nil {
 		return history{}, err

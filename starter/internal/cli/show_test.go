@@ -50,7 +50,7 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), journal.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
+	begun, err := s.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
 		Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now()})
 	require.NoError(t, err)
 	key, call := journal.StepKey{Turn: "t", Step: 1}, turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}
@@ -63,10 +63,10 @@ func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
 		Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
-	_, err = s.Ask(t.Context(), journal.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
+	_, err = s.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
 	require.NoError(t, err)
 	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
 	require.NoError(t, s.Decide(t.Context(),
-		journal.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
+		turn.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
 	assert.ErrorContains(t, (&turnClient{store: s}).notPending(t.Context(), "s", held.ID, nil), turn.ReasonCallEnded)
 }

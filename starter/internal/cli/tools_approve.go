@@ -44,7 +44,7 @@ or that --hash names, 3 the command line does not match the quarantined tools.`,
 			if err := f.check(args); err != nil {
 				return err
 			}
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				return a.approveTools(cmd.Context(), store, args[0], args[1:], f)
 			})
 		},
@@ -68,7 +68,7 @@ func (f approveToolsFlags) check(args []string) error {
 }
 
 // approveTools approves quarantined tools on behalf of the operator.
-func (a *app) approveTools(ctx context.Context, store journal.Store, server string,
+func (a *app) approveTools(ctx context.Context, store *journal.DB, server string,
 	names []string, f approveToolsFlags) error {
 	all, err := quarantined(ctx, store, []string{server})
 	if err != nil {

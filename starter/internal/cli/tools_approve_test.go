@@ -18,14 +18,14 @@ import (
 )
 
 // publish puts tools of git into a journal, as a worker does.
-func publish(t *testing.T, store journal.Store, tools ...turn.Descriptor) {
+func publish(t *testing.T, store *journal.DB, tools ...turn.Descriptor) {
 	t.Helper()
 	require.NoError(t, store.PublishCatalogue(t.Context(),
 		turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
 }
 
 // drifting is a folder whose journal has a changed tool and a new one.
-func drifting(t *testing.T) (*console, journal.Store) {
+func drifting(t *testing.T) (*console, *journal.DB) {
 	t.Helper()
 	c := newConsole(t)
 	require.NoError(t, os.Mkdir(".everturn", 0o700))

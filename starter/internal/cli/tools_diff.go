@@ -32,7 +32,7 @@ Exit codes: 0 no tool is quarantined, 1 a tool is quarantined.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeQuarantined,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withJournal(cmd.Context(), func(store journal.Store) error {
+			return a.withJournal(cmd.Context(), func(store *journal.DB) error {
 				tools, err := quarantined(cmd.Context(), store, args)
 				if err != nil {
 					return err
@@ -61,7 +61,7 @@ type quarantinedTool struct {
 }
 
 // quarantined returns the quarantined tools of a server, or of all servers if none is named.
-func quarantined(ctx context.Context, store journal.Store, servers []string) ([]quarantinedTool, error) {
+func quarantined(ctx context.Context, store *journal.DB, servers []string) ([]quarantinedTool, error) {
 	catalogues, err := store.Catalogues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the quarantined tools: %w", err)

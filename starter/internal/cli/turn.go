@@ -19,7 +19,7 @@ import (
 // turnClient is a command's client for turns, with the journal that the command itself reads.
 type turnClient struct {
 	app   *app
-	store journal.Store
+	store *journal.DB
 	cfg   config.Config
 	// client only reads the journal until the command has connected to Temporal.
 	client    *client.Client
@@ -38,7 +38,7 @@ type started struct {
 }
 
 // newTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
-func (a *app) newTurnClient(c cluster.Conn, store journal.Store, cfg config.Config, failed <-chan error) *turnClient {
+func (a *app) newTurnClient(c cluster.Conn, store *journal.DB, cfg config.Config, failed <-chan error) *turnClient {
 	t := &turnClient{app: a, store: store, cfg: cfg, failed: failed, closeConn: func() {}}
 	t.connect(c)
 	return t

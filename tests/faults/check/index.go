@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -109,7 +108,6 @@ func (c *checker) join() {
 
 // index files an export's lines under their turns.
 func (c *checker) index(s Session) {
-	blobs := map[string]string{}
 	session := ""
 	var own []*turnLedger
 	var transcript []turn.Message
@@ -117,16 +115,14 @@ func (c *checker) index(s Session) {
 		switch {
 		case l.Header != nil:
 			session = l.Header.Session.ID
-		case l.Blob != nil:
-			blobs[l.Blob.Hash] = string(l.Blob.Bytes)
 		case l.Turn != nil:
 			t := &turnLedger{record: *l.Turn, session: session}
 			c.turns[l.Turn.ID] = t
 			own = append(own, t)
 		case l.Message != nil:
-			transcript = append(transcript, restore(*l.Message, blobs))
+			transcript = append(transcript, l.Message.Message)
 		default:
-			c.file(l, blobs)
+			c.file(l)
 		}
 	}
 	c.sessions[session] = transcript
@@ -135,18 +131,8 @@ func (c *checker) index(s Session) {
 	}
 }
 
-func restore(e journal.ExportMessage, blobs map[string]string) turn.Message {
-	m := e.Message
-	m.Text = cmp.Or(m.Text, blobs[e.TextBlob])
-	for _, call := range e.Calls {
-		call.Arguments = cmp.Or(call.Arguments, blobs[call.ArgumentsBlob])
-		m.ToolCalls = append(m.ToolCalls, call.ToolCall)
-	}
-	return m
-}
-
 // file files a line of a turn's ledgers. Lines of missing turns are reported as a problem of the export.
-func (c *checker) file(l journal.Line, blobs map[string]string) {
+func (c *checker) file(l journal.Line) {
 	var t *turnLedger
 	switch {
 	case l.Inference != nil:
@@ -155,10 +141,7 @@ func (c *checker) file(l journal.Line, blobs map[string]string) {
 		}
 	case l.Call != nil:
 		if t = c.turns[l.Call.Turn]; t != nil {
-			call := *l.Call
-			call.Text = cmp.Or(call.Text, blobs[call.TextBlob])
-			call.Call.Arguments = cmp.Or(call.Call.Arguments, blobs[call.ArgumentsBlob])
-			t.calls = append(t.calls, call)
+			t.calls = append(t.calls, *l.Call)
 		}
 	case l.Chunk != nil:
 		if t = c.turns[l.Chunk.Turn]; t != nil {

@@ -97,14 +97,9 @@ func (l *Ledgers) readSessions(dir fs.FS) error {
 
 // exportProblem returns what the journal's own reader says about an export.
 func exportProblem(b []byte) error {
-	blobs := map[string][]byte{}
-	load := func(hash string) ([]byte, error) { return blobs[hash], nil }
-	for line, err := range journal.ReadExport(bytes.NewReader(b), load) {
+	for _, err := range journal.ReadExport(bytes.NewReader(b)) {
 		if err != nil {
 			return err
-		}
-		if line.Blob != nil {
-			blobs[line.Blob.Hash] = line.Blob.Bytes
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/engine"
 )
 
 // killer ends this process at its point, or holds it there.
@@ -93,7 +93,7 @@ func (k *killer) note(point string) {
 }
 
 // wrap makes the journal's writing methods points.
-func (k *killer) wrap(s journal.Store) journal.Store { return &points{Store: s, killer: k} }
+func (k *killer) wrap(s engine.Journal) engine.Journal { return &points{Journal: s, killer: k} }
 
 // at runs a call between its two points.
 func at[T any](k *killer, method string, call func() (T, error)) (T, error) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
 )
 
 // flags are the flags that only this worker has.
@@ -62,7 +61,7 @@ func run(ctx context.Context, f flags, environ []string, stderr io.Writer) error
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	options := append([]engine.Option{
 		engine.WithEnviron(environ), engine.WithLogger(log),
-		engine.WithJournal(func(s journal.Store) journal.Store { return k.wrap(mutate(f.mutant, loaded.Config, s)) }),
+		engine.WithJournal(func(s engine.Journal) engine.Journal { return k.wrap(mutate(f.mutant, loaded.Config, s)) }),
 	}, mutantOptions(f.mutant)...)
 	e, err := engine.New(ctx, loaded.Config, options...)
 	if err != nil {

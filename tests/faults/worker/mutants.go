@@ -13,38 +13,38 @@ import (
 )
 
 // journalMutants break a promise in what is written to the journal, or in what it returns.
-var journalMutants = map[string]func(mutant) journal.Store{
-	"nothing":              func(m mutant) journal.Store { return m.Store },
-	"claim_dropped":        func(m mutant) journal.Store { return &claimDropped{m} },
-	"settle_before_effect": func(m mutant) journal.Store { return &settleBeforeEffect{mutant: m} },
-	"no_claim":             func(m mutant) journal.Store { return &noClaim{mutant: m} },
-	"results_by_arrival":   func(m mutant) journal.Store { return &resultsByArrival{mutant: m} },
-	"late_over_transcript": func(m mutant) journal.Store { return &lateOverTranscript{m} },
-	"dedup_forgotten":      func(m mutant) journal.Store { return &dedupForgotten{m} },
-	"paid_again":           func(m mutant) journal.Store { return &paidAgain{m} },
-	"prompt_varies":        func(m mutant) journal.Store { return &promptVaries{m} },
-	"chunk_index_reused":   func(m mutant) journal.Store { return &chunkIndexReused{mutant: m} },
-	"message_lost":         func(m mutant) journal.Store { return &messageLost{m} },
-	"secret_streamed":      func(m mutant) journal.Store { return &secretStreamed{m} },
-	"child_left":           func(m mutant) journal.Store { return &childLeft{mutant: m} },
-	"tools_lost":           func(m mutant) journal.Store { return &toolsLost{mutant: m} },
-	"runs_early":           func(m mutant) journal.Store { return &runsEarly{m} },
-	"joined_dropped":       func(m mutant) journal.Store { return &joinedDropped{m} },
-	"joined_doubled":       func(m mutant) journal.Store { return &joinedDoubled{m} },
-	"ruling_overridden":    func(m mutant) journal.Store { return &rulingOverridden{m} },
-	"taint_dropped":        func(m mutant) journal.Store { return &taintDropped{m} },
-	"drift_not_held":       func(m mutant) journal.Store { return &driftNotHeld{m} },
-	"begun_afresh":         func(m mutant) journal.Store { return &begunAfresh{mutant: m} },
-	"reply_invented":       func(m mutant) journal.Store { return &replyInvented{m} },
-	"goroutines_left":      func(m mutant) journal.Store { return &goroutinesLeft{m} },
-	"claim_kept":           func(m mutant) journal.Store { return &claimKept{m} },
-	"grants_imported":      func(m mutant) journal.Store { return &grantsImported{m} },
-	"memory_kept":          func(m mutant) journal.Store { return &memoryKept{mutant: m} },
+var journalMutants = map[string]func(mutant) engine.Journal{
+	"nothing":              func(m mutant) engine.Journal { return m.Journal },
+	"claim_dropped":        func(m mutant) engine.Journal { return &claimDropped{m} },
+	"settle_before_effect": func(m mutant) engine.Journal { return &settleBeforeEffect{mutant: m} },
+	"no_claim":             func(m mutant) engine.Journal { return &noClaim{mutant: m} },
+	"results_by_arrival":   func(m mutant) engine.Journal { return &resultsByArrival{mutant: m} },
+	"late_over_transcript": func(m mutant) engine.Journal { return &lateOverTranscript{m} },
+	"dedup_forgotten":      func(m mutant) engine.Journal { return &dedupForgotten{m} },
+	"paid_again":           func(m mutant) engine.Journal { return &paidAgain{m} },
+	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },
+	"chunk_index_reused":   func(m mutant) engine.Journal { return &chunkIndexReused{mutant: m} },
+	"message_lost":         func(m mutant) engine.Journal { return &messageLost{m} },
+	"secret_streamed":      func(m mutant) engine.Journal { return &secretStreamed{m} },
+	"child_left":           func(m mutant) engine.Journal { return &childLeft{mutant: m} },
+	"tools_lost":           func(m mutant) engine.Journal { return &toolsLost{mutant: m} },
+	"runs_early":           func(m mutant) engine.Journal { return &runsEarly{m} },
+	"joined_dropped":       func(m mutant) engine.Journal { return &joinedDropped{m} },
+	"joined_doubled":       func(m mutant) engine.Journal { return &joinedDoubled{m} },
+	"ruling_overridden":    func(m mutant) engine.Journal { return &rulingOverridden{m} },
+	"taint_dropped":        func(m mutant) engine.Journal { return &taintDropped{m} },
+	"drift_not_held":       func(m mutant) engine.Journal { return &driftNotHeld{m} },
+	"begun_afresh":         func(m mutant) engine.Journal { return &begunAfresh{mutant: m} },
+	"reply_invented":       func(m mutant) engine.Journal { return &replyInvented{m} },
+	"goroutines_left":      func(m mutant) engine.Journal { return &goroutinesLeft{m} },
+	"claim_kept":           func(m mutant) engine.Journal { return &claimKept{m} },
+	"grants_imported":      func(m mutant) engine.Journal { return &grantsImported{m} },
+	"memory_kept":          func(m mutant) engine.Journal { return &memoryKept{mutant: m} },
 	// These two break a promise that the workflow and CallTool both keep: see workerMutants for the workflow's part.
-	"never_asked": func(m mutant) journal.Store {
+	"never_asked": func(m mutant) engine.Journal {
 		return &claimChanged{m, func(in *journal.ClaimInput) { in.Approved = false }}
 	},
-	"unknown_retried": func(m mutant) journal.Store {
+	"unknown_retried": func(m mutant) engine.Journal {
 		return &claimChanged{m, func(in *journal.ClaimInput) { in.Repeatable = true }}
 	},
 }
@@ -66,7 +66,7 @@ var workerMutants = map[string]interceptor.WorkerInterceptor{
 
 // mutant is the journal that a mutant wraps, and the configuration that it runs under.
 type mutant struct {
-	journal.Store
+	engine.Journal
 	cfg config.Config
 }
 
@@ -74,7 +74,7 @@ func addMutants(f *flags) {
 	flag.StringVar(&f.mutant, "mutant", "nothing", "the promise to break, by `name`")
 }
 
-func mutate(name string, cfg config.Config, s journal.Store) journal.Store {
+func mutate(name string, cfg config.Config, s engine.Journal) engine.Journal {
 	if wrap, ok := journalMutants[name]; ok {
 		return wrap(mutant{s, cfg})
 	}

@@ -21,7 +21,7 @@ func (m *claimKept) ReleaseCall(context.Context, string, string, int) error { re
 type grantsImported struct{ mutant }
 
 func (m *grantsImported) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
-	rules, err := m.Store.Grants(ctx, turnID)
+	rules, err := m.Journal.Grants(ctx, turnID)
 	if m.imported(ctx, turnID) {
 		rules = append(rules, turn.Grant{Tool: "mcp/danger/append"})
 	}
@@ -33,7 +33,7 @@ func (m *grantsImported) Taint(ctx context.Context, turnID string) (*journal.Tai
 	if m.imported(ctx, turnID) {
 		return nil, nil
 	}
-	return m.Store.Taint(ctx, turnID)
+	return m.Journal.Taint(ctx, turnID)
 }
 
 func (m *grantsImported) imported(ctx context.Context, turnID string) bool {
@@ -58,5 +58,5 @@ func (m *memoryKept) StartInference(ctx context.Context, in journal.StartInferen
 		m.kept = append(m.kept, b)
 	}
 	m.mu.Unlock()
-	return m.Store.StartInference(ctx, in)
+	return m.Journal.StartInference(ctx, in)
 }

@@ -17,7 +17,7 @@ import (
 type claimDropped struct{ mutant }
 
 func (m *claimDropped) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Store.ClaimCall(ctx, in)
+	claim, err := m.Journal.ClaimCall(ctx, in)
 	claim.State = journal.ClaimGranted
 	return claim, err
 }
@@ -30,20 +30,20 @@ type claimChanged struct {
 
 func (m *claimChanged) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	m.change(&in)
-	return m.Store.ClaimCall(ctx, in)
+	return m.Journal.ClaimCall(ctx, in)
 }
 
 // settleBeforeEffect settles a call as ok before it is sent.
 type settleBeforeEffect struct{ mutant }
 
 func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Store.ClaimCall(ctx, in)
+	claim, err := m.Journal.ClaimCall(ctx, in)
 	if err != nil || claim.State != journal.ClaimGranted {
 		return claim, err
 	}
 	var args struct{ Text string }
 	_ = json.Unmarshal([]byte(in.Call.Arguments), &args) // other tools have no text
-	_, err = m.Store.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, At: in.At,
+	_, err = m.Journal.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, At: in.At,
 		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "appended " + args.Text}})
 	return claim, err
 }
@@ -69,10 +69,10 @@ func (m *noClaim) SettleCall(ctx context.Context, in journal.SettleInput) (journ
 	m.mu.Lock()
 	claim := m.open[in.Turn+in.CallID]
 	m.mu.Unlock()
-	if _, err := m.Store.ClaimCall(ctx, claim); err != nil {
+	if _, err := m.Journal.ClaimCall(ctx, claim); err != nil {
 		return journal.CallRecord{}, err
 	}
-	return m.Store.SettleCall(ctx, in)
+	return m.Journal.SettleCall(ctx, in)
 }
 
 // resultsByArrival gives the n-th result that arrives to the n-th call.
@@ -83,24 +83,24 @@ type resultsByArrival struct {
 }
 
 func (m *resultsByArrival) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	record, err := m.Store.Call(ctx, in.Turn, in.CallID)
+	record, err := m.Tenant("").Call(ctx, in.Turn, in.CallID)
 	if err != nil {
 		return record, err
 	}
-	asked, err := m.Store.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: record.Step})
+	asked, err := m.Journal.StepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: record.Step})
 	if err != nil {
 		return record, err
 	}
 	for _, c := range asked.ToolCalls {
 		if c.Tool != "mcp/again/append" { // calls of another activity kind are claimed when these have ended
-			return m.Store.SettleCall(ctx, in)
+			return m.Journal.SettleCall(ctx, in)
 		}
 	}
 	if err := m.claimed(ctx, in.Turn, record.Step, len(asked.ToolCalls)); err != nil {
 		return record, err
 	}
 	in.CallID = fmt.Sprintf("%d.%d", record.Step, m.arrive(in.Turn, record.Step))
-	return m.Store.SettleCall(ctx, in)
+	return m.Journal.SettleCall(ctx, in)
 }
 
 // arrive counts the results of a step.
@@ -118,7 +118,7 @@ func (m *resultsByArrival) arrive(turnID string, step int) int {
 // claimed waits until all calls of a step are in the ledger.
 func (m *resultsByArrival) claimed(ctx context.Context, turnID string, step, n int) error {
 	for ctx.Err() == nil {
-		calls, err := m.Store.Calls(ctx, turnID)
+		calls, err := m.Tenant("").Calls(ctx, turnID)
 		have := 0
 		for _, c := range calls {
 			if c.Step == step {
@@ -137,7 +137,7 @@ func (m *resultsByArrival) claimed(ctx context.Context, turnID string, step, n i
 type lateOverTranscript struct{ mutant }
 
 func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
-	record, err := m.Store.SettleCall(ctx, in)
+	record, err := m.Journal.SettleCall(ctx, in)
 	if err != nil || !record.Late {
 		return record, err
 	}
@@ -171,5 +171,5 @@ func (m *toolsLost) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 	if m.away[c.Server] = c.Problem != ""; m.away[c.Server] {
 		c.ConfigHash = "" // the journal keeps the last good tools of the same configuration
 	}
-	return m.Store.PublishCatalogue(ctx, c)
+	return m.Journal.PublishCatalogue(ctx, c)
 }

@@ -22,8 +22,8 @@ import (
 // runsEarly runs a call's tool when its approval is requested.
 type runsEarly struct{ mutant }
 
-func (m *runsEarly) Ask(ctx context.Context, in journal.AskInput) ([]turn.Decision, error) {
-	ruled, err := m.Store.Ask(ctx, in)
+func (m *runsEarly) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
+	ruled, err := m.Journal.Ask(ctx, in)
 	for _, w := range in.Requests {
 		if err == nil && w.Kind == turn.RequestApproval {
 			err = m.carryOut(w)
@@ -60,7 +60,7 @@ type joinedDropped struct{ mutant }
 
 func (m *joinedDropped) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	in.Messages = nil
-	return m.Store.StartInference(ctx, in)
+	return m.Journal.StartInference(ctx, in)
 }
 
 // joinedDoubled takes each merged message twice.
@@ -71,14 +71,14 @@ func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInfe
 		said.ID += "-again"
 		in.Messages = append([]turn.UserMessage{said}, in.Messages...) // in front, so that the model answers the right one
 	}
-	return m.Store.StartInference(ctx, in)
+	return m.Journal.StartInference(ctx, in)
 }
 
 // rulingOverridden records the opposite of each decision.
 type rulingOverridden struct{ mutant }
 
-func (m *rulingOverridden) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
-	record, err := m.Store.Finish(ctx, in)
+func (m *rulingOverridden) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+	record, err := m.Journal.Finish(ctx, in)
 	if err != nil {
 		return record, err
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // childLeft starts a process that outlives the worker.
@@ -18,22 +19,22 @@ type childLeft struct {
 	once sync.Once
 }
 
-func (m *childLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+func (m *childLeft) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	m.once.Do(func() {
 		// The process ends by itself soon after the schedule, and names the rig's folder as every child of the worker does.
 		cmd := exec.Command("sh", "-c", "sleep 60; : "+filepath.Dir(m.cfg.Journal.Path))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		_ = cmd.Start() // without it the mutant is not caught
 	})
-	return m.Store.Begin(ctx, in)
+	return m.Journal.Begin(ctx, in)
 }
 
 // goroutinesLeft leaves a goroutine behind with every turn.
 type goroutinesLeft struct{ mutant }
 
-func (m *goroutinesLeft) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+func (m *goroutinesLeft) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	for range 4 {
 		go func() { select {} }()
 	}
-	return m.Store.Begin(ctx, in)
+	return m.Journal.Begin(ctx, in)
 }

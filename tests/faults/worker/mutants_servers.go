@@ -22,7 +22,7 @@ func (m *taintDropped) Taint(context.Context, string) (*journal.TaintSource, err
 type driftNotHeld struct{ mutant }
 
 func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
-	list, err := m.Store.Catalogues(ctx)
+	list, err := m.Journal.Catalogues(ctx)
 	for i := range list {
 		for _, d := range list[i].Quarantined {
 			list[i].Tools = append(list[i].Tools, d.Now)
@@ -41,7 +41,7 @@ type begunAfresh struct {
 }
 
 func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	claim, err := m.Store.ClaimCall(ctx, in)
+	claim, err := m.Journal.ClaimCall(ctx, in)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lost == nil {
@@ -57,7 +57,7 @@ func (m *begunAfresh) ClaimCall(ctx context.Context, in journal.ClaimInput) (jou
 // replyInvented records another response than the client sent.
 type replyInvented struct{ mutant }
 
-func (m *replyInvented) Decide(ctx context.Context, in journal.DecideInput) error {
+func (m *replyInvented) Decide(ctx context.Context, in turn.DecideInput) error {
 	for i, r := range in.Decisions {
 		if r.Response != nil {
 			other := *r.Response
@@ -65,5 +65,5 @@ func (m *replyInvented) Decide(ctx context.Context, in journal.DecideInput) erro
 			in.Decisions[i].Response = &other
 		}
 	}
-	return m.Store.Decide(ctx, in)
+	return m.Journal.Decide(ctx, in)
 }

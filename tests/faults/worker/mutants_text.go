@@ -30,20 +30,20 @@ func (m mutant) write(ctx context.Context, statement string, args ...any) error 
 // dedupForgotten answers a message that another turn has already taken.
 type dedupForgotten struct{ mutant }
 
-func (m *dedupForgotten) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
-	begun, err := m.Store.Begin(ctx, in)
+func (m *dedupForgotten) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
+	begun, err := m.Journal.Begin(ctx, in)
 	if err != nil || begun.DuplicateOf == nil {
 		return begun, err
 	}
 	in.Message.ID = rand.Text()
-	return m.Store.Begin(ctx, in)
+	return m.Journal.Begin(ctx, in)
 }
 
 // messageLost removes the message from the transcript once the turn has begun.
 type messageLost struct{ mutant }
 
-func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
-	record, err := m.Store.Finish(ctx, in)
+func (m *messageLost) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+	record, err := m.Journal.Finish(ctx, in)
 	if err != nil {
 		return record, err
 	}
@@ -56,7 +56,7 @@ func (m *messageLost) Finish(ctx context.Context, in journal.FinishInput) (journ
 type paidAgain struct{ mutant }
 
 func (m *paidAgain) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
-	inf, err := m.Store.StartInference(ctx, in)
+	inf, err := m.Journal.StartInference(ctx, in)
 	inf.Settled = false
 	return inf, err
 }
@@ -67,7 +67,7 @@ type promptVaries struct{ mutant }
 var variation = rand.Text()
 
 func (m *promptVaries) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
-	list, err := m.Store.Window(ctx, turnID, from, to, maxBytes)
+	list, err := m.Journal.Window(ctx, turnID, from, to, maxBytes)
 	for i := range list {
 		if list[i].Role == turn.RoleTool {
 			list[i].Text += variation
@@ -93,7 +93,7 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 	m.seen[key] = true
 	m.mu.Unlock()
 	if !seen {
-		return m.Store.AppendChunks(ctx, key, attempt, chunks)
+		return m.Journal.AppendChunks(ctx, key, attempt, chunks)
 	}
 	for _, c := range chunks {
 		err := m.write(ctx, `UPDATE chunks SET text = ?1 WHERE turn = (SELECT id FROM turns WHERE turn_id = ?2) AND idx =
@@ -110,5 +110,5 @@ type secretStreamed struct{ mutant }
 
 func (m *secretStreamed) FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
 	_ string) (int, error) {
-	return m.Store.FailInference(ctx, key, attempt, code, "refused with the key "+m.cfg.LLM.APIKey.Reveal())
+	return m.Journal.FailInference(ctx, key, attempt, code, "refused with the key "+m.cfg.LLM.APIKey.Reveal())
 }

@@ -33,7 +33,7 @@ type itemsMsg struct {
 
 // feed reads a session's chunks from the journal, turn after turn, as they appear.
 type feed struct {
-	store   journal.Store
+	store   *journal.DB
 	session string
 	items   chan item
 	errs    chan error
@@ -52,7 +52,7 @@ const (
 const retryFeed = time.Second
 
 // newFeed starts to read a session from a cursor on.
-func newFeed(ctx context.Context, store journal.Store, session string, from journal.SessionCursor) *feed {
+func newFeed(ctx context.Context, store *journal.DB, session string, from journal.SessionCursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
 		cancel: cancel, done: make(chan struct{})}
@@ -179,7 +179,7 @@ func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 
 // MediaOf returns the parts of a completed call's result that are not text. The chunk does not list them, but the
 // journal's record of the call does.
-func MediaOf(ctx context.Context, store journal.Store, c turn.Chunk) []turn.Media {
+func MediaOf(ctx context.Context, store *journal.DB, c turn.Chunk) []turn.Media {
 	var done turn.CallChunk
 	if json.Unmarshal(c.Data, &done) != nil {
 		return nil

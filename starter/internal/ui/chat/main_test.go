@@ -37,7 +37,7 @@ type requests struct {
 	approvals []decision
 	said      []client.AnswerInput
 	responses []client.RespondInput
-	sessions  journal.Store
+	sessions  *journal.DB
 	stops     []string
 	err       error
 }
@@ -295,7 +295,7 @@ func requireShape(t tester, text string, width, height int) {
 // story writes a session's turns to the journal, as the activities do.
 type story struct {
 	t     *testing.T
-	store journal.Store
+	store *journal.DB
 	turn  string
 	head  turn.Head
 	turns int
@@ -303,7 +303,7 @@ type story struct {
 	step  int
 }
 
-func newStory(t *testing.T, store journal.Store) *story {
+func newStory(t *testing.T, store *journal.DB) *story {
 	return &story{t: t, store: store, at: time.Now().Add(-time.Hour)}
 }
 
@@ -314,7 +314,7 @@ func (s *story) begin(id, text string) {
 	s.turns++
 	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
 	begun, err := s.store.Begin(s.t.Context(),
-		journal.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
+		turn.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
 			Message: turn.UserMessage{ID: id, Text: text}, Config: json.RawMessage(`{}`), At: s.now()})
 	require.NoError(s.t, err)
 	s.head = begun.Head
@@ -375,7 +375,7 @@ func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
 
 func (s *story) asks(requests ...turn.Request) {
 	s.t.Helper()
-	_, err := s.store.Ask(s.t.Context(), journal.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
+	_, err := s.store.Ask(s.t.Context(), turn.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
 	require.NoError(s.t, err)
 }
 
@@ -383,13 +383,13 @@ func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
 	require.NoError(s.t, s.store.Decide(s.t.Context(),
-		journal.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
+		turn.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
 	s.t.Helper()
 	_, err := s.store.Finish(s.t.Context(),
-		journal.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
+		turn.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
 			Counters: turn.Counters{Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Step: s.step, ToolCalls: 1},
 			At:       s.now()})
 	require.NoError(s.t, err)

@@ -39,7 +39,7 @@ func (m *Model) opening(session string) tea.Cmd {
 	}
 }
 
-func (o *openedMsg) read(ctx context.Context, store journal.Store) error {
+func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 	var err error
 	o.record, err = store.Session(ctx, o.session)
 	if errors.Is(err, journal.ErrNotFound) {
