@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -54,7 +54,7 @@ type ScheduleInput struct {
 // Errors: ErrExists, ErrInvalid (for instance a malformed cron expression).
 func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, error) {
 	if err := in.check(); err != nil {
-		return Schedule{}, cluster.WithKind(ErrInvalid, err)
+		return Schedule{}, temporalconn.WithKind(ErrInvalid, err)
 	}
 	if s.c.temporal == nil {
 		return Schedule{}, ErrUnreachable

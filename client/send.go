@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -60,7 +60,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return t, err
 	}
 	if err := c.input(in, &in.Message).Check(); err != nil {
-		return t, cluster.WithKind(ErrInvalid, err)
+		return t, temporalconn.WithKind(ErrInvalid, err)
 	}
 	repeated := false
 	err = c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
@@ -90,7 +90,7 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 	}
 	if in.Alone {
 		busy := turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
-		return cluster.WithKind(ErrBusy, busy)
+		return temporalconn.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult
 	err = c.updateWithStart(ctx, in, &res)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/everturn/everturn/activities/toolbox"
 	"github.com/everturn/everturn/activities/toolbox/files"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -39,7 +39,7 @@ func (e *Engine) openTools(context.Context) error {
 	e.host, err = toolbox.New(toolbox.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
-		Environ: cluster.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
+		Environ: temporalconn.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
 	}, local)
 	return err
 }

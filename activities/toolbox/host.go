@@ -11,7 +11,7 @@ import (
 
 	"github.com/everturn/everturn/activities/toolbox/schema"
 	"github.com/everturn/everturn/activities/toolbox/stdio"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -204,7 +204,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	c, local := h.route(req.Tool)
 	if c == nil && !local {
 		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
-			fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
+			fmt.Sprintf("no server on this worker hosts %q", printable.Line(req.Tool, 200)))
 	}
 	if _, err := schema.Object(req.Arguments); err != nil {
 		return deniedResult("arguments of " + req.Tool + ": " + err.Error()), nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -146,7 +146,7 @@ func (l *localHost) run(ctx context.Context, req turn.ToolRequest, tool localToo
 	if err != nil {
 		text, size = err.Error(), 0
 	}
-	content := []mcp.Content{&mcp.TextContent{Text: plain.Head(text, maxLocalBytes)}}
+	content := []mcp.Content{&mcp.TextContent{Text: printable.Head(text, maxLocalBytes)}}
 	bounds := limits{shown: l.opts.MaxResultBytes, full: l.opts.MaxFullBytes, redact: l.describer.redact}
 	r := renderContent(&mcp.CallToolResult{Content: content, IsError: err != nil}, "", bounds)
 	r.SizeBytes = max(r.SizeBytes, size)

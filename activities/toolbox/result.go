@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everturn/everturn/activities/toolbox/schema"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -66,11 +66,11 @@ func renderContent(r *mcp.CallToolResult, note string, l limits) turn.ToolResult
 		blocks = append(blocks, note)
 	}
 	text := strings.Join(blocks, "\n")
-	whole := l.redact.result(plain.Sanitize(text))
+	whole := l.redact.result(printable.Sanitize(text))
 	out.SizeBytes = int64(len(text)) + m.size
 	out.Media = m.kept
 	var cut bool
-	out.Text, cut = plain.Cut(whole, l.shown)
+	out.Text, cut = printable.Cut(whole, l.shown)
 	keep(&out, r, whole, cut, m.binaries, l)
 	return out
 }
@@ -165,7 +165,7 @@ func keep(out *turn.ToolResult, r *mcp.CallToolResult, whole string, cut bool, b
 		}
 		out.Full, out.MediaType = []byte(l.redact.result(string(raw))), "application/json"
 	case cut:
-		out.Full, out.MediaType = []byte(plain.Head(whole, l.full)), "text/plain; charset=utf-8"
+		out.Full, out.MediaType = []byte(printable.Head(whole, l.full)), "text/plain; charset=utf-8"
 	}
 	if len(out.Full) > l.full {
 		out.Full, out.MediaType = nil, ""

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // The bounds of an answer.
@@ -68,7 +68,7 @@ func (c conversation) describeListing(list []result) string {
 			fmt.Fprintf(&b, "\n- and %d more", len(files)-maxNames)
 			break
 		}
-		b.WriteString("\n- " + plain.Head(f, maxLine))
+		b.WriteString("\n- " + printable.Head(f, maxLine))
 	}
 	return b.String()
 }
@@ -76,7 +76,7 @@ func (c conversation) describeListing(list []result) string {
 func describeSearch(word, found string) string {
 	lines := strings.Split(strings.TrimSpace(found), "\n")
 	shown := lines[:min(len(lines), maxHits)]
-	out := fmt.Sprintf("The search for %q returned:\n%s", plain.Head(word, maxLine),
+	out := fmt.Sprintf("The search for %q returned:\n%s", printable.Head(word, maxLine),
 		quote(strings.Join(shown, "\n"), maxNamedQuote))
 	if len(lines) > maxHits {
 		out += fmt.Sprintf("\nand %d more lines.", len(lines)-maxHits)
@@ -95,7 +95,7 @@ func (c conversation) describeFile(r result) string {
 	if named := namedFiles(c.question, []string{name}, false); slices.Contains(named, name) {
 		limit, said = maxNamedQuote, strings.TrimSpace(r.text)
 	}
-	out := fmt.Sprintf("%s says:\n%s", plain.Head(name, maxLine), quote(said, limit))
+	out := fmt.Sprintf("%s says:\n%s", printable.Head(name, maxLine), quote(said, limit))
 	if len(said) > limit || len(said) < len(strings.TrimSpace(r.text)) {
 		if hits := matching(r.text, c.question, name); hits != "" {
 			out += "\nLines in it that share a word with the question:\n" + quote(hits, maxQuote)
@@ -149,8 +149,8 @@ func quote(text string, limit int) string {
 	}
 	cut := len(text) > limit
 	var b strings.Builder
-	for line := range strings.Lines(plain.Head(text, limit)) {
-		b.WriteString("> " + plain.Head(strings.TrimRight(line, "\r\n"), maxLine) + "\n")
+	for line := range strings.Lines(printable.Head(text, limit)) {
+		b.WriteString("> " + printable.Head(strings.TrimRight(line, "\r\n"), maxLine) + "\n")
 	}
 	if cut {
 		b.WriteString("> …\n")
