@@ -27,7 +27,7 @@ var house = map[string][]string{
 	"internal/retryafter": {},
 	"internal/nearest":    {"github.com/agnivade/levenshtein"},
 	"workflows/turn":      {"internal/printable"},
-	"workflows": {"workflows/turn", "go.temporal.io/api/enums/v1", "go.temporal.io/sdk/workflow",
+	"workflows": {"workflows/turn", "internal/printable", "go.temporal.io/api/enums/v1", "go.temporal.io/sdk/workflow",
 		"go.temporal.io/sdk/temporal", "go.temporal.io/sdk/log", "go.temporal.io/sdk/converter"},
 	"journal":                {"workflows/turn", "internal/jsonbound"},
 	"internal/statedir":      {"golang.org/x/sys"},

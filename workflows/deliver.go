@@ -125,7 +125,8 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 			patience = beginWait
 		}
 		workflow.SetCurrentDetails(ctx, res.details())
-		if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
+		pause := sleepAfter(workflow.Now(ctx).Sub(in.Since))
+		if err := workflow.NewTimerWithOptions(ctx, pause, timer("until the next check")).Get(ctx, nil); err != nil {
 			return DeliverResult{}, err
 		}
 	}

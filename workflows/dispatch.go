@@ -110,7 +110,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; this adds no event to the history of other turns
 		waiting, enough := workflow.NewDisconnectedContext(ctx)
 		defer enough()
-		if ok, _ := workflow.AwaitWithTimeout(waiting, stopTimeout, taken.IsReady); !ok {
+		if ok, _ := awaitWithin(waiting, stopTimeout, "stop although the journal is unavailable", taken.IsReady); !ok {
 			giveUp()
 		}
 	}

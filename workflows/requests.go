@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -97,19 +96,6 @@ func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 // open returns the requests without a decision.
 func (d *requestSet) open() []turn.Request { return d.undecided(d.requests) }
 
-// summary describes the open requests for an operator.
-func (d *requestSet) summary() string {
-	var lines []string
-	for _, w := range d.open() {
-		if w.Kind != turn.RequestApproval {
-			lines = append(lines, "an answer: "+turn.Truncate(w.Question, 200))
-		} else {
-			lines = append(lines, fmt.Sprintf("approval of %s %s %s", w.ID, w.Tool, turn.Truncate(w.Arguments, 120)))
-		}
-	}
-	return turn.Truncate(strings.Join(lines, "; "), 1000)
-}
-
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	if within <= 0 {
 		return time.Time{}
@@ -180,7 +166,8 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	if within > 0 {
 		timing, stop := workflow.WithCancel(ctx)
 		defer stop()
-		expired = workflow.NewTimer(timing, within).IsReady
+		expired = workflow.NewTimerWithOptions(timing, within,
+			timer("expiry of "+string(open[0].Kind)+" "+open[0].ID)).IsReady
 	}
 	for len(open) > 0 {
 		err := workflow.Await(ctx, func() bool {
