@@ -232,18 +232,18 @@ func (e *Engine) identity() string {
 
 // build creates the activities and the worker.
 func (e *Engine) build(context.Context) error {
-	home := stickyQueue(e.cfg)
+	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
-		Home:    home,
-		Journal: e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		StickyQueue: queue,
+		Journal:     e.journal, Model: e.model, Tools: e.host, Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {
 		return err
 	}
 	e.worker = e.newWorker(acts)
-	if home != "" {
-		e.stickyWorker = e.newStickyWorker(home, acts)
+	if queue != "" {
+		e.stickyWorker = e.newStickyWorker(queue, acts)
 	}
 	return nil
 }

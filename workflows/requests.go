@@ -58,7 +58,7 @@ func (d *requestSet) decision(id string) (turn.Decision, bool) {
 
 // decide records the decision of a request, unless it already has one.
 func (d *requestSet) decide(r turn.Decision) {
-	if _, ruled := d.decision(r.ID); !ruled {
+	if _, settled := d.decision(r.ID); !settled {
 		d.decisions = append(d.decisions, r)
 	}
 }
@@ -86,7 +86,7 @@ func (d *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
 // undecided returns those of the given requests that have no decision.
 func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 	for _, w := range requests {
-		if _, ruled := d.decision(w.ID); !ruled {
+		if _, settled := d.decision(w.ID); !settled {
 			list = append(list, w)
 		}
 	}
@@ -249,7 +249,7 @@ func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.Req
 		return w, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
-	if _, ruled := r.requests.decision(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
+	if _, settled := r.requests.decision(id); !settled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
 		return w, rejected(turn.CodeApprovalExpired,
 			fmt.Sprintf("%s %s expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
 	}
