@@ -22,7 +22,7 @@ var house = map[string][]string{
 	"internal/childenv":   {},
 	"internal/jsonbound":  {},
 	"internal/loopback":   {},
-	"internal/redact":     {},
+	"internal/redact":     {"internal/invisible"},
 	"internal/regex":      {},
 	"internal/retryafter": {},
 	"internal/nearest":    {"github.com/agnivade/levenshtein"},

@@ -11,10 +11,14 @@ func (r *Redactor) Tail(s string) string {
 	if r == nil {
 		return s
 	}
+	r.mu.Lock()
 	lost := 0
-	for _, form := range r.forms().all {
-		lost = max(lost, overlap(form, s))
+	for v := range r.secrets {
+		for _, form := range encodings(v) {
+			lost = max(lost, overlap(form, s))
+		}
 	}
+	r.mu.Unlock()
 	return r.Values(s[lost:])
 }
 

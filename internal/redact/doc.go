@@ -2,6 +2,7 @@
 // the configured patterns. One Redactor serves a whole worker.
 //
 // The usual encodings of a value are: the value itself, JSON strings, percent-encoding, hexadecimal, and base64 in both
-// alphabets at any byte alignment. The package protects against values that are repeated in text. It does not protect
-// against a party that knows a secret and exfiltrates it in another encoding.
+// alphabets at any byte alignment. Characters that a screen does not show (package invisible) do not hide a value or a
+// match. The package protects against values that are repeated in text. It does not protect against a party that knows
+// a secret and exfiltrates it in another encoding.
 package redact

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -17,7 +16,7 @@ func encodings(v string) []string {
 		once := quoted(v, html)
 		forms = append(forms, once, quoted(once, html), strings.ReplaceAll(once, "/", `\/`))
 	}
-	for _, percent := range []string{url.QueryEscape(v), url.PathEscape(v)} {
+	for _, percent := range []string{url.QueryEscape(v), url.PathEscape(v), percentAll(v)} {
 		forms = append(forms, percent, lowerPercent(percent))
 	}
 	for skip := range 3 {
@@ -44,12 +43,27 @@ func quoted(s string, html bool) string {
 	return strings.TrimSuffix(b.String(), "\n")[1 : b.Len()-2]
 }
 
-// lowerPercent writes the digits of percent-encoded bytes in lower case.
-func lowerPercent(s string) string {
-	return percentEncoded.ReplaceAllStringFunc(s, strings.ToLower)
+// percentAll percent-encodes every byte, as some clients do.
+func percentAll(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteByte('%')
+		b.WriteString(strings.ToUpper(hex.EncodeToString([]byte{s[i]})))
+	}
+	return b.String()
 }
 
-var percentEncoded = regexp.MustCompile(`%[0-9A-F]{2}`)
+// lowerPercent writes the digits of percent-encoded bytes in lower case.
+func lowerPercent(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], bytes.ToLower(b[i+1:i+3]))
+			i += 2
+		}
+	}
+	return string(b)
+}
 
 // base64Core returns the part of the encoding of s, preceded by skip bytes, that does not depend on the bytes around s.
 func base64Core(enc *base64.Encoding, s string, skip int) string {

@@ -11,7 +11,7 @@ import (
 const Text = "[redacted]"
 
 // MinSecret and MaxSecret bound the values that are redacted, in bytes: a shorter value would redact ordinary words,
-// and a longer one would take much memory in all its encodings.
+// and each byte of a value costs up to a kilobyte of memory.
 const (
 	MinSecret = 8
 	MaxSecret = 8 << 10
@@ -24,7 +24,7 @@ type Redactor struct {
 
 	mu      sync.Mutex
 	secrets map[string]int // how often each value was added
-	built   atomic.Pointer[forms]
+	built   atomic.Pointer[automaton]
 }
 
 // New returns a Redactor with patterns in RE2 syntax, which must compile, and without secrets.
@@ -67,19 +67,25 @@ func (r *Redactor) count(n int, values []string) {
 	}
 }
 
-// forms returns the forms of all known values. It collects them again after a change.
-func (r *Redactor) forms() *forms {
-	if f := r.built.Load(); f != nil {
-		return f
+// forms returns the automaton of all known values. It rebuilds the automaton after a change.
+func (r *Redactor) forms() *automaton {
+	if a := r.built.Load(); a != nil {
+		return a
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f := r.built.Load()
-	if f == nil {
-		f = newForms(r.secrets)
-		r.built.Store(f)
+	if a := r.built.Load(); a != nil {
+		return a
 	}
-	return f
+	a := newAutomaton()
+	for v := range r.secrets {
+		for _, form := range encodings(v) {
+			a.insert(form)
+		}
+	}
+	a.link()
+	r.built.Store(a)
+	return a
 }
 
 // String redacts known values, then the matches of the patterns.
@@ -88,8 +94,13 @@ func (r *Redactor) String(s string) string {
 		return s
 	}
 	s = r.Values(s)
+	hidden := len(r.patterns) > 0 && hides(s)
 	for _, p := range r.patterns {
-		s = p.ReplaceAllLiteralString(s, Text)
+		if hidden {
+			s = string(p.finder(len(s)).write([]byte(s), true))
+		} else {
+			s = p.ReplaceAllLiteralString(s, Text)
+		}
 	}
 	return s
 }
@@ -99,8 +110,12 @@ func (r *Redactor) Values(s string) string {
 	if r == nil {
 		return s
 	}
-	clean, _ := r.forms().redact(s, true)
-	return clean
+	a := r.forms()
+	if !a.occursIn(s) {
+		return s
+	}
+	v := values{automaton: a}
+	return string(v.flush(v.write(make([]byte, 0, len(s)), s)))
 }
 
 // JSON is like String, for JSON text. It examines each string regardless of its escapes, and JSON within strings. The

@@ -56,7 +56,8 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 		}
 		said := map[string]string{
 			"raw": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret),
-			"lower": lowerPercent(url.QueryEscape(secret)), "json": quote(secret), "json in json": quote(quote(secret)),
+			"lower":   lowerPercent(url.QueryEscape(secret)),
+			"percent": percentAll(secret), "json": quote(secret), "json in json": quote(quote(secret)),
 			"json slashes": strings.ReplaceAll(quote(secret), "/", `\/`),
 			"hex":          hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		}
@@ -74,6 +75,35 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestASecretIsBlankedAsItIsShown covers secrets that a terminal shows whole although the text has other characters in
+// between: some are not drawn, and others are dropped on printing.
+func TestASecretIsBlankedAsItIsShown(t *testing.T) {
+	r := with("key-5e1f09c2", "ke\r\ny-of-two-lines")
+	for _, hidden := range []string{"\x01", "\r", "\x1b", "\x7f", "\u0085", "\u202e", "\u200b", "\u00ad", "\u2060",
+		"\u034f", "\ufeff", "\u17b4", "\U000e0041"} {
+		for _, secret := range []string{"key-5e1f09c2", hex.EncodeToString([]byte("key-5e1f09c2")), "sk-0123456789abcdefgh",
+			"AKIA0123456789ABCDEF"} {
+			for at := 1; at < len(secret); at++ {
+				split := secret[:at] + hidden + secret[at:]
+				assert.Equal(t, "a "+Text+" b", r.String("a "+split+" b"), "%q", split)
+				s := r.Stream()
+				assert.Equal(t, "a "+Text+" b", s.Write("a "+split[:at+1])+s.Write(split[at+1:]+" b")+s.Flush(), "%q", split)
+				quoted, err := json.Marshal("{" + split)
+				require.NoError(t, err)
+				assert.Equal(t, `"{`+Text+`"`, r.JSON(string(quoted)))
+			}
+			between := strings.Join(strings.Split(secret, ""), strings.Repeat(hidden, 3))
+			assert.Equal(t, hidden+Text+hidden, r.String(hidden+between+hidden))
+		}
+	}
+	assert.Equal(t, Text, r.String("ke\r\ny-of-two-lines"))
+	assert.Equal(t, Text, r.String("ke\ny-of-two-lines"))
+	for _, text := range []string{"\u200bkey-5e1f\u200b09c\u200b", "👩\u200d🚀 Gr\u00adüße\r\n",
+		"sk-0123\u200b4567"} {
+		assert.Equal(t, text, r.String(text))
 	}
 }
 
@@ -151,7 +181,7 @@ func TestAnEndlessMatchIsNotHeldForEver(t *testing.T) {
 		n := min(len(text), 1000)
 		out.WriteString(s.Write(text[:n]))
 		text = text[n:]
-		assert.LessOrEqual(t, len(s.patterns[2].text), maxHeld+1000)
+		assert.LessOrEqual(t, len(s.patterns[2].buf), maxHeld+1000)
 	}
 	assert.True(t, strings.HasPrefix(out.String(), Text+"secret") || strings.HasPrefix(out.String(), Text),
 		"it begins with %.40q", out.String())
@@ -163,8 +193,8 @@ func checkSplits(t *testing.T, r *Redactor, secrets []string, text string, rng *
 	want := r.String(text)
 	for _, s := range secrets {
 		for _, form := range encodings(s) {
-			if len(strings.TrimSpace(s)) >= MinSecret {
-				require.NotContains(t, want, form, "of %q", text)
+			if form = visible(form); len(strings.TrimSpace(s)) >= MinSecret && len(form) >= MinSecret {
+				require.NotContains(t, visible(want), form, "of %q", text)
 			}
 		}
 	}
@@ -193,6 +223,8 @@ func TestAnySplitGivesTheSame(t *testing.T) {
 	r := with(secrets...)
 	pieces := []string{"a", "b", "ab", "abc", "key-", "5e1f09c2", "päßw", "örter", " ", "\n", "é", `quo"te`, `\d<s>`,
 		`quo\"te\\d`, "[", "redacted]", Text, "sk-", "0123456789abcdef",
+		"\u200b", "\u202e", "\x01", "\r", "\u0085", "\U000e0041\u034f", "key-5\ufeffe1f09c2", "sk-01234567\u202e89abcdefghij",
+		"\u201c",
 		"Bearer ", "bearer", "AKIA", "ABCD", "eyJ", "eyJabcdefgh.", "-----BEGIN KEY-----", "-----END KEY-----", "{", `"`,
 		"%22", "%3c", "KEY-----"}
 	for _, s := range secrets {
@@ -263,8 +295,9 @@ func BenchmarkString(b *testing.B) {
 	for name, text := range map[string]string{
 		"source": strings.Repeat("func (r *Redactor) count(n int, values []string) { return base64.RawURLEncoding, nil }\n",
 			1<<20/88),
-		"worst": strings.Repeat(strings.Repeat("a", 999)+"b", 1<<20/1000),
-		"all":   strings.Repeat(secrets[0]+" ", 1<<20/52),
+		"worst":  strings.Repeat(strings.Repeat("a", 999)+"b", 1<<20/1000),
+		"all":    strings.Repeat(secrets[0]+" ", 1<<20/52),
+		"hidden": strings.Repeat("sk-\u200b0\u200b1\u200b2\u200b", 1<<20/18),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
