@@ -23,7 +23,7 @@ type Agent struct {
 	Mode         turn.Mode
 	Limits       turn.Limits
 	Policy       turn.Policy
-	People       turn.Approvals
+	Approvals    turn.Approvals
 	RetryMax     int // transport and rate-limit failures that one inference may retry
 	Temperature  *float64
 	MaxTokens    int // of one completion; 0 leaves it to the provider
@@ -38,7 +38,8 @@ type Options struct {
 	Tools   Tools
 	Agent   Agent
 	Worker  string // names this process in the journal's claims
-	Home    string // the task queue that only this process polls; empty if no call must come back to this process
+	// StickyQueue is the task queue that only this process polls; empty if no call must come back to this process.
+	StickyQueue string
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
@@ -73,7 +74,7 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompts: %w", err)
 	}
-	profiles, err := newPromptConfigCache(o.Journal)
+	promptConfigs, err := newPromptConfigCache(o.Journal)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of prompt configs: %w", err)
 	}
@@ -83,8 +84,8 @@ func New(o Options) (*Activities, error) {
 	}
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.Home,
-		secrets: o.Redact, windows: windows, promptConfigs: profiles,
+		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
+		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs,
 	}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -81,16 +81,16 @@ func New(temporal client.Client, o Options) *Client {
 // Errors: ErrUnreachable; config.ErrCredentials if the server rejects the caller; config.ErrInvalid, also for the
 // development server of another journal, whose workers would write turns where this client does not see them.
 func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, error) {
-	o := cluster.FromConfig(cfg.Temporal, os.Environ())
+	o := temporalconn.FromConfig(cfg.Temporal, os.Environ())
 	address, namespace, err := o.Resolved()
 	if err != nil {
 		return nil, err
 	}
-	temporal, err := cluster.Dial(ctx, o)
+	temporal, err := temporalconn.Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	err = cluster.CheckOwner(ctx, temporal, address, namespace, cfg.Journal.Path)
+	err = temporalconn.CheckOwner(ctx, temporal, address, namespace, cfg.Journal.Path)
 	if errors.Is(err, config.ErrInvalid) {
 		temporal.Close()
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -15,7 +15,7 @@ import (
 // Errors of this package's methods, for errors.Is. An error that a turn returned also wraps a *turn.Error.
 var (
 	// ErrUnreachable: Temporal does not answer, or the client has no connection.
-	ErrUnreachable = cluster.ErrUnreachable
+	ErrUnreachable = temporalconn.ErrUnreachable
 	// ErrNoWorker: Temporal has the request and no worker answered in time. The request may still take effect; repeat it.
 	ErrNoWorker = errors.New("no worker has answered in time")
 	// ErrNotFound: neither the journal nor Temporal has such a session, turn or schedule.
@@ -93,7 +93,7 @@ func refusalError(app *temporal.ApplicationError) error {
 		return &DecidedError{Decision: decided, refusal: e}
 	}
 	if kind := refusalKinds[e.Code]; kind != nil {
-		return cluster.WithKind(kind, e)
+		return temporalconn.WithKind(kind, e)
 	}
 	return e
 }

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -54,7 +54,7 @@ type ScheduleInput struct {
 // Errors: ErrExists, ErrInvalid (for instance a malformed cron expression).
 func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, error) {
 	if err := in.check(); err != nil {
-		return Schedule{}, cluster.WithKind(ErrInvalid, err)
+		return Schedule{}, temporalconn.WithKind(ErrInvalid, err)
 	}
 	if s.c.temporal == nil {
 		return Schedule{}, ErrUnreachable
@@ -119,8 +119,9 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Args: []any{workflows.Input{
 				Version: workflows.WireVersion, Tenant: o.Tenant, Message: &message, Agent: in.Agent, Limits: in.Limits,
 			}},
-			StaticSummary: "Everturn turn of schedule " + turn.Truncate(in.Name, 80),
-			StaticDetails: "One run of a schedule, in a session of its own that is named after this workflow's ID. " +
+			StaticSummary: workflows.Summary(in.Text),
+			StaticDetails: "One run of schedule " + turn.Truncate(in.Name, 80) +
+				", in a session of its own that is named after this workflow's ID. " +
 				"Its transcript is in the journal: `starter show`.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
@@ -133,9 +134,9 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Version: workflows.WireVersion, Session: in.Session, Tenant: o.Tenant, Message: message,
 			Agent: in.Agent, Limits: in.Limits,
 		}},
-		StaticSummary: "Everturn delivery of schedule " + turn.Truncate(in.Name, 60) + " to session " +
-			turn.Truncate(in.Session, 60),
-		StaticDetails: "Sends a schedule's message to its session, and completes when the turn that takes it ends: " +
+		StaticSummary: workflows.Summary("to session " + turn.Truncate(in.Session, 60) + ": " + in.Text),
+		StaticDetails: "Sends the message of schedule " + turn.Truncate(in.Name, 60) +
+			" to its session, and completes when the turn that takes it ends: " +
 			"`starter show " + turn.Truncate(in.Session, 80) + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
 	}

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -219,7 +219,7 @@ func scheduleError(name string, err error) error {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("schedule %q: %w", name, ErrNotFound)
 	case errors.As(err, &invalid):
-		return cluster.WithKind(ErrInvalid, errors.New("Temporal rejects the schedule: "+invalid.Message))
+		return temporalconn.WithKind(ErrInvalid, errors.New("Temporal rejects the schedule: "+invalid.Message))
 	}
 	return fmt.Errorf("schedule %q: %w", name, asClientError(err))
 }

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -31,6 +31,8 @@ type SendInput struct {
 	Limits  *workflows.LimitsRequest // nil: the worker's
 	// Alone refuses to merge the message into a running turn: the error is ErrBusy.
 	Alone bool
+
+	summary string // for the Web UI
 }
 
 // inlineText is the longest text that travels through the workflow, in bytes of JSON. Temporal refuses payloads over
@@ -56,11 +58,12 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return t, ErrUnreachable
 	}
 	var err error
+	in.summary = workflows.Summary(in.Message.Text)
 	if in.Message.Text, in.Message.Blob, err = c.storeLongText(ctx, in.Message.Text, in.Message.Blob); err != nil {
 		return t, err
 	}
 	if err := c.input(in, &in.Message).Check(); err != nil {
-		return t, cluster.WithKind(ErrInvalid, err)
+		return t, temporalconn.WithKind(ErrInvalid, err)
 	}
 	repeated := false
 	err = c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
@@ -90,7 +93,7 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 	}
 	if in.Alone {
 		busy := turn.Errorf(turn.CodeSessionBusy, err, "a turn of session "+in.Session+" is running")
-		return cluster.WithKind(ErrBusy, busy)
+		return temporalconn.WithKind(ErrBusy, busy)
 	}
 	var res workflows.SendResult
 	err = c.updateWithStart(ctx, in, &res)
@@ -154,7 +157,7 @@ func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, 
 // startTurn starts a turn with its message. It costs two events less than an update, and needs no worker to be
 // accepted.
 func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
-	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
+	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
 	m := in.Message
@@ -164,7 +167,7 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 
 // updateWithStart sends the message to the running turn, or to a new one if that has just ended.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
-	o := c.start(in.Session, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
+	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),
 		UpdateOptions: client.UpdateWorkflowOptions{
@@ -189,16 +192,16 @@ func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	}
 }
 
-func (c *Client) start(session string, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
-	short := turn.Truncate(session, 80)
+func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
+	short := turn.Truncate(in.Session, 80)
 	return client.StartWorkflowOptions{
-		ID: c.WorkflowID(session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
+		ID: c.WorkflowID(in.Session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		StaticSummary:         "Everturn turn of session " + short,
+		StaticSummary:         in.summary,
 		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `starter show " +
 			short + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
-			workflows.AttrSession.ValueSet(session), workflows.AttrAgent.ValueSet(c.options.Agent),
+			workflows.AttrSession.ValueSet(in.Session), workflows.AttrAgent.ValueSet(c.options.Agent),
 			workflows.AttrState.ValueSet(string(turn.StateRunning))),
 	}
 }

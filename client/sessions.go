@@ -14,7 +14,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -250,7 +250,7 @@ func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord,
 		in.ID = NewSessionID()
 	}
 	if err := turn.CheckSession(in.ID); err != nil {
-		return journal.SessionRecord{}, cluster.WithKind(ErrInvalid, err)
+		return journal.SessionRecord{}, temporalconn.WithKind(ErrInvalid, err)
 	}
 	if in.At == 0 {
 		rec, err := c.journal.Session(ctx, in.Session)
@@ -261,7 +261,7 @@ func (c *Client) Fork(ctx context.Context, in ForkInput) (journal.SessionRecord,
 	}
 	rec, err := c.journal.Fork(ctx, journal.ForkInput{Session: in.Session, At: in.At, ID: in.ID, Time: time.Now()})
 	if errors.Is(err, journal.ErrExists) {
-		err = cluster.WithKind(ErrExists, err)
+		err = temporalconn.WithKind(ErrExists, err)
 	}
 	return rec, err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	plainly "github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // Show writes the effective configuration as TOML. A secret is shown as "set" or "unset", and a value written with ${}
@@ -78,7 +78,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	}
 	if written, ok := s.loaded.written[f.key]; ok {
 		if strings.HasSuffix(f.key, "url") {
-			written = cmp.Or(plainly.Address(written), written)
+			written = cmp.Or(printable.Address(written), written)
 		}
 		return literal(written), true
 	}
@@ -91,7 +91,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	}
 	p, ok := plain(f.value)
 	if text, _ := p.(string); text != "" && strings.HasSuffix(f.key, "url") {
-		p = cmp.Or(plainly.Address(text), "hidden") // without the parts that may hold a key
+		p = cmp.Or(printable.Address(text), "hidden") // without the parts that may hold a key
 	}
 	return literal(p), ok
 }

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/tools"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -84,8 +84,8 @@ func readPart(mediaType string, b []byte, in readArtifactInput, most int) (strin
 	if in.Length == 0 || in.Length > most {
 		in.Length = most
 	}
-	from := plain.Start(b, int(in.Offset))
-	to := plain.Start(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
+	from := printable.Start(b, int(in.Offset))
+	to := printable.Start(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
 	where := fmt.Sprintf("[bytes %d to %d of %d; end]", from, to, size)
 	if to < len(b) {
 		where = fmt.Sprintf("[bytes %d to %d of %d; read on with offset %d]", from, to, size, to)

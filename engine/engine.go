@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -148,9 +148,9 @@ func (e *Engine) openJournal(ctx context.Context) error {
 const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
-	opts := cluster.FromConfig(e.cfg.Temporal, e.options.environ)
-	opts.Identity, opts.Logger = cluster.WithJournal(e.identity(), e.journalID), e.log
-	c, err := cluster.Dial(ctx, opts)
+	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
+	opts.Identity, opts.Logger = temporalconn.WithJournal(e.identity(), e.journalID), e.log
+	c, err := temporalconn.Dial(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -161,11 +161,11 @@ func (e *Engine) connect(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
 	defer cancel()
-	if err := cluster.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
+	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
 		return err
 	}
 	e.warnOfOtherJournals(ctx, namespace)
-	return cluster.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
+	return temporalconn.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
 // warnOfOtherJournals logs a warning about workers on the task queue that would write this worker's turns to another
@@ -174,12 +174,12 @@ func (e *Engine) connect(ctx context.Context) error {
 // one.
 func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
-	pollers, err := cluster.Pollers(ctx, e.client, namespace, queue)
+	pollers, err := temporalconn.Pollers(ctx, e.client, namespace, queue)
 	if err != nil {
 		e.log.Warn("looking for other workers", "error", err)
 		return
 	}
-	for _, other := range cluster.WithOtherJournal(pollers, e.journalID) {
+	for _, other := range temporalconn.WithOtherJournal(pollers, e.journalID) {
 		e.log.Warn("another worker polls this task queue, or did a minute ago, and keeps another journal: turns of a "+
 			"session would be in both. Stop one of them, or give it a task queue of its own ([temporal] task_queue)",
 			"worker", other.Identity, "task_queue", queue)
@@ -231,18 +231,18 @@ func (e *Engine) identity() string {
 
 // build creates the activities and the worker.
 func (e *Engine) build(context.Context) error {
-	home := stickyQueue(e.cfg)
+	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
-		Home:    home,
-		Journal: e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		StickyQueue: queue,
+		Journal:     e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {
 		return err
 	}
 	e.worker = e.newWorker(acts)
-	if home != "" {
-		e.stickyWorker = e.newStickyWorker(home, acts)
+	if queue != "" {
+		e.stickyWorker = e.newStickyWorker(queue, acts)
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/temporalconn"
 )
 
 // newEngine returns an engine without its parts. Its redactor knows the keys of the model and of Temporal; the tool
@@ -17,7 +17,7 @@ func newEngine(cfg config.Config, opts []Option) *Engine {
 		secrets: redact.New(cfg.Runtime.Redact...),
 	}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())
-	if key, ok := cluster.Environ(e.options.environ).LookupEnv("TEMPORAL_API_KEY"); ok {
+	if key, ok := temporalconn.Environ(e.options.environ).LookupEnv("TEMPORAL_API_KEY"); ok {
 		e.secrets.Add(key)
 	}
 	e.log = slog.New(e.secrets.Handler(e.options.log.Handler()))

@@ -20,8 +20,8 @@ func agent(cfg config.Config, m *model) activities.Agent {
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
 		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy),
-		People:   turn.Approvals(cfg.Approvals),
-		RetryMax: cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
+		Approvals: turn.Approvals(cfg.Approvals),
+		RetryMax:  cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
 	}
 }
 

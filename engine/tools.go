@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/files"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -30,7 +30,7 @@ func (e *Engine) openTools(context.Context) error {
 	host, err := mcp.New(mcp.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
-		Environ: cluster.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
+		Environ: temporalconn.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
 	})
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -85,7 +85,7 @@ func checkNamespace(t *testing.T, h *home) {
 		assert.Equal(t, key.GetValueType(), have.CustomAttributes[key.GetName()], key.GetName())
 	}
 	other := temporal.NewSearchAttributeKeyInt64(workflows.AttrSession.GetName())
-	err = cluster.EnsureAttributes(t.Context(), c, "default", []temporal.SearchAttributeKey{other})
+	err = temporalconn.EnsureAttributes(t.Context(), c, "default", []temporal.SearchAttributeKey{other})
 	assert.ErrorContains(t, err, "temporal operator search-attribute remove",
 		"a name that is taken is not used with another type")
 }

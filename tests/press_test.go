@@ -21,7 +21,7 @@ import (
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/script"
@@ -175,7 +175,7 @@ func (r *rig) late(turnID, callID string) int {
 func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
 	r.t.Helper()
 	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: cluster.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
+		Namespace: temporalconn.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
 		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
 		RequestId:         fmt.Sprintf("%s-%d", run.GetRunID(), event),
 	})

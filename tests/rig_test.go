@@ -22,7 +22,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	kept "github.com/everturn/everturn/tests/replay"
@@ -64,7 +64,7 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 	}
 	require.NoError(t, os.MkdirAll(r.cfg.Runtime.Workspace, 0o700))
 	var err error
-	r.client, err = cluster.Dial(t.Context(), cluster.Options{Address: stack.Address})
+	r.client, err = temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(t, err)
 	t.Cleanup(r.client.Close)
 	r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})

@@ -121,7 +121,7 @@ func newSkipping(t *testing.T) *skipping {
 	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: registry,
 		Agent: activities.Agent{
 			Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
-			People: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),
+			Approvals: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),
 				QuestionExpiry: people.QuestionExpiry},
 		}})
 	require.NoError(t, err)

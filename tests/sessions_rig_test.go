@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
@@ -40,7 +40,7 @@ func newMortal(t *testing.T, database string, suggest int) *mortal {
 	require.NoError(t, err)
 	m := &mortal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
 	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " +
-		cluster.DefaultNamespace + " --port " + strconv.Itoa(port))
+		temporalconn.DefaultNamespace + " --port " + strconv.Itoa(port))
 	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
 		"system.forceSearchAttributesCacheRefreshOnRead=true"}
@@ -85,14 +85,15 @@ func (m *mortal) start() {
 			return false
 		}
 		defer c.Close()
-		return cluster.EnsureAttributes(m.t.Context(), c, cluster.DefaultNamespace, workflows.SearchAttributes()) == nil
+		return temporalconn.EnsureAttributes(m.t.Context(), c, temporalconn.DefaultNamespace,
+			workflows.SearchAttributes()) == nil
 	}, within, 50*time.Millisecond, "the server does not answer")
 }
 
 // dial returns a client of this server, or of a proxy in front of it.
 func (m *mortal) dial(address string) client.Client {
 	m.t.Helper()
-	c, err := cluster.Dial(context.WithoutCancel(m.t.Context()), cluster.Options{Address: address})
+	c, err := temporalconn.Dial(context.WithoutCancel(m.t.Context()), temporalconn.Options{Address: address})
 	require.NoError(m.t, err)
 	m.t.Cleanup(c.Close)
 	return c

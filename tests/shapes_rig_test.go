@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
@@ -98,7 +98,8 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 	require.NoError(t, err)
 	s := &ownServer{address: "127.0.0.1:" + strconv.Itoa(port)}
 	cmd := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(t.TempDir(), "temporal.db"), "--log-level",
+		"--namespace", temporalconn.DefaultNamespace, "--db-filename", filepath.Join(t.TempDir(), "temporal.db"),
+		"--log-level",
 		"never",
 		"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(events),
 		"--dynamic-config-value", "history.transferProcessorMaxPollRPS=100000", "--dynamic-config-value",
@@ -112,7 +113,7 @@ func newSuggestingServer(t *testing.T, events int) *ownServer {
 		return err == nil
 	}, within, 50*time.Millisecond, "the server does not answer")
 	t.Cleanup(s.client.Close)
-	require.NoError(t, cluster.EnsureAttributes(t.Context(), s.client, cluster.DefaultNamespace,
+	require.NoError(t, temporalconn.EnsureAttributes(t.Context(), s.client, temporalconn.DefaultNamespace,
 		workflows.SearchAttributes()))
 	return s
 }

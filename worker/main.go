@@ -16,7 +16,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -50,14 +50,14 @@ func exitCode(err error) int {
 		return 3
 	case errors.Is(err, config.ErrCredentials):
 		return 4
-	case errors.Is(err, cluster.ErrUnreachable):
+	case errors.Is(err, temporalconn.ErrUnreachable):
 		return 5
 	}
 	return 1
 }
 
 // usage returns a usage error of the command line.
-func usage(err error) error { return cluster.WithKind(config.ErrInvalid, err) }
+func usage(err error) error { return temporalconn.WithKind(config.ErrInvalid, err) }
 
 // run is the whole program. It returns when ctx has ended and the worker is drained.
 func run(ctx context.Context, args, environ []string, stderr io.Writer) error {

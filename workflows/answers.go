@@ -62,7 +62,7 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 	if err != nil {
 		return err
 	}
-	if before, ruled := r.requests.decision(a.Question); ruled {
+	if before, settled := r.requests.decision(a.Question); settled {
 		said := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, byAuthor(before.By))
 		return rejected(turn.CodeNotWaiting, said, before)
 	}

@@ -84,7 +84,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err != nil {
 		return err
 	}
-	if before, ruled := r.requests.decision(a.Call); ruled {
+	if before, settled := r.requests.decision(a.Call); settled {
 		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash &&
 			(a.Grant == "" || a.Grant == before.Grant)
 		if same && before.Status != turn.StatusExpired {

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -47,8 +46,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case in.refusal != nil:
 		return in.refusal
 	case in.Continued != nil && continued:
-		l := in.Continued.Config.Limits
-		if err := cmp.Or(l.Validate(), l.CheckMaxima()); err != nil {
+		if err := in.Continued.Config.Limits.Validate(); err != nil {
 			return invalid("%s", err.Error())
 		}
 		return nil

@@ -104,28 +104,29 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	case refused != nil:
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
 	}
-	patience := time.Duration(0)
+	maxWait := time.Duration(0)
 	if in.Since.IsZero() {
-		in.Since, patience = workflow.Now(ctx), handOverWait
+		in.Since, maxWait = workflow.Now(ctx), handOverWait
 	}
-	untaken := 0
+	undelivered := 0
 	for range checksPerRun {
-		res, err := in.handOver(ctx, patience)
+		res, err := in.handOver(ctx, maxWait)
 		if err != nil || res.State.Terminal() {
 			return res, err
 		}
-		if untaken++; !res.Undelivered {
-			untaken = 0
+		if undelivered++; !res.Undelivered {
+			undelivered = 0
 		}
-		if untaken == maxUndelivered {
+		if undelivered == maxUndelivered {
 			return res, in.givenUp()
 		}
-		patience = 0
+		maxWait = 0
 		if res.Turn == "" {
-			patience = beginWait
+			maxWait = beginWait
 		}
 		workflow.SetCurrentDetails(ctx, res.details())
-		if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
+		pause := sleepAfter(workflow.Now(ctx).Sub(in.Since))
+		if err := workflow.NewTimerWithOptions(ctx, pause, timer("until the next check")).Get(ctx, nil); err != nil {
 			return DeliverResult{}, err
 		}
 	}
@@ -137,7 +138,7 @@ func sleepAfter(passed time.Duration) time.Duration {
 	return min(max(passed/5, minSleep), maxSleep)
 }
 
-func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (res DeliverResult, err error) {
+func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (res DeliverResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: handOverWait + handOverRoom,
 		HeartbeatTimeout:    heartbeat,
@@ -148,7 +149,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, patience time.Duration) (r
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
-		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, MaxWait: patience,
+		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, MaxWait: maxWait,
 	}).Get(ctx, &res)
 	return res, err
 }

@@ -110,7 +110,7 @@ func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error
 	if workflow.Await(ctx, taken.IsReady) != nil { // stopped; this adds no event to the history of other turns
 		waiting, enough := workflow.NewDisconnectedContext(ctx)
 		defer enough()
-		if ok, _ := workflow.AwaitWithTimeout(waiting, stopTimeout, taken.IsReady); !ok {
+		if ok, _ := awaitWithin(waiting, stopTimeout, "stop although the journal is unavailable", taken.IsReady); !ok {
 			giveUp()
 		}
 	}
@@ -200,14 +200,14 @@ func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-// regularCall runs a call as an activity on the task queue home, or on any worker if home is empty.
-func (r *run) regularCall(ctx workflow.Context, in CallInput, home string) (CallResult, error) {
-	patience := time.Duration(0)
-	if home != "" {
-		patience = stickyTimeout
+// regularCall runs a call as an activity on a sticky queue, or on any worker if queue is empty.
+func (r *run) regularCall(ctx workflow.Context, in CallInput, queue string) (CallResult, error) {
+	startWithin := time.Duration(0)
+	if queue != "" {
+		startWithin = stickyTimeout
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: home, ScheduleToStartTimeout: patience,
+		TaskQueue: queue, ScheduleToStartTimeout: startWithin,
 		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,

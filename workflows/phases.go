@@ -60,9 +60,9 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 		return *r.in.Message, true
 	}
 	if len(r.progress.Inbox) == 0 {
-		// AwaitWithTimeout starts the timer only if no update came with the start.
-		if _, err := workflow.AwaitWithTimeout(ctx, messageWait,
-			func() bool { return len(r.progress.Inbox) > 0 }); err != nil {
+		// This starts the timer only if no update came with the start.
+		arrived := func() bool { return len(r.progress.Inbox) > 0 }
+		if _, err := awaitWithin(ctx, messageWait, "wait for a message", arrived); err != nil {
 			return Message{}, false
 		}
 	}

@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -59,7 +58,7 @@ func (d *requestSet) decision(id string) (turn.Decision, bool) {
 
 // decide records the decision of a request, unless it already has one.
 func (d *requestSet) decide(r turn.Decision) {
-	if _, ruled := d.decision(r.ID); !ruled {
+	if _, settled := d.decision(r.ID); !settled {
 		d.decisions = append(d.decisions, r)
 	}
 }
@@ -87,7 +86,7 @@ func (d *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
 // undecided returns those of the given requests that have no decision.
 func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 	for _, w := range requests {
-		if _, ruled := d.decision(w.ID); !ruled {
+		if _, settled := d.decision(w.ID); !settled {
 			list = append(list, w)
 		}
 	}
@@ -96,19 +95,6 @@ func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
 
 // open returns the requests without a decision.
 func (d *requestSet) open() []turn.Request { return d.undecided(d.requests) }
-
-// summary describes the open requests for an operator.
-func (d *requestSet) summary() string {
-	var lines []string
-	for _, w := range d.open() {
-		if w.Kind != turn.RequestApproval {
-			lines = append(lines, "an answer: "+turn.Truncate(w.Question, 200))
-		} else {
-			lines = append(lines, fmt.Sprintf("approval of %s %s %s", w.ID, w.Tool, turn.Truncate(w.Arguments, 120)))
-		}
-	}
-	return turn.Truncate(strings.Join(lines, "; "), 1000)
-}
 
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	if within <= 0 {
@@ -180,7 +166,8 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	if within > 0 {
 		timing, stop := workflow.WithCancel(ctx)
 		defer stop()
-		expired = workflow.NewTimer(timing, within).IsReady
+		expired = workflow.NewTimerWithOptions(timing, within,
+			timer("expiry of "+string(open[0].Kind)+" "+open[0].ID)).IsReady
 	}
 	for len(open) > 0 {
 		err := workflow.Await(ctx, func() bool {
@@ -262,7 +249,7 @@ func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.Req
 		return w, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
-	if _, ruled := r.requests.decision(id); !ruled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
+	if _, settled := r.requests.decision(id); !settled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
 		return w, rejected(turn.CodeApprovalExpired,
 			fmt.Sprintf("%s %s expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
 	}

@@ -50,14 +50,14 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	if err != nil {
 		return p.Done(r.resultOf(err), nil)
 	}
-	flights := make([]*callState, len(p.Calls))
+	states := make([]*callState, len(p.Calls))
 	for i, c := range p.Calls {
-		flights[i] = &callState{call: c, decision: approvals[c.ID], outcome: turn.CallOutcome{CallID: c.ID}}
+		states[i] = &callState{call: c, decision: approvals[c.ID], outcome: turn.CallOutcome{CallID: c.ID}}
 	}
-	r.runCalls(ctx, flights)
-	results := make([]turn.CallOutcome, len(flights))
-	receipts := make([]CallResult, len(flights))
-	for i, f := range flights {
+	r.runCalls(ctx, states)
+	results := make([]turn.CallOutcome, len(states))
+	receipts := make([]CallResult, len(states))
+	for i, f := range states {
 		results[i], receipts[i] = f.outcome, f.receipt
 		if err == nil {
 			err = f.err
@@ -78,9 +78,9 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 
 // runCalls runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it
 // continues.
-func (r *run) runCalls(ctx workflow.Context, flights []*callState) {
+func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
-	for _, f := range flights {
+	for _, f := range states {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()

@@ -187,10 +187,7 @@ func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 	if err := setDuration(&l.ToolTimeout, r.ToolTimeout, "tool_timeout"); err != nil {
 		return l, err
 	}
-	if err := l.Validate(); err != nil {
-		return l, err
-	}
-	return l, l.CheckMaxima()
+	return l, l.Validate()
 }
 
 func set[T any](to, from *T) {

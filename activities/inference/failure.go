@@ -14,7 +14,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/retryafter"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -163,13 +163,13 @@ func (c *Chat) redactError(err error) error {
 }
 
 func (c *Chat) redact(s string) string {
-	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, plain.Address(c.config.BaseURL)))
+	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, printable.Address(c.config.BaseURL)))
 }
 
 // redactShort prepares the provider's text for a message: redacted, without control characters, at most
 // maxProviderMessage bytes.
 func (c *Chat) redactShort(s string) string {
-	return turn.Truncate(printable(c.redact(s)), maxProviderMessage)
+	return printable.Line(c.redact(s), maxProviderMessage)
 }
 
 // isTimeout reports whether an error is a network timeout. The dialer's own deadlines may fire a moment before the

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -78,7 +79,7 @@ func FuzzRefusal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		e := c.providerError(status, nil, body)
 		assert.Less(t, len(e.Message), 3*maxProviderMessage)
-		assert.Equal(t, printable(e.Message), e.Message)
+		assert.Equal(t, printable.Line(e.Message, len(e.Message)), e.Message)
 		assert.True(t, utf8.ValidString(e.Error()))
 		assert.Contains(t, []turn.Code{turn.CodeLLMRejected, turn.CodeLLMUnauthorized, turn.CodeLLMRateLimited,
 			turn.CodeLLMTransport}, e.Code)

@@ -8,7 +8,7 @@ import (
 
 	openai "github.com/sashabaranov/go-openai"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -96,7 +96,7 @@ func omitted(m turn.Media) string {
 	if m.Hash != "" {
 		kept = ", kept as artifact " + m.Hash
 	}
-	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), plain.Size(m.Bytes), kept)
+	return fmt.Sprintf("[%s, %s%s; you cannot see it]", turn.Truncate(m.Type, 80), printable.Size(m.Bytes), kept)
 }
 
 // withAudio returns the body of a request that holds audio: the library's fields in the library's order, with messages

@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -24,7 +24,7 @@ type refusal struct {
 }
 
 func (r *refusal) Error() string {
-	return fmt.Sprintf("status %d, %s: %s", r.Status, printable(r.Kind), r.Message)
+	return fmt.Sprintf("status %d, %s: %s", r.Status, printable.Line(r.Kind, 200), r.Message)
 }
 
 // streamError is an error in the stream, after a successful status.
@@ -156,15 +156,4 @@ func redirectTarget(header http.Header, short func(string) string) string {
 		return ""
 	}
 	return " (" + turn.Truncate(short(u.Scheme+"://"+u.Host+u.Path), 100) + ")"
-}
-
-// printable replaces characters that could move a cursor or change the direction of text with spaces.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -205,7 +205,7 @@ func (o *offer) drop(name string, reason error) {
 	switch n := len(o.catalogue.Dropped); {
 	case n < maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped,
-			strings.TrimPrefix(fmt.Sprintf("%s: %v", plain.Line(name, 80), reason), ": "))
+			strings.TrimPrefix(fmt.Sprintf("%s: %v", printable.Line(name, 80), reason), ": "))
 	case n == maxDropped:
 		o.catalogue.Dropped = append(o.catalogue.Dropped, "and more")
 	}
@@ -226,7 +226,8 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 	if err != nil {
 		return turn.Descriptor{}, schema.Schema{}, err
 	}
-	description, _ := plain.Cut(strings.TrimSpace(d.redact.result(plain.Sanitize(t.Description))), maxDescriptionBytes)
+	description, _ := printable.Cut(strings.TrimSpace(d.redact.result(printable.Sanitize(t.Description))),
+		maxDescriptionBytes)
 	desc := turn.Descriptor{ID: d.prefix + "/" + t.Name, Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular}
 	desc.Wire = turn.WireName(desc.ID)

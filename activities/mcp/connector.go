@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/everturn/everturn/activities/mcp/pool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -163,7 +163,7 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 			why += "; if it is still downloading, install it first or raise that"
 		}
 	}
-	if at := plain.Address(server.URL); at != "" && !strings.Contains(why, at) {
+	if at := printable.Address(server.URL); at != "" && !strings.Contains(why, at) {
 		why = at + ": " + why
 	}
 	if fate := l.fate(); fate != "" {
@@ -189,13 +189,13 @@ func (c *connector) stderrNote(l *link) string {
 // stderrTail returns at most the last 1 KiB of stderr, redacted before it is cut.
 func (c *connector) stderrTail(l *link) string {
 	kept := l.tail()
-	tail := plain.Sanitize(kept)
+	tail := printable.Sanitize(kept)
 	if len(kept) >= c.opts.StderrTailBytes { // the text before it is lost
 		tail = c.redact.tail(tail)
 	}
 	tail = c.redact.text(tail)
 	if len(tail) > 1024 {
-		tail = "…" + tail[plain.Start(tail, len(tail)-1024):]
+		tail = "…" + tail[printable.Start(tail, len(tail)-1024):]
 	}
 	return tail
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -147,7 +147,7 @@ func inputKind(r sdk.InputRequest) string {
 // elicitation turns a server's elicitation into a turn.Elicitation: bounded, sanitized and without secrets.
 func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation, error) {
 	redact := s.owner.redact.result
-	message, _ := plain.Cut(redact(strings.TrimSpace(plain.Sanitize(p.Message))), maxElicitationText)
+	message, _ := printable.Cut(redact(strings.TrimSpace(printable.Sanitize(p.Message))), maxElicitationText)
 	q := turn.Elicitation{Key: key, Message: message}
 	if err := checkKey(key, redact); err != nil {
 		return q, err
@@ -169,7 +169,7 @@ func (s *session) elicitation(key string, p *sdk.ElicitParams) (turn.Elicitation
 // checkKey refuses an elicitation's key that cannot be kept unchanged.
 func checkKey(key string, redact func(string) string) error {
 	switch {
-	case key == "" || len(key) > maxElicitationKey || plain.Line(key, maxElicitationKey) != key:
+	case key == "" || len(key) > maxElicitationKey || printable.Line(key, maxElicitationKey) != key:
 		return errors.New("the key of its elicitation is empty, too long or not printable")
 	case redact(key) != key:
 		return errors.New("the key of its elicitation contains a secret")
@@ -182,7 +182,7 @@ func checkURL(raw string, redact func(string) string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http", u.User != nil,
-		plain.Line(raw, maxElicitationURL) != raw:
+		printable.Line(raw, maxElicitationURL) != raw:
 		return errors.New("the URL for the user is not a plain web address")
 	case redact(raw) != raw:
 		return errors.New("the URL for the user contains a secret")
@@ -316,13 +316,13 @@ func fitToSchema(q turn.Elicitation, content json.RawMessage) (out json.RawMessa
 	}
 	resolved, err := schema.Resolve(q.Schema)
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be checked: %s", plain.Line(err.Error(), 200))
+		return nil, fmt.Errorf("it cannot be checked: %s", printable.Line(err.Error(), 200))
 	}
 	if err := resolved.ApplyDefaults(&object); err != nil {
-		return nil, errors.New(plain.Line(err.Error(), 200))
+		return nil, errors.New(printable.Line(err.Error(), 200))
 	}
 	if err := resolved.Validate(object); err != nil {
-		return nil, errors.New(plain.Line(err.Error(), 200))
+		return nil, errors.New(printable.Line(err.Error(), 200))
 	}
 	return json.Marshal(object)
 }

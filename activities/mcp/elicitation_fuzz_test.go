@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -59,10 +59,10 @@ func FuzzInquiry(f *testing.F) {
 		require.NoError(t, json.Unmarshal(schema, &flat))
 		require.LessOrEqual(t, len(flat.Properties), maxFields)
 		for name, field := range flat.Properties {
-			require.Equal(t, plain.Sanitize(name), name)
+			require.Equal(t, printable.Sanitize(name), name)
 			require.NotContains(t, field, "properties")
 			if title, ok := field["title"].(string); ok {
-				require.Equal(t, plain.Line(title, 1000), title)
+				require.Equal(t, printable.Line(title, 1000), title)
 			}
 		}
 		again, err := flatSchema(schema)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/everturn/everturn/activities/tools/schema"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // maxFields bounds the fields of one elicitation.
@@ -63,7 +63,7 @@ func flatSchema(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("writing its form: %w", err)
 	}
 	if _, err := schema.Resolve(canonical); err != nil {
-		return nil, fmt.Errorf("its form cannot be used: %s", plain.Line(err.Error(), 200))
+		return nil, fmt.Errorf("its form cannot be used: %s", printable.Line(err.Error(), 200))
 	}
 	return canonical, nil
 }
@@ -78,7 +78,7 @@ func only(schema map[string]any, keywords []string) map[string]any {
 			continue
 		}
 		if text, is := v.(string); is && (k == "title" || k == "description") {
-			v = plain.Line(text, 1000)
+			v = printable.Line(text, 1000)
 		}
 		out[k] = v
 	}
@@ -88,9 +88,9 @@ func only(schema map[string]any, keywords []string) map[string]any {
 // flatField checks one field: a string, a number, a boolean, a choice or several choices.
 func flatField(name string, v any) (map[string]any, error) {
 	bad := func(what string) (map[string]any, error) {
-		return nil, fmt.Errorf("the field %q of its form %s", plain.Line(name, 40), what)
+		return nil, fmt.Errorf("the field %q of its form %s", printable.Line(name, 40), what)
 	}
-	if name == "" || len(name) > maxElicitationKey || plain.Line(name, maxElicitationKey) != name {
+	if name == "" || len(name) > maxElicitationKey || printable.Line(name, maxElicitationKey) != name {
 		return bad("has a name that cannot be shown")
 	}
 	field, ok := v.(map[string]any)
@@ -129,7 +129,7 @@ func shownAsIs(choices any) bool {
 	list, ok := choices.([]any)
 	for _, c := range list {
 		word, is := c.(string)
-		ok = ok && is && len(word) <= 1000 && plain.Sanitize(word) == word
+		ok = ok && is && len(word) <= 1000 && printable.Sanitize(word) == word
 	}
 	return ok && len(list) > 0
 }

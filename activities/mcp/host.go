@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/mcp/childproc"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -179,7 +179,7 @@ func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult,
 	c := h.route(req.Tool)
 	if c == nil {
 		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
-			fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
+			fmt.Sprintf("no server on this worker hosts %q", printable.Line(req.Tool, 200)))
 	}
 	k, result := h.resume(req)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/redact"
 )
 
@@ -57,7 +57,7 @@ func (r redactor) address(raw string) {
 			}
 		}
 	}
-	segments, path := plain.Hidden(raw)
+	segments, path := printable.Hidden(raw)
 	r.all.Add(path)
 	for _, v := range segments {
 		r.classify("", v)
@@ -92,7 +92,7 @@ func keyShaped(v string) bool {
 
 // spellings returns a value and its sanitized form.
 func spellings(v string) []string {
-	return slices.Compact([]string{v, plain.Sanitize(v)})
+	return slices.Compact([]string{v, printable.Sanitize(v)})
 }
 
 // The two signs of a secret: its name, and its shape. The shapes do not match paths, addresses and plain words.
@@ -154,10 +154,10 @@ const maxLine = 128 << 10
 // of a secret in any encoding.
 func line(s string, limit int, redacted func(string) string) string {
 	if len(s) <= maxLine {
-		return plain.Line(redacted(plain.Sanitize(s)), limit)
+		return printable.Line(redacted(printable.Sanitize(s)), limit)
 	}
-	head := redacted(plain.Sanitize(s[:plain.Start(s, maxLine)]))
-	return plain.Line(head[:plain.Start(head, max(len(head)-4*redact.MaxSecret, 0))], limit)
+	head := redacted(printable.Sanitize(s[:printable.Start(s, maxLine)]))
+	return printable.Line(head[:printable.Start(head, max(len(head)-4*redact.MaxSecret, 0))], limit)
 }
 
 // result removes the secrets from what a server says.

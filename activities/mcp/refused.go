@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/retryafter"
 )
 
@@ -131,7 +131,7 @@ func refusalText(body []byte) string {
 		} `json:"error"`
 	}
 	_ = json.Unmarshal(body, &m) // a body of another shape is shown as it is
-	return plain.Sanitize(cmp.Or(m.Error.Message, string(body)))
+	return printable.Sanitize(cmp.Or(m.Error.Message, string(body)))
 }
 
 // refusalOf extracts the refusal from a refused call's error; false if it is unknown, or if it ended the session.

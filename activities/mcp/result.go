@@ -11,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -208,16 +208,16 @@ func (m *media) add(declared, kind string, data []byte) (note string) {
 	}
 	if t := sniff(data, declared); t != "" && len(m.kept) < maxMedia && len(data) <= maxMediaBytes {
 		m.kept = append(m.kept, turn.Media{Type: t, Bytes: int64(len(data)), Data: data})
-		return fmt.Sprintf("[%s, %s]", t, plain.Size(int64(len(data))))
+		return fmt.Sprintf("[%s, %s]", t, printable.Size(int64(len(data))))
 	}
 	m.binaries = append(m.binaries, binary{data: data, mime: declared})
-	return fmt.Sprintf("[%s, %s]", declared, plain.Size(int64(len(data))))
+	return fmt.Sprintf("[%s, %s]", declared, printable.Size(int64(len(data))))
 }
 
 // mediaType returns the declared type without parameters, or an empty string if it is malformed.
 func mediaType(declared string) string {
 	t, _, err := mime.ParseMediaType(declared)
-	if err != nil || len(t) > 80 || plain.Line(t, 80) != t {
+	if err != nil || len(t) > 80 || printable.Line(t, 80) != t {
 		return ""
 	}
 	return t

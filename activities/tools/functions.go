@@ -15,7 +15,7 @@ import (
 
 	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -108,7 +108,7 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	if err != nil {
 		return turn.Descriptor{}, schema.Schema{}, err
 	}
-	description = strings.TrimSpace(plain.Sanitize(description))
+	description = strings.TrimSpace(printable.Sanitize(description))
 	d := turn.Descriptor{
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
@@ -227,7 +227,7 @@ func (r *Registry) run(ctx context.Context, req turn.ToolRequest, f function) tu
 		text = err.Error()
 	}
 	limits := tool.Limits{Shown: r.opts.MaxResultBytes, Full: maxFunctionBytes}
-	out := tool.Text(plain.Head(text, maxFunctionBytes), limits, r.opts.Secrets.Values)
+	out := tool.Text(printable.Head(text, maxFunctionBytes), limits, r.opts.Secrets.Values)
 	if err != nil {
 		out.Outcome = turn.OutcomeError
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -148,7 +148,7 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 		return r.host.Call(ctx, req)
 	}
 	return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
-		fmt.Sprintf("no server on this worker hosts %q", plain.Line(req.Tool, 200)))
+		fmt.Sprintf("no server on this worker hosts %q", printable.Line(req.Tool, 200)))
 }
 
 // Await waits for a suspended call of an MCP server: see mcp.Host.Await.

@@ -1,6 +1,6 @@
-// Package statedir makes the folder .everturn, in which Everturn keeps its journal, databases, logs and locks, safe to
-// write to.
+// Package statedir protects the state folder, .everturn in the working directory, in which Everturn keeps its journal,
+// databases, logs and locks.
 //
-// The folder is in the working directory, which may be an untrusted repository: its content may come from the clone.
-// Secure therefore runs before anything in the folder is opened.
+// The working directory may be a cloned, untrusted repository that brings such a folder along. Secure therefore checks
+// the folder, or creates it, before the program opens anything in it.
 package statedir

@@ -12,8 +12,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
@@ -43,7 +43,7 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	}
 	s := &server{binary: binary, dir: dir, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	s.args = []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--namespace", cluster.DefaultNamespace, "--db-filename", filepath.Join(dir, "temporal.db"),
+		"--namespace", temporalconn.DefaultNamespace, "--db-filename", filepath.Join(dir, "temporal.db"),
 		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
 	for _, kv := range []string{
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",

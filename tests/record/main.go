@@ -14,7 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/replay"
 )
 
@@ -94,7 +94,7 @@ const fetchWithin = time.Minute
 func (p program) fetch(ctx context.Context, environ []string) ([]*historypb.HistoryEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
-	c, err := cluster.Dial(ctx, cluster.Options{Address: p.address, Namespace: p.namespace, Environ: environ,
+	c, err := temporalconn.Dial(ctx, temporalconn.Options{Address: p.address, Namespace: p.namespace, Environ: environ,
 		AllowPlaintext: p.plaintext})
 	if err != nil {
 		return nil, err

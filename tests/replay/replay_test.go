@@ -116,7 +116,7 @@ func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 		"RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})")
 	assert.Contains(t, string(worker),
 		"RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})")
-	for _, room := range []string{"engine", "client", "internal/cluster", "worker", "starter"} {
+	for _, room := range []string{"engine", "client", "internal/temporalconn", "worker", "starter"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	kept "github.com/everturn/everturn/tests/replay"
@@ -85,7 +85,7 @@ func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
-	r.client, err = cluster.Dial(r.t.Context(), cluster.Options{Address: stack.Address})
+	r.client, err = temporalconn.Dial(r.t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(r.t, err)
 	r.t.Cleanup(r.client.Close)
 	r.store, err = sqlite.Open(r.t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})

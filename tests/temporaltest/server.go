@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/workflows"
 )
@@ -82,7 +82,7 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*devserver.Stac
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	return devserver.Ensure(ctx, devserver.Options{
-		Dir: dir, Address: address, UIPort: uiPort, Namespace: cluster.DefaultNamespace, Progress: progress,
+		Dir: dir, Address: address, UIPort: uiPort, Namespace: temporalconn.DefaultNamespace, Progress: progress,
 		Environ: os.Environ(),
 		Prepare: Prepare,
 	})
@@ -95,5 +95,5 @@ func Prepare(ctx context.Context, address string) error {
 		return err
 	}
 	defer c.Close()
-	return cluster.EnsureAttributes(ctx, c, cluster.DefaultNamespace, workflows.SearchAttributes())
+	return temporalconn.EnsureAttributes(ctx, c, temporalconn.DefaultNamespace, workflows.SearchAttributes())
 }

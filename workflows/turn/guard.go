@@ -98,51 +98,28 @@ const (
 	MaxCount    = 1_000_000_000
 )
 
-// CheckMaxima returns an error for the first limit that exceeds its maximum.
-func (l Limits) CheckMaxima() error {
-	for _, f := range []struct {
-		name string
-		n    float64
-	}{
-		{"max_steps", float64(l.MaxSteps)}, {"max_tool_calls", float64(l.MaxToolCalls)},
-		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors)},
-		{"max_reprompts", float64(l.MaxReprompts)}, {"max_history_messages", float64(l.MaxHistoryMessages)},
-		{"keep_history_messages", float64(l.KeepHistoryMessages)}, {"max_parallel_calls", float64(l.MaxParallelCalls)},
-		{"max_tokens", float64(l.MaxTokens)}, {"max_cost_usd", l.MaxCostUSD},
-	} {
-		if !(f.n <= MaxCount) { // also true of NaN
-			return fmt.Errorf("limits: %s is %g; the maximum is %d", f.name, f.n, MaxCount)
-		}
-	}
-	if longest := max(l.TurnTimeout, l.ToolTimeout); longest > MaxDuration {
-		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout %s; the maximum is %s", l.TurnTimeout, l.ToolTimeout,
-			MaxDuration)
-	}
-	return nil
-}
-
 // Validate returns an error for the first invalid limit.
 func (l Limits) Validate() error {
 	for _, f := range []struct {
-		name string
-		n    int
-		min  int
+		name   string
+		n, min float64
 	}{
-		{"max_steps", l.MaxSteps, 1}, {"max_tool_calls", l.MaxToolCalls, 0},
-		{"max_consecutive_errors", l.MaxConsecutiveErrors, 0}, {"max_reprompts", l.MaxReprompts, 0},
-		{"max_history_messages", l.MaxHistoryMessages, 2}, {"keep_history_messages", l.KeepHistoryMessages, 1},
-		{"max_parallel_calls", l.MaxParallelCalls, 1},
+		{"max_steps", float64(l.MaxSteps), 1}, {"max_tool_calls", float64(l.MaxToolCalls), 0},
+		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0}, {"max_reprompts", float64(l.MaxReprompts), 0},
+		{"max_history_messages", float64(l.MaxHistoryMessages), 2},
+		{"keep_history_messages", float64(l.KeepHistoryMessages), 1},
+		{"max_parallel_calls", float64(l.MaxParallelCalls), 1},
+		{"max_tokens", float64(l.MaxTokens), 0}, {"max_cost_usd", l.MaxCostUSD, 0},
 	} {
-		if f.n < f.min {
-			return fmt.Errorf("limits: %s is %d; it must be at least %d", f.name, f.n, f.min)
+		if !(f.n >= f.min && f.n <= MaxCount) { // also true of NaN
+			return fmt.Errorf("limits: %s is %g; it must be from %g to %d", f.name, f.n, f.min, MaxCount)
 		}
 	}
-	switch {
-	case l.TurnTimeout <= 0 || l.ToolTimeout <= 0:
-		return fmt.Errorf("limits: turn_timeout and tool_timeout must be positive")
-	case l.MaxTokens < 0 || l.MaxCostUSD < 0:
-		return fmt.Errorf("limits: max_tokens and max_cost_usd must not be negative (0 means no limit)")
-	case l.KeepHistoryMessages >= l.MaxHistoryMessages:
+	if min(l.TurnTimeout, l.ToolTimeout) <= 0 || max(l.TurnTimeout, l.ToolTimeout) > MaxDuration {
+		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout is %s; both must be positive and at most %s",
+			l.TurnTimeout, l.ToolTimeout, MaxDuration)
+	}
+	if l.KeepHistoryMessages >= l.MaxHistoryMessages {
 		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,
 			l.MaxHistoryMessages)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 )
 
 // Parse returns the action of a completion. In native mode, tool calls win over text beside them; in JSON mode, the
@@ -260,5 +260,5 @@ func Truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return plain.Head(s, n-len("…")) + "…"
+	return printable.Head(s, n-len("…")) + "…"
 }

@@ -8,20 +8,44 @@ import (
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/internal/printable"
 )
 
-// step is the next thing to do: calls with a text beside them, or the answer.
-type step struct {
-	text  string
-	calls []call
-	ask   string // a question for the user, instead of text and calls
-	json  bool   // use the JSON action protocol
+const introduction = "I am Everturn's built-in demo: a small set of rules, not a language model. " +
+	"I quote what the tools return and understand nothing of it."
+
+const modelHint = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
+
+// maxQuote bounds what an answer quotes of one result, in bytes.
+const maxQuote = 3000
+
+// answer is composed of the tool results and nothing else.
+func (c conversation) answer() string {
+	parts := []string{introduction}
+	for _, r := range c.results {
+		arguments, _ := json.Marshal(r.call.arguments) // they were just unmarshalled
+		parts = append(parts, fmt.Sprintf("%s %s returned:\n%s", r.call.name, arguments, quote(r.text)))
+	}
+	switch {
+	case len(c.results) > 0:
+	case len(c.tools) == 0:
+		parts = append(parts, "No tools were offered to me, so there is nothing that I could look up.")
+	default:
+		parts = append(parts, "Hello. Ask me which files are here and what this project is about, name a file or a tool, "+
+			`or ask me to find a "quoted word".`)
+	}
+	return strings.Join(append(parts, modelHint), "\n\n")
 }
 
-// call is a call of an offered tool.
-type call struct {
-	name      string // as offered
-	arguments map[string]any
+// quote marks each line as a quotation.
+func quote(text string) string {
+	text = strings.TrimSpace(text)
+	shown := printable.Head(text, maxQuote)
+	if shown != text {
+		shown += "\n…"
+	}
+	return "> " + strings.ReplaceAll(shown, "\n", "\n> ")
 }
 
 // reply encodes a step in the wire format.
@@ -32,102 +56,59 @@ type reply struct {
 	created int64
 }
 
-// content returns the text of the reply.
-func (r reply) content() string {
-	if !r.step.json {
-		return r.step.text
-	}
-	action := map[string]any{"type": "final", "content": r.step.text}
-	if r.step.ask != "" {
-		action = map[string]any{"type": "ask_user", "question": r.step.ask}
-	} else if len(r.step.calls) > 0 {
-		c := r.step.calls[0] // the protocol allows one call at a time
-		action = map[string]any{"type": "tool_call", "name": c.name, "arguments": c.arguments}
-	}
-	b, _ := json.Marshal(action) // maps of strings always marshal
-	return string(b)
-}
-
 func (r reply) toolCalls() []openai.ToolCall {
-	if r.step.json {
-		return nil
-	}
-	calls := r.step.calls
-	if r.step.ask != "" {
-		calls = []call{{toolAsk, map[string]any{"question": r.step.ask}}}
-	}
-	out := make([]openai.ToolCall, len(calls))
-	for i, c := range calls {
-		args, _ := json.Marshal(c.arguments) // maps of strings always marshal
-		out[i] = openai.ToolCall{Index: &i, ID: r.callID(i), Type: openai.ToolTypeFunction,
+	out := make([]openai.ToolCall, len(r.step.calls))
+	for i, c := range r.step.calls {
+		args, _ := json.Marshal(c.arguments) // made of JSON values
+		out[i] = openai.ToolCall{Index: &i, ID: r.id(i), Type: openai.ToolTypeFunction,
 			Function: openai.FunctionCall{Name: c.name, Arguments: string(args)}}
 	}
 	return out
 }
 
-// callID is unique in a conversation and the same for a repeated request.
-func (r reply) callID(i int) string {
-	b, _ := json.Marshal(r.request.Messages) // they were just unmarshalled, so they marshal
+// id is unique in a conversation and the same for a repeated request.
+func (r reply) id(i int) string {
+	b, _ := json.Marshal(r.request.Messages) // they were just unmarshalled
 	sum := sha256.Sum256(fmt.Appendf(b, "%d", i))
 	return "call_" + hex.EncodeToString(sum[:8])
 }
 
-func (r reply) finish() openai.FinishReason {
-	if (len(r.step.calls) > 0 || r.step.ask != "") && !r.step.json {
-		return openai.FinishReasonToolCalls
-	}
-	return openai.FinishReasonStop
-}
-
 // usage counts four bytes as one token, because the demo has no tokenizer.
-func (r reply) usage() openai.Usage {
-	out := len(r.content())
+func (r reply) usage() *openai.Usage {
+	out := len(r.step.text)
 	for _, c := range r.toolCalls() {
 		out += len(c.Function.Name) + len(c.Function.Arguments)
 	}
 	in, of := (r.prompt+3)/4, (out+3)/4
-	return openai.Usage{PromptTokens: in, CompletionTokens: of, TotalTokens: in + of}
-}
-
-func (r reply) response() openai.ChatCompletionResponse {
-	return openai.ChatCompletionResponse{
-		ID: r.callID(-1), Object: "chat.completion", Created: r.created, Model: Model, Usage: r.usage(),
-		Choices: []openai.ChatCompletionChoice{{
-			Message: openai.ChatCompletionMessage{
-				Role: openai.ChatMessageRoleAssistant, Content: r.content(), ToolCalls: r.toolCalls(),
-			},
-			FinishReason: r.finish(),
-		}},
-	}
+	return &openai.Usage{PromptTokens: in, CompletionTokens: of, TotalTokens: in + of}
 }
 
 // events streams the reply word by word, then the calls, the finish reason and, if requested, the usage.
 func (r reply) events() []openai.ChatCompletionStreamResponse {
-	id := r.callID(-1)
-	event := func(choices ...openai.ChatCompletionStreamChoice) openai.ChatCompletionStreamResponse {
-		return openai.ChatCompletionStreamResponse{
-			ID: id, Object: "chat.completion.chunk", Created: r.created, Model: Model, Choices: choices,
-		}
-	}
-	delta := func(d openai.ChatCompletionStreamChoiceDelta) openai.ChatCompletionStreamResponse {
-		return event(openai.ChatCompletionStreamChoice{Delta: d})
-	}
+	id := r.id(-1)
 	var out []openai.ChatCompletionStreamResponse
-	for _, word := range strings.SplitAfter(r.content(), " ") {
-		out = append(out, delta(openai.ChatCompletionStreamChoiceDelta{
+	add := func(choices ...openai.ChatCompletionStreamChoice) {
+		out = append(out, openai.ChatCompletionStreamResponse{
+			ID: id, Object: "chat.completion.chunk", Created: r.created, Model: Model,
+			Choices: append([]openai.ChatCompletionStreamChoice{}, choices...),
+		})
+	}
+	for _, word := range strings.SplitAfter(r.step.text, " ") {
+		add(openai.ChatCompletionStreamChoice{Delta: openai.ChatCompletionStreamChoiceDelta{
 			Role: openai.ChatMessageRoleAssistant, Content: word,
-		}))
+		}})
 	}
+	finish := openai.FinishReasonStop
 	for _, c := range r.toolCalls() {
-		out = append(out, delta(openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{c}}))
+		finish = openai.FinishReasonToolCalls
+		add(openai.ChatCompletionStreamChoice{
+			Delta: openai.ChatCompletionStreamChoiceDelta{ToolCalls: []openai.ToolCall{c}},
+		})
 	}
-	out = append(out, event(openai.ChatCompletionStreamChoice{FinishReason: r.finish()}))
+	add(openai.ChatCompletionStreamChoice{FinishReason: finish})
 	if o := r.request.StreamOptions; o != nil && o.IncludeUsage {
-		last := event()
-		last.Choices = []openai.ChatCompletionStreamChoice{}
-		usage := r.usage()
-		last.Usage = &usage
-		out = append(out, last)
+		add()
+		out[len(out)-1].Usage = r.usage()
 	}
 	return out
 }

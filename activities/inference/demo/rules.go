@@ -1,240 +1,243 @@
 package demo
 
 import (
+	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	openai "github.com/sashabaranov/go-openai"
 )
 
-// maxReads is the number of files that an answer uses at most.
+// The suffixes of the names of tools that the rules know.
+const (
+	toolList   = "list_files"
+	toolRead   = "read_file"
+	toolSearch = "search_text"
+)
+
+// toolAsk is the name of the tool with which a model asks its user a question.
+const toolAsk = "ask_user"
+
+// maxReads bounds the files that an answer quotes.
 const maxReads = 3
 
-// decide applies the rules.
-func decide(c conversation) step {
-	s := c.next()
-	s.json = c.json
-	return s
+// conversation is what the rules know about a request.
+type conversation struct {
+	question string
+	tools    []openai.FunctionDefinition
+	results  []result // the results since the question, in order
 }
 
-func (c conversation) next() step {
-	list, canList := c.tools[toolList]
-	search, canSearch := c.tools[toolSearch]
-	word := soughtWord(c.question)
-	switch {
-	case c.canAsk && asking.MatchString(c.question):
-		return step{ask: "Which file shall I look at?"}
-	case isGreeting(c.question), !canList && !canSearch, len(c.results) > 8:
-		return step{text: c.answer()}
-	case word != "" && canSearch:
-		if len(c.resultsOf(toolSearch)) == 0 {
-			return step{text: "I search for that.", calls: []call{{search, map[string]any{c.queryKey: word}}}}
-		}
-		return step{text: c.answer()}
-	case canList && len(c.resultsOf(toolList)) == 0:
-		return step{text: "I look at the files first.", calls: []call{{list, map[string]any{"path": "."}}}}
-	}
-	return c.readNext()
+// result is a tool call with its result.
+type result struct {
+	call call
+	text string
 }
 
-// readNext reads the wanted files that have not been read. If there are none, it answers.
-func (c conversation) readNext() step {
-	name, canRead := c.tools[toolRead]
-	if !canRead {
-		return step{text: c.answer()}
-	}
-	tried := map[string]bool{}
-	for _, r := range c.resultsOf(toolRead) {
-		tried[r.argument("path")] = true
-	}
-	var calls []call
-	for _, file := range c.filesToRead() {
-		if !tried[file] {
-			calls = append(calls, call{name, map[string]any{"path": file}})
-		}
-	}
-	if len(calls) == 0 {
-		return step{text: c.answer()}
-	}
-	return step{text: "I read what seems to matter.", calls: calls}
+// call is a call of an offered tool.
+type call struct {
+	name      string // as offered
+	arguments map[string]any
 }
 
-// files returns the paths of the listing, without directories.
-func (c conversation) files() []string {
-	var out []string
-	for _, r := range c.resultsOf(toolList) {
-		for line := range strings.Lines(r.text) {
-			name, _, sized := strings.Cut(strings.TrimRight(line, "\r\n"), "\t")
-			looks := sized || !strings.ContainsAny(name, " :") // otherwise it may be the text of an error
-			if name != "" && looks && !strings.HasPrefix(name, "[") && !strings.HasSuffix(name, "/") {
-				out = append(out, strings.TrimPrefix(name, "./"))
-			}
-		}
-	}
-	return out
+// step is the next thing to do: the answer, or calls with a text beside them.
+type step struct {
+	text  string
+	calls []call
 }
 
-// filesToRead returns the files to read, the most wanted first: those that the question names; otherwise, for a
-// question about the whole project, those that usually explain one; otherwise those whose names share words with the
-// question.
-func (c conversation) filesToRead() []string {
-	files := c.files()
-	if named := namedFiles(c.question, files, c.listCut()); len(named) > 0 {
-		return firstN(named, maxReads)
-	}
-	if !isOverview(c.question) {
-		if similar := similarFiles(c.question, files); len(similar) > 0 {
-			return firstN(similar, 2)
+// noteMark begins the notes that Everturn adds to a prompt as user messages.
+const noteMark = "(Automatic note"
+
+// read finds the question and the calls and results that follow it.
+func read(req openai.ChatCompletionRequest) conversation {
+	c := conversation{}
+	for _, t := range req.Tools {
+		if t.Function != nil {
+			c.tools = append(c.tools, *t.Function)
 		}
 	}
-	return firstN(explaining(files), maxReads)
+	calls := map[string]call{} // by ID
+	for _, m := range req.Messages {
+		text := m.Content
+		for _, p := range m.MultiContent {
+			text += p.Text
+		}
+		switch {
+		case m.Role == openai.ChatMessageRoleUser && !strings.HasPrefix(text, noteMark):
+			c.question, c.results = text, nil
+		case m.Role == openai.ChatMessageRoleTool:
+			c.results = append(c.results, result{calls[m.ToolCallID], text})
+		}
+		for _, made := range m.ToolCalls {
+			of := call{name: made.Function.Name}
+			_ = json.Unmarshal([]byte(made.Function.Arguments), &of.arguments) // they are this package's
+			calls[made.ID] = of
+		}
+	}
+	return c
 }
 
-// listCut reports whether the listing is truncated.
-func (c conversation) listCut() bool {
-	for _, r := range c.resultsOf(toolList) {
-		if strings.Contains(r.text, "\n[cut") {
-			return true
-		}
+// tool returns the offered tool whose name ends in suffix.
+func (c conversation) tool(suffix string) (openai.FunctionDefinition, bool) {
+	i := slices.IndexFunc(c.tools, func(t openai.FunctionDefinition) bool { return strings.HasSuffix(t.Name, suffix) })
+	if i < 0 {
+		return openai.FunctionDefinition{}, false
 	}
-	return false
+	return c.tools[i], true
 }
 
-func firstN(s []string, n int) []string { return s[:min(len(s), n)] }
-
-// namedFiles returns the files whose path or name is in the question. It includes unlisted paths into a directory,
-// because listings do not descend to every level, and unlisted file names if the listing is truncated.
-func namedFiles(question string, files []string, cut bool) []string {
-	tokens := strings.FieldsFunc(question, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`?!,;:()[]{}<>", r) })
-	var out []string
-	add := func(f string) {
-		if !slices.Contains(out, f) {
-			out = append(out, f)
+// resultsOf returns the results of the tools whose names end in suffix.
+func (c conversation) resultsOf(suffix string) (list []result) {
+	for _, r := range c.results {
+		if strings.HasSuffix(r.call.name, suffix) {
+			list = append(list, r)
 		}
 	}
-	for _, token := range tokens {
-		token = strings.TrimPrefix(strings.TrimRight(token, "."), "./")
-		found := false
-		for _, f := range files {
-			if strings.EqualFold(f, token) || strings.EqualFold(path.Base(f), token) {
-				add(f)
-				found = true
-			}
-		}
-		if !found && (cut || strings.Contains(token, "/")) && pathLike.MatchString(token) && !strings.Contains(token, "..") {
-			add(token)
-		}
-	}
-	return out
-}
-
-// pathLike matches a relative path with an extension that is long enough not to be "e.g".
-var pathLike = regexp.MustCompile(`^(?:[\w.-]+/)*[\w-]{2,}\.[A-Za-z][A-Za-z0-9]{0,7}$`)
-
-// similarFiles returns the files whose names share a word with the question, the closest first.
-func similarFiles(question string, files []string) []string {
-	words := words(question)
-	score := map[string]int{}
-	var out []string
-	for _, f := range files {
-		name := strings.ToLower(f)
-		for _, w := range words {
-			if strings.Contains(name, w) {
-				score[f] += len(w)
-			}
-		}
-		if score[f] > 0 {
-			out = append(out, f)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b string) int { return score[b] - score[a] })
-	return out
-}
-
-// explanations are the names of files that explain a project, the best first.
-var explanations = strings.Fields("readme go.mod package.json pyproject.toml cargo.toml pom.xml index about overview " +
-	"main doc")
-
-// textual are the extensions of files to read if there is nothing better.
-var textual = append(strings.Fields(".md .txt .rst .adoc .org .go .py .js .ts .rs .java .c .toml .yaml .yml .json "+
-	".csv"), "")
-
-// explaining sorts the files by how well they explain a project; those near the root come first. Other files come last.
-func explaining(files []string) []string {
-	rank := func(f string) int {
-		base := strings.ToLower(path.Base(f))
-		depth := strings.Count(f, "/") * 1000
-		for i, e := range explanations {
-			if strings.HasPrefix(base, e) {
-				return depth + i
-			}
-		}
-		if i := slices.Index(textual, path.Ext(base)); i >= 0 {
-			return depth + 100 + i
-		}
-		return depth + 500
-	}
-	out := slices.Clone(files)
-	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
-	for i, f := range out {
-		if i > 1 && rank(f) >= 100 {
-			return out[:i] // two files that explain the project are enough; the others are not needed then
-		}
-		if rank(f) >= 100 {
-			break
-		}
-	}
-	return out
+	return list
 }
 
 var (
-	overview = regexp.MustCompile(`(?i)\b(which|what|list|show)\b.*` +
-		`\b(files?|folders?|here|project|repo|repository|workspace|directory)\b|\babout\b|\boverview\b|\bsummar`)
-	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|hallo|good (morning|day|evening)|thanks|thank you|ping|` +
-		`who are you|what are you)\b[^/.]{0,24}$`)
-	asking  = regexp.MustCompile(`(?i)\bask me\b`)
-	seeking = regexp.MustCompile(`(?i)\b(?:find|search|where|grep|look for|occurs?|contains?|mentions?)\b`)
-	quoted  = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`|" +
-		"“([^”\n]{1,200})”|„([^“\n]{1,200})“")
-	bare = regexp.MustCompile(`(?i)\b(?:find|search for|grep(?: for)?|look for)\s+(?:the word\s+|the text\s+)?` +
-		`([\w.-]{3,60})\s*[.?!]?\s*$`)
+	asking   = regexp.MustCompile(`(?i)\bask me\b`)
+	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|good (morning|day|evening)|thanks|thank you|ping)\b[^/.?]*$`)
+	seeking  = regexp.MustCompile(`(?i)\b(?:find|search|grep|look for)\b`)
+	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`")
 )
 
-func isOverview(question string) bool { return overview.MatchString(question) }
-
-func isGreeting(question string) bool {
-	q := strings.TrimSpace(question)
-	return q == "" || len(strings.Fields(q)) <= 5 && greeting.MatchString(q) && !isOverview(q)
+// next decides what follows. See the package's documentation.
+func (c conversation) next() step {
+	ask, canAsk := c.tool(toolAsk)
+	search, canSearch := c.tool(toolSearch)
+	list, canList := c.tool(toolList)
+	named, isNamed := c.namedTool()
+	words := quotedWords(c.question)
+	switch {
+	case len(c.results) == 0 && isNamed:
+		return step{"I call the tool that you name.", []call{{named.Name, arguments(named, c.question)}}}
+	case isNamed, greeting.MatchString(c.question):
+	case canAsk && asking.MatchString(c.question):
+		return step{calls: []call{{ask.Name, map[string]any{"question": "Which file shall I look at?"}}}}
+	case canSearch && len(words) > 0 && seeking.MatchString(c.question):
+		if len(c.results) == 0 {
+			return step{"I search for that.", []call{{search.Name, arguments(search, c.question)}}}
+		}
+	case canList && len(c.results) == 0:
+		return step{"I look at the files first.", []call{{list.Name, map[string]any{"path": "."}}}}
+	case len(c.resultsOf(toolRead)) == 0:
+		if calls := c.reads(); len(calls) > 0 {
+			return step{"I read what seems to matter.", calls}
+		}
+	}
+	return step{text: c.answer()}
 }
 
-// soughtWord returns the word that the question asks to find, or "".
-func soughtWord(question string) string {
-	if !seeking.MatchString(question) {
-		return ""
+// namedTool returns the offered tool that the question names: by the name that it is offered under, by its ID, or by
+// its own name if that has two words. The longest name wins.
+func (c conversation) namedTool() (named openai.FunctionDefinition, found bool) {
+	longest := 0
+	for word := range strings.FieldsFuncSeq(c.question,
+		func(r rune) bool { return strings.ContainsRune(" \t\n\"'`?!,;:(){}", r) }) {
+		word = strings.ReplaceAll(strings.Trim(word, "."), "/", "_")
+		for _, t := range c.tools {
+			isName := t.Name == word || strings.Contains(word, "_") && strings.HasSuffix(t.Name, "_"+word)
+			if isName && len(word) > longest {
+				named, found, longest = t, true, len(word)
+			}
+		}
 	}
-	if m := quoted.FindStringSubmatch(question); m != nil {
-		return strings.TrimSpace(strings.Join(m[1:], ""))
-	}
-	if m := bare.FindStringSubmatch(question); m != nil {
-		return m[1]
-	}
-	return ""
+	return named, found
 }
 
-// stopWords are common words in questions that say nothing about files.
-var stopWords = strings.Fields(
-	"what which where that this file files does about tell show with from please read have " +
-		"there here project say the and are how who")
-
-// words returns the significant words of the question, in lower case.
-func words(question string) []string {
-	var out []string
-	for _, w := range strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
-		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 127)
-	}) {
-		if len(w) >= 3 && !slices.Contains(stopWords, w) {
-			out = append(out, w)
+// arguments returns arguments for a tool: the JSON object in the question if there is one. Otherwise each required
+// string is a quoted word of the question, in order, and each other value is an empty one that fits the schema.
+func arguments(t openai.FunctionDefinition, question string) map[string]any {
+	if begin, end := strings.Index(question, "{"), strings.LastIndex(question, "}"); begin >= 0 && end > begin {
+		var given map[string]any
+		if json.Unmarshal([]byte(question[begin:end+1]), &given) == nil {
+			return given
+		}
+	}
+	var schema struct {
+		Required   []string
+		Properties map[string]struct {
+			Type any
+			Enum []any
+		}
+	}
+	raw, _ := json.Marshal(t.Parameters) // it was just unmarshalled
+	_ = json.Unmarshal(raw, &schema)     // a schema of another form requires nothing
+	words, out := quotedWords(question), map[string]any{}
+	for _, name := range schema.Required {
+		p := schema.Properties[name]
+		switch {
+		case len(p.Enum) > 0:
+			out[name] = p.Enum[0]
+		case p.Type == "number" || p.Type == "integer":
+			out[name] = 1
+		case p.Type == "boolean":
+			out[name] = false
+		case p.Type == "array":
+			out[name] = []any{}
+		case p.Type == "object":
+			out[name] = map[string]any{}
+		case len(words) > 0:
+			out[name], words = words[0], words[1:]
+		default:
+			out[name] = "demo"
 		}
 	}
 	return out
+}
+
+func quotedWords(question string) (words []string) {
+	for _, m := range quoted.FindAllStringSubmatch(question, -1) {
+		words = append(words, strings.Join(m[1:], ""))
+	}
+	return words
+}
+
+// reads returns calls that read the files of the listing that the question names, or that usually explain a project.
+func (c conversation) reads() (calls []call) {
+	tool, ok := c.tool(toolRead)
+	if !ok {
+		return nil
+	}
+	files := c.files()
+	wanted := slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+		return !strings.Contains(strings.ToLower(c.question), strings.ToLower(path.Base(f)))
+	})
+	if len(wanted) == 0 {
+		wanted = unlisted.FindAllString(c.question, -1)
+	}
+	if len(wanted) == 0 {
+		wanted = slices.DeleteFunc(slices.Clone(files), func(f string) bool { return !explaining.MatchString(f) })
+	}
+	if len(wanted) == 0 {
+		wanted = files
+	}
+	for _, f := range wanted[:min(len(wanted), maxReads)] {
+		calls = append(calls, call{tool.Name, map[string]any{"path": f}})
+	}
+	return calls
+}
+
+var (
+	// unlisted matches a path into a folder, because listings do not descend to every level.
+	unlisted = regexp.MustCompile(`(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}`)
+	// explaining matches files in the top folder that explain a project.
+	explaining = regexp.MustCompile(`(?i)^(readme|go\.mod|package\.json|pyproject\.toml|cargo\.toml)[^/]*$`)
+)
+
+// files returns the paths of the listing, without folders.
+func (c conversation) files() (files []string) {
+	for _, r := range c.resultsOf(toolList) {
+		for line := range strings.Lines(r.text) {
+			if name, _, sized := strings.Cut(strings.TrimSpace(line), "\t"); sized && !strings.HasSuffix(name, "/") {
+				files = append(files, strings.TrimPrefix(name, "./"))
+			}
+		}
+	}
+	return files
 }

@@ -114,13 +114,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		respondError(w, http.StatusBadRequest, "the request is not a chat completion: "+err.Error())
 		return
 	}
-	out := reply{request: req, step: decide(read(req)), prompt: len(body), created: time.Now().Unix()}
-	if req.Stream {
-		s.stream(w, r, out)
+	if !req.Stream {
+		respondError(w, http.StatusBadRequest, "the demo model only streams; set stream")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out.response()) // the client may have disconnected
+	s.stream(w, r, reply{request: req, step: read(req).next(), prompt: len(body), created: time.Now().Unix()})
 }
 
 func respondError(w http.ResponseWriter, status int, message string) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/regex"
 )
 
@@ -108,7 +108,7 @@ func (g *schemaGraph) node(pointer string, value any) (*schemaNode, error) {
 	for keyword, v := range s {
 		for _, known := range weighed {
 			if keyword != known && strings.EqualFold(keyword, known) {
-				return nil, fmt.Errorf("its schema has %q; JSON Schema spells it %q", plain.Line(keyword, 40), known)
+				return nil, fmt.Errorf("its schema has %q; JSON Schema spells it %q", printable.Line(keyword, 40), known)
 			}
 		}
 		if err := g.keyword(n, pointer+"/"+escapePointer(keyword), keyword, v); err != nil {
@@ -167,7 +167,7 @@ func (g *schemaGraph) keyword(n *schemaNode, pointer, keyword string, v any) err
 func (g *schemaGraph) pattern(n *schemaNode, expr string) error {
 	instructions, err := regex.Count(expr, maxPatternBytes, maxPatternInstructions)
 	if err != nil {
-		return fmt.Errorf("its schema has the pattern %q: %s", plain.Line(expr, 40), plain.Line(err.Error(), 200))
+		return fmt.Errorf("its schema has the pattern %q: %s", printable.Line(expr, 40), printable.Line(err.Error(), 200))
 	}
 	n.matching += instructions
 	if g.instructions += instructions; g.instructions > maxInstructions {
@@ -206,7 +206,8 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 	ref, _ := v.(string)
 	pointer, err := url.PathUnescape(strings.TrimPrefix(ref, "#"))
 	if !strings.HasPrefix(ref, "#") || err != nil || pointer != "" && pointer[0] != '/' {
-		return nil, fmt.Errorf("its schema refers to %q; only references within it (#/...) are followed", plain.Line(ref, 80))
+		return nil, fmt.Errorf("its schema refers to %q; only references within it (#/...) are followed",
+			printable.Line(ref, 80))
 	}
 	value := g.root
 	canonical := ""
@@ -218,7 +219,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 		case []any:
 			i, err := strconv.Atoi(part)
 			if err != nil || i < 0 || i >= len(in) {
-				return nil, fmt.Errorf("its schema refers to %q, which is not there", plain.Line(ref, 80))
+				return nil, fmt.Errorf("its schema refers to %q, which is not there", printable.Line(ref, 80))
 			}
 			value, part = in[i], strconv.Itoa(i)
 		default:
@@ -227,7 +228,7 @@ func (g *schemaGraph) reference(v any) (*schemaNode, error) {
 		canonical += "/" + escapePointer(part)
 	}
 	if value == nil {
-		return nil, fmt.Errorf("its schema refers to %q, which is not there", plain.Line(ref, 80))
+		return nil, fmt.Errorf("its schema refers to %q, which is not there", printable.Line(ref, 80))
 	}
 	return g.node(canonical, value)
 }
@@ -250,7 +251,7 @@ func checkKeywords(s map[string]any, root bool) error {
 	}
 	for _, n := range names {
 		if name, _ := n.(string); !typeNames[name] {
-			return fmt.Errorf("its schema has the type %q, which JSON Schema does not know", plain.Line(fmt.Sprint(n), 40))
+			return fmt.Errorf("its schema has the type %q, which JSON Schema does not know", printable.Line(fmt.Sprint(n), 40))
 		}
 	}
 	return nil

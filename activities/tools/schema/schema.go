@@ -12,7 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -63,7 +63,7 @@ func Resolve(raw json.RawMessage) (Schema, error) {
 	}
 	resolved, err := resolve(raw)
 	if err != nil {
-		return Schema{}, fmt.Errorf("its schema does not compile: %s", plain.Line(err.Error(), 300))
+		return Schema{}, fmt.Errorf("its schema does not compile: %s", printable.Line(err.Error(), 300))
 	}
 	if effort.visits > maxVisits {
 		resolved = nil
@@ -169,7 +169,7 @@ func (c Schema) CheckArguments(id string, arguments json.RawMessage) error {
 		err = c.Validate(object)
 	}
 	if err != nil {
-		return fmt.Errorf("arguments of %s: %s", id, plain.Line(err.Error(), 600))
+		return fmt.Errorf("arguments of %s: %s", id, printable.Line(err.Error(), 600))
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func Object(raw json.RawMessage) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	var object map[string]any
 	if err := dec.Decode(&object); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %s", plain.Line(err.Error(), 200))
+		return nil, fmt.Errorf("not a JSON object: %s", printable.Line(err.Error(), 200))
 	}
 	if object == nil {
 		return nil, errors.New("not a JSON object: null")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/tools/schema"
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -139,7 +139,7 @@ func requireAdvice(t *testing.T, err error) {
 	require.LessOrEqual(t, len(err.Error()), 1000)
 	require.True(t, utf8.ValidString(err.Error()))
 	require.NotContains(t, err.Error(), "\n")
-	require.Equal(t, err.Error(), plain.Sanitize(err.Error()))
+	require.Equal(t, err.Error(), printable.Sanitize(err.Error()))
 }
 
 // fits implements fileSchema by hand.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,10 +18,10 @@ type Limits struct {
 // everything, at most Full bytes are kept beside it. redact removes secrets before anything is cut.
 func Text(text string, l Limits, redact func(string) string) turn.ToolResult {
 	r := turn.ToolResult{Outcome: turn.OutcomeOK, SizeBytes: int64(len(text))}
-	whole := redact(plain.Sanitize(text))
+	whole := redact(printable.Sanitize(text))
 	var cut bool
-	if r.Text, cut = plain.Cut(whole, l.Shown); cut {
-		r.Full, r.MediaType = []byte(plain.Head(whole, l.Full)), "text/plain; charset=utf-8"
+	if r.Text, cut = printable.Cut(whole, l.Shown); cut {
+		r.Full, r.MediaType = []byte(printable.Head(whole, l.Full)), "text/plain; charset=utf-8"
 	}
 	return r
 }

@@ -5,18 +5,18 @@ import (
 	"errors"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 )
 
 // connectChecked connects to Temporal, and refuses a development server that belongs to another folder: its workers
 // write to a different journal, so this command would not see the turns it starts, and a turn of the same name there is
 // a different turn. If the server does not tell its owner, reach cannot check and accepts it.
-func (a *app) connectChecked(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
+func (a *app) connectChecked(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace,
+	if err := temporalconn.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace,
 		cfg.Journal.Path); errors.Is(err, config.ErrInvalid) {
 		c.Close()
 		return nil, err

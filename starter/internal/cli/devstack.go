@@ -13,9 +13,9 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -50,7 +50,7 @@ type devStack struct {
 // worker, startStack runs it in this process.
 func (a *app) startStack(ctx context.Context, cfg config.Config, n needs) (*devStack, config.Config, error) {
 	l := &devStack{}
-	opts := cluster.FromConfig(cfg.Temporal, a.environ)
+	opts := temporalconn.FromConfig(cfg.Temporal, a.environ)
 	ports, movable, err := opts.DevPorts()
 	if err != nil {
 		return nil, cfg, err
@@ -98,7 +98,7 @@ func (l *devStack) startServer(ctx context.Context, a *app,
 	if err != nil {
 		return cfg, fmt.Errorf("finding the folder %s: %w", stateDir, err)
 	}
-	with := func(do func(context.Context, cluster.Conn) error) func(context.Context, string) error {
+	with := func(do func(context.Context, temporalconn.Conn) error) func(context.Context, string) error {
 		return func(ctx context.Context, address string) error {
 			at := cfg
 			at.Temporal.Address = address
@@ -109,19 +109,19 @@ func (l *devStack) startServer(ctx context.Context, a *app,
 	options := devserver.Options{
 		Dir: stateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress,
 		Environ: a.environ,
-		Started: with(func(ctx context.Context, c cluster.Conn) error {
+		Started: with(func(ctx context.Context, c temporalconn.Conn) error {
 			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),
-		Joined: with(func(ctx context.Context, c cluster.Conn) error {
-			return refuseOwner(cluster.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
+		Joined: with(func(ctx context.Context, c temporalconn.Conn) error {
+			return refuseOwner(temporalconn.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
 		}),
-		Prepare: with(func(ctx context.Context, c cluster.Conn) error {
-			return cluster.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
+		Prepare: with(func(ctx context.Context, c temporalconn.Conn) error {
+			return temporalconn.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
 		}),
 	}
 	if movable {
 		options.Moved = func(frontend, ui int) error {
-			return cluster.DevPorts{Frontend: frontend, UI: ui}.Write(stateDir)
+			return temporalconn.DevPorts{Frontend: frontend, UI: ui}.Write(stateDir)
 		}
 	}
 	if l.server, err = devserver.Ensure(ctx, options); err != nil {
@@ -172,7 +172,7 @@ func keepState() error {
 }
 
 func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(context.Context,
-	cluster.Conn) error) error {
+	temporalconn.Conn) error) error {
 	c, err := a.dial(ctx, cfg)
 	if err != nil {
 		return err
@@ -183,9 +183,10 @@ func (a *app) withConnection(ctx context.Context, cfg config.Config, do func(con
 
 // prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as
 // its owner.
-func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, journal string) error {
-	return errors.Join(cluster.EnsureRetention(ctx, c, namespace, devRetention), cluster.SetOwner(ctx, c, namespace,
-		folder, journal))
+func prepareNamespace(ctx context.Context, c temporalconn.Conn, namespace, folder, journal string) error {
+	return errors.Join(temporalconn.EnsureRetention(ctx, c, namespace, devRetention),
+		temporalconn.SetOwner(ctx, c, namespace,
+			folder, journal))
 }
 
 // startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.

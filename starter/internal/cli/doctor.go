@@ -10,7 +10,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -154,13 +154,13 @@ func workersProblems(workers []engine.WorkerHealth) (problems []error) {
 
 // checkTemporal also checks the owner of a development server: a worker of this folder refuses another folder's server.
 func (a *app) checkTemporal(ctx context.Context, cfg config.Config) (found string, err error) {
-	err = a.onCluster(ctx, cfg, func(c cluster.Conn, address, namespace string) error {
-		version, err := cluster.ServerVersion(ctx, c)
+	err = a.onCluster(ctx, cfg, func(c temporalconn.Conn, address, namespace string) error {
+		version, err := temporalconn.ServerVersion(ctx, c)
 		if err != nil {
 			return err
 		}
 		found = "server " + version
-		return cluster.CheckOwner(ctx, c, address, namespace, cfg.Journal.Path)
+		return temporalconn.CheckOwner(ctx, c, address, namespace, cfg.Journal.Path)
 	})
 	return found, err
 }
@@ -181,10 +181,10 @@ func journalID(ctx context.Context, cfg config.Config) (string, error) {
 // checkWorker checks whether a worker polls the task queue. It only warns, because no worker is needed until a turn
 // starts.
 func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string, err error) {
-	var workers []cluster.Poller
+	var workers []temporalconn.Poller
 	queue := cfg.Temporal.TaskQueue
-	err = a.onCluster(ctx, cfg, func(c cluster.Conn, _, namespace string) (err error) {
-		workers, err = cluster.Pollers(ctx, c, namespace, queue)
+	err = a.onCluster(ctx, cfg, func(c temporalconn.Conn, _, namespace string) (err error) {
+		workers, err = temporalconn.Pollers(ctx, c, namespace, queue)
 		return err
 	})
 	switch {
@@ -198,7 +198,7 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 	if err != nil {
 		return "", err
 	}
-	if others := cluster.WithOtherJournal(workers, id); len(others) > 0 {
+	if others := temporalconn.WithOtherJournal(workers, id); len(others) > 0 {
 		return "", usage("%s polls task queue %s (now or in the last minute) but uses another journal than %s, so this "+
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			line(others[0].Identity, 80), queue, cfg.Journal.Place())
@@ -207,9 +207,9 @@ func (a *app) checkWorker(ctx context.Context, cfg config.Config) (found string,
 }
 
 // onCluster calls do with a connection to the configured cluster.
-func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c cluster.Conn, address,
+func (a *app) onCluster(ctx context.Context, cfg config.Config, do func(c temporalconn.Conn, address,
 	namespace string) error) error {
-	address, namespace, err := cluster.FromConfig(cfg.Temporal, a.environ).Resolved()
+	address, namespace, err := temporalconn.FromConfig(cfg.Temporal, a.environ).Resolved()
 	if err != nil {
 		return err
 	}

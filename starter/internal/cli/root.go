@@ -14,7 +14,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -187,8 +187,8 @@ func (a *app) withJournal(ctx context.Context, do func(*journal.DB) error) error
 	return do(store)
 }
 
-func (a *app) dial(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
-	return cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, a.environ))
+func (a *app) dial(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
+	return temporalconn.Dial(ctx, temporalconn.FromConfig(cfg.Temporal, a.environ))
 }
 
 func isTerminal(w any) bool {
@@ -198,7 +198,7 @@ func isTerminal(w any) bool {
 
 // lookup returns the value of an environment variable, or "" if it is not set.
 func (a *app) lookup(name string) string {
-	value, _ := cluster.Environ(a.environ).LookupEnv(name)
+	value, _ := temporalconn.Environ(a.environ).LookupEnv(name)
 	return value
 }
 

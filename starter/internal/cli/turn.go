@@ -10,7 +10,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/internal/cluster"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -23,9 +23,9 @@ type turnClient struct {
 	cfg   config.Config
 	// client only reads the journal until the command has connected to Temporal.
 	client    *client.Client
-	conn      cluster.Conn // nil until the command has connected
-	online    bool         // client has a connection
-	closeConn func()       // closes the connection that call has opened
+	conn      temporalconn.Conn // nil until the command has connected
+	online    bool              // client has a connection
+	closeConn func()            // closes the connection that call has opened
 	// failed reports the end of this command's own worker; nil if the command has no worker.
 	failed <-chan error
 }
@@ -38,14 +38,15 @@ type started struct {
 }
 
 // newTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
-func (a *app) newTurnClient(c cluster.Conn, store *journal.DB, cfg config.Config, failed <-chan error) *turnClient {
+func (a *app) newTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.Config,
+	failed <-chan error) *turnClient {
 	t := &turnClient{app: a, store: store, cfg: cfg, failed: failed, closeConn: func() {}}
 	t.connect(c)
 	return t
 }
 
 // connect makes the client use a connection from now on; nil means no connection.
-func (t *turnClient) connect(c cluster.Conn) {
+func (t *turnClient) connect(c temporalconn.Conn) {
 	t.conn, t.online = c, c != nil
 	t.client = client.New(c, client.Options{
 		Journal: t.store, TaskQueue: t.cfg.Temporal.TaskQueue, Agent: t.cfg.Runtime.Agent, Tenant: t.cfg.Tenant,

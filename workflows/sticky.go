@@ -10,11 +10,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A stateful server keeps state between the calls of a turn, in one process on one worker: the turn's home. The first
-// call may go to any worker; the turn then keeps to that worker's sticky queue. If the home is lost, so is the server's
+// A server with session affinity keeps state between the calls of a turn, in one process on one worker. The turn's first
+// call may go to any worker; later ones go to the sticky queue of that worker. If the worker is lost, so is the server's
 // state. The model is told, and its next call starts without state.
 
-// stickyTimeout is how long a call waits for its home to start it. A healthy worker starts it at once.
+// stickyTimeout is how long a call waits for the worker of its sticky queue to start it. A healthy worker starts it at once.
 const stickyTimeout = 15 * time.Second
 
 // server returns the part of a tool's ID that names its server: "mcp/git" of "mcp/git/status".
@@ -25,8 +25,8 @@ func server(tool turn.Tool) string {
 	return tool.ID
 }
 
-// awaitOwner waits while another call finds the turn's home for the tool's server. The caller must pass its call's
-// receipt and error to the function that home returns.
+// awaitOwner waits while another call makes the turn's connection to the tool's server. The caller must pass its call's
+// receipt and error to the returned function.
 func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
@@ -48,11 +48,11 @@ func (r *run) awaitOwner(ctx workflow.Context, tool turn.Tool) (settle func(Call
 	}, nil
 }
 
-func (r *run) setStickyQueue(name, home string) {
+func (r *run) setStickyQueue(name, queue string) {
 	if r.progress.StickyQueues == nil {
 		r.progress.StickyQueues = map[string]string{}
 	}
-	r.progress.StickyQueues[name] = home
+	r.progress.StickyQueues[name] = queue
 }
 
 // setOwningCall records the call that created the turn's connection to a server: see CallInput.OwningCall.

@@ -1,8 +1,9 @@
-package plain
+package printable
 
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -155,11 +156,13 @@ func Start[T ~string | ~[]byte](s T, i int) int {
 	return i
 }
 
-// Line returns text for an error: sanitised, on one line, at most limit bytes.
+// Line returns text for an error: sanitized, on one line, without bidirectional controls, at most limit bytes.
 func Line(s string, limit int) string {
-	s = strings.Join(strings.Fields(Sanitize(s)), " ")
+	s = strings.Join(strings.FieldsFunc(Sanitize(s), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.Is(unicode.Bidi_Control, r)
+	}), " ")
 	if len(s) <= limit {
 		return s
 	}
-	return Head(s, limit) + "…"
+	return Head(s, limit-len("…")) + "…"
 }

@@ -41,13 +41,13 @@ func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result t
 	for i := range result.Elicitations {
 		result.Elicitations[i].Message = a.redact(result.Elicitations[i].Message)
 	}
-	home := a.stickyQueue(in)
+	queue := a.stickyQueue(in)
 	if result.Held {
-		home = a.stickyQueueName
+		queue = a.stickyQueueName
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,
-		Elicitations: result.Elicitations, ElicitationAttempt: asked, Held: result.Held, StickyQueue: home,
+		Elicitations: result.Elicitations, ElicitationAttempt: asked, Held: result.Held, StickyQueue: queue,
 	}
 }
 

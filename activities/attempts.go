@@ -57,12 +57,12 @@ type running struct {
 // enter waits until key is free and takes it. It fails if ctx ends first.
 func (f *running) enter(ctx context.Context, key string) (leave func(), err error) {
 	for {
-		landed := f.take(key)
-		if landed == nil {
+		ended := f.take(key)
+		if ended == nil {
 			return func() { f.release(key) }, nil
 		}
 		select {
-		case <-landed:
+		case <-ended:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -73,8 +73,8 @@ func (f *running) enter(ctx context.Context, key string) (leave func(), err erro
 func (f *running) take(key string) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if landed, ok := f.m[key]; ok {
-		return landed
+	if ended, ok := f.m[key]; ok {
+		return ended
 	}
 	if f.m == nil {
 		f.m = map[string]chan struct{}{}

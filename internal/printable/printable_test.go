@@ -1,4 +1,4 @@
-package plain_test
+package printable_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/everturn/everturn/internal/plain"
+	"github.com/everturn/everturn/internal/printable"
 )
 
 func TestSanitize(t *testing.T) {
@@ -31,13 +31,13 @@ func TestSanitize(t *testing.T) {
 		"\x1b[31\nm":                 "\nm",
 		"cut \x1b" + "é":             "cut é",
 	} {
-		assert.Equal(t, want, plain.Sanitize(in), "%q", in)
+		assert.Equal(t, want, printable.Sanitize(in), "%q", in)
 	}
 }
 
 func TestCutKeepsBothEnds(t *testing.T) {
 	s := "head" + strings.Repeat("é", 1000) + "tail"
-	cut, was := plain.Cut(s, 500)
+	cut, was := printable.Cut(s, 500)
 	assert.True(t, was)
 	assert.LessOrEqual(t, len(cut), 500)
 	assert.True(t, strings.HasPrefix(cut, "headé"))
@@ -57,16 +57,16 @@ func FuzzSanitize(f *testing.F) {
 		f.Add(strings.Repeat(s, 60), 500)
 	}
 	f.Fuzz(func(t *testing.T, s string, limit int) {
-		clean := plain.Sanitize(s)
+		clean := printable.Sanitize(s)
 		assert.True(t, utf8.ValidString(clean))
 		control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }
 		assert.Negative(t, strings.IndexFunc(clean, control), "%q", clean)
-		assert.Equal(t, clean, plain.Sanitize(clean))
+		assert.Equal(t, clean, printable.Sanitize(clean))
 		if utf8.ValidString(s) && strings.IndexFunc(s, control) < 0 {
 			assert.Equal(t, s, clean)
 		}
 		limit %= 1 << 12
-		cut, was := plain.Cut(clean, limit)
+		cut, was := printable.Cut(clean, limit)
 		assert.LessOrEqual(t, len(cut), max(limit, 0))
 		assert.True(t, utf8.ValidString(cut))
 		assert.Equal(t, len(clean) > limit, was)

@@ -19,23 +19,23 @@ import (
 // turns may wait at once, so Ask drops the turn's cached transcript; the next inference reads it again.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
 	in.At = time.Now()
-	ruled, err := a.journal.Ask(ctx, in)
+	decisions, err := a.journal.Ask(ctx, in)
 	a.windows.forget(in.Head)
 	for _, w := range in.Requests {
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
 	}
-	return workflows.AskResult{Decisions: ruled}, failure(ctx, err)
+	return workflows.AskResult{Decisions: decisions}, failure(ctx, err)
 }
 
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
 	res := workflows.DecideResult{}
-	heard, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
-	if err == nil && !heard {
+	delivered, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
+	if err == nil && !delivered {
 		in.At = time.Now()
 		err = a.journal.Decide(ctx, in)
 	}
-	res.AlreadySent = heard
+	res.AlreadySent = delivered
 	return res, failure(ctx, err)
 }
 

@@ -3,10 +3,12 @@ package workflows
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -76,14 +78,56 @@ func (r *run) details(state string) string {
 		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
 		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)},
-		{"said", turn.Truncate(r.progress.LastText, 400)}, {"waits for", r.requests.summary()},
+		{"said", turn.Truncate(r.progress.LastText, 400)},
 	} {
-		if row[0] == "waits for" && row[1] == "" {
-			continue
-		}
 		fmt.Fprintf(&b, "| %s | %s |\n", row[0], escapeCell(row[1]))
 	}
+	b.WriteString(r.requests.details())
 	return b.String()
+}
+
+// maxRequestsShown bounds the open requests in the details: the server accepts 20,000 bytes, and 3 KiB read well.
+const maxRequestsShown = 3
+
+// details describes the open requests for an operator.
+func (d *requestSet) details() string {
+	var b strings.Builder
+	open := d.open()
+	for _, w := range open[:min(len(open), maxRequestsShown)] {
+		if w.Kind == turn.RequestApproval {
+			fmt.Fprintf(&b, "\nwaits for **approval** of call %s, %s:\n\n%s", w.ID, escapeCell(turn.Truncate(w.Tool, 120)),
+				codeBlock("json", w.Arguments))
+		} else {
+			fmt.Fprintf(&b, "\nwaits for an **answer** to %s:\n\n%s", w.ID, codeBlock("", w.Question))
+		}
+	}
+	if more := len(open) - maxRequestsShown; more > 0 {
+		fmt.Fprintf(&b, "\nand for %d more\n", more)
+	}
+	return b.String()
+}
+
+// codeBlock returns the beginning of a text as a block of code. No line of the text can end the block.
+func codeBlock(language, text string) string {
+	text, fence := turn.Truncate(text, 400), "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + language + "\n" + text + "\n" + fence + "\n"
+}
+
+// Summary returns the line that the Web UI shows for a text: on one line, printable, escaped for Markdown, at most 200
+// bytes.
+func Summary(text string) string { return turn.Truncate(escapeCell(printable.Line(text, 160)), 200) }
+
+// timer returns the options of a timer that the Web UI shows with this name.
+func timer(name string) workflow.TimerOptions {
+	return workflow.TimerOptions{Summary: turn.Truncate(name, 200)}
+}
+
+// awaitWithin waits until ok is true, at most for the given time.
+func awaitWithin(ctx workflow.Context, within time.Duration, name string, ok func() bool) (bool, error) {
+	return workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{Timeout: within, TimerOptions: timer(name)}, ok)
 }
 
 // escapeCell prevents text of a model or a tool from being rendered as Markdown or HTML.

@@ -1,2 +1,0 @@
-// Package plain makes untrusted text safe to store, to send and to print, and shortens it.
-package plain

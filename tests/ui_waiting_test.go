@@ -1,0 +1,52 @@
+package tests
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+)
+
+// TestTheWebUIShowsAWaitingTurn reads what the Web UI shows of a turn that waits for an approval: the question as the
+// workflow's summary, the arguments as code, a timer with a name, and a state to filter the list by.
+func TestTheWebUIShowsAWaitingTurn(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Call("local_touch", "{\"text\":\"a```b\"}"), script.Text("Done.")), askToTouch,
+		func(c *config.Config) { c.Approvals.ApprovalExpiry = 24 * time.Hour })
+	r.work(touching(&effects))
+	id := session(t)
+	begun := r.say(id, workflows.Message{Text: "Touch\n[the](x) \x1b[31mvase\u202e."})
+	request := r.waits(begun.ID, 1)[0]
+	r.searched(`EverturnState = 'waiting' AND EverturnSession = '`+id+`'`, begun.ID)
+
+	described, err := r.client.DescribeWorkflowExecution(t.Context(), id, begun.ID)
+	require.NoError(t, err)
+	var summary string
+	metadata := described.GetExecutionConfig().GetUserMetadata()
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetSummary(), &summary))
+	assert.Equal(t, `Touch \[the\](x) vase .`, summary)
+	shown := r.details(id, begun.ID)
+	assert.Contains(t, shown, "waits for **approval** of call 1.0, local/touch:\n\n````json\n{\"text\":\"a```b\"}\n````\n")
+
+	r.allow(id, request, "")
+	r.ended(begun.ID)
+	assert.NotContains(t, r.details(id, begun.ID), "waits for")
+	var timers []string
+	for _, e := range r.events(id, begun.ID) {
+		if e.EventType == enumspb.EVENT_TYPE_TIMER_STARTED {
+			var name string
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayload(e.GetUserMetadata().GetSummary(), &name))
+			timers = append(timers, name)
+		}
+	}
+	assert.Equal(t, []string{"expiry of approval 1.0"}, timers)
+}
