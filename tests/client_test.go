@@ -2,8 +2,6 @@ package tests
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/tests/script"
@@ -83,39 +80,6 @@ func TestATurnStartedByUpdateTakesTwoMoreEvents(t *testing.T) {
 	r.keep("v1-by-update", id, run.GetRunID())
 }
 
-func TestTheSameMessageAgainIsTheSameUpdate(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("one two").Hold(2, gate))
-	r.work()
-	id := session(t)
-	run, _, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "First."})
-	require.NoError(t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
-	awaitGate(t, gate)
-	before := len(r.events(id, run.GetRunID()))
-	_, again, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "First."})
-	require.NoError(t, err)
-	assert.Equal(t, run.GetRunID(), again.Turn)
-	assert.False(t, again.Merged, "the turn began with it")
-	assert.Len(t, r.events(id, run.GetRunID()), before, "nothing more happened")
-	gate.Release()
-	assert.Equal(t, "one two", r.result(run).Answer)
-	assert.Len(t, r.model.Requests(), 1)
-}
-
-func TestAnEmptyMessageByUpdateIsRejected(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Text("never"))
-	r.work()
-	_, _, err := r.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "  "})
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
-	assert.Empty(t, r.model.Requests())
-	require.NoError(t, r.client.TerminateWorkflow(t.Context(), session(t), "", "it would wait for a message"))
-}
-
 // TestARunWithoutAMessageEnds takes the ten seconds that a run without a message waits.
 func TestARunWithoutAMessageEnds(t *testing.T) {
 	t.Parallel()
@@ -129,19 +93,6 @@ func TestARunWithoutAMessageEnds(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
 	r.keep("v1-no-message", session(t), run.GetRunID())
 	assert.Empty(t, r.model.Requests())
-}
-
-func TestARunWithoutAMessageCanBeCancelled(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Text("never"))
-	r.work()
-	run := r.start(session(t), workflows.Input{})
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-	var stopped *temporal.CanceledError
-	require.ErrorAs(t, run.Get(t.Context(), nil), &stopped)
-	var res workflows.Result
-	require.NoError(t, stopped.Details(&res))
-	assert.Equal(t, turn.FinishCancelled, res.FinishReason)
 }
 
 func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
@@ -166,48 +117,4 @@ func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
 	assert.Len(t, messages, 2)
 	other := r.result(r.start(id+" other", workflows.Input{Message: &m}))
 	assert.Equal(t, "another answer", other.Answer, "the ID means nothing in another session")
-}
-
-func TestTwentyClientsSendTheSameMessage(t *testing.T) {
-	t.Parallel()
-	const clients = 20
-	for name, by := range map[string]func(r *rig, id string) (workflows.Result, error){
-		"by update": func(r *rig, id string) (res workflows.Result, err error) {
-			run, _, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "Ask."})
-			if err != nil {
-				return res, err
-			}
-			return res, run.Get(t.Context(), &res)
-		},
-		"by input": func(r *rig, id string) (res workflows.Result, err error) {
-			run, err := r.client.ExecuteWorkflow(t.Context(),
-				client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue},
-				workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{ID: "m1", Text: "Ask."}})
-			if err != nil {
-				return res, err
-			}
-			return res, run.Get(t.Context(), &res)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, script.Text("one answer"))
-			r.work()
-			id := session(t)
-			var wg sync.WaitGroup
-			results, errs := make([]workflows.Result, clients), make([]error, clients)
-			for i := range clients {
-				wg.Go(func() { results[i], errs[i] = by(r, id) })
-			}
-			wg.Wait()
-			kinds := map[turn.FinishReason]int{}
-			for i := range clients {
-				require.NoError(t, errs[i])
-				assert.Equal(t, "one answer", results[i].Answer)
-				kinds[results[i].FinishReason]++
-			}
-			t.Logf("%s: %v", name, fmt.Sprint(kinds))
-			assert.Len(t, r.model.Requests(), 1, "one inference")
-			assert.Len(t, paired(t, r, id), 2)
-		})
-	}
 }

@@ -100,3 +100,25 @@ func TestAStopLeavesAServersQuestion(t *testing.T) {
 	r.sound(t.Name())
 	r.keep("v1-elicited-stopped", t.Name(), begun.ID)
 }
+
+// TestWhatAServerAsksSurvivesAReset resets a turn while an elicitation is pending. The same elicitation is pending
+// afterwards.
+func TestWhatAServerAsksSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(confirm("x"), script.Text("Done.")), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(session(t), "Do it.", nil)
+	request := r.waits(run.GetRunID(), 1)[0]
+	again := r.reset(run, r.tasks(run)[0])
+	require.Eventually(t,
+		func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
+		within, within/100, "the turn waits again")
+	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
+	assert.Equal(t, 1, l.count("asked", "x"))
+	assert.Equal(t, 1, l.count("effect", "x"))
+	requests, err := r.store.Requests(t.Context(), run.GetRunID())
+	require.NoError(t, err)
+	assert.Len(t, requests, 1, "it was asked once")
+	r.sound(session(t))
+}

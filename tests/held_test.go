@@ -1,12 +1,6 @@
 package tests
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -24,27 +18,6 @@ import (
 func older(c *config.Config) {
 	s := &c.MCP.Servers[0]
 	s.Args, s.ElicitationTimeout = append(s.Args, "-old"), within
-}
-
-// dying builds, once, the worker that kills itself at a point named by a flag.
-var dying = sync.OnceValue(func() error { return build(filepath.Join(binaries.dir, "dying"), "./tests/faults/worker") })
-
-// dies starts a worker that is killed at a method of the journal: METHOD:before|after:N.
-func (r *rig) dies(at string) *process {
-	r.t.Helper()
-	beside := binary(r.t, "./worker")
-	require.NoError(r.t, dying())
-	return r.run(exec.Command(filepath.Join(filepath.Dir(beside), "dying"),
-		"-config", configFile(r.t, r.cfg), "-kill", at, "-points", filepath.Join(r.dir, "points")))
-}
-
-// replied returns how many responses of a kind the server has recorded.
-func (l *ledger) replied(event, text, reply string) int {
-	b, err := os.ReadFile(l.file)
-	if err != nil {
-		return 0
-	}
-	return bytes.Count(b, fmt.Appendf(nil, "{\"event\":%q,\"text\":%q,\"reply\":%q}\n", event, text, reply))
 }
 
 // TestASuspendedCallContinuesOnItsWorker checks that the response to an elicitation in the middle of a call reaches the

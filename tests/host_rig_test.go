@@ -12,13 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // suspect is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
@@ -131,17 +129,4 @@ func insisting(tool, text string) script.Script {
 		}
 		return script.Text("Done.")
 	})
-}
-
-// outcomes returns the outcomes of a turn's calls by call ID.
-func (r *rig) outcomes(turnID string) map[string]turn.Outcome {
-	r.t.Helper()
-	list, err := r.store.Calls(r.t.Context(), turnID)
-	require.NoError(r.t, err)
-	out := map[string]turn.Outcome{}
-	for _, c := range list {
-		out[c.Call.ID] = c.Outcome
-	}
-	assert.LessOrEqual(r.t, len(out), 16)
-	return out
 }

@@ -6,16 +6,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
-	"github.com/everturn/everturn/workflows"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // forged changes an export's lines and computes its checksums again, which is possible because the checksums have no
@@ -30,103 +25,6 @@ func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Bu
 		if change(&l); l.End == nil {
 			require.NoError(t, e.Write(l))
 		}
-	}
-	require.NoError(t, e.Close())
-	return &out
-}
-
-// TestAnImportBringsNoPermission covers finding 3 of the attacks: neither a grant made elsewhere nor a file without its
-// taint lets a call run here without an approval.
-func TestAnImportBringsNoPermission(t *testing.T) {
-	t.Parallel()
-	ask := func(c *config.Config) { c.Policy.Ask = []string{"mcp/ledger/append"} }
-	taint := func(c *config.Config) { c.Policy.Taint = turn.TaintOn }
-	l := newLedger(t)
-	r := newRig(t, script.Steps(appendText("before"), script.Text("Done.")), l.host(config.MCPTool{}), ask)
-	r.work()
-	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	r.allow(t.Name(), r.waits(begun.ID, 1)[0], turn.GrantTool)
-	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
-	var export bytes.Buffer
-	require.NoError(t, r.store.Export(t.Context(), t.Name(), &export))
-
-	for name, policy := range map[string]func(*config.Config){"rule": ask, "no mark": taint} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			id := session(t)
-			file := forged(t, export.Bytes(), func(l *journal.Line) {
-				if l.Header != nil {
-					l.Header.Session.ID, l.Header.TaintSource = id, nil
-				}
-			})
-			l := newLedger(t)
-			r := newRig(t, script.Steps(appendText("after"), script.Text("Done again.")), l.host(config.MCPTool{}), policy)
-			r.work()
-			imported, err := r.store.Import(t.Context(), file)
-			require.NoError(t, err)
-			require.NotNil(t, imported.TaintSource)
-			require.Len(t, imported.DroppedPermissions, 1)
-			out := imported.DroppedPermissions[0]
-			assert.Equal(t, []any{"mcp/ledger/append", turn.GrantTool, "ann"}, []any{out.Tool, out.Scope, out.By})
-			begun := r.say(id, workflows.Message{Text: "the second"})
-			request := r.waits(begun.ID, 1)[0]
-			assert.Zero(t, l.count("effect", "after"))
-			r.allow(id, request, "")
-			assert.Equal(t, "Done again.", r.ended(begun.ID).Answer)
-			assert.Equal(t, 1, l.count("effect", "after"))
-			r.sound(id)
-		})
-	}
-}
-
-// TestALargeImportedSessionFailsItsTurn imports a session of 40 MB from a file of 14 MB; the import succeeds because a
-// turn could have written that session. Its prompt is refused once, before it is loaded, and the session can be forked.
-func TestALargeImportedSessionFailsItsTurn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Steps(script.Text("never asked")))
-	r.work()
-	id := session(t)
-	_, err := r.store.Import(t.Context(), largeSession(t, id))
-	require.NoError(t, err)
-	_, res := r.failure(r.start(id, map[string]any{"message": map[string]any{"text": "go on"}}))
-	assert.Equal(t, turn.CodeLLMRejected, res.Code)
-	assert.Contains(t, res.Message, "fork the session before message 3")
-	steps, err := r.store.Inferences(t.Context(), res.Turn)
-	require.NoError(t, err)
-	require.Len(t, steps, 1)
-	assert.Equal(t, 1, steps[0].Attempt, "it is not tried again")
-	_, err = r.store.Fork(t.Context(), journal.ForkInput{Session: id, At: 2, ID: id + "-fork"})
-	assert.NoError(t, err)
-}
-
-// largeSession returns an export of a session with four answers that share one blob of 10 MB.
-func largeSession(t *testing.T, id string) *bytes.Buffer {
-	t.Helper()
-	var out bytes.Buffer
-	e := journal.NewExporter(&out)
-	at := time.Now().UTC()
-	record := journal.TurnRecord{ID: "of-" + id, MessageID: "m", MessageSeq: 1, State: turn.StateRunning, StartedAt: at}
-	content := bytes.Repeat([]byte("a"), 10<<20)
-	lines := []journal.Line{
-		{Blob: &journal.ExportBlob{Hash: journal.HashOf(content), MediaType: "text/plain", Bytes: content}},
-		{Turn: &journal.ExportTurn{TurnRecord: record}},
-	}
-	head := turn.Head{}
-	for i := range 5 {
-		m := turn.Message{Role: turn.RoleAssistant, Text: string(content), TurnID: record.ID, Step: i}
-		line := journal.ExportMessage{TextBlob: journal.HashOf(content)}
-		if i == 0 {
-			m.ID, m.Role, m.Text, line.TextBlob = "m", turn.RoleUser, "", ""
-		}
-		head = journal.Next(head, m)
-		m.Text = ""
-		line.Message, line.Seq, line.Hash = m, head.Seq, head.Hash
-		lines = append(lines, journal.Line{Message: &line})
-	}
-	header := journal.ExportHeader{Format: journal.ExportFormat, Version: journal.ExportVersion}
-	header.Session = journal.SessionRecord{ID: id, Agent: "default", Head: head, CreatedAt: at}
-	for _, l := range append([]journal.Line{{Header: &header}}, lines...) {
-		require.NoError(t, e.Write(l))
 	}
 	require.NoError(t, e.Close())
 	return &out

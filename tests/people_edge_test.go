@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -193,41 +192,4 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, rules, 1)
 	r.sound(session(t))
-}
-
-// TestAnAnswerToAQuestionThatDoesNotExistIsRefused answers a question while no call is suspended: the answer is
-// rejected and nothing is recorded.
-func TestAnAnswerToAQuestionThatDoesNotExistIsRefused(t *testing.T) {
-	t.Parallel()
-	running, release := make(chan struct{}), make(chan struct{})
-	r := newRig(t, script.Steps(script.Call("local_slow", `{}`), script.Text("Done.")))
-	r.work(engine.WithTool("slow", "Takes its time.", func(context.Context, struct{}) (string, error) {
-		close(running)
-		<-release
-		return "done", nil
-	}, engine.Risk(turn.RiskLow)))
-	run := r.begin(session(t), "Be slow.", nil)
-	<-running
-	for name, c := range map[string]struct {
-		update string
-		arg    any
-		code   turn.Code
-	}{
-		"a key of 1.9 MB": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1",
-			Response: &turn.ElicitationResponse{Key: strings.Repeat("k", 1900<<10), Action: turn.ElicitationDecline}},
-			turn.CodeConfigInvalid},
-		"an answer": {workflows.AnswerUpdate, workflows.Answer{Question: "e1.0.1",
-			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"of no call": {workflows.AnswerUpdate, workflows.Answer{Question: "e9.9.1",
-			Response: &turn.ElicitationResponse{Action: turn.ElicitationDecline}}, turn.CodeNotWaiting},
-		"an approval": {workflows.ApproveUpdate, workflows.Approval{Call: "e1.0.1", Allow: true, ArgumentsHash: "x"},
-			turn.CodeNotWaiting},
-	} {
-		var app *temporal.ApplicationError
-		if assert.ErrorAs(t, r.update(run.GetID(), c.update, c.arg), &app, name) {
-			assert.Equal(t, string(c.code), app.Type(), name)
-		}
-	}
-	close(release)
-	assert.Equal(t, "Done.", r.result(run).Answer)
 }

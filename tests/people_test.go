@@ -556,31 +556,6 @@ func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
 	r.sound(session(t))
 }
 
-func TestAlwaysDoesNotReachWhatARuleAsksFor(t *testing.T) {
-	t.Parallel()
-	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"b"}`),
-		script.Text("Done.")), askToTouch,
-		func(c *config.Config) {
-			c.Policy.Rules = []config.PolicyRule{
-				{Tool: "local/touch", Arguments: map[string]string{"text": "b"}, Permit: "ask", Why: "b is precious"}}
-		})
-	r.work(touching(&effects))
-	begun := r.say(session(t), workflows.Message{Text: "Touch."})
-	w := r.waits(begun.ID, 1)[0]
-	_, err := r.people().Approve(t.Context(),
-		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: turn.GrantTool})
-	require.NoError(t, err)
-	w = r.waits(begun.ID, 2)[1]
-	assert.Contains(t, w.Why, "b is precious")
-	assert.EqualValues(t, 1, effects.Load())
-	_, err = r.people().Approve(t.Context(),
-		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
-	require.NoError(t, err)
-	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
-	assert.EqualValues(t, 2, effects.Load())
-}
-
 // TestAStopLeavesWhatWaitsForTheNextTurn checks that a stop ends only the running turn. The queued message begins the
 // next turn, and a message sent after the stop is delivered too.
 func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {

@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +20,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/proc"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -38,7 +34,7 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stderr bytes.Buffer // to be read once done is closed
-	done   chan struct{}
+	done   <-chan struct{}
 }
 
 // process starts the worker command with the rig's configuration, which change may adapt. The worker ends with the
@@ -55,21 +51,11 @@ func (r *rig) process(change ...func(*config.Config)) *process {
 // run starts a worker command.
 func (r *rig) run(cmd *exec.Cmd) *process {
 	r.t.Helper()
-	p := &process{t: r.t, cmd: cmd, done: make(chan struct{})}
+	p := &process{t: r.t, cmd: cmd}
 	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // callers inspect ProcessState
-		}
-	}()
-	require.NoError(r.t, <-started)
+	var err error
+	p.done, err = proc.Start(p.cmd)
+	require.NoError(r.t, err)
 	r.t.Cleanup(p.end)
 	return p
 }
@@ -88,12 +74,10 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 // kill kills only the worker process and returns once it is reaped.
-func (p *process) kill() (at time.Time) {
+func (p *process) kill() {
 	p.t.Helper()
-	at = time.Now()
 	p.signal(syscall.SIGKILL)
 	<-p.done
-	return at
 }
 
 // running checks that the worker has not exited.
@@ -150,77 +134,6 @@ func configFile(t *testing.T, c config.Config) string {
 	require.True(t, assert.ObjectsAreEqual(c, loaded.Config), "configFile must write every setting that a test changes")
 	return path
 }
-
-// valve is a connection to Temporal that a test can shut: what a worker then sends is lost.
-type valve struct {
-	address string
-	shut    chan struct{}
-	once    sync.Once
-}
-
-// newValve opens a proxy to the server for workers that are given its address.
-func newValve(t *testing.T) *valve {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	v := &valve{address: listener.Addr().String(), shut: make(chan struct{})}
-	var all sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		_ = listener.Close() // ends the loop
-		all.Wait()
-	})
-	all.Go(func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { v.carry(ctx, near) })
-		}
-	})
-	return v
-}
-
-// carry connects one connection of a worker to the server.
-func (v *valve) carry(ctx context.Context, near net.Conn) {
-	defer near.Close()
-	far, err := net.Dial("tcp", stack.Address)
-	if err != nil {
-		return
-	}
-	defer context.AfterFunc(ctx, func() { _ = errors.Join(near.Close(), far.Close()) })()
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		_, _ = io.Copy(near, far) // ends with either connection
-	}()
-	_, _ = io.Copy(v.through(far), near)
-	_ = errors.Join(near.Close(), far.Close())
-	<-back
-}
-
-// through returns a writer that discards its input once the valve is shut.
-func (v *valve) through(w io.Writer) io.Writer {
-	return writer(func(b []byte) (int, error) {
-		select {
-		case <-v.shut:
-			return len(b), nil
-		default:
-			return w.Write(b)
-		}
-	})
-}
-
-type writer func([]byte) (int, error)
-
-func (w writer) Write(b []byte) (int, error) { return w(b) }
-
-// close shuts the valve permanently. Nothing more reaches the server; what the server sends still reaches the worker.
-func (v *valve) close() { v.once.Do(func() { close(v.shut) }) }
-
-// behind puts a worker behind the valve.
-func (v *valve) behind(c *config.Config) { c.Temporal.Address = v.address }
 
 // ledger is what a rig's MCP server did, as the server itself recorded it before and after each effect.
 type ledger struct {
@@ -289,14 +202,7 @@ func gone(t *testing.T, pid int) {
 }
 
 // reach returns when a reply has come to the gate, so that the test can act at that point.
-func (r *rig) reach(g *script.Gate) {
-	r.t.Helper()
-	select {
-	case <-g.Reached():
-	case <-time.After(within):
-		require.Fail(r.t, "the point in the answer was never reached")
-	}
-}
+func (r *rig) reach(g *script.Gate) { awaitGate(r.t, g) }
 
 // shown returns when a reader of the turn sees the text.
 func (r *rig) shown(turnID, text string) {
@@ -312,22 +218,6 @@ func (r *rig) shown(turnID, text string) {
 		}
 	}
 	require.Fail(r.t, "the turn ended without showing "+text)
-}
-
-// read follows a turn from beginning to end. It returns the text that its reader sees at the end and how often text was
-// withdrawn before.
-func (r *rig) read(turnID string) (text string, withdrawn int) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
-	defer cancel()
-	var reader turn.Reader
-	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
-		require.NoError(r.t, err)
-		if reader.Add(c) {
-			withdrawn++
-		}
-	}
-	return reader.Text(), withdrawn
 }
 
 // steps returns the steps for which the model was asked, in order of arrival.

@@ -333,30 +333,12 @@ func complete(t *testing.T, chat script.Chat, asked string) {
 	require.True(t, found, "the turn's own request is not in the prompt")
 }
 
-// paired checks a session's transcript: each call has exactly one result, in the order of the calls, right after its
-// completion.
+// paired checks a session's transcript as soundResults does, and returns it.
 func paired(t *testing.T, r *rig, session string) []turn.Message {
 	t.Helper()
-	record, err := r.store.Session(t.Context(), session)
-	require.NoError(t, err)
-	messages, err := r.store.Messages(t.Context(), session, 1, record.Head.Seq)
-	require.NoError(t, err)
-	require.Len(t, messages, int(record.Head.Seq))
-	var due []string
-	for i, m := range messages {
-		if m.Role != turn.RoleTool {
-			require.Empty(t, due, "calls without a result before message %d", i+1)
-			for _, c := range m.ToolCalls {
-				due = append(due, c.ID)
-			}
-			continue
-		}
-		require.NotEmpty(t, due, "message %d is the result of no call", i+1)
-		require.Equal(t, due[0], m.CallID)
-		require.NotEmpty(t, m.Outcome)
-		due = due[1:]
-	}
-	require.Empty(t, due, "calls without a result at the end")
+	messages, head := r.transcript(session)
+	require.Len(t, messages, int(head.Seq))
+	soundResults(t, messages)
 	return messages
 }
 
@@ -372,35 +354,6 @@ func TestATwentyMegabyteTranscript(t *testing.T) {
 	assert.LessOrEqual(t, size, 32<<10)
 	assert.LessOrEqual(t, longest(r.model.Requests()), 2<<20)
 	assert.Greater(t, r.databaseBytes(), int64(20<<20), "the transcript is as long as it should be")
-}
-
-func TestAThousandHopsGoOnInANewRun(t *testing.T) {
-	t.Parallel()
-	const n = 1000
-	r := newRig(t, script.Func(func(req script.Request) script.Reply {
-		if req.Step < n {
-			return script.Call("local_quick_echo", fmt.Sprintf(`{"text":"%d"}`, req.Step))
-		}
-		return script.Text("done")
-	}))
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Echo a thousand times.", raised(n))
-	first := run.GetRunID() // Get changes run to the last run
-	res := r.result(run)
-	assert.Equal(t, "done", res.Answer)
-	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
-	assert.Equal(t, n, res.ToolCalls)
-	runs := r.chain(session(t), first)
-	assert.GreaterOrEqual(t, len(runs), 2)
-	calls, err := r.store.Calls(t.Context(), res.Turn)
-	require.NoError(t, err)
-	require.Len(t, calls, n)
-	for _, c := range calls {
-		require.Equal(t, 1, c.Runs, "runs of call %s", c.Call.ID)
-		require.Equal(t, turn.OutcomeOK, c.Outcome)
-	}
-	assert.Len(t, r.model.Requests(), n+1)
-	paired(t, r, session(t))
 }
 
 // chain follows continue-as-new from a run to the last one, and marks all runs for replay.

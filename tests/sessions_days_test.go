@@ -184,16 +184,3 @@ func TestAnApprovalTheNextDay(t *testing.T) {
 	assert.Less(t, took, 25*time.Hour)
 	assert.Equal(t, 2, res.Steps, "a day costs no step, and none of the turn's time")
 }
-
-func TestAnApprovalThatNobodyGives(t *testing.T) {
-	t.Parallel()
-	s := newSkipping(t)
-	week := config.Default().Approvals.ApprovalExpiry
-	require.Equal(t, 7*24*time.Hour, week)
-	s.RegisterDelayedCallback(func() { assert.Nil(t, s.wait().Decision, "there is time still") }, week-time.Hour)
-	res, took := s.run()
-	assert.Contains(t, res.Answer, "did not come in time")
-	assert.Zero(t, s.effects.Load())
-	assert.Equal(t, turn.StatusExpired, s.wait().Decision.Status)
-	assert.WithinDuration(t, s.began.Add(week), s.began.Add(took), time.Hour)
-}

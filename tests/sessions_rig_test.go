@@ -4,10 +4,9 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/everturn/everturn/internal/cluster"
 	"github.com/everturn/everturn/internal/devserver"
 	"github.com/everturn/everturn/tests/loopback"
+	"github.com/everturn/everturn/tests/proc"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -24,6 +24,7 @@ import (
 type mortal struct {
 	t       *testing.T
 	address string
+	client  client.Client
 	args    []string
 	path    string
 	kill    func()
@@ -31,10 +32,11 @@ type mortal struct {
 
 // newMortal starts a mortal server. With a database the server keeps its state across restarts; without one it keeps
 // everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means the
-// server's default. As with newSuggestingServer, start it before its rig.
+// server's default. Start it before its rig, so
+// that it still runs when the rig replays its histories.
 func newMortal(t *testing.T, database string, suggest int) *mortal {
 	t.Helper()
-	path, _, err := devserver.FindTemporal(t.Context(), devserver.Options{Progress: os.Stderr, Environ: os.Environ()})
+	path, err := temporalServer()
 	require.NoError(t, err)
 	port, err := loopback.Port()
 	require.NoError(t, err)
@@ -55,26 +57,23 @@ func newMortal(t *testing.T, database string, suggest int) *mortal {
 	}
 	m.start()
 	t.Cleanup(func() { m.kill() })
+	m.client = m.dial(m.address)
 	return m
 }
+
+// temporalServer returns the path of the server's program. To find it takes seconds.
+var temporalServer = sync.OnceValues(func() (string, error) {
+	path, _, err := devserver.FindTemporal(context.Background(),
+		devserver.Options{Progress: os.Stderr, Environ: os.Environ()})
+	return path, err
+})
 
 // start starts the server and waits until it accepts requests.
 func (m *mortal) start() {
 	m.t.Helper()
 	cmd := exec.Command(m.path, m.args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // the test kills it
-		}
-	}()
-	require.NoError(m.t, <-started)
+	ended, err := proc.Start(cmd)
+	require.NoError(m.t, err)
 	m.kill = func() {
 		_ = cmd.Process.Kill() // the process may have exited already
 		<-ended
@@ -99,4 +98,4 @@ func (m *mortal) dial(address string) client.Client {
 }
 
 // serves moves a rig without a worker to this server.
-func (m *mortal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.dial(m.address), m.address }
+func (m *mortal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.client, m.address }

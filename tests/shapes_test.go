@@ -3,11 +3,8 @@ package tests
 import (
 	"context"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	kept "github.com/everturn/everturn/tests/replay"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -52,29 +48,37 @@ func TestAMessageThatComesLaterIsTaken(t *testing.T) {
 	}
 }
 
-func TestCancelledWithoutAMessage(t *testing.T) {
+func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
 	t.Parallel()
-	t.Run("before any worker came", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, script.Text("never"))
-		run := r.start(session(t), workflows.Input{})
-		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-		r.work()
-		r.cancelledRun(run)
-		r.keep("v1-cancelled-unseen-empty", session(t), run.GetRunID())
-		assert.Empty(t, r.model.Requests())
-	})
-	t.Run("while it waits", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, script.Text("never"))
-		r.work()
-		run := r.start(session(t), workflows.Input{})
-		r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
-		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-		r.cancelledRun(run)
-		r.keep("v1-cancelled-waiting", session(t), run.GetRunID())
-		assert.Empty(t, r.model.Requests())
-	})
+	message := workflows.Input{Message: &workflows.Message{Text: "The first question."}}
+	for shape, c := range map[string]struct {
+		in    workflows.Input
+		waits bool // whether a worker has the run when it is cancelled
+	}{
+		"v1-cancelled-unseen":       {message, false},
+		"v1-cancelled-unseen-empty": {workflows.Input{}, false},
+		"v1-cancelled-waiting":      {workflows.Input{}, true},
+	} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("An answer."))
+			if c.waits {
+				r.work()
+			}
+			run := r.start(session(t), c.in)
+			if c.waits {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+			}
+			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			if !c.waits {
+				r.work()
+			}
+			r.cancelledRun(run)
+			r.keep(shape, session(t), run.GetRunID())
+			assert.Empty(t, r.model.Requests())
+			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
+		})
+	}
 }
 
 func TestAnInputWithAnUnknownKeyIsRefused(t *testing.T) {
@@ -227,33 +231,10 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 	r.sound(session(t))
 }
 
-func TestAToolThatChangedIsNotCalled(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_good", `{}`).WithText("One moment.").Hold(2, gate),
-		script.Text("It has changed.")),
-		l.host(config.MCPTool{}))
-	server := &r.cfg.MCP.Servers[0]
-	server.Args = append(server.Args, "-mode", "moody")
-	server.Tools = map[string]config.MCPTool{"good": {Risk: turn.RiskLow}}
-	r.work()
-	run := r.begin(session(t), "Use it.", nil)
-	r.reach(gate)
-	l.kill()
-	gate.Release()
-	assert.Equal(t, "It has changed.", r.result(run).Answer)
-	told := results(r.model.Requests()[1].Chat)
-	require.Len(t, told, 1)
-	assert.Contains(t, told[0], "was not called")
-	r.keep("v1-call-drift", session(t), run.GetRunID())
-	r.sound(session(t))
-}
-
 func TestATurnGoesOnInANewRun(t *testing.T) {
 	t.Parallel()
 	const hops = 16
-	server := newSuggestingServer(t, 60)
+	server := newMortal(t, "", 60)
 	r := newRig(t, script.Func(func(req script.Request) script.Reply {
 		if req.Step < hops {
 			return script.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
@@ -289,9 +270,7 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 	}{
 		"begin-locked":       {"Hello?", &away{begin: wait, left: 1}},
 		"begin-locked-large": {large, &away{begin: refuse, left: 3}},
-		// longer than one attempt may take; the history has the same shape
-		"begin-locked-long": {large, &away{begin: refuse, left: 4}},
-		"finish-locked":     {"Hello?", &away{finish: wait, left: 1}},
+		"finish-locked":      {"Hello?", &away{finish: wait, left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -302,9 +281,7 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 			assert.Len(t, r.model.Requests(), 1)
 			messages, _ := r.transcript(session(t))
 			assert.Len(t, messages, 2, "nothing is written twice")
-			if name != "begin-locked-long" {
-				r.keep("v1-"+name, session(t), run.GetRunID())
-			}
+			r.keep("v1-"+name, session(t), run.GetRunID())
 			r.sound(session(t))
 		})
 	}
@@ -321,43 +298,29 @@ func (a *away) back() {
 // waits for the journal, but only briefly.
 func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("All work and no play. ", 1950<<10/22)
-	for name, c := range map[string]struct {
-		text  string
-		comes bool // whether the journal comes back in time
-		keep  string
-	}{
-		"and comes back": {"The first question.", true, "v1-cancelled-begin-locked"},
-		"and stays away": {"The first question.", false, "v1-cancelled-begin-gone"},
-		// its workflow task may end before its local activity at any time
-		"and stays away, a large question": {large, false, ""},
+	for shape, comes := range map[string]bool{ // whether the journal comes back in time
+		"v1-cancelled-begin-locked": true, "v1-cancelled-begin-gone": false,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Text("An answer."))
 			store := &away{begin: refuse, left: 1000}
 			r.work(engine.WithJournal(store.wrap))
-			run := r.begin(session(t), c.text, nil)
-			if c.text != large {
-				r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
-			}
-			stopped := time.Now()
+			run := r.begin(session(t), "The first question.", nil)
+			r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
 			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-			if c.comes {
+			if comes {
 				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
 				store.back()
 			}
 			r.cancelledRun(run)
-			assert.Less(t, time.Since(stopped), within)
 			store.back()
-			if c.keep != "" {
-				r.keep(c.keep, session(t), run.GetRunID())
-			}
+			r.keep(shape, session(t), run.GetRunID())
 			assert.Empty(t, r.model.Requests())
-			if c.comes {
+			if comes {
 				messages, _ := r.transcript(session(t))
 				require.Len(t, messages, 1)
-				assert.Equal(t, c.text, messages[0].Text, "it is taken all the same")
+				assert.Equal(t, "The first question.", messages[0].Text, "the journal has the accepted message")
 			}
 			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
 			r.sound(session(t))
@@ -409,42 +372,4 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 		r.keep("v1-call-store-gone", session(t), run.GetRunID())
 		r.sound(session(t))
 	})
-}
-
-// TestARunIsRecordedFromAnyServer runs the command that records a history.
-func TestARunIsRecordedFromAnyServer(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Text("Here."))
-	r.work()
-	run := r.begin(session(t), "Are you there?", nil)
-	r.result(run)
-	dir := t.TempDir()
-	record := func(name, id string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/record", "-name", name, "-workflow-id", id,
-			"-run-id", run.GetRunID(), "-address", stack.Address, "-dir", dir)
-		cmd.Dir = ".."
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	said, err := record("v1-answer", session(t))
-	require.NoError(t, err, said)
-	assert.Contains(t, said, "14 events: Begin° Infer Finish° → completed: answered")
-	assert.Contains(t, said, "look through it before you commit it")
-	events, err := kept.Read(filepath.Join(dir, "v1-answer.json"))
-	require.NoError(t, err)
-	assert.NoError(t, kept.Run(events))
-	for name, c := range map[string]struct{ as, id, says string }{
-		"twice":           {"v1-answer", session(t), "never overwritten"},
-		"as another":      {"v1-call-local_echo", session(t), "not of the shape"},
-		"under no name":   {"v9-unheard-of", session(t), "say first what it is"},
-		"of no such run":  {"v1-answer", "nobody", "no such run"},
-		"without a place": {"../v1-answer", session(t), "a name is"},
-	} {
-		said, err := record(c.as, c.id)
-		assert.Error(t, err, name)
-		assert.Contains(t, said, c.says, name)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	require.NoError(t, err)
-	assert.Len(t, files, 1)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
@@ -67,70 +66,6 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 		}
 	}
 	assert.Len(t, owner, 3, "a tenant's turns share its process")
-}
-
-// TestTenantsUseOneSessionName checks that two tenants may use the same session ID, even at the same time: each has a
-// session of its own, with its own messages, requests and turns.
-func TestTenantsUseOneSessionName(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Blue", script.Text("Blue it is.")), script.When("Red", script.Text("Red it is.")),
-		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
-	))
-	r.work()
-	colours := map[string]string{"": "Blue", "acme": "Red", "beta": "Blue"}
-	people, sent := map[string]*client.Client{}, map[string]client.Turn{}
-	for tenant := range colours {
-		people[tenant] = client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant,
-			Journal: r.store})
-		var err error
-		sent[tenant], err = people[tenant].Send(t.Context(), client.SendInput{
-			Session: t.Name(), Message: workflows.Message{ID: "one", Text: "Paint it for " + tenant},
-		})
-		require.NoError(t, err)
-	}
-	for tenant, colour := range colours {
-		own, c := r.as(tenant), people[tenant]
-		request := own.waits(sent[tenant].ID, 1)[0]
-		require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: colour}))
-		assert.Equal(t, colour+" it is.", own.ended(sent[tenant].ID).Answer)
-		messages, _ := own.transcript(t.Name())
-		assert.Equal(t, "Paint it for "+tenant, messages[0].Text)
-		sessions, err := c.Sessions(t.Context(), 10)
-		require.NoError(t, err)
-		assert.Len(t, sessions, 1)
-		own.sound(t.Name())
-		r.ran = own.ran
-	}
-}
-
-// TestNobodyReachesAnotherTenantsTurn checks that other tenants cannot reach a waiting turn by any name.
-func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Blue", script.Text("Blue it is.")),
-		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
-	))
-	r.work()
-	session := t.Name()
-	own := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Journal: r.store})
-	sent, err := own.Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{Text: "Paint it."}})
-	require.NoError(t, err)
-	acme := r.as("acme")
-	request := acme.waits(sent.ID, 1)[0]
-	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)},
-		{"", "/acme/" + session}, {"beta", "../acme/" + session}} {
-		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
-		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: request.ID, Text: "Red."})
-		assert.ErrorIs(t, err, client.ErrNotRunning, "%q", c)
-		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), client.ErrNotRunning, "%q", c)
-		running, err := other.Running(t.Context(), c[1])
-		require.NoError(t, err)
-		assert.False(t, running, "%q", c)
-	}
-	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: request.ID, Text: "Blue."})
-	require.NoError(t, err)
-	assert.Equal(t, "Blue it is.", acme.ended(sent.ID).Answer)
 }
 
 // tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.

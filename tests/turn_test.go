@@ -96,20 +96,16 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 
 func TestBadAnswersAreRepromptedOnceAndThenFailByName(t *testing.T) {
 	for name, bad := range map[string]script.Reply{
-		"text": script.Text("I think so."), "fenced": script.Text("```json\n{\"type\":\"final\",\"content\":\"x\"}\n```"),
-		"two objects":  script.Text(`{"type":"final","content":"a"} {"type":"final","content":"b"}`),
-		"duplicates":   script.Text(`{"type":"final","content":"a","content":"b"}`),
-		"half":         script.Text(`{"type":"final","con`),
+		"text": script.Text("I think so."), "nothing": script.Empty(),
 		"unknown tool": script.JSONCall("no_such_tool", `{}`), "bad arguments": script.JSONCall("local_echo", `{"txet":"a"}`),
-		"nothing": script.Empty(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
-			t.Run("mended", func(t *testing.T) {
-				r := newRig(t, script.Steps(bad, script.JSONFinal("mended")), inJSON)
+			t.Run("corrected", func(t *testing.T) {
+				r := newRig(t, script.Steps(bad, script.JSONFinal("corrected")), inJSON)
 				r.work(withEcho()...)
 				res := r.ask("bad", "Do it.")
-				assert.Equal(t, "mended", res.Answer)
+				assert.Equal(t, "corrected", res.Answer)
 				r.keep("v1-reprompted", "bad", res.Turn)
 				assert.Equal(t, 2, res.Steps)
 			})
