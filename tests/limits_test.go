@@ -62,7 +62,7 @@ func withFailing() engine.Option {
 		engine.LocalActivity(), engine.Risk(turn.RiskLow))
 }
 
-func TestGuardsEndTurnsWithTheirReason(t *testing.T) {
+func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 	t.Parallel()
 	echoes := script.Calls(script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`},
 		script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
@@ -113,9 +113,10 @@ func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 	r.goesOn(session(t))
 }
 
-// TestManyCallsAtOnceStayTogether checks that a completion with more calls than the prompt's window holds stays in the
+// TestManyParallelCallsStayInOnePrompt checks that a completion with more calls than the prompt's window holds stays in
+// the
 // prompt as a whole.
-func TestManyCallsAtOnceStayTogether(t *testing.T) {
+func TestManyParallelCallsStayInOnePrompt(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	calls := make([]script.ToolCall, n)
@@ -189,7 +190,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 	})
 }
 
-func TestOddSessionIDs(t *testing.T) {
+func TestUnusualSessionIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("hello"))
 	r.work()
@@ -203,7 +204,7 @@ func TestOddSessionIDs(t *testing.T) {
 	}
 }
 
-func TestPolicySaysNoAndTheModelIsTold(t *testing.T) {
+func TestTheModelLearnsThatPolicyDeniedACall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*config.Config)
@@ -368,7 +369,7 @@ func (r *rig) failures(turnID string) (all []turn.ErrorChunk) {
 	return all
 }
 
-func TestAStreamThatIsCutIsWithdrawn(t *testing.T) {
+func TestTheTextOfABrokenStreamIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(script.Reply) script.Reply{
 		"end":   func(r script.Reply) script.Reply { return r.CutAfter(4) },
@@ -401,7 +402,7 @@ func TestAStreamThatIsCutIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestARateLimitIsWaitedOut(t *testing.T) {
+func TestARateLimitIsRetriedAfterItsDelay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
 		script.Text("here")))
@@ -415,7 +416,7 @@ func TestARateLimitIsWaitedOut(t *testing.T) {
 	assert.GreaterOrEqual(t, requests[1].At.Sub(requests[0].At), time.Second, "as long as the provider asked for")
 }
 
-func TestProvidersFailures(t *testing.T) {
+func TestProviderFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reply    script.Reply
@@ -447,10 +448,11 @@ func TestProvidersFailures(t *testing.T) {
 	}
 }
 
-// TestAClientsOddStartsCanBeStopped checks two starts: a workflow task timeout that is too short for a turn to begin is
+// TestUnusualStartOptionsCanBeStopped checks two starts: a workflow task timeout that is too short for a turn to begin
+// is
 // refused, and a refused input with a cron schedule is stopped, because otherwise each run would fail and start the
 // next one.
-func TestAClientsOddStartsCanBeStopped(t *testing.T) {
+func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))
 	r.work()

@@ -72,7 +72,7 @@ func TestReadersDetachAndAttach(t *testing.T) {
 	other, err := sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*within) // many turns
 	defer cancel()
 
 	var reading sync.WaitGroup

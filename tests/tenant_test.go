@@ -33,7 +33,7 @@ func (r *rig) as(tenant string) *rig {
 	return &own
 }
 
-func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
+func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Steps(
 		script.Call("mcp_ledger_whose", `{}`), script.Call("mcp_ledger_whose", `{}`), script.Text("That is whose."),
@@ -60,7 +60,7 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
 			owner[process] = tenant
 		}
-		own.sound(session)
+		own.sound(t.Context(), session)
 		if tenant == "acme" {
 			r.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
 		}
@@ -95,21 +95,20 @@ func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 // addressed are the commands that take a session or find the last one. TOLD and WAIT stand for acme's sessions, OWN for
 // a session of the tenant that runs the command, TURN for acme's turn.
 var addressed = map[string][][]string{
-	"answer":    {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
-	"approvals": {{"approvals", "WAIT"}, {"approvals", "WAIT", "-o", "json"}},
-	"approve":   {{"approve", "WAIT"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
-	"deny":      {{"deny", "WAIT", "1.0"}, {"deny", "WAIT", "--all"}},
+	"answer":    {{"answer", "WAIT", "1.0", "text"}},
+	"approvals": {{"approvals", "WAIT", "-o", "json"}},
+	"approve":   {{"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
+	"deny":      {{"deny", "WAIT", "1.0"}},
 	"attach": {
 		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"},
-		{"attach", "--no-wait", "WAIT"},
 		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
 	},
-	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
-	"export": {{"export", "TOLD"}, {"export", "WAIT"}},
-	"fork":   {{"fork", "TOLD"}, {"fork", "TOLD", "--at", "1", "--as", "mine"}},
+	"diff":   {{"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
+	"export": {{"export", "TOLD"}},
+	"fork":   {{"fork", "TOLD", "--at", "1", "--as", "mine"}},
 	"rewind": {{"rewind", "TOLD", "--to", "1"}},
 	"show":   {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},
-	"stop":   {{"stop", "WAIT"}, {"stop", "TOLD"}},
+	"stop":   {{"stop", "WAIT"}},
 }
 
 // finding are the commands that find sessions by themselves.
@@ -131,35 +130,34 @@ var others = []string{
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	t.Parallel()
 	h, told, waiting, turnID := tenantHome(t)
-	for _, tenant := range []string{"", "beta"} {
-		own := "own-" + tenant + t.Name()
-		h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
-		put := func(args []string, told, waiting, turnID string) []string {
-			out := []string{"--tenant", tenant}
-			for _, a := range args {
-				out = append(out, strings.NewReplacer("TOLD", told, "WAIT", waiting, "OWN", own, "TURN", turnID).Replace(a))
-			}
-			return out
+	const tenant = "beta"
+	own := "own-" + t.Name()
+	h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
+	put := func(args []string, told, waiting, turnID string) []string {
+		out := []string{"--tenant", tenant}
+		for _, a := range args {
+			out = append(out, strings.NewReplacer("TOLD", told, "WAIT", waiting, "OWN", own, "TURN", turnID).Replace(a))
 		}
-		for _, commands := range addressed {
-			for _, args := range commands {
-				c := h.starter(put(args, told, waiting, turnID)...).wait()
-				nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
-				said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
-					Replace(c.out.String() + c.err.String())
-				assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
-					tenant, args)
-				assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
-			}
-		}
-		for _, args := range finding {
+		return out
+	}
+	for _, commands := range addressed {
+		for _, args := range commands {
 			c := h.starter(put(args, told, waiting, turnID)...).wait()
-			assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
-			if args[0] != "__complete" {
-				assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
-			}
-			assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
+			nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
+			said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
+				Replace(c.out.String() + c.err.String())
+			assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
+				tenant, args)
+			assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
 		}
+	}
+	for _, args := range finding {
+		c := h.starter(put(args, told, waiting, turnID)...).wait()
+		assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
+		if args[0] != "__complete" {
+			assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
+		}
+		assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
 	}
 	c := h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
 	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ",
@@ -171,8 +169,8 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
 }
 
-// TestTheTableOfCommandsIsWhole checks that every command is in the table above or among others.
-func TestTheTableOfCommandsIsWhole(t *testing.T) {
+// TestEveryCommandIsCheckedForTenants checks that every command is in the table above or among others.
+func TestEveryCommandIsCheckedForTenants(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
 	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(),
@@ -240,9 +238,10 @@ func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 	assert.Regexp(t, `(?m)^good +connected .*\n(?:  process .*\n)*  default tenant +connected .*\n  tenant acme +connected .*\n  tenant beta +connected `, out)
 }
 
-// TestSchedulesAreTheirTenants checks that schedules are separate for each tenant, and that the turns they start belong
+// TestTenantsHaveTheirOwnSchedules checks that schedules are separate for each tenant, and that the turns they start
+// belong
 // to that tenant.
-func TestSchedulesAreTheirTenants(t *testing.T) {
+func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
 	h.worker()

@@ -39,7 +39,6 @@ func TestASuspendedCallContinuesOnItsWorker(t *testing.T) {
 	assert.Equal(t, turn.OutcomeOK, r.calls(begun.ID, 1)[0].Outcome)
 	assert.Equal(t, 1, l.count("asked", "x"), "the call did not begin again")
 	assert.Equal(t, 1, l.count("effect", "x"))
-	r.sound(session(t))
 }
 
 // TestAnElicitationEndsWithItsCall checks that the elicitation of a call that its server keeps open expires when the
@@ -70,7 +69,6 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 			assert.Equal(t, turn.ReasonCallEnded, requests[0].Decision.Reason)
 			require.Error(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`))
 			assert.Zero(t, l.count("effect", "x"))
-			r.sound(session(t))
 		})
 	}
 }
@@ -97,7 +95,6 @@ func TestSamplingIsRefused(t *testing.T) {
 			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Empty(t, requests)
-			r.sound(session(t))
 		})
 	}
 }

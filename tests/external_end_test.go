@@ -64,7 +64,7 @@ func (r *rig) over(run client.WorkflowRun) error {
 	return err
 }
 
-func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
+func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
 	t.Parallel()
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,6 @@ func TestATurnEndedInMidInferenceIsClosedByTheNext(t *testing.T) {
 			assert.Equal(t, []int{0, 0}, r.steps())
 			_, same := r.transcript(t.Name())
 			assert.Equal(t, head, same)
-			r.sound(t.Name())
 		})
 	}
 }
@@ -108,7 +107,7 @@ func (r *rig) closed(run client.WorkflowRun) string {
 	return record.Message
 }
 
-func TestATurnEndedInMidCallIsClosedByTheNext(t *testing.T) {
+func TestTheNextTurnClosesATurnTerminatedDuringACall(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Cases(
@@ -189,7 +188,7 @@ func (r *rig) tasks(run client.WorkflowRun) []int64 {
 	return out
 }
 
-func TestResetInTheMiddleReusesWhatIsSettled(t *testing.T) {
+func TestAResetReusesSettledSteps(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	gate := script.NewGate()
@@ -213,11 +212,10 @@ func TestResetInTheMiddleReusesWhatIsSettled(t *testing.T) {
 	assert.Equal(t, []int{1, 2}, r.attempts(run.GetRunID()))
 	text, _, _ := r.story(run.GetRunID())
 	assert.Equal(t, "It is appended.", text)
-	r.sound(t.Name())
 	r.keep("v1-reset", t.Name(), again.GetRunID())
 }
 
-func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
+func TestAResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Steps(
@@ -244,12 +242,11 @@ func TestResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 	for _, c := range r.calls(run.GetRunID(), 2) {
 		assert.Equal(t, 1, c.Runs)
 	}
-	r.sound(t.Name())
 }
 
-// TestResetOfAnOldTurnLeavesTheSessionAlone checks that an old turn that is reset after its session has continued may
+// TestAResetOfAnOldTurnWritesNothing checks that an old turn that is reset after its session has continued may
 // repeat what the journal has, but writes nothing.
-func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
+func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(
@@ -282,7 +279,6 @@ func TestResetOfAnOldTurnLeavesTheSessionAlone(t *testing.T) {
 	assert.Equal(t, "The fourth answer.", r.ask(t.Name(), "The fourth question.").Answer, "the session goes on")
 	longer, _ := r.transcript(t.Name())
 	assert.Equal(t, before, longer[:len(before)])
-	r.sound(t.Name())
 }
 
 // cancelledRun checks that a run ended as Temporal's Canceled with a result whose state is cancelled.
@@ -313,9 +309,10 @@ func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
 	require.Fail(r.t, "the run ended without "+kind.String())
 }
 
-// TestAStoppedWorkerDrains performs a rolling restart: the old worker is asked to stop during an inference and gets the
+// TestAStoppedWorkerFinishesItsInference performs a rolling restart: the old worker is asked to stop during an
+// inference and gets the
 // time to finish it.
-func TestAStoppedWorkerDrains(t *testing.T) {
+func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(
@@ -334,7 +331,6 @@ func TestAStoppedWorkerDrains(t *testing.T) {
 	assert.Equal(t, "It ends after all.", r.result(run).Answer)
 	assert.Equal(t, []int{1}, r.attempts(run.GetRunID()))
 	assert.Len(t, r.model.Requests(), 2)
-	r.sound(t.Name())
 }
 
 // TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown stops a worker during a call and gives it no time to finish.
@@ -383,9 +379,10 @@ func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn
 	}
 }
 
-// TestALostTemporalStopsNothing loses the Temporal server for a moment, which ends an activity's context too. The
+// TestAnInferenceOutlivesItsConnectionToTemporal loses the Temporal server for a moment, which ends an activity's
+// context too. The
 // inference that is under way is paid for, so it completes, and the next attempt waits for it and uses its completion.
-func TestALostTemporalStopsNothing(t *testing.T) {
+func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 	t.Parallel()
 	model := patient{make(chan struct{}), make(chan struct{})}
 	acts, store, in := infer(t, model)
@@ -437,10 +434,11 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	}
 }
 
-// TestOnlyACancelIsAStop checks that only a cancelled error counts as a stop, because a worker's shutdown ends the same
+// TestAWorkerShutdownIsNotACancellation checks that only a cancelled error counts as a stop, because a worker's
+// shutdown ends the same
 // context. It calls the activity without a worker process: a process that stops exits too soon to report the
 // difference.
-func TestOnlyACancelIsAStop(t *testing.T) {
+func TestAWorkerShutdownIsNotACancellation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cause error

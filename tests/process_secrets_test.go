@@ -76,9 +76,9 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	}
 }
 
-// TestAHiddenWorkerReapsWhatAKilledOneLeft runs both workers as the same unprivileged user. If a process's memory is
+// TestAnUnprivilegedWorkerReapsOrphans runs both workers as the same unprivileged user. If a process's memory is
 // hidden, root owns the files in /proc that a worker reads to find orphans.
-func TestAHiddenWorkerReapsWhatAKilledOneLeft(t *testing.T) {
+func TestAnUnprivilegedWorkerReapsOrphans(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = "+
 		"[\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")

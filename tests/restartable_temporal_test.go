@@ -20,8 +20,8 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// mortal is a Temporal server of one test that can be stopped and started again at the same address.
-type mortal struct {
+// restartableTemporal is a Temporal server of one test that can be stopped and started again at the same address.
+type restartableTemporal struct {
 	t       *testing.T
 	address string
 	client  client.Client
@@ -30,17 +30,16 @@ type mortal struct {
 	kill    func()
 }
 
-// newMortal starts a mortal server. With a database the server keeps its state across restarts; without one it keeps
-// everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means the
-// server's default. Start it before its rig, so
-// that it still runs when the rig replays its histories.
-func newMortal(t *testing.T, database string, suggest int) *mortal {
+// newRestartableTemporal starts a server. With a database the server keeps its state across restarts; without one it
+// keeps everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means
+// the server's default. Start it before its rig, so that it still runs when the rig replays its histories.
+func newRestartableTemporal(t *testing.T, database string, suggest int) *restartableTemporal {
 	t.Helper()
 	path, err := temporalServer()
 	require.NoError(t, err)
 	port, err := loopback.Port()
 	require.NoError(t, err)
-	m := &mortal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
+	m := &restartableTemporal{t: t, address: "127.0.0.1:" + strconv.Itoa(port), path: path, kill: func() {}}
 	m.args = strings.Fields("server start-dev --headless --ip 127.0.0.1 --log-level never --namespace " +
 		cluster.DefaultNamespace + " --port " + strconv.Itoa(port))
 	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
@@ -69,7 +68,7 @@ var temporalServer = sync.OnceValues(func() (string, error) {
 })
 
 // start starts the server and waits until it accepts requests.
-func (m *mortal) start() {
+func (m *restartableTemporal) start() {
 	m.t.Helper()
 	cmd := exec.Command(m.path, m.args...)
 	ended, err := proc.Start(cmd)
@@ -89,7 +88,7 @@ func (m *mortal) start() {
 }
 
 // dial returns a client of this server, or of a proxy in front of it.
-func (m *mortal) dial(address string) client.Client {
+func (m *restartableTemporal) dial(address string) client.Client {
 	m.t.Helper()
 	c, err := cluster.Dial(context.WithoutCancel(m.t.Context()), cluster.Options{Address: address})
 	require.NoError(m.t, err)
@@ -98,4 +97,4 @@ func (m *mortal) dial(address string) client.Client {
 }
 
 // serves moves a rig without a worker to this server.
-func (m *mortal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.client, m.address }
+func (m *restartableTemporal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.client, m.address }

@@ -99,7 +99,7 @@ func touching(effects *atomic.Int32) engine.Option {
 	}, engine.Risk(turn.RiskHigh))
 }
 
-func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
+func TestAMessageIsMergedBeforeTheNextInference(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Func(func(q script.Request) script.Reply {
@@ -128,10 +128,9 @@ func TestAMessageJoinsTheRunningTurnBeforeItsNextInference(t *testing.T) {
 	_, kinds, _ := r.story(first.ID)
 	assert.Equal(t, 1, kinds[turn.ChunkMessageAdded])
 	r.keep("v1-joined", session(t), first.ID)
-	r.sound(session(t))
 }
 
-func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
+func TestALateMessageBeginsTheNextTurn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(
@@ -155,10 +154,9 @@ func TestAMessageThatComesTooLateBeginsTheNextTurn(t *testing.T) {
 	r.keep("v1-queued-last", session(t), third.ID)
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID},
 		workflow.Execution{ID: session(t), RunID: third.ID})
-	r.sound(session(t))
 }
 
-func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
+func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(r *rig, session string) error{
 		"answer": func(r *rig, session string) error {
@@ -207,12 +205,11 @@ func TestAQuestionIsAnsweredByNameOrByTheNextMessage(t *testing.T) {
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
 			r.keep("v1-question-"+name, session(t), begun.ID)
-			r.sound(session(t))
 		})
 	}
 }
 
-func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
+func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 	t.Parallel()
 	for name, allow := range map[string]bool{"allowed": true, "denied": false} {
 		t.Run(name, func(t *testing.T) {
@@ -252,12 +249,11 @@ func TestACallRunsOnceWhenAPersonAllowsIt(t *testing.T) {
 				assert.Contains(t, told, "not now")
 			}
 			r.keep("v1-approval-"+name, session(t), begun.ID)
-			r.sound(session(t))
 		})
 	}
 }
 
-func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
+func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	r := newRig(t, script.Steps(script.Calls(
@@ -307,10 +303,9 @@ func TestAllApprovalsOfAnAnswerComeBeforeItsCalls(t *testing.T) {
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied},
 		[]turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
 	r.keep("v1-approvals-mixed", session(t), begun.ID)
-	r.sound(session(t))
 }
 
-func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
+func TestAGrantCoversLaterCalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		scope turn.GrantScope
@@ -334,12 +329,11 @@ func TestAlwaysAllowSparesTheQuestion(t *testing.T) {
 			requests, err := r.store.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Len(t, requests, c.asked)
-			r.sound(session(t))
 		})
 	}
 }
 
-func TestWhatNobodyDecidesExpires(t *testing.T) {
+func TestPendingRequestsExpire(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reply   script.Reply
@@ -380,14 +374,13 @@ func TestWhatNobodyDecidesExpires(t *testing.T) {
 				client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, client.ErrNotRunning)
 			r.keep("v1-expired-"+name, session(t), begun.ID)
-			r.sound(session(t))
 		})
 	}
 }
 
-// TestAStopDoesNotWaitForAnybody checks that a stop settles within moments, whatever the turn is doing, and that the
+// TestAStopSettlesTheTurnAtOnce checks that a stop settles within moments, whatever the turn is doing, and that the
 // session's next turn works.
-func TestAStopDoesNotWaitForAnybody(t *testing.T) {
+func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 16)
 	for name, c := range map[string]struct {
@@ -456,14 +449,14 @@ func TestAStopDoesNotWaitForAnybody(t *testing.T) {
 			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
 			assert.Zero(t, effects.Load())
 			r.keep("v1-stopped-"+name, session(t), first.ID)
-			r.sound(session(t))
 		})
 	}
 }
 
-// TestAMessageSurvivesAReset resets a turn to a point before settled steps. A message that those steps were settled
+// TestAMergedMessageSurvivesAReset resets a turn to a point before settled steps. A message that those steps were
+// settled
 // without is merged into the first step that is not settled.
-func TestAMessageSurvivesAReset(t *testing.T) {
+func TestAMergedMessageSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Func(func(q script.Request) script.Reply {
@@ -486,7 +479,6 @@ func TestAMessageSurvivesAReset(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, run.GetRunID(), rec.ID)
 	r.keep("v1-reset-joined", session(t), again.GetRunID())
-	r.sound(session(t))
 }
 
 // TestADecisionSurvivesAReset checks that a decision made before a reset is not requested again, whether the turn was
@@ -510,12 +502,12 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	r.keep("v1-reset-approved", session(t), again.GetRunID())
 	assert.Equal(t, "Done.", r.result(r.reset(again, r.tasks(again)[0])).Answer)
 	assert.EqualValues(t, 1, effects.Load())
-	r.sound(session(t))
 }
 
-// TestAQueuedMessageThatCannotBeginFailsOnRecord checks that the journal records the failure of a queued message whose
+// TestAQueuedMessageThatCannotBeginIsRecordedAsFailed checks that the journal records the failure of a queued message
+// whose
 // turn cannot begin, because its sender cannot see how the run closes.
-func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
+func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")),
@@ -536,9 +528,10 @@ func TestAQueuedMessageThatCannotBeginFailsOnRecord(t *testing.T) {
 		workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
-// TestAMessageWhoseTextIsLostEndsNothing checks that a message whose text is missing from the journal does not end the
+// TestAMessageWithoutItsTextDoesNotEndTheTurn checks that a message whose text is missing from the journal does not end
+// the
 // turn that it is merged into.
-func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
+func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Func(func(q script.Request) script.Reply {
@@ -553,12 +546,11 @@ func TestAMessageWhoseTextIsLostEndsNothing(t *testing.T) {
 	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing"))})
 	gate.Release()
 	assert.Equal(t, "Send it again.", r.ended(first.ID).Answer)
-	r.sound(session(t))
 }
 
-// TestAStopLeavesWhatWaitsForTheNextTurn checks that a stop ends only the running turn. The queued message begins the
+// TestAStopLeavesQueuedMessages checks that a stop ends only the running turn. The queued message begins the
 // next turn, and a message sent after the stop is delivered too.
-func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
+func TestAStopLeavesQueuedMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(
 		script.When("Third.", script.Text("To the third.")),
@@ -584,5 +576,4 @@ func TestAStopLeavesWhatWaitsForTheNextTurn(t *testing.T) {
 	assert.Equal(t, turn.StateCompleted, second.State)
 	assert.Equal(t, "To the third.", third.Answer)
 	r.keep("v1-stopped-queued", session(t), first.ID)
-	r.sound(session(t))
 }

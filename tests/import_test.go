@@ -30,7 +30,7 @@ func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Bu
 	return &out
 }
 
-func TestCLIListsWhatAnImportLeavesOut(t *testing.T) {
+func TestCLIListsThePermissionsThatAnImportDrops(t *testing.T) {
 	t.Parallel()
 	kept, err := os.ReadFile("../journal/testdata/requests.jsonl")
 	require.NoError(t, err)

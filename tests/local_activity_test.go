@@ -32,7 +32,7 @@ func (s *lateStore) SettleCall(ctx context.Context, in journal.SettleInput) (jou
 	return r, err
 }
 
-func TestAQuickCallPastItsCapIsDispatchedAgain(t *testing.T) {
+func TestASlowLocalActivityIsDispatchedAgain(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	open := sync.OnceFunc(func() { close(release) })

@@ -43,6 +43,7 @@ type rig struct {
 	client client.Client
 	store  journal.Store
 	ran    []workflow.Execution
+	open   bool // the test leaves a turn unfinished
 }
 
 // newRig makes a rig without a worker. change may adapt the configuration.
@@ -70,7 +71,7 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 	r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	t.Cleanup(r.replayAll)
+	t.Cleanup(r.checkAll)
 	return r
 }
 
@@ -178,12 +179,18 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 	return n
 }
 
-// replayAll replays the test's runs on the current code, with production's panic policy.
-func (r *rig) replayAll() {
+// checkAll replays the test's runs on the current code, with production's panic policy, and checks the invariants of
+// their sessions.
+func (r *rig) checkAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	sound := map[string]bool{}
 	for _, e := range r.ran {
 		require.NoError(r.t, kept.Run(r.eventsOf(ctx, e.ID, e.RunID)), "replaying %s", e.ID)
+		if !r.open && !sound[e.ID] {
+			sound[e.ID] = true
+			r.sound(ctx, e.ID)
+		}
 	}
 }
 

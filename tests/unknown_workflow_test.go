@@ -15,9 +15,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession checks that a session stays usable although any Temporal client may
+// TestAnUnknownWorkflowTypeDoesNotBlockItsSession checks that a session stays usable although any Temporal client may
 // start any workflow under its ID.
-func TestAWorkflowOfAnUnknownTypeDoesNotKeepItsSession(t *testing.T) {
+func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Here."))
 	r.work()

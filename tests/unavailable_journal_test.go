@@ -11,8 +11,8 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// away is a journal that is unavailable for the first left calls of the methods that have a function.
-type away struct {
+// unavailableJournal is a journal that is unavailable for the first left calls of the methods that have a function.
+type unavailableJournal struct {
 	journal.Store
 	begin, claim, finish func(context.Context) error
 
@@ -20,13 +20,13 @@ type away struct {
 	left int
 }
 
-func (a *away) wrap(s journal.Store) journal.Store { a.Store = s; return a }
+func (a *unavailableJournal) wrap(s journal.Store) journal.Store { a.Store = s; return a }
 
 // wait behaves like a locked journal, refuse like one that is gone.
 func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
 func refuse(ctx context.Context) error { return errors.New("the journal is away") }
 
-func (a *away) asked(ctx context.Context, how func(context.Context) error) error {
+func (a *unavailableJournal) asked(ctx context.Context, how func(context.Context) error) error {
 	a.mu.Lock()
 	down := how != nil && a.left > 0
 	if down {
@@ -39,21 +39,21 @@ func (a *away) asked(ctx context.Context, how func(context.Context) error) error
 	return how(ctx)
 }
 
-func (a *away) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
+func (a *unavailableJournal) Begin(ctx context.Context, in journal.BeginInput) (journal.BeginResult, error) {
 	if err := a.asked(ctx, a.begin); err != nil {
 		return journal.BeginResult{}, err
 	}
 	return a.Store.Begin(ctx, in)
 }
 
-func (a *away) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+func (a *unavailableJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
 	if err := a.asked(ctx, a.claim); err != nil {
 		return journal.Claim{}, err
 	}
 	return a.Store.ClaimCall(ctx, in)
 }
 
-func (a *away) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
+func (a *unavailableJournal) Finish(ctx context.Context, in journal.FinishInput) (journal.TurnRecord, error) {
 	if err := a.asked(ctx, a.finish); err != nil {
 		return journal.TurnRecord{}, err
 	}

@@ -19,9 +19,9 @@ import (
 
 // The tests of this file exercise branches of the turn that no other test covers, and keep their histories.
 
-// TestAMessageThatComesLaterIsTaken sends a message to a run that waits for one. The run's timer stays pending and
+// TestARunWaitsForItsMessage sends a message to a run that waits for one. The run's timer stays pending and
 // fires during a turn that takes long enough.
-func TestAMessageThatComesLaterIsTaken(t *testing.T) {
+func TestARunWaitsForItsMessage(t *testing.T) {
 	t.Parallel()
 	for name, fires := range map[string]bool{"by-late-update": false, "by-late-update-long": true} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,6 @@ func TestAMessageThatComesLaterIsTaken(t *testing.T) {
 			assert.Equal(t, "I am here.", r.result(run).Answer)
 			assert.Len(t, r.model.Requests(), 1)
 			r.keep("v1-"+name, session(t), run.GetRunID())
-			r.sound(session(t))
 		})
 	}
 }
@@ -81,7 +80,7 @@ func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
 	}
 }
 
-func TestAnInputWithAnUnknownKeyIsRefused(t *testing.T) {
+func TestAnInputWithAnUnknownKeyIsRejected(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("never"))
 	r.work()
@@ -117,7 +116,6 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 			assert.Equal(t, c.reason, res.FinishReason)
 			assert.Equal(t, c.answer, res.Answer)
 			r.keep("v1-"+name, session(t), res.Turn)
-			r.sound(session(t))
 		})
 	}
 }
@@ -152,7 +150,6 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 			}
 			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
 			r.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
-			r.sound(session(t))
 		})
 	}
 }
@@ -187,10 +184,9 @@ func TestACallInJSONMode(t *testing.T) {
 	assert.Equal(t, "It echoed.", r.result(run).Answer)
 	assert.Contains(t, r.model.Requests()[1].Chat.Last("user").Content, "echo hello")
 	r.keep("v1-json-call", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
-func TestCallsOfBothLanesWaitForASlot(t *testing.T) {
+func TestLocalAndRegularCallsShareTheSlots(t *testing.T) {
 	t.Parallel()
 	var calls []script.ToolCall
 	for _, text := range []string{"0", "1", "2"} {
@@ -205,7 +201,6 @@ func TestCallsOfBothLanesWaitForASlot(t *testing.T) {
 	assert.Equal(t, []string{"echo slow 0", "echo quick 0", "echo slow 1", "echo quick 1", "echo slow 2", "echo quick 2"},
 		results(r.model.Requests()[1].Chat))
 	r.keep("v1-mixed-lanes", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
 func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
@@ -228,13 +223,12 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 	messages := paired(t, r, session(t))
 	require.Len(t, messages, 4)
 	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
-	r.sound(session(t))
 }
 
-func TestATurnGoesOnInANewRun(t *testing.T) {
+func TestALongTurnContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	const hops = 16
-	server := newMortal(t, "", 60)
+	server := newRestartableTemporal(t, "", 60)
 	r := newRig(t, script.Func(func(req script.Request) script.Reply {
 		if req.Step < hops {
 			return script.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
@@ -258,19 +252,18 @@ func TestATurnGoesOnInANewRun(t *testing.T) {
 	r.keep("v1-continued-first", session(t), runs[0])
 	r.keep("v1-continued-middle", session(t), runs[1])
 	r.keep("v1-continued-last", session(t), runs[len(runs)-1])
-	r.sound(session(t))
 }
 
-func TestALockedJournalIsWaitedFor(t *testing.T) {
+func TestATurnWaitsForALockedJournal(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("All work and no play. ", 1950<<10/22)
 	for name, c := range map[string]struct {
 		text  string
-		store *away
+		store *unavailableJournal
 	}{
-		"begin-locked":       {"Hello?", &away{begin: wait, left: 1}},
-		"begin-locked-large": {large, &away{begin: refuse, left: 3}},
-		"finish-locked":      {"Hello?", &away{finish: wait, left: 1}},
+		"begin-locked":       {"Hello?", &unavailableJournal{begin: wait, left: 1}},
+		"begin-locked-large": {large, &unavailableJournal{begin: refuse, left: 3}},
+		"finish-locked":      {"Hello?", &unavailableJournal{finish: wait, left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,21 +275,21 @@ func TestALockedJournalIsWaitedFor(t *testing.T) {
 			messages, _ := r.transcript(session(t))
 			assert.Len(t, messages, 2, "nothing is written twice")
 			r.keep("v1-"+name, session(t), run.GetRunID())
-			r.sound(session(t))
 		})
 	}
 }
 
 // back makes the journal available again.
-func (a *away) back() {
+func (a *unavailableJournal) back() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.left = 0
 }
 
-// TestStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked: the turn
+// TestATurnIsStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked:
+// the turn
 // waits for the journal, but only briefly.
-func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
+func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
 	for shape, comes := range map[string]bool{ // whether the journal comes back in time
 		"v1-cancelled-begin-locked": true, "v1-cancelled-begin-gone": false,
@@ -304,7 +297,7 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Text("An answer."))
-			store := &away{begin: refuse, left: 1000}
+			store := &unavailableJournal{begin: refuse, left: 1000}
 			r.work(engine.WithJournal(store.wrap))
 			run := r.begin(session(t), "The first question.", nil)
 			r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
@@ -323,17 +316,16 @@ func TestStoppedWhileTheJournalIsLocked(t *testing.T) {
 				assert.Equal(t, "The first question.", messages[0].Text, "the journal has the accepted message")
 			}
 			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
-			r.sound(session(t))
 		})
 	}
 }
 
-// TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked checks that a turn that is stopped before it could begin does
+// TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked checks that a turn that is stopped before it could begin does
 // not lose a message that was accepted for the next turn.
-func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
+func TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("An answer."))
-	store := &away{begin: refuse, left: 1000}
+	store := &unavailableJournal{begin: refuse, left: 1000}
 	r.work(engine.WithJournal(store.wrap))
 	run := r.begin(session(t), "The first question.", nil)
 	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
@@ -344,7 +336,6 @@ func TestAQueuedMessageOutlivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	assert.Equal(t, "An answer.", r.answered(session(t), "m2").Answer)
 	assert.Empty(t, r.ended(run.GetRunID()).Answer)
 	r.keep("v1-cancelled-begin-gone-queued", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
 func TestACallWaitsForTheJournal(t *testing.T) {
@@ -352,24 +343,22 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
-		store := away{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
+		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
 		assert.Equal(t, "It echoed.", r.result(run).Answer)
 		assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
 		r.keep("v1-call-store-away", session(t), run.GetRunID())
-		r.sound(session(t))
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
-		store := away{claim: refuse, left: 1000}
+		store := unavailableJournal{claim: refuse, left: 1000}
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
 		app, res := r.failure(run)
 		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
 		assert.Equal(t, "One moment.", res.Answer)
 		r.keep("v1-call-store-gone", session(t), run.GetRunID())
-		r.sound(session(t))
 	})
 }

@@ -22,7 +22,7 @@ func remember(text string) script.Reply {
 	return script.Call("mcp_ledger_remember", `{"text":"`+text+`"}`)
 }
 
-func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
+func TestSessionAffinityKeepsATurnOnOneProcess(t *testing.T) {
 	t.Parallel()
 	two := script.Calls(script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`},
 		script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
@@ -41,7 +41,6 @@ func TestAStatefulServerServesATurnFromOneProcess(t *testing.T) {
 			"calls of one answer share a process")
 		assert.Equal(t, []string{"remembered c as number 3", "remembered d as number 4"}, said[2:],
 			"each turn has a process of its own")
-		r.sound(session)
 		r.keep("v1-stateful", session, run.GetRunID())
 	}
 }
@@ -54,7 +53,7 @@ func swapped(said []string) []string {
 	return said
 }
 
-func TestStateThatIsLostIsSaidAndNotMadeUp(t *testing.T) {
+func TestLostServerStateIsReported(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := remembering(t, script.Steps(
@@ -75,6 +74,5 @@ func TestStateThatIsLostIsSaidAndNotMadeUp(t *testing.T) {
 	assert.Equal(t, turn.OutcomeError, calls[1].Outcome)
 	assert.Contains(t, calls[1].Text, "server state lost")
 	assert.Equal(t, "remembered c as number 1", calls[2].Text, "the next call begins anew, which the model knows")
-	r.sound(t.Name())
 	r.keep("v1-state-lost", t.Name(), run.GetRunID())
 }

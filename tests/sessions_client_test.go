@@ -18,9 +18,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// talk is one session with its clients.
-type talk struct {
-	*ground
+// sessionClient is one session with its clients.
+type sessionClient struct {
+	*sessionsEnv
 	t      require.TestingT
 	m      *model.Model
 	client *client.Client
@@ -29,15 +29,16 @@ type talk struct {
 	starts map[string]bool // the runs that messages have started
 }
 
-func (g *ground) talk(t require.TestingT, name string, client *client.Client) *talk {
-	k := &talk{ground: g, t: t, m: model.New(name), client: client, over: map[string]bool{}, starts: map[string]bool{}}
+func (g *sessionsEnv) sessionClient(t require.TestingT, name string, client *client.Client) *sessionClient {
+	k := &sessionClient{sessionsEnv: g, t: t, m: model.New(name), client: client, over: map[string]bool{},
+		starts: map[string]bool{}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.models[name] = k.m
 	return k
 }
 
-func (k *talk) do(o model.Op) {
+func (k *sessionClient) do(o model.Op) {
 	switch o.Kind {
 	case model.Send:
 		k.send(o, 1)
@@ -65,9 +66,9 @@ func (k *talk) do(o model.Op) {
 	}
 }
 
-func (k *talk) context() context.Context { return k.rig.t.Context() }
+func (k *sessionClient) context() context.Context { return k.rig.t.Context() }
 
-func (k *talk) send(o model.Op, n int) {
+func (k *sessionClient) send(o model.Op, n int) {
 	order, ids := k.m.Next(n)
 	var all sync.WaitGroup
 	for _, id := range ids {
@@ -83,12 +84,12 @@ func (k *talk) send(o model.Op, n int) {
 }
 
 // hand sends a message, which the session always accepts.
-func (k *talk) hand(s model.Sent) bool {
+func (k *sessionClient) hand(s model.Sent) bool {
 	return assert.NoError(k.t, k.try(k.context(), s), "sending %s", s.ID)
 }
 
 // try sends a message and returns the error that its client gets.
-func (k *talk) try(ctx context.Context, s model.Sent) error {
+func (k *sessionClient) try(ctx context.Context, s model.Sent) error {
 	a, err := k.client.Send(ctx, client.SendInput{Session: k.m.Session,
 		Message: workflows.Message{ID: s.ID, Text: model.Text(k.m.Session, s.ID, s.Do), Queue: s.After}})
 	if err == nil && !a.Merged {
@@ -104,7 +105,7 @@ const briefly = 100 * time.Millisecond
 
 // open waits for pending requests, at most for within, and only while the session has unfinished turns. A request whose
 // decision is accepted but not recorded yet is not pending.
-func (k *talk) open(within time.Duration) []journal.RequestRecord {
+func (k *sessionClient) open(within time.Duration) []journal.RequestRecord {
 	ctx, cancel := context.WithTimeout(k.context(), within)
 	defer cancel()
 	for {
@@ -126,7 +127,7 @@ func (k *talk) open(within time.Duration) []journal.RequestRecord {
 }
 
 // idle reports whether every message has a turn that is over.
-func (k *talk) idle() bool {
+func (k *sessionClient) idle() bool {
 	for _, s := range k.m.Sent() {
 		if k.over[s.ID] {
 			continue
@@ -145,7 +146,7 @@ func (k *talk) idle() bool {
 }
 
 // settle waits until the session has pending requests or is idle.
-func (k *talk) settle() []journal.RequestRecord {
+func (k *sessionClient) settle() []journal.RequestRecord {
 	requests := k.open(within)
 	if len(requests) == 0 && !k.idle() {
 		require.Fail(k.t, "the session is stuck", "%s:\n%s", k.m.Session, k.state())
@@ -154,7 +155,7 @@ func (k *talk) settle() []journal.RequestRecord {
 }
 
 // decide decides the oldest pending approval. If no approval is pending, it checks that a decision is refused.
-func (k *talk) decide(v model.Verdict) {
+func (k *sessionClient) decide(v model.Verdict) {
 	requests := k.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestApproval })
 	if i < 0 {
@@ -182,7 +183,7 @@ func (k *talk) decide(v model.Verdict) {
 
 // rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
 // been settled otherwise.
-func (k *talk) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
+func (k *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
 	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
 	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: d.By}
 	switch v {
@@ -211,7 +212,7 @@ func (k *talk) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool 
 }
 
 // refuses checks that the session refused the operation, and that it did not fail for another reason.
-func (k *talk) refuses(err error) {
+func (k *sessionClient) refuses(err error) {
 	k.figures.refused.Add(1)
 	var refused *turn.Error
 	if !errors.As(err, &refused) {
@@ -223,7 +224,7 @@ func (k *talk) refuses(err error) {
 
 // ruledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
 // applied.
-func (k *talk) ruledBy(w journal.RequestRecord, but string) {
+func (k *sessionClient) ruledBy(w journal.RequestRecord, but string) {
 	ctx, cancel := context.WithTimeout(k.context(), 15*time.Second)
 	defer cancel()
 	for {
@@ -244,7 +245,7 @@ func (k *talk) ruledBy(w journal.RequestRecord, but string) {
 }
 
 // answer answers the open question. If there is none, it checks that an answer is refused.
-func (k *talk) answer(o model.Op) {
+func (k *sessionClient) answer(o model.Op) {
 	requests := k.open(briefly)
 	i := slices.IndexFunc(requests, func(w journal.RequestRecord) bool { return w.Kind == turn.RequestQuestion })
 	if i < 0 || o.Wrong {
@@ -255,7 +256,7 @@ func (k *talk) answer(o model.Op) {
 	k.replies(requests[i], o.Do)
 }
 
-func (k *talk) replies(w journal.RequestRecord, do []string) {
+func (k *sessionClient) replies(w journal.RequestRecord, do []string) {
 	r := k.m.Answering(model.Reply{Turn: w.Turn, Question: w.ID})
 	err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session,
 		Turn: w.Turn, Question: w.ID, By: r.By, Text: model.Text(k.m.Session, strings.ReplaceAll(r.By, " ", ""), do)})
@@ -269,7 +270,7 @@ func (k *talk) replies(w journal.RequestRecord, do []string) {
 }
 
 // finish decides and answers the session's requests until none is left.
-func (k *talk) finish(allow bool) {
+func (k *sessionClient) finish(allow bool) {
 	for requests := k.settle(); len(requests) > 0; requests = k.settle() {
 		for _, w := range requests {
 			switch {

@@ -119,10 +119,9 @@ func TestACallWaitsForItsServer(t *testing.T) {
 	shown := []turn.ErrorChunk{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}
 	assert.Equal(t, shown, r.failures(run.GetRunID()), "once, not with every attempt")
 	r.keep("v1-waited", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
-func TestTheModelIsToldWhyACallWasNotMade(t *testing.T) {
+func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	s := newComingServer(t)
@@ -143,10 +142,9 @@ func TestTheModelIsToldWhyACallWasNotMade(t *testing.T) {
 	assert.Equal(t, turn.CodeToolNotSent, call.Code)
 	assert.Zero(t, s.count("begun", "x"))
 	r.keep("v1-waited-in-vain", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
-func TestATurnsTimeEndsTheWaitForAServer(t *testing.T) {
+func TestTheTurnTimeoutEndsTheWaitForAServer(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	s := newComingServer(t)
@@ -157,7 +155,6 @@ func TestATurnsTimeEndsTheWaitForAServer(t *testing.T) {
 	res := r.result(run)
 	assert.Equal(t, turn.FinishTimeout, res.FinishReason, "waiting is working time of the turn")
 	assert.Equal(t, 1, len(r.model.Requests()))
-	r.sound(session(t))
 }
 
 func TestAStopEndsTheWaitForAServer(t *testing.T) {
@@ -175,12 +172,11 @@ func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	assert.Equal(t, turn.OutcomeCancelled, call.Outcome, "that nothing happened is certain")
 	assert.Zero(t, call.Runs)
 	r.keep("v1-stopped-waiting", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
-// TestAWaitingCallGoesToAWorkerThatReachesItsServer runs two workers on the turn's task queue, of which only one has
+// TestAWaitingCallMovesToAWorkerWithItsServer runs two workers on the turn's task queue, of which only one has
 // the call's server.
-func TestAWaitingCallGoesToAWorkerThatReachesItsServer(t *testing.T) {
+func TestAWaitingCallMovesToAWorkerWithItsServer(t *testing.T) {
 	t.Parallel()
 	for name, killed := range map[string]bool{"beside the first": false, "after the first was killed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -208,14 +204,13 @@ func TestAWaitingCallGoesToAWorkerThatReachesItsServer(t *testing.T) {
 				assert.Equal(t, 1, s.count("effect", "x"))
 			}
 			assert.LessOrEqual(t, s.count("begun", "x"), 1)
-			r.sound(session(t))
 		})
 	}
 }
 
-// TestARepeatableCallIsRepeatedWhileItsTimeLasts makes the server die in each of the first calls, more often than the
+// TestARepeatableCallIsRepeatedUntilItsTimeout makes the server die in each of the first calls, more often than the
 // immediate repetitions of a call.
-func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
+func TestARepeatableCallIsRepeatedUntilItsTimeout(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
@@ -232,7 +227,6 @@ func TestARepeatableCallIsRepeatedWhileItsTimeLasts(t *testing.T) {
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
 	r.keep("v1-repeated-often", session(t), run.GetRunID())
-	r.sound(session(t))
 }
 
 // catalogued returns when the server's catalogue in the journal satisfies ok.
@@ -248,7 +242,7 @@ func (r *rig) catalogued(what string, ok func(turn.Catalogue) bool) {
 func isAway(c turn.Catalogue) bool { return c.Problem != "" }
 func isBack(c turn.Catalogue) bool { return c.Problem == "" }
 
-func TestATurnThatBeginsWhileAServerIsAwayHasItsTools(t *testing.T) {
+func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	s := newComingServer(t)
 	s.comeBack()
@@ -265,10 +259,9 @@ func TestATurnThatBeginsWhileAServerIsAwayHasItsTools(t *testing.T) {
 	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
 	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
 	assert.Equal(t, 1, s.count("effect", "x"))
-	r.sound(session(t))
 }
 
-func TestATurnTakesUpTheToolsOfAServerThatIsBack(t *testing.T) {
+func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	t.Parallel()
 	s := newComingServer(t)
 	gate := script.NewGate()
@@ -299,5 +292,4 @@ func TestATurnTakesUpTheToolsOfAServerThatIsBack(t *testing.T) {
 	assert.NotContains(t, string(requests[3].Body), "Available again", "once")
 	assert.False(t, away(requests[3]))
 	r.keep("v1-tools-back", session(t), run.GetRunID())
-	r.sound(session(t))
 }

@@ -61,7 +61,7 @@ func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 	}, out)
 }
 
-func TestATurnStartedByUpdateTakesTwoMoreEvents(t *testing.T) {
+func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("It is a test."))
 	r.work()
