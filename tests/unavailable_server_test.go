@@ -20,18 +20,18 @@ import (
 
 // The tests of this file make a tool server unavailable while turns need it; some bring it back.
 
-// comingServer is a stdio server whose command can be removed.
-type comingServer struct {
+// removableServer is a stdio server whose command can be removed.
+type removableServer struct {
 	*ledger
 	command, program string
 }
 
-func newComingServer(t *testing.T) *comingServer {
-	return &comingServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"),
+func newRemovableServer(t *testing.T) *removableServer {
+	return &removableServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"),
 		program: binary(t, "./tests/mcpserver")}
 }
 
-func (s *comingServer) host(tool config.MCPTool, change ...func(*config.MCPServer)) func(*config.Config) {
+func (s *removableServer) host(tool config.MCPTool, change ...func(*config.MCPServer)) func(*config.Config) {
 	return func(c *config.Config) {
 		s.ledger.host(tool)(c)
 		c.MCP.Servers[0].Command = s.command
@@ -41,10 +41,10 @@ func (s *comingServer) host(tool config.MCPTool, change ...func(*config.MCPServe
 	}
 }
 
-func (s *comingServer) comeBack() { require.NoError(s.t, os.Symlink(s.program, s.command)) }
+func (s *removableServer) comeBack() { require.NoError(s.t, os.Symlink(s.program, s.command)) }
 
 // leave removes the command and kills the running process.
-func (s *comingServer) leave() {
+func (s *removableServer) leave() {
 	require.NoError(s.t, os.Remove(s.command))
 	s.kill()
 }
@@ -65,7 +65,7 @@ func (r *rig) parked(run client.WorkflowRun) {
 }
 
 // askWithout begins a turn whose server goes away before its call.
-func (r *rig) askWithout(s *comingServer, gate *script.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
+func (r *rig) askWithout(s *removableServer, gate *script.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
 	r.t.Helper()
 	run := r.begin(session(r.t), "Append it.", limits)
 	r.reach(gate)
@@ -74,9 +74,12 @@ func (r *rig) askWithout(s *comingServer, gate *script.Gate, limits *workflows.L
 	return run
 }
 
-func gatedAppend(gate *script.Gate) script.Script {
-	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate),
-		script.Text("Done."))
+// removable returns a rig whose server is available, and whose model calls it once the gate is open.
+func removable(t *testing.T) (*rig, *removableServer, *script.Gate) {
+	gate, s := script.NewGate(), newRemovableServer(t)
+	s.comeBack()
+	call := script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate)
+	return newRig(t, script.Steps(call, script.Text("Done.")), s.host(config.MCPTool{})), s, gate
 }
 
 func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
@@ -99,10 +102,7 @@ func (r *rig) attempted(run client.WorkflowRun) (attempts []int32) {
 
 func TestACallWaitsForItsServer(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	s := newComingServer(t)
-	s.comeBack()
-	r := newRig(t, gatedAppend(gate), s.host(config.MCPTool{}))
+	r, s, gate := removable(t)
 	r.work()
 	run := r.askWithout(s, gate, limited("5m", "2m"))
 	r.parked(run)
@@ -123,10 +123,7 @@ func TestACallWaitsForItsServer(t *testing.T) {
 
 func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	s := newComingServer(t)
-	s.comeBack()
-	r := newRig(t, gatedAppend(gate), s.host(config.MCPTool{}))
+	r, s, gate := removable(t)
 	r.work()
 	run := r.askWithout(s, gate, limited("5m", "2s"))
 	res := r.result(run)
@@ -146,10 +143,7 @@ func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
 
 func TestTheTurnTimeoutEndsTheWaitForAServer(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	s := newComingServer(t)
-	s.comeBack()
-	r := newRig(t, gatedAppend(gate), s.host(config.MCPTool{}))
+	r, s, gate := removable(t)
 	r.work()
 	run := r.askWithout(s, gate, limited("2s", "2m"))
 	res := r.result(run)
@@ -159,10 +153,7 @@ func TestTheTurnTimeoutEndsTheWaitForAServer(t *testing.T) {
 
 func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	s := newComingServer(t)
-	s.comeBack()
-	r := newRig(t, gatedAppend(gate), s.host(config.MCPTool{}))
+	r, s, gate := removable(t)
 	r.work()
 	run := r.askWithout(s, gate, limited("1h", "30m"))
 	r.parked(run)
@@ -181,10 +172,7 @@ func TestAWaitingCallMovesToAWorkerWithItsServer(t *testing.T) {
 	for name, killed := range map[string]bool{"beside the first": false, "after the first was killed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := script.NewGate()
-			s := newComingServer(t)
-			s.comeBack()
-			r := newRig(t, gatedAppend(gate), s.host(config.MCPTool{}))
+			r, s, gate := removable(t)
 			first := r.process()
 			run := r.askWithout(s, gate, limited("5m", "2m"))
 			r.parked(run)
@@ -244,7 +232,7 @@ func isBack(c turn.Catalogue) bool { return c.Problem == "" }
 
 func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 	t.Parallel()
-	s := newComingServer(t)
+	s := newRemovableServer(t)
 	s.comeBack()
 	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")),
 		s.host(config.MCPTool{}))
@@ -263,7 +251,7 @@ func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 
 func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	t.Parallel()
-	s := newComingServer(t)
+	s := newRemovableServer(t)
 	gate := script.NewGate()
 	list, last := script.Call("local_list_files", `{}`), script.Text("Done.")
 	r := newRig(t, script.Steps(list, list.WithText("One moment.").Hold(2, gate),
