@@ -27,9 +27,10 @@ const (
 	shaped = "sk-canary0123456789abcdefgh"
 )
 
-// TestAProviderThatEchoesItsKey runs a provider that puts its key into every part of a completion: raw, encoded, and
+// TestAKeyThatTheProviderRepeatsIsRedacted runs a provider that puts its key into every part of a completion: raw,
+// encoded, and
 // split over deltas at every position. It then searches everything that a turn writes.
-func TestAProviderThatEchoesItsKey(t *testing.T) {
+func TestAKeyThatTheProviderRepeatsIsRedacted(t *testing.T) {
 	t.Parallel()
 	answers := echoingAnswers(t)
 	var next, refusal atomic.Int32

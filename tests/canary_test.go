@@ -32,10 +32,10 @@ var slots = []string{
 	"oauth_client_secret", "oauth_access_token", "oauth_refused_secret", "broken_env",
 }
 
-// TestNoSecretIsFoundAnywhere puts a canary into every slot. It runs turns with servers that leak what they were given
+// TestNoSecretLeavesItsProcess puts a canary into every slot. It runs turns with servers that leak what they were given
 // (on stderr, in results, errors, progress and a tool's description), with servers that cannot be started, with
 // credentials that are refused, and with a provider that repeats its key.
-func TestNoSecretIsFoundAnywhere(t *testing.T) {
+func TestNoSecretLeavesItsProcess(t *testing.T) {
 	t.Parallel()
 	c := newCage(t)
 	h, worker := c.home, c.home.worker()

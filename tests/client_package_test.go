@@ -84,12 +84,11 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	assert.EqualValues(t, 1, forked.ForkSeq)
 	_, err = c.Fork(ctx, fork)
 	require.ErrorIs(t, err, client.ErrExists)
-	r.sound(session(t))
 }
 
-// TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd waits for turns that end without a turn_completed in the journal.
+// TestAProgramLearnsFromTemporalHowATurnEnded waits for turns that end without a turn_completed in the journal.
 // The client learns from Temporal how they ended.
-func TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
+func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("The answer."))
 	stop := r.work()
@@ -122,7 +121,7 @@ func TestAProgramWaitsForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	require.ErrorIs(t, c.Stop(ctx, session(t)), client.ErrNotRunning)
 }
 
-func TestAProgramIsToldOfAMessageThatNoTurnTook(t *testing.T) {
+func TestAProgramLearnsThatItsMessageWasUndelivered(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)

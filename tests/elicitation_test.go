@@ -27,9 +27,9 @@ func (r *rig) reply(session string, w journal.RequestRecord, action turn.Elicita
 	return err
 }
 
-// TestAServersQuestionOutlivesWorkerAndServer checks that an elicitation belongs to the turn: a response continues the
+// TestAnElicitationSurvivesWorkerAndServer checks that an elicitation belongs to the turn: a response continues the
 // call on another worker with another process of the server.
-func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
+func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Confirmed.")), l.host(config.MCPTool{}))
@@ -49,13 +49,13 @@ func TestAServersQuestionOutlivesWorkerAndServer(t *testing.T) {
 	assert.NotEqual(t, first, l.server(), "another process of the server has done it")
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, turn.OutcomeOK, r.calls(begun.ID, 1)[0].Outcome)
-	r.sound(t.Name())
 	r.keep("v1-elicited", t.Name(), begun.ID)
 }
 
-// TestAnswersToServersAreChecked checks that an invalid response reaches no server, that a response that does not match
+// TestElicitationResponsesAreValidated checks that an invalid response reaches no server, that a response that does not
+// match
 // the schema is requested again, and that a second response is too late.
-func TestAnswersToServersAreChecked(t *testing.T) {
+func TestElicitationResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Steps(confirm("x"), script.Text("Not confirmed.")), l.host(config.MCPTool{}))
@@ -75,13 +75,13 @@ func TestAnswersToServersAreChecked(t *testing.T) {
 	assert.Equal(t, "Not confirmed.", r.ended(begun.ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
 	assert.Contains(t, r.calls(begun.ID, 1)[0].Text, "not appended x: decline")
-	r.sound(t.Name())
 	r.keep("v1-elicited-again", t.Name(), begun.ID)
 }
 
-// TestAStopLeavesAServersQuestion checks that a call is unknown if its turn is stopped while an elicitation is pending,
+// TestAStopDuringAnElicitationLeavesTheCallUnknown checks that a call is unknown if its turn is stopped while an
+// elicitation is pending,
 // because its server has begun the call.
-func TestAStopLeavesAServersQuestion(t *testing.T) {
+func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	r := newRig(t, script.Cases(
@@ -97,6 +97,26 @@ func TestAStopLeavesAServersQuestion(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
 	assert.Equal(t, "The second answer.", r.ended(r.say(t.Name(), workflows.Message{Text: "the second"}).ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
-	r.sound(t.Name())
 	r.keep("v1-elicited-stopped", t.Name(), begun.ID)
+}
+
+// TestAnElicitationSurvivesAReset resets a turn while an elicitation is pending. The same elicitation is pending
+// afterwards.
+func TestAnElicitationSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(confirm("x"), script.Text("Done.")), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(session(t), "Do it.", nil)
+	request := r.waits(run.GetRunID(), 1)[0]
+	again := r.reset(run, r.tasks(run)[0])
+	require.Eventually(t,
+		func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
+		within, within/100, "the turn waits again")
+	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
+	assert.Equal(t, 1, l.count("asked", "x"))
+	assert.Equal(t, 1, l.count("effect", "x"))
+	requests, err := r.store.Requests(t.Context(), run.GetRunID())
+	require.NoError(t, err)
+	assert.Len(t, requests, 1, "it was asked once")
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/tests/proc"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -69,7 +69,7 @@ type command struct {
 	t        *testing.T
 	cmd      *exec.Cmd
 	out, err sink
-	done     chan struct{}
+	done     <-chan struct{}
 }
 
 // sink collects what a process writes. It can be read while the process runs.
@@ -112,27 +112,14 @@ func (h *home) worker(args ...string) *command {
 
 func (h *home) launch(cmd *exec.Cmd) *command {
 	h.t.Helper()
-	c := &command{t: h.t, cmd: cmd, done: make(chan struct{})}
+	c := &command{t: h.t, cmd: cmd}
 	cmd.Dir, cmd.Env, cmd.WaitDelay = h.dir, h.environ, 5*time.Second
 	if cmd.Stdout == nil {
 		cmd.Stdout, cmd.Stderr = &c.out, &c.err
 	}
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	started := make(chan error)
-	go func() {
-		defer close(c.done)
-		runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process exits
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // callers inspect ProcessState
-		}
-	}()
-	require.NoError(h.t, <-started)
+	var err error
+	c.done, err = proc.Start(cmd)
+	require.NoError(h.t, err)
 	h.t.Cleanup(c.end)
 	return c
 }

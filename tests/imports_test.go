@@ -16,9 +16,10 @@ import (
 
 const module = "github.com/everturn/everturn"
 
-// house lists the imports that each package (room) may use: packages of this module and modules of others. The standard
+// allowedImports lists the imports that each package may use: packages of this module and modules of others. The
+// standard
 // library is always allowed, except for the packages listed in pure. Test files may import anything.
-var house = map[string][]string{
+var allowedImports = map[string][]string{
 	"internal/childenv":   {},
 	"internal/jsonbound":  {},
 	"internal/loopback":   {},
@@ -94,25 +95,25 @@ var house = map[string][]string{
 // pure lists, for packages without side effects, the standard library packages that they must not import.
 var pure = map[string][]string{"workflows/turn": {"context", "os", "net", "math/rand", "sync", "os/exec", "net/http"}}
 
-func TestImportsFollowTheHouse(t *testing.T) {
-	for room, imports := range rooms(t) {
-		allowed, known := house[room]
-		if !assert.True(t, known, "room %s is not in the house: add it to the table with what it may import, or take it away",
-			room) {
+func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
+	for pkg, imports := range packagesOf(t) {
+		allowed, known := allowedImports[pkg]
+		if !assert.True(t, known, "package %s is not in the table allowedImports: add it with what it may import",
+			pkg) {
 			continue
 		}
 		for file, names := range imports {
 			for _, name := range names {
-				assert.True(t, mayImport(room, allowed, name), "%s: %s may not import %s", file, room, name)
+				assert.True(t, mayImport(pkg, allowed, name), "%s: %s may not import %s", file, pkg, name)
 			}
 		}
 	}
 }
 
-func mayImport(room string, allowed []string, name string) bool {
+func mayImport(pkg string, allowed []string, name string) bool {
 	ours, isOurs := strings.CutPrefix(name, module+"/")
 	if !isOurs && !strings.Contains(strings.Split(name, "/")[0], ".") {
-		for _, p := range pure[room] {
+		for _, p := range pure[pkg] {
 			if name == p {
 				return false
 			}
@@ -127,15 +128,15 @@ func mayImport(room string, allowed []string, name string) bool {
 	return false
 }
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
-	for room := range rooms(t) {
-		_, err := os.Stat(filepath.Join("..", room, "doc.go"))
-		assert.NoError(t, err, "%s has no doc.go", room)
+func TestEveryPackageHasDocumentation(t *testing.T) {
+	for pkg := range packagesOf(t) {
+		_, err := os.Stat(filepath.Join("..", pkg, "doc.go"))
+		assert.NoError(t, err, "%s has no doc.go", pkg)
 	}
 }
 
-// rooms returns every package of the product with the imports of each of its files.
-func rooms(t *testing.T) map[string]map[string][]string {
+// packagesOf returns every package of the product with the imports of each of its files.
+func packagesOf(t *testing.T) map[string]map[string][]string {
 	t.Helper()
 	found := map[string]map[string][]string{}
 	err := filepath.WalkDir("..", func(p string, d fs.DirEntry, err error) error {
@@ -154,13 +155,13 @@ func rooms(t *testing.T) map[string]map[string][]string {
 		if err != nil {
 			return err
 		}
-		room := path.Dir(rel)
-		if found[room] == nil {
-			found[room] = map[string][]string{}
+		pkg := path.Dir(rel)
+		if found[pkg] == nil {
+			found[pkg] = map[string][]string{}
 		}
-		found[room][rel] = nil
+		found[pkg][rel] = nil
 		for _, i := range f.Imports {
-			found[room][rel] = append(found[room][rel], strings.Trim(i.Path.Value, `"`))
+			found[pkg][rel] = append(found[pkg][rel], strings.Trim(i.Path.Value, `"`))
 		}
 		return nil
 	})

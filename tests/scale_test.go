@@ -181,40 +181,70 @@ func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt i
 	return m.Journal.AppendChunks(ctx, key, attempt, chunks)
 }
 
-// sample is what had been used up when the model received a step's request.
-type sample struct{ allocated, rows, read, written, database, request float64 }
+// cost is what has been used up, in measures that do not depend on the machine.
+type cost [len(measures)]float64
 
-// sampler takes a sample at each request.
+// measures are the names of a cost's numbers. A test leaves those at 0 that it does not measure.
+var measures = [...]string{"bytes allocated", "messages read", "bytes read", "bytes given to the journal",
+	"bytes read from files and sockets", "bytes of the journal", "bytes sent to the model", "events"}
+
+const (
+	filesRead = 4 + iota
+	journalBytes
+	sentToModel
+	eventCount
+)
+
+// cost returns what has been allocated, and what has passed the journal's port.
+func (m *meter) cost() cost {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	return cost{float64(mem.TotalAlloc), float64(m.rows.Load()), float64(m.read.Load()), float64(m.written.Load())}
+}
+
+// since returns the average cost of n turns or hops since an earlier cost.
+func (c cost) since(before cost, n float64) cost {
+	for i := range c {
+		c[i] = (c[i] - before[i]) / n
+	}
+	return c
+}
+
+// atMost checks that no number exceeds that of another cost more than so many times.
+func (c cost) atMost(t *testing.T, other cost, times float64) {
+	t.Helper()
+	for i, what := range measures {
+		t.Logf("%s: %.0f and %.0f", what, other[i], c[i])
+		assert.LessOrEqual(t, c[i], times*other[i], what)
+	}
+}
+
+// sampler takes the cost at each request of the model.
 type sampler struct {
-	rig     *rig
-	meter   *meter
-	mu      sync.Mutex
-	samples []sample
-	sent    float64
+	rig   *rig
+	meter *meter
+	mu    sync.Mutex
+	costs []cost
+	sent  float64
 }
 
 func (s *sampler) watch(inner script.Script) script.Script {
 	return script.Func(func(r script.Request) script.Reply {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var mem runtime.MemStats
-		runtime.ReadMemStats(&mem)
 		s.sent += float64(len(r.Body))
-		s.samples = append(s.samples, sample{
-			allocated: float64(mem.TotalAlloc), rows: float64(s.meter.rows.Load()), read: float64(s.meter.read.Load()),
-			written: float64(s.meter.written.Load()), database: float64(s.rig.databaseBytes()), request: s.sent,
-		})
+		c := s.meter.cost()
+		c[journalBytes], c[sentToModel] = float64(s.rig.databaseBytes()), s.sent
+		s.costs = append(s.costs, c)
 		return inner.Reply(r)
 	})
 }
 
 // perHop returns the average cost of a hop over measured hops, starting at a step.
-func (s *sampler) perHop(from int, of func(sample) float64) float64 {
-	return (of(s.samples[from+measured]) - of(s.samples[from])) / measured
-}
+func (s *sampler) perHop(from int) cost { return s.costs[from+measured].since(s.costs[from], measured) }
 
-// TestAHundredHopsOnALongTranscript is not parallel, because it measures what this process allocates.
-func TestAHundredHopsOnALongTranscript(t *testing.T) {
+// TestAHundredStepsCostTheSameEach is not parallel, because it measures what this process allocates.
+func TestAHundredStepsCostTheSameEach(t *testing.T) {
 	for tool, most := range map[string]int{"local_page": 12, "local_quick_page": 7} {
 		t.Run(tool, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -255,19 +285,8 @@ func smallHistory(t *testing.T, r *rig, runID string, most int) {
 // flat compares hops 8 to 30 with hops 78 to 100. Both ranges have a full window and cuts, because the session was long
 // before the turn.
 func flat(t *testing.T, s *sampler) {
-	require.Len(t, s.samples, hopsLong+1)
-	for name, of := range map[string]func(sample) float64{
-		"bytes allocated":            func(s sample) float64 { return s.allocated },
-		"messages read":              func(s sample) float64 { return s.rows },
-		"bytes read":                 func(s sample) float64 { return s.read },
-		"bytes given to the journal": func(s sample) float64 { return s.written },
-		"bytes of the journal":       func(s sample) float64 { return s.database },
-		"bytes sent to the model":    func(s sample) float64 { return s.request },
-	} {
-		early, late := s.perHop(8, of), s.perHop(hopsLong-measured, of)
-		t.Logf("%s a hop: %.0f early, %.0f late", name, early, late)
-		assert.LessOrEqual(t, late, 1.2*early, name)
-	}
+	require.Len(t, s.costs, hopsLong+1)
+	s.perHop(hopsLong-measured).atMost(t, s.perHop(8), 1.2)
 }
 
 // blocks checks the prompts that the model received: each extends the one before except for at most one cut in ten
@@ -326,30 +345,12 @@ func complete(t *testing.T, chat script.Chat, asked string) {
 	require.True(t, found, "the turn's own request is not in the prompt")
 }
 
-// paired checks a session's transcript: each call has exactly one result, in the order of the calls, right after its
-// completion.
+// paired checks a session's transcript as soundResults does, and returns it.
 func paired(t *testing.T, r *rig, session string) []turn.Message {
 	t.Helper()
-	record, err := r.store.Session(t.Context(), session)
-	require.NoError(t, err)
-	messages, err := r.store.Messages(t.Context(), session, 1, record.Head.Seq)
-	require.NoError(t, err)
-	require.Len(t, messages, int(record.Head.Seq))
-	var due []string
-	for i, m := range messages {
-		if m.Role != turn.RoleTool {
-			require.Empty(t, due, "calls without a result before message %d", i+1)
-			for _, c := range m.ToolCalls {
-				due = append(due, c.ID)
-			}
-			continue
-		}
-		require.NotEmpty(t, due, "message %d is the result of no call", i+1)
-		require.Equal(t, due[0], m.CallID)
-		require.NotEmpty(t, m.Outcome)
-		due = due[1:]
-	}
-	require.Empty(t, due, "calls without a result at the end")
+	messages, head := r.transcript(session)
+	require.Len(t, messages, int(head.Seq))
+	soundResults(t, messages)
 	return messages
 }
 
@@ -365,35 +366,6 @@ func TestATwentyMegabyteTranscript(t *testing.T) {
 	assert.LessOrEqual(t, size, 32<<10)
 	assert.LessOrEqual(t, longest(r.model.Requests()), 2<<20)
 	assert.Greater(t, r.databaseBytes(), int64(20<<20), "the transcript is as long as it should be")
-}
-
-func TestAThousandHopsGoOnInANewRun(t *testing.T) {
-	t.Parallel()
-	const n = 1000
-	r := newRig(t, script.Func(func(req script.Request) script.Reply {
-		if req.Step < n {
-			return script.Call("local_quick_echo", fmt.Sprintf(`{"text":"%d"}`, req.Step))
-		}
-		return script.Text("done")
-	}))
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Echo a thousand times.", raised(n))
-	first := run.GetRunID() // Get changes run to the last run
-	res := r.result(run)
-	assert.Equal(t, "done", res.Answer)
-	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
-	assert.Equal(t, n, res.ToolCalls)
-	runs := r.chain(session(t), first)
-	assert.GreaterOrEqual(t, len(runs), 2)
-	calls, err := r.store.Calls(t.Context(), res.Turn)
-	require.NoError(t, err)
-	require.Len(t, calls, n)
-	for _, c := range calls {
-		require.Equal(t, 1, c.Runs, "runs of call %s", c.Call.ID)
-		require.Equal(t, turn.OutcomeOK, c.Outcome)
-	}
-	assert.Len(t, r.model.Requests(), n+1)
-	paired(t, r, session(t))
 }
 
 // chain follows continue-as-new from a run to the last one, and marks all runs for replay.

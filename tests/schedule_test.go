@@ -159,16 +159,11 @@ func TestCLIBadSchedules(t *testing.T) {
 		{"--every", create("Hello.")},
 		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
 		{"whole seconds", create("--every", "999ms", "Hello.")},
-		{"10s", create("--every", "9s", "Hello.")},
-		{"whole seconds", create("--every", "1500ms", "Hello.")},
 		{"10s", create("--every", "-1h", "Hello.")},
 		{"five fields", create("--cron", "0 9 * *", "Hello.")},
-		{"five fields", create("--cron", "@every 1s", "Hello.")},
 		{"Hour is not in range", create("--cron", "0 25 * * *", "Hello.")},
 		{"use --zone", create("--cron", "CRON_TZ=UTC 9 * * *", "Hello.")},
 		{"--zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
-		{"--zone", create("--cron", "@daily", "--zone", "Local", "Hello.")},
-		{"--zone", create("--every", "1h", "--zone", "UTC", "Hello.")},
 		{"--jitter", create("--every", "1h", "--jitter", "1h", "Hello.")},
 		{"10s", create("--every", "1h", "--catch-up", "1s", "Hello.")},
 		{"the message is empty", create("--every", "1h", " ")},
@@ -180,7 +175,6 @@ func TestCLIBadSchedules(t *testing.T) {
 		{"name it with --session", create("--every", "1h", "--queue", "Hello.")},
 		{"--agent", create("--every", "1h", "--agent", "other", "Hello.")},
 		{"max_steps", create("--every", "1h", "--max-steps", "0", "Hello.")},
-		{"there is no schedule", []string{"schedule", "pause", name}},
 		{"there is no schedule", []string{"schedule", "trigger", name}},
 	} {
 		got := h.starter(c.args...).exits(3)
@@ -243,7 +237,7 @@ func (r *rig) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
 	return turns[0]
 }
 
-func TestADeliveryIsOverWhenItsTurnIs(t *testing.T) {
+func TestADeliveryEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Text("Done.").Hold(1, gate))
@@ -277,10 +271,9 @@ func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 	assert.Equal(t, turn.StateCompleted, res.State)
 	assert.Equal(t, res.Turn, r.once(session(t), run).ID)
 	r.keep("v1-deliver-killed", run.GetID(), run.GetRunID())
-	r.sound(session(t))
 }
 
-func TestADeliveryToATurnThatWaitsForAPerson(t *testing.T) {
+func TestADeliverySleepsWhileItsTurnWaits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Cases(
 		script.When("Main.", script.Text("It is read.")),
@@ -313,7 +306,7 @@ func (r *rig) asleep(run sdk.WorkflowRun) {
 	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
 }
 
-func TestADeliveryThatIsCancelledLeavesItsTurnAlone(t *testing.T) {
+func TestACancelledDeliveryLeavesItsTurnRunning(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Text("Done.").Hold(1, gate))
@@ -329,7 +322,7 @@ func TestADeliveryThatIsCancelledLeavesItsTurnAlone(t *testing.T) {
 	r.keep("v1-deliver-cancelled", run.GetID(), run.GetRunID())
 }
 
-func TestADeliveryJoinsTheTurnThatRuns(t *testing.T) {
+func TestADeliveryIsMergedIntoTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Func(func(q script.Request) script.Reply {
@@ -360,7 +353,7 @@ func (r *rig) joined(session string, n int) {
 	}, within, 20*time.Millisecond, "the message never joins")
 }
 
-func TestADeliveryWhoseSessionIsEndedFromOutside(t *testing.T) {
+func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	t.Parallel()
 	gate := script.NewGate()
 	r := newRig(t, script.Text("Never said.").Hold(1, gate))
@@ -374,7 +367,7 @@ func TestADeliveryWhoseSessionIsEndedFromOutside(t *testing.T) {
 	r.once(session(t), run)
 }
 
-func TestADeliveryThatNoSessionTakes(t *testing.T) {
+func TestADeliveryToAnInvalidSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Text("Never asked."))
 	r.work()

@@ -24,7 +24,7 @@ import (
 // duplicates is the number of trials of messages that are sent more than once. The long run takes minutes:
 //
 //	go test ./tests -run TestDuplicateSends -duplicates 1000 -v
-var duplicates = flag.Int("duplicates", 36, "trials of messages that are sent more than once")
+var duplicates = flag.Int("duplicates", 18, "trials of messages that are sent more than once")
 
 // duplicateLanes is the number of concurrent trials, each behind its own proxy.
 const duplicateLanes = 10
@@ -34,7 +34,7 @@ const duplicateLanes = 10
 // that has begun with another message. Each message is taken and answered once.
 func TestDuplicateSends(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
+	g := newSessionsEnv(t)
 	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	var next, lost, sent atomic.Int64
 	var lanes sync.WaitGroup
@@ -48,7 +48,7 @@ func TestDuplicateSends(t *testing.T) {
 		client := client.New(c, client.Options{TaskQueue: g.cfg.Temporal.TaskQueue, Agent: "default", Journal: g.store})
 		lanes.Go(func() {
 			for n := next.Add(1); n <= int64(*duplicates) && !t.Failed(); n = next.Add(1) {
-				d := &doubter{talk: g.talk(t, fmt.Sprintf("dup-%d", n), client), proxy: proxy,
+				d := &retryingClient{sessionClient: g.sessionClient(t, fmt.Sprintf("dup-%d", n), client), proxy: proxy,
 					random: rand.New(rand.NewPCG(1, uint64(n)))}
 				trial := trials[int(n)%len(trials)]
 				trial.run(d)
@@ -68,14 +68,14 @@ func TestDuplicateSends(t *testing.T) {
 // trials are the ways in which a message arrives twice.
 var trials = []struct {
 	name string
-	run  func(*doubter)
+	run  func(*retryingClient)
 }{
-	{"the answer to a first message is lost", func(d *doubter) { d.insist(d.message("look")) }},
-	{"the answer to a message that joins is lost", func(d *doubter) {
+	{"the answer to a first message is lost", func(d *retryingClient) { d.insist(d.message("look")) }},
+	{"the answer to a message that joins is lost", func(d *retryingClient) {
 		d.insist(d.message("slow", "slow", "slow"))
 		d.insist(d.message("look"))
 	}},
-	{"twenty clients at once", func(d *doubter) {
+	{"twenty clients at once", func(d *retryingClient) {
 		s := d.message("look", "look")
 		var all sync.WaitGroup
 		for range 20 {
@@ -84,14 +84,14 @@ var trials = []struct {
 		all.Wait()
 		d.sent.Add(20)
 	}},
-	{"the turn is over", func(d *doubter) {
+	{"the turn is over", func(d *retryingClient) {
 		s := d.message("look")
 		d.insist(s)
 		d.settle()
 		d.insist(s)
 		d.insist(s)
 	}},
-	{"the turn goes on in a new run", func(d *doubter) {
+	{"the turn goes on in a new run", func(d *retryingClient) {
 		first, second := d.message("slow", "look", "look", "slow"), d.message("slow", "look", "slow", "look", "slow", "slow")
 		d.insist(first)
 		run := d.running()
@@ -103,7 +103,7 @@ var trials = []struct {
 		d.settle()
 		d.insist(second)
 	}},
-	{"a fresh run has begun", func(d *doubter) {
+	{"a fresh run has begun", func(d *retryingClient) {
 		old := d.message("look")
 		d.insist(old)
 		d.settle()
@@ -116,9 +116,9 @@ var trials = []struct {
 	}},
 }
 
-// doubter is a client that does not know whether its message was accepted.
-type doubter struct {
-	*talk
+// retryingClient is a client that does not know whether its message was accepted.
+type retryingClient struct {
+	*sessionClient
 	proxy  *toxiproxy.Proxy
 	random *rand.Rand
 	lost   atomic.Int64
@@ -126,7 +126,7 @@ type doubter struct {
 }
 
 // message returns the next message, which the session will accept.
-func (d *doubter) message(do ...string) model.Sent {
+func (d *retryingClient) message(do ...string) model.Sent {
 	order, ids := d.m.Next(1)
 	s := model.Sent{ID: ids[0], Order: order, Do: do}
 	d.m.Take(s)
@@ -136,14 +136,14 @@ func (d *doubter) message(do ...string) model.Sent {
 
 // insist sends a message until its client learns that it was accepted. At first the client gives up, or its connection
 // breaks, at random moments.
-func (d *doubter) insist(s model.Sent) {
+func (d *retryingClient) insist(s model.Sent) {
 	for range 1 + d.random.IntN(4) {
 		d.attempt(s, time.Duration(d.random.IntN(25_000))*time.Microsecond, d.random.IntN(4) == 0)
 	}
 	d.again(s)
 }
 
-func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
+func (d *retryingClient) attempt(s model.Sent, patience time.Duration, cut bool) {
 	ctx, cancel := context.WithTimeout(d.context(), patience)
 	defer cancel()
 	if cut {
@@ -168,21 +168,21 @@ func (d *doubter) attempt(s model.Sent, patience time.Duration, cut bool) {
 }
 
 // again sends a message again until it is accepted.
-func (d *doubter) again(s model.Sent) {
+func (d *retryingClient) again(s model.Sent) {
 	d.sent.Add(1)
 	require.Eventually(d.t, func() bool { return d.try(d.context(), s) == nil }, within, 10*time.Millisecond,
 		"message %s is not accepted", s.ID)
 }
 
 // running returns the ID of the session's latest run.
-func (d *doubter) running() string {
+func (d *retryingClient) running() string {
 	w, err := d.rig.client.DescribeWorkflowExecution(d.context(), d.m.Session, "")
 	require.NoError(d.t, err)
 	return w.WorkflowExecutionInfo.Execution.RunId
 }
 
 // verify checks the results, in particular that nothing was done twice.
-func (d *doubter) verify(name string) {
+func (d *retryingClient) verify(name string) {
 	d.finish(true)
 	d.check(name)
 	steps := 0

@@ -16,7 +16,7 @@ import (
 )
 
 // check checks the evidence of an idle session and replays its runs.
-func (k *talk) check(after any) {
+func (k *sessionClient) check(after any) {
 	e := k.evidence()
 	if problems := k.m.Check(e); len(problems) > 0 {
 		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after,
@@ -33,7 +33,7 @@ func (k *talk) check(after any) {
 }
 
 // state describes the state of each message, for a test that failed.
-func (k *talk) state() string {
+func (k *sessionClient) state() string {
 	var b strings.Builder
 	for _, s := range k.m.Sent() {
 		rec, err := k.store.Delivered(k.context(), k.m.Session, s.ID)
@@ -53,14 +53,14 @@ func (k *talk) state() string {
 	return b.String()
 }
 
-func (k *talk) closed() bool {
+func (k *sessionClient) closed() bool {
 	d, err := k.rig.client.DescribeWorkflowExecution(k.context(), k.m.Session, "")
 	require.NoError(k.t, err)
 	return d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }
 
 // evidence collects what is known of the session.
-func (k *talk) evidence() model.Evidence {
+func (k *sessionClient) evidence() model.Evidence {
 	ctx := k.context()
 	e := model.Evidence{Waits: map[string][]journal.RequestRecord{}, Calls: map[string][]journal.CallRecord{},
 		Chunks: map[string][]turn.Chunk{}, Asked: map[string]bool{}}
@@ -84,8 +84,8 @@ func (k *talk) evidence() model.Evidence {
 		k.turns.Add(1)
 		k.figures.waits.Add(int64(len(e.Waits[record.ID])))
 	}
-	k.ground.mu.Lock()
-	defer k.ground.mu.Unlock()
+	k.sessionsEnv.mu.Lock()
+	defer k.sessionsEnv.mu.Unlock()
 	for _, s := range k.m.Sent() {
 		e.Asked[s.ID] = k.asked[k.m.Session+" "+s.ID]
 	}
@@ -93,7 +93,7 @@ func (k *talk) evidence() model.Evidence {
 }
 
 // replay replays a run and its continuations on the current code, each once.
-func (k *talk) replay(run string, seen map[string]bool) {
+func (k *sessionClient) replay(run string, seen map[string]bool) {
 	for run != "" && !seen[run] {
 		seen[run] = true
 		events := k.eventsOf(k.context(), k.m.Session, run)

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,18 +59,6 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 		assert.Equal(t, begun.ID, rec.ID)
 	}
 	assert.Len(t, r.model.Requests(), 2)
-	r.sound(session(t))
-}
-
-// effort is the cost of a turn in measures that do not depend on the machine.
-type effort struct{ allocated, rows, read, written, disk, events float64 }
-
-// effortOf returns what has been used up so far, except events.
-func (m *meter) effortOf(t *testing.T) effort {
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	return effort{allocated: float64(mem.TotalAlloc), rows: float64(m.rows.Load()), read: float64(m.read.Load()),
-		written: float64(m.written.Load()), disk: bytesRead(t)}
 }
 
 // bytesRead returns how many bytes this process has read from files and sockets, including the kernel's caches, so that
@@ -99,47 +86,34 @@ func TestASessionOfTenThousandTurns(t *testing.T) {
 	r.seed("hundred", 100, 80)
 	r.seed("ten thousand", 10_000, 80)
 	r.work(append(withEcho(), engine.WithJournal(m.wrap))...)
-	costs := map[string]effort{}
+	costs := map[string]cost{}
 	for _, name := range []string{"ten", "hundred", "ten thousand"} {
-		costs[name] = r.cost(m, name)
-		t.Logf("a turn after %s: %+v", name, costs[name])
+		costs[name] = r.turnCost(m, name)
 	}
-	cheaper := func(name string, times float64) {
-		few, many := costs[name], costs["ten thousand"]
-		for what, of := range map[string]func(effort) float64{
-			"bytes allocated": func(e effort) float64 { return e.allocated },
-			"messages read":   func(e effort) float64 { return e.rows },
-			"bytes read":      func(e effort) float64 { return e.read },
-			"bytes written":   func(e effort) float64 { return e.written },
-			"bytes of files":  func(e effort) float64 { return e.disk }, "events": func(e effort) float64 { return e.events },
-		} {
-			assert.LessOrEqual(t, of(many), times*of(few), "%s of a turn after ten thousand and after %s", what, name)
-		}
-	}
-	cheaper("hundred", 1.3)
-	cheaper("ten", 4) // the window of a session of ten turns is not full
+	costs["ten thousand"].atMost(t, costs["hundred"], 1.3)
+	costs["ten thousand"].atMost(t, costs["ten"], 4) // the window of a session of ten turns is not full
 }
 
-// cost returns the average cost of a turn of a session. The first two turns fill caches and do not count.
-func (r *rig) cost(m *meter, session string) (e effort) {
+// turnCost returns the average cost of a turn of a session. The first two turns fill caches and do not count.
+func (r *rig) turnCost(m *meter, session string) cost {
 	r.t.Helper()
 	const turns = 10
 	for range 2 {
 		r.ask(session, "Again.")
 	}
-	before := m.effortOf(r.t)
+	before, events := m.cost(), 0
+	before[filesRead] = bytesRead(r.t)
 	var runs []string
 	for range turns {
 		run := r.begin(session, "Again.", nil)
 		r.result(run)
 		runs = append(runs, run.GetRunID())
 	}
-	after := m.effortOf(r.t)
+	after := m.cost()
+	after[filesRead] = bytesRead(r.t)
 	for _, run := range runs {
-		e.events += float64(len(r.events(session, run))) / turns
+		events += len(r.events(session, run))
 	}
-	e.allocated, e.rows, e.read = (after.allocated-before.allocated)/turns, (after.rows-before.rows)/turns,
-		(after.read-before.read)/turns
-	e.written, e.disk = (after.written-before.written)/turns, (after.disk-before.disk)/turns
-	return e
+	after[eventCount] = float64(events)
+	return after.since(before, turns)
 }

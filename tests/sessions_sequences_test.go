@@ -23,7 +23,7 @@ import (
 // sequences is the number of generated sequences in a test run. The long run takes minutes:
 //
 //	go test ./tests -run TestGeneratedSequences -sequences 1000 -v
-var sequences = flag.Int("sequences", 40, "generated sequences of what users do to a session")
+var sequences = flag.Int("sequences", 24, "generated sequences of what users do to a session")
 
 const (
 	// sequenceLanes is the number of concurrent sequences: they mostly wait for each other's processes.
@@ -38,14 +38,14 @@ func TestGeneratedSequences(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	require.NoError(t, flag.Set("rapid.checks", fmt.Sprint((*sequences+sequenceLanes-1)/sequenceLanes)))
-	g := newGround(t)
+	g := newSessionsEnv(t)
 	var lanes sync.WaitGroup
 	for range sequenceLanes {
 		lanes.Go(func() { rapid.Check(t, g.sequence) })
 	}
 	for _, ops := range remembered {
 		lanes.Go(func() {
-			for range 4 {
+			for range 2 {
 				g.play(t, ops, true)
 			}
 		})
@@ -55,11 +55,11 @@ func TestGeneratedSequences(t *testing.T) {
 	assert.NotZero(t, g.continued.Load(), "some turns went on in a new run")
 }
 
-// ground is what the sequences share: one server, one worker, one journal.
-type ground struct {
+// sessionsEnv is what the sequences share: one server, one worker, one journal.
+type sessionsEnv struct {
 	*rig
 	figures
-	server *mortal
+	server *restartableTemporal
 	mu     sync.Mutex
 	models map[string]*model.Model
 	asked  map[string]bool // sessions with the messages that the provider was sent
@@ -80,9 +80,9 @@ func (f *figures) String() string {
 		f.turns.Load(), f.waits.Load(), f.effects.Load(), f.runs.Load(), f.continued.Load(), f.followed.Load())
 }
 
-func newGround(t *testing.T) *ground {
-	s := newMortal(t, "", soonContinued)
-	g := &ground{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
+func newSessionsEnv(t *testing.T) *sessionsEnv {
+	s := newRestartableTemporal(t, "", soonContinued)
+	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
 	g.rig = newRig(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
@@ -97,7 +97,7 @@ func newGround(t *testing.T) *ground {
 }
 
 // watched records which messages the model is shown.
-func (g *ground) watched(inner script.Script) script.Script {
+func (g *sessionsEnv) watched(inner script.Script) script.Script {
 	return script.Func(func(r script.Request) script.Reply {
 		g.mu.Lock()
 		for _, m := range r.Chat.Messages {
@@ -110,7 +110,7 @@ func (g *ground) watched(inner script.Script) script.Script {
 	})
 }
 
-func (g *ground) touch(_ context.Context, in model.Arguments) (string, error) {
+func (g *sessionsEnv) touch(_ context.Context, in model.Arguments) (string, error) {
 	name, _, _ := strings.Cut(in.Text, " ")
 	g.mu.Lock()
 	m := g.models[name]
@@ -121,7 +121,7 @@ func (g *ground) touch(_ context.Context, in model.Arguments) (string, error) {
 }
 
 // sequence runs one generated sequence and checks its results.
-func (g *ground) sequence(t *rapid.T) {
+func (g *sessionsEnv) sequence(t *rapid.T) {
 	ops := model.Ops().Draw(t, "ops")
 	allow := rapid.Bool().Draw(t, "allow in the end")
 	g.play(loud{t, g.rig.t}, ops, allow)
@@ -148,8 +148,8 @@ var remembered = [][]model.Op{
 }
 
 // play runs a sequence and checks its results.
-func (g *ground) play(t require.TestingT, ops []model.Op, allow bool) {
-	k := g.talk(t, fmt.Sprintf("seq-%d", g.sequences.Add(1)), g.people())
+func (g *sessionsEnv) play(t require.TestingT, ops []model.Op, allow bool) {
+	k := g.sessionClient(t, fmt.Sprintf("seq-%d", g.sequences.Add(1)), g.people())
 	for _, o := range ops {
 		k.do(o)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/script"
@@ -34,7 +33,7 @@ func (r *rig) as(tenant string) *rig {
 	return &own
 }
 
-func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
+func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Steps(
 		script.Call("mcp_ledger_whose", `{}`), script.Call("mcp_ledger_whose", `{}`), script.Text("That is whose."),
@@ -61,76 +60,12 @@ func TestTenantsCallAServerInProcessesOfTheirOwn(t *testing.T) {
 			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
 			owner[process] = tenant
 		}
-		own.sound(session)
+		own.sound(t.Context(), session)
 		if tenant == "acme" {
 			r.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
 		}
 	}
 	assert.Len(t, owner, 3, "a tenant's turns share its process")
-}
-
-// TestTenantsUseOneSessionName checks that two tenants may use the same session ID, even at the same time: each has a
-// session of its own, with its own messages, requests and turns.
-func TestTenantsUseOneSessionName(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Blue", script.Text("Blue it is.")), script.When("Red", script.Text("Red it is.")),
-		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
-	))
-	r.work()
-	colours := map[string]string{"": "Blue", "acme": "Red", "beta": "Blue"}
-	people, sent := map[string]*client.Client{}, map[string]client.Turn{}
-	for tenant := range colours {
-		people[tenant] = client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: tenant,
-			Journal: r.store})
-		var err error
-		sent[tenant], err = people[tenant].Send(t.Context(), client.SendInput{
-			Session: t.Name(), Message: workflows.Message{ID: "one", Text: "Paint it for " + tenant},
-		})
-		require.NoError(t, err)
-	}
-	for tenant, colour := range colours {
-		own, c := r.as(tenant), people[tenant]
-		request := own.waits(sent[tenant].ID, 1)[0]
-		require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: colour}))
-		assert.Equal(t, colour+" it is.", own.ended(sent[tenant].ID).Answer)
-		messages, _ := own.transcript(t.Name())
-		assert.Equal(t, "Paint it for "+tenant, messages[0].Text)
-		sessions, err := c.Sessions(t.Context(), 10)
-		require.NoError(t, err)
-		assert.Len(t, sessions, 1)
-		own.sound(t.Name())
-		r.ran = own.ran
-	}
-}
-
-// TestNobodyReachesAnotherTenantsTurn checks that other tenants cannot reach a waiting turn by any name.
-func TestNobodyReachesAnotherTenantsTurn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Blue", script.Text("Blue it is.")),
-		script.When("", script.Call("ask_user", `{"question":"Which colour?"}`)),
-	))
-	r.work()
-	session := t.Name()
-	own := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: "acme", Journal: r.store})
-	sent, err := own.Send(t.Context(), client.SendInput{Session: session, Message: workflows.Message{Text: "Paint it."}})
-	require.NoError(t, err)
-	acme := r.as("acme")
-	request := acme.waits(sent.ID, 1)[0]
-	for _, c := range [][2]string{{"", session}, {"beta", session}, {"", workflows.WorkflowID("acme", session)},
-		{"", "/acme/" + session}, {"beta", "../acme/" + session}} {
-		other := client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Tenant: c[0]})
-		err := other.Answer(t.Context(), client.AnswerInput{Session: c[1], Question: request.ID, Text: "Red."})
-		assert.ErrorIs(t, err, client.ErrNotRunning, "%q", c)
-		assert.ErrorIs(t, other.Stop(t.Context(), c[1]), client.ErrNotRunning, "%q", c)
-		running, err := other.Running(t.Context(), c[1])
-		require.NoError(t, err)
-		assert.False(t, running, "%q", c)
-	}
-	err = own.Answer(t.Context(), client.AnswerInput{Session: session, Question: request.ID, Text: "Blue."})
-	require.NoError(t, err)
-	assert.Equal(t, "Blue it is.", acme.ended(sent.ID).Answer)
 }
 
 // tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
@@ -160,21 +95,20 @@ func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
 // addressed are the commands that take a session or find the last one. TOLD and WAIT stand for acme's sessions, OWN for
 // a session of the tenant that runs the command, TURN for acme's turn.
 var addressed = map[string][][]string{
-	"answer":    {{"answer", "WAIT", "1.0", "text"}, {"answer", "TOLD", "q1", "text"}},
-	"approvals": {{"approvals", "WAIT"}, {"approvals", "WAIT", "-o", "json"}},
-	"approve":   {{"approve", "WAIT"}, {"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
-	"deny":      {{"deny", "WAIT", "1.0"}, {"deny", "WAIT", "--all"}},
+	"answer":    {{"answer", "WAIT", "1.0", "text"}},
+	"approvals": {{"approvals", "WAIT", "-o", "json"}},
+	"approve":   {{"approve", "WAIT", "1.0", "--yes"}, {"approve", "WAIT", "--all"}},
+	"deny":      {{"deny", "WAIT", "1.0"}},
 	"attach": {
 		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"},
-		{"attach", "--no-wait", "WAIT"},
 		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
 	},
-	"diff":   {{"diff", "TOLD", "OWN"}, {"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
-	"export": {{"export", "TOLD"}, {"export", "WAIT"}},
-	"fork":   {{"fork", "TOLD"}, {"fork", "TOLD", "--at", "1", "--as", "mine"}},
+	"diff":   {{"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
+	"export": {{"export", "TOLD"}},
+	"fork":   {{"fork", "TOLD", "--at", "1", "--as", "mine"}},
 	"rewind": {{"rewind", "TOLD", "--to", "1"}},
 	"show":   {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},
-	"stop":   {{"stop", "WAIT"}, {"stop", "TOLD"}},
+	"stop":   {{"stop", "WAIT"}},
 }
 
 // finding are the commands that find sessions by themselves.
@@ -196,35 +130,34 @@ var others = []string{
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	t.Parallel()
 	h, told, waiting, turnID := tenantHome(t)
-	for _, tenant := range []string{"", "beta"} {
-		own := "own-" + tenant + t.Name()
-		h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
-		put := func(args []string, told, waiting, turnID string) []string {
-			out := []string{"--tenant", tenant}
-			for _, a := range args {
-				out = append(out, strings.NewReplacer("TOLD", told, "WAIT", waiting, "OWN", own, "TURN", turnID).Replace(a))
-			}
-			return out
+	const tenant = "beta"
+	own := "own-" + t.Name()
+	h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
+	put := func(args []string, told, waiting, turnID string) []string {
+		out := []string{"--tenant", tenant}
+		for _, a := range args {
+			out = append(out, strings.NewReplacer("TOLD", told, "WAIT", waiting, "OWN", own, "TURN", turnID).Replace(a))
 		}
-		for _, commands := range addressed {
-			for _, args := range commands {
-				c := h.starter(put(args, told, waiting, turnID)...).wait()
-				nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
-				said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
-					Replace(c.out.String() + c.err.String())
-				assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
-					tenant, args)
-				assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
-			}
-		}
-		for _, args := range finding {
+		return out
+	}
+	for _, commands := range addressed {
+		for _, args := range commands {
 			c := h.starter(put(args, told, waiting, turnID)...).wait()
-			assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
-			if args[0] != "__complete" {
-				assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
-			}
-			assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
+			nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
+			said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
+				Replace(c.out.String() + c.err.String())
+			assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
+				tenant, args)
+			assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
 		}
+	}
+	for _, args := range finding {
+		c := h.starter(put(args, told, waiting, turnID)...).wait()
+		assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
+		if args[0] != "__complete" {
+			assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
+		}
+		assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
 	}
 	c := h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
 	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ",
@@ -236,8 +169,8 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
 }
 
-// TestTheTableOfCommandsIsWhole checks that every command is in the table above or among others.
-func TestTheTableOfCommandsIsWhole(t *testing.T) {
+// TestEveryCommandIsCheckedForTenants checks that every command is in the table above or among others.
+func TestEveryCommandIsCheckedForTenants(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, "")
 	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(),
@@ -305,9 +238,10 @@ func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 	assert.Regexp(t, `(?m)^good +connected .*\n(?:  process .*\n)*  default tenant +connected .*\n  tenant acme +connected .*\n  tenant beta +connected `, out)
 }
 
-// TestSchedulesAreTheirTenants checks that schedules are separate for each tenant, and that the turns they start belong
+// TestTenantsHaveTheirOwnSchedules checks that schedules are separate for each tenant, and that the turns they start
+// belong
 // to that tenant.
-func TestSchedulesAreTheirTenants(t *testing.T) {
+func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
 	h.worker()

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/tests/loopback"
 )
 
-func TestTheSystemHandsNoneOfTheseOutItself(t *testing.T) {
+func TestPortsAreOutsideTheEphemeralRange(t *testing.T) {
 	for range 50 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

@@ -10,8 +10,8 @@
 // # Adding a history
 //
 // Add its name and a description of what happens in it to the table of shapes.go, with an empty outline if you do not
-// know it yet: once the history is recorded, TestKeptHistoriesReplay prints it. Then either have an end-to-end test of
-// package tests keep it, with a line such as
+// know it yet: once the history is recorded, TestKeptHistoriesReplay prints it. Then have an end-to-end test of package
+// tests keep it, with a line such as
 //
 //	r.keep("v1-approval", session, run.GetRunID())
 //
@@ -19,12 +19,7 @@
 //
 //	go test ./tests -run 'TestAnApproval' -record
 //
-// or record a run from any server:
-//
-//	go run ./tests/record -name v1-approval -workflow-id ID [-run-id R] [-address host:port] [-namespace N]
-//
-// Either way the history must replay, and match its outline, before it is written. Last, update the README beside the
-// histories:
+// The history must replay, and match its outline, before it is written. Last, update the README beside the histories:
 //
 //	go test ./tests/replay -run TestTheReadme -update
 //

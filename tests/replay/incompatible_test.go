@@ -211,8 +211,8 @@ func (e *encoded) Get(ctx workflow.Context, to any) error {
 	return converter.GetDefaultDataConverter().FromPayload(payload, to)
 }
 
-// TestAnIncompatibleChangeIsNoticed shows that a replay can fail, and that the changes make it fail.
-func TestAnIncompatibleChangeIsNoticed(t *testing.T) {
+// TestAnIncompatibleChangeIsReported shows that a replay can fail, and that the changes make it fail.
+func TestAnIncompatibleChangeIsReported(t *testing.T) {
 	for name, c := range incompatible {
 		t.Run(name, func(t *testing.T) {
 			for _, history := range c.histories {

@@ -112,7 +112,7 @@ func Changed(dir string) ([]string, error) {
 		name := filepath.Base(path)
 		switch was, ok := recorded[name]; {
 		case !ok:
-			wrong = append(wrong, name+" has no line in "+sums+": record it with -record or tests/record")
+			wrong = append(wrong, name+" has no line in "+sums+": record it with -record")
 		case was != sum(b):
 			wrong = append(wrong, name+" is not what was recorded: bring it back, and record a new shape under a new name")
 		}

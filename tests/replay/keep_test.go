@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestAHistoryIsKeptOnceAndForAll(t *testing.T) {
+func TestAKeptHistoryIsNotOverwritten(t *testing.T) {
 	to := t.TempDir()
 	events := kept(t, "v1-answer")
 	require.NoError(t, Keep(to, "v1-answer", events))
@@ -35,7 +35,7 @@ func TestAHistoryIsKeptOnceAndForAll(t *testing.T) {
 	assert.Empty(t, wrong)
 }
 
-func TestWhatIsNoKeptHistoryIsRefused(t *testing.T) {
+func TestInvalidHistoriesAreNotKept(t *testing.T) {
 	to := t.TempDir()
 	answer := kept(t, "v1-answer")
 	broken := kept(t, "v1-answer")
@@ -55,7 +55,7 @@ func TestWhatIsNoKeptHistoryIsRefused(t *testing.T) {
 	assert.Empty(t, entries, "nothing was written")
 }
 
-func TestAnEditOfAKeptHistoryIsNoticed(t *testing.T) {
+func TestEditedHistoriesAreReported(t *testing.T) {
 	to := t.TempDir()
 	for _, name := range []string{"v1-answer", "v1-invalid-action"} {
 		require.NoError(t, Keep(to, name, kept(t, name)))

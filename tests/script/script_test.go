@@ -53,7 +53,7 @@ func request(ctx context.Context, t *testing.T, s *script.Server, messages ...st
 	return req
 }
 
-func TestStepsGoByTheModelsAnswers(t *testing.T) {
+func TestStepsCountTheModelsAnswers(t *testing.T) {
 	s := script.Start(t, script.Steps(script.Text("zero"), script.Text("one"), script.Text("two")))
 	for want, messages := range map[string][]string{
 		"zero": {"system: s", "user: q"},
@@ -84,7 +84,7 @@ func TestStepsAreFoundInACutTranscript(t *testing.T) {
 	assert.Equal(t, 8, s.Requests()[1].Step)
 }
 
-func TestAttemptsGoByEqualRequests(t *testing.T) {
+func TestAttemptsCountEqualRequests(t *testing.T) {
 	s := script.Start(t, script.Attempts(script.Status(500, "x", "boom"), script.Text("fine")))
 	for i, want := range []string{"boom", "fine", "fine"} {
 		body, err := post(t, s, "user: q")
@@ -97,7 +97,7 @@ func TestAttemptsGoByEqualRequests(t *testing.T) {
 	assert.Contains(t, body, "boom")
 }
 
-func TestCasesGoByTheUsersWord(t *testing.T) {
+func TestCasesMatchTheUserMessage(t *testing.T) {
 	s := script.Start(t, script.Cases(script.When("boats", script.Text("ahoy")), script.When("", script.Text("eh"))))
 	for _, c := range [][2]string{{"about boats?", "ahoy"}, {"about cars?", "eh"}} {
 		body, err := post(t, s, "user: "+c[0], "assistant: a", "user: (Automatic note, not from the user) again")
@@ -106,7 +106,7 @@ func TestCasesGoByTheUsersWord(t *testing.T) {
 	}
 }
 
-func TestTheLedgerSaysWhatWasCut(t *testing.T) {
+func TestTheLedgerRecordsTruncatedReplies(t *testing.T) {
 	s := script.Start(t, script.Cases(
 		script.When("cut", script.Text("a b c").CutAfter(2)),
 		script.When("reset", script.Text("a b c").ResetAfter(2)),
@@ -146,7 +146,7 @@ func TestAGateHoldsInTheMiddle(t *testing.T) {
 	assert.Contains(t, string(rest), "[DONE]")
 }
 
-func TestAHeldClientThatGoesAwayIsSeen(t *testing.T) {
+func TestAClientThatDisconnectsIsRecorded(t *testing.T) {
 	gate := script.NewGate()
 	s := script.Start(t, script.Text("a b").Hold(0, gate))
 	ctx, cancel := context.WithCancel(t.Context())

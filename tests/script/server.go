@@ -124,17 +124,6 @@ func (s *Server) Await(ctx context.Context, ok func([]Request) bool) error {
 	}
 }
 
-// Count returns how many requests of the ledger satisfy the condition.
-func (s *Server) Count(ok func(Request) bool) int {
-	n := 0
-	for _, r := range s.Requests() {
-		if ok(r) {
-			n++
-		}
-	}
-	return n
-}
-
 // update changes an entry and wakes the callers of Await.
 func (s *Server) update(change func()) {
 	s.mu.Lock()

@@ -19,7 +19,7 @@ import (
 
 // The server speaks an older protocol: it holds its call while it waits for the response, which requires
 // elicitation_timeout.
-func TestEverythingAsksAPerson(t *testing.T) {
+func TestAnOlderServerElicits(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
 	server.ElicitationTimeout, server.Allow = within, []string{"trigger-*elicitation*"}
@@ -45,7 +45,7 @@ func TestEverythingAsksAPerson(t *testing.T) {
 }
 
 // A file is untrusted text. After the session has read one, no write runs without an approval that shows its arguments.
-func TestWhatWasReadGuardsWhatIsWritten(t *testing.T) {
+func TestAWriteNeedsApprovalAfterAnUntrustedRead(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestGitOverStdio(t *testing.T) {
 }
 
 // The server has a working folder, which one call sets and others use: one turn's folder is not another turn's.
-func TestGitRemembersForAsLongAsATurn(t *testing.T) {
+func TestGitKeepsItsFolderForATurn(t *testing.T) {
 	t.Parallel()
 	server := gitOverStdio(t)
 	server.SessionAffinity = config.AffinityTurn

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/proc"
 	"github.com/everturn/everturn/tests/servers/npm"
 )
 
@@ -31,29 +31,19 @@ func stdioServer(t *testing.T, id, pkg string, args ...string) config.MCPServer 
 type remote struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer // to be read once done is closed
-	done chan struct{}
+	done <-chan struct{}
 	once sync.Once
 }
 
 // listening starts the program in a folder and returns when the port accepts connections.
 func listening(t *testing.T, port int, dir string, environ []string, program string, args ...string) *remote {
 	t.Helper()
-	s := &remote{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	s := &remote{cmd: exec.Command(program, args...)}
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = dir, &s.out, &s.out, time.Second
 	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, environ...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		defer close(s.done)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // it is killed
-		}
-	}()
-	require.NoError(t, <-started)
+	var err error
+	s.done, err = proc.Start(s.cmd)
+	require.NoError(t, err)
 	t.Cleanup(func() { s.end(t) })
 	s.await(t, port)
 	return s

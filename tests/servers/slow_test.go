@@ -26,7 +26,7 @@ func TestProgressKeepsACallAlive(t *testing.T) {
 
 // Without progress the model is told that the outcome is unknown; the call continues, and the next turn reports how it
 // ended.
-func TestALateResultIsTold(t *testing.T) {
+func TestALateResultReachesTheModel(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
 	server.Tools = map[string]config.MCPTool{slowly: {Timeout: 300 * time.Millisecond, BackgroundTimeout: within}}

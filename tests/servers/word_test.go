@@ -14,7 +14,7 @@ import (
 
 // A server's annotations of its own tools count only if it is trusted; that a tool is destructive is believed of every
 // server.
-func TestAServersWordOnItsTools(t *testing.T) {
+func TestAnnotationsCountOnlyFromTrustedServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for trust, reading := range map[bool]turn.Descriptor{

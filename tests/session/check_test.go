@@ -67,12 +67,12 @@ func inOrder() (*Model, Evidence) {
 	}
 }
 
-func TestASessionInOrderGivesNothing(t *testing.T) {
+func TestACorrectSessionHasNoProblems(t *testing.T) {
 	m, e := inOrder()
 	assert.Empty(t, m.Check(e))
 }
 
-func TestTheCheckerNotices(t *testing.T) {
+func TestTheCheckerReportsProblems(t *testing.T) {
 	for says, spoil := range map[string]func(*Model, *Evidence){
 		"is lost":                  func(_ *Model, e *Evidence) { e.Messages = slices.Delete(e.Messages, 3, 4) },
 		"in the transcript twice":  func(_ *Model, e *Evidence) { e.Messages = append(e.Messages, e.Messages[0]) },

@@ -148,13 +148,6 @@ func (m *Model) Touched(text string) {
 	}
 }
 
-// Effects returns how often the tool ran with this text.
-func (m *Model) Effects(text string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.effects[text]
-}
-
 // verdictOf returns the status that a decision leads to.
 func verdictOf(d *Decision) turn.DecisionStatus {
 	if d.Allow {

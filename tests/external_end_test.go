@@ -1,0 +1,475 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file do what operators do in the Web UI and in a terminal.
+
+// endings are the ways in which the server ends a turn without its cooperation.
+var endings = map[string]struct {
+	timeout time.Duration
+	end     func(*rig, client.WorkflowRun)
+}{
+	"terminate": {end: func(r *rig, run client.WorkflowRun) {
+		require.NoError(r.t, r.client.TerminateWorkflow(r.t.Context(), run.GetID(), run.GetRunID(), "pressed"))
+	}},
+	"run timeout": {timeout: 3 * time.Second, end: func(*rig, client.WorkflowRun) {}},
+}
+
+// beginWithin starts a turn with a run timeout; 0 means none.
+func (r *rig) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
+	r.t.Helper()
+	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
+	return run
+}
+
+// over waits for a run that does not complete and returns its error.
+func (r *rig) over(run client.WorkflowRun) error {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	err := run.GetWithOptions(ctx, nil, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+	require.Error(r.t, err)
+	require.NoError(r.t, ctx.Err())
+	return err
+}
+
+func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
+	t.Parallel()
+	for name, ending := range endings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := script.NewGate()
+			r := newRig(t, script.Cases(
+				script.When("first", script.Text("This is never finished.").Hold(3, gate)),
+				script.When("second", script.Text("The second answer.")),
+			))
+			r.work()
+			run := r.beginWithin(t.Name(), "The first question.", ending.timeout)
+			r.reach(gate)
+			r.shown(run.GetRunID(), "This is ")
+			ending.end(r, run)
+			r.over(run)
+			r.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(),
+				run.GetRunID())
+			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+			_, head := r.transcript(t.Name())
+
+			gate.Release() // the rest of the first answer reaches a closed turn
+			require.NoError(t, r.model.Await(t.Context(),
+				func(all []script.Request) bool { return all[0].Outcome != script.Open }))
+			record := r.closed(run)
+			assert.Contains(t, record, "ended from outside")
+			assert.Equal(t, []int{0, 0}, r.steps())
+			_, same := r.transcript(t.Name())
+			assert.Equal(t, head, same)
+		})
+	}
+}
+
+// closed checks that the next turn closed this one, and returns the message of its record.
+func (r *rig) closed(run client.WorkflowRun) string {
+	r.t.Helper()
+	record, err := r.store.Turn(r.t.Context(), run.GetRunID())
+	require.NoError(r.t, err)
+	assert.Equal(r.t, turn.StateClosed, record.State)
+	assert.Equal(r.t, turn.FinishTerminated, record.Reason)
+	return record.Message
+}
+
+func TestTheNextTurnClosesATurnTerminatedDuringACall(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Cases(
+		script.When("first", script.Steps(script.Calls(
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"x","block":"after"}`},
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"y"}`},
+		))),
+		script.When("second", script.Text("The second answer.")),
+	), l.host(config.MCPTool{}), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	r.work()
+	run := r.begin(t.Name(), "The first question.", nil)
+	l.await("effect", "x")
+	endings["terminate"].end(r, run)
+	r.over(run)
+	assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
+	before, _ := r.transcript(t.Name())
+
+	r.closed(run)
+	calls := r.calls(run.GetRunID(), 2)
+	assert.Equal(t, turn.OutcomeUnknown, calls[0].Outcome, "it was running")
+	assert.Equal(t, turn.OutcomeCancelled, calls[1].Outcome, "it was waiting")
+	told := results(r.model.Requests()[1].Chat)
+	require.Len(t, told, 2)
+	assert.Contains(t, told[0], "outcome unknown")
+	assert.Contains(t, told[1], "cancelled")
+	l.open() // the first call's result reaches a closed turn
+	require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within,
+		20*time.Millisecond)
+	after, _ := r.transcript(t.Name())
+	assert.Equal(t, before, after)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Zero(t, l.count("begun", "y"))
+}
+
+// results returns the tool results of a prompt.
+func results(c script.Chat) []string {
+	var out []string
+	for _, m := range c.Messages {
+		if m.Role == "tool" {
+			out = append(out, m.Content)
+		}
+	}
+	return out
+}
+
+// late returns the number of late results of a call.
+func (r *rig) late(turnID, callID string) int {
+	c, err := r.store.Call(r.t.Context(), turnID, callID)
+	if err != nil {
+		return 0
+	}
+	return c.LateCount
+}
+
+// reset resets a run to an event of its history and returns the new run.
+func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
+	r.t.Helper()
+	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: temporalconn.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
+		RequestId:         fmt.Sprintf("%s-%d", run.GetRunID(), event),
+	})
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: res.RunId})
+	return r.client.GetWorkflow(r.t.Context(), run.GetID(), res.RunId)
+}
+
+// tasks returns the IDs of the events to which a run can be reset.
+func (r *rig) tasks(run client.WorkflowRun) []int64 {
+	r.t.Helper()
+	var out []int64
+	for _, e := range r.events(run.GetID(), run.GetRunID()) {
+		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			out = append(out, e.EventId)
+		}
+	}
+	require.NotEmpty(r.t, out)
+	return out
+}
+
+func TestAResetReusesSettledSteps(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(
+		script.Call("mcp_ledger_append", `{"text":"x"}`),
+		script.Attempts(script.Text("It is appended.").Hold(2, gate), script.Text("It is appended.")),
+	), l.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(t.Name(), "Append it.", nil)
+	r.reach(gate)
+	again := r.reset(run, r.tasks(run)[0])
+	var terminated *temporal.TerminatedError
+	require.ErrorAs(t, r.over(run), &terminated)
+	res := r.result(again)
+
+	assert.Equal(t, "It is appended.", res.Answer)
+	assert.Equal(t, run.GetRunID(), res.Turn, "the turn keeps its ID")
+	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the inference that was open is asked again")
+	assert.Equal(t, 1, l.count("effect", "x"))
+	gate.Release()
+	assert.Equal(t, []int{1, 2}, r.attempts(run.GetRunID()))
+	text, _, _ := r.story(run.GetRunID())
+	assert.Equal(t, "It is appended.", text)
+	r.keep("v1-reset", t.Name(), again.GetRunID())
+}
+
+func TestAResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(
+		script.Call("mcp_ledger_append", `{"text":"x"}`),
+		script.Call("local_quick_echo", `{"text":"y"}`),
+		script.Text("It is appended.").Usage(20, 5, 0),
+	), l.host(config.MCPTool{}))
+	r.work(withEcho()...)
+	run := r.begin(t.Name(), "Append it.", nil)
+	res := r.result(run)
+	before, head := r.transcript(t.Name())
+	for _, task := range r.tasks(run) {
+		again := r.reset(run, task)
+		assert.Equal(t, res, r.result(again), "reset to event %d", task)
+		if task == r.tasks(run)[2] {
+			r.keep("v1-reset-answered", t.Name(), again.GetRunID())
+		}
+	}
+	after, same := r.transcript(t.Name())
+	assert.Equal(t, head, same)
+	assert.Equal(t, before, after)
+	assert.Equal(t, []int{0, 1, 2}, r.steps())
+	assert.Equal(t, 1, l.count("effect", "x"))
+	for _, c := range r.calls(run.GetRunID(), 2) {
+		assert.Equal(t, 1, c.Runs)
+	}
+}
+
+// TestAResetOfAnOldTurnWritesNothing checks that an old turn that is reset after its session has continued may
+// repeat what the journal has, but writes nothing.
+func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("first", script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Text("The first answer."))),
+		script.When("open", script.Steps(script.Call("local_quick_echo", `{"text":"b"}`),
+			script.Text("This is never finished.").Hold(3, gate))),
+		script.When("third", script.Text("The third answer.")),
+		script.When("fourth", script.Text("The fourth answer.")),
+	))
+	r.work(withEcho()...)
+	first := r.begin(t.Name(), "The first question.", nil)
+	answer := r.result(first)
+	open := r.begin(t.Name(), "The open question.", nil)
+	r.reach(gate)
+	require.NoError(t, r.client.TerminateWorkflow(t.Context(), open.GetID(), open.GetRunID(), "pressed"))
+	require.Equal(t, "The third answer.", r.ask(t.Name(), "The third question.").Answer)
+	before, head := r.transcript(t.Name())
+	asked := len(r.model.Requests())
+
+	assert.Equal(t, answer, r.result(r.reset(first, r.tasks(first)[0])), "what was answered is answered again")
+	var failed *temporal.ApplicationError
+	require.ErrorAs(t, r.over(r.reset(open, r.tasks(open)[0])), &failed)
+	assert.Equal(t, string(turn.CodeSessionBusy), failed.Type())
+	after, same := r.transcript(t.Name())
+	assert.Equal(t, head, same)
+	assert.Equal(t, before, after)
+	assert.Len(t, r.model.Requests(), asked)
+	r.closed(open)
+
+	assert.Equal(t, "The fourth answer.", r.ask(t.Name(), "The fourth question.").Answer, "the session goes on")
+	longer, _ := r.transcript(t.Name())
+	assert.Equal(t, before, longer[:len(before)])
+}
+
+// cancelledRun checks that a run ended as Temporal's Canceled with a result whose state is cancelled.
+func (r *rig) cancelledRun(run client.WorkflowRun) workflows.Result {
+	r.t.Helper()
+	var stop *temporal.CanceledError
+	require.ErrorAs(r.t, r.over(run), &stop)
+	var res workflows.Result
+	require.NoError(r.t, stop.Details(&res))
+	assert.Equal(r.t, turn.StateCancelled, res.State)
+	return res
+}
+
+// happened returns when a run's history has an event of the kind.
+func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		e, err := iter.Next()
+		require.NoError(r.t, err, "%s never happened", kind)
+		if e.EventType == kind {
+			return
+		}
+	}
+	require.Fail(r.t, "the run ended without "+kind.String())
+}
+
+// TestAStoppedWorkerFinishesItsInference performs a rolling restart: the old worker is asked to stop during an
+// inference and gets the
+// time to finish it.
+func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("long", script.Steps(script.Text("It ends after all.").Hold(3, gate))),
+		script.When("short", script.Text("A short answer.")),
+	), func(c *config.Config) { c.Worker.DrainTimeout = 30 * time.Second })
+	old := r.process()
+	run := r.begin(t.Name(), "The long question.", nil)
+	r.reach(gate)
+	old.signal(syscall.SIGTERM)
+	r.process()
+	assert.Equal(t, "A short answer.", r.ask(t.Name()+"-2", "A short question.").Answer, "others are served meanwhile")
+	old.running()
+	gate.Release()
+	old.exit()
+	assert.Equal(t, "It ends after all.", r.result(run).Answer)
+	assert.Equal(t, []int{1}, r.attempts(run.GetRunID()))
+	assert.Len(t, r.model.Requests(), 2)
+}
+
+// TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown stops a worker during a call and gives it no time to finish.
+func TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}),
+		func(c *config.Config) { c.Worker.DrainTimeout = time.Millisecond })
+	old := r.process()
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("effect", "x")
+	old.signal(syscall.SIGTERM)
+	old.exit()
+	r.process()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
+	assert.Equal(t, []int{0, 1}, r.steps())
+}
+
+// deaf is a model that emits a few words and then waits until its context ends.
+type deaf struct{ reached chan struct{} }
+
+func (deaf) Takes(string, string) bool { return false }
+
+func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	sink.Text("This is ")
+	close(d.reached)
+	<-ctx.Done()
+	return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+}
+
+// patient is a model that answers once the test lets it.
+type patient struct{ reached, answer chan struct{} }
+
+func (patient) Takes(string, string) bool { return false }
+
+func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	close(p.reached)
+	select {
+	case <-p.answer:
+		sink.Text("Here.")
+		return turn.Completion{Text: "Here.", FinishReason: "stop"}, nil
+	case <-ctx.Done():
+		return turn.Completion{}, turn.Errorf(turn.CodeLLMTransport, ctx.Err(), "the connection was lost")
+	}
+}
+
+// TestAnInferenceOutlivesItsConnectionToTemporal loses the Temporal server for a moment, which ends an activity's
+// context too. The
+// inference that is under way is paid for, so it completes, and the next attempt waits for it and uses its completion.
+func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
+	t.Parallel()
+	model := patient{make(chan struct{}), make(chan struct{})}
+	acts, store, in := infer(t, model)
+	first, lose := context.WithCancel(t.Context())
+	defer lose()
+	type outcome struct {
+		result workflows.InferResult
+		err    error
+	}
+	results := make(chan outcome, 2)
+	ask := func(ctx context.Context) {
+		result, err := acts.Infer(ctx, in)
+		results <- outcome{result, err}
+	}
+	go ask(first)
+	<-model.reached
+	lose()
+	go ask(t.Context()) // a second request to the model would close reached twice
+	close(model.answer)
+	for range 2 {
+		o := <-results
+		require.NoError(t, o.err)
+		assert.Equal(t, "Here.", o.result.Proposal.Text)
+	}
+	list, err := store.Inferences(t.Context(), "t")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.True(t, list[0].Settled)
+	assert.Equal(t, 1, list[0].Attempt)
+}
+
+// infer makes activities around a model, begins a turn, and returns the input of its first inference.
+func infer(t *testing.T, model activities.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
+		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
+	}})
+	require.NoError(t, err)
+	begun, err := acts.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
+		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
+	}})
+	require.NoError(t, err)
+	return acts, store, workflows.InferInput{
+		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
+		Plan: turn.Plan{Mode: turn.ModeNative, PromptConfig: begun.Config.PromptConfig, From: 1, Anchor: 1},
+	}
+}
+
+// TestAWorkerShutdownIsNotACancellation checks that only a cancelled error counts as a stop, because a worker's
+// shutdown ends the same
+// context. It calls the activity without a worker process: a process that stops exits too soon to report the
+// difference.
+func TestAWorkerShutdownIsNotACancellation(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cause error
+		code  turn.Code // empty: cancelled
+	}{
+		"cancel":       {temporal.NewCanceledError(), ""},
+		"worker stops": {worker.ErrWorkerShutdown, turn.CodeLLMTransport},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := deaf{make(chan struct{})}
+			acts, store, in := infer(t, model)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			go func() {
+				<-model.reached
+				cancel(c.cause)
+			}()
+			_, err := acts.Infer(ctx, in)
+			if c.code == "" {
+				require.True(t, temporal.IsCanceledError(err), "%v", err)
+				return
+			}
+			var failed *temporal.ApplicationError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, string(c.code), failed.Type())
+			assert.False(t, failed.NonRetryable())
+			list, err := store.Inferences(t.Context(), "t")
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			assert.Zero(t, list[0].Failures, "it is no failure of the provider")
+		})
+	}
+}

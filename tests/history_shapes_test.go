@@ -1,0 +1,364 @@
+package tests
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file exercise branches of the turn that no other test covers, and keep their histories.
+
+// TestARunWaitsForItsMessage sends a message to a run that waits for one. The run's timer stays pending and
+// fires during a turn that takes long enough.
+func TestARunWaitsForItsMessage(t *testing.T) {
+	t.Parallel()
+	for name, fires := range map[string]bool{"by-late-update": false, "by-late-update-long": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := script.NewGate()
+			r := newRig(t, script.Text("I am here.").Hold(2, gate))
+			r.work()
+			run := r.start(session(t), workflows.Input{})
+			r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+			joined, sent, err := r.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "Are you there?"})
+			require.NoError(t, err)
+			assert.Equal(t, run.GetRunID(), joined.GetRunID(), "the message joins the run that waits for it")
+			assert.Equal(t, run.GetRunID(), sent.Turn)
+			r.reach(gate)
+			if fires {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+			}
+			gate.Release()
+			assert.Equal(t, "I am here.", r.result(run).Answer)
+			assert.Len(t, r.model.Requests(), 1)
+			r.keep("v1-"+name, session(t), run.GetRunID())
+		})
+	}
+}
+
+func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	message := workflows.Input{Message: &workflows.Message{Text: "The first question."}}
+	for shape, c := range map[string]struct {
+		in    workflows.Input
+		waits bool // whether a worker has the run when it is cancelled
+	}{
+		"v1-cancelled-unseen":       {message, false},
+		"v1-cancelled-unseen-empty": {workflows.Input{}, false},
+		"v1-cancelled-waiting":      {workflows.Input{}, true},
+	} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("An answer."))
+			if c.waits {
+				r.work()
+			}
+			run := r.start(session(t), c.in)
+			if c.waits {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+			}
+			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			if !c.waits {
+				r.work()
+			}
+			r.cancelledRun(run)
+			r.keep(shape, session(t), run.GetRunID())
+			assert.Empty(t, r.model.Requests())
+			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
+		})
+	}
+}
+
+func TestAnInputWithAnUnknownKeyIsRejected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	run := r.start(session(t), map[string]any{"mesage": map[string]any{"text": "hi"}})
+	app, _ := r.failure(run)
+	assert.Contains(t, app.Message(), `"mesage"`)
+	r.keep("v1-input-refused", session(t), run.GetRunID())
+}
+
+func TestPolicyDecidesAboutModelErrors(t *testing.T) {
+	t.Parallel()
+	down := script.Status(http.StatusInternalServerError, "server_error", "oops")
+	for name, c := range map[string]struct {
+		policy turn.ErrorAction
+		script script.Script
+		limits workflows.LimitsRequest
+		reason turn.FinishReason
+		answer string
+	}{
+		"model-retry": {turn.ErrorRetry, script.Attempts(down, script.Text("Here again.")),
+			workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
+		"model-reprompt": {turn.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{},
+			turn.FinishAnswered, "In brief."},
+		"model-interrupt": {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
+		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps,
+			""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
+			r.work()
+			res := r.result(r.begin(session(t), "Hello?", &c.limits))
+			assert.Equal(t, c.reason, res.FinishReason)
+			assert.Equal(t, c.answer, res.Answer)
+			r.keep("v1-"+name, session(t), res.Turn)
+		})
+	}
+}
+
+// noted answers with second once the prompt has an automatic note, and with first before.
+func noted(first, second script.Reply) script.Script {
+	return script.Func(func(r script.Request) script.Reply {
+		if strings.Contains(r.Chat.Last("user").Content, "Automatic note") {
+			return second
+		}
+		return first
+	})
+}
+
+func TestPolicyDecidesAboutToolErrors(t *testing.T) {
+	t.Parallel()
+	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
+		t.Run(string(decision), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."),
+				func(c *config.Config) { c.Policy.OnToolError = decision })
+			r.work(withFailing())
+			run := r.begin(session(t), "Use it.", nil)
+			if decision == turn.ErrorFail {
+				app, res := r.failure(run)
+				assert.Equal(t, string(turn.CodeToolFailed), app.Type())
+				assert.Equal(t, "Let me see.", res.Answer)
+			} else {
+				res := r.result(run)
+				assert.Equal(t, turn.FinishInterrupted, res.FinishReason)
+				assert.Contains(t, res.Message, "it is broken")
+			}
+			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
+			r.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
+		})
+	}
+}
+
+func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
+	t.Parallel()
+	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
+		t.Run(string(decision), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
+			r.work(withEcho()...)
+			run := r.begin(session(t), "Use it.", nil)
+			if decision == turn.ErrorFail {
+				app, _ := r.failure(run)
+				assert.Equal(t, string(turn.CodeInvalidAction), app.Type())
+			} else {
+				assert.Equal(t, turn.FinishInterrupted, r.result(run).FinishReason)
+			}
+			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
+			r.keep("v1-invalid-"+string(decision), session(t), run.GetRunID())
+			r.goesOn(session(t))
+		})
+	}
+}
+
+func TestACallInJSONMode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Steps(script.JSONCall("local_echo", `{"text":"hello"}`), script.JSONFinal("It echoed.")),
+		func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo hello.", nil)
+	assert.Equal(t, "It echoed.", r.result(run).Answer)
+	assert.Contains(t, r.model.Requests()[1].Chat.Last("user").Content, "echo hello")
+	r.keep("v1-json-call", session(t), run.GetRunID())
+}
+
+func TestLocalAndRegularCallsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	var calls []script.ToolCall
+	for _, text := range []string{"0", "1", "2"} {
+		calls = append(calls, script.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
+			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
+	}
+	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")),
+		func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo six times.", nil)
+	assert.Equal(t, 6, r.result(run).ToolCalls)
+	assert.Equal(t, []string{"echo slow 0", "echo quick 0", "echo slow 1", "echo quick 1", "echo slow 2", "echo quick 2"},
+		results(r.model.Requests()[1].Chat))
+	r.keep("v1-mixed-lanes", session(t), run.GetRunID())
+}
+
+func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	hang := func(ctx context.Context, in echoIn) (string, error) {
+		began <- in.Text
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	r := newRig(t, script.Calls(script.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
+		func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	r.work(engine.WithTool("hang", "Hangs.", hang, engine.Risk(turn.RiskLow)))
+	run := r.begin(session(t), "Hang twice.", nil)
+	assert.Equal(t, "a", <-began)
+	r.cancelled(run)
+	assert.Empty(t, began, "the second call never began")
+	r.keep("v1-cancelled-in-line", session(t), run.GetRunID())
+	messages := paired(t, r, session(t))
+	require.Len(t, messages, 4)
+	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
+}
+
+func TestALongTurnContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	const hops = 16
+	server := newRestartableTemporal(t, "", 60)
+	r := newRig(t, script.Func(func(req script.Request) script.Reply {
+		if req.Step < hops {
+			return script.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
+		}
+		return script.Text("done")
+	}))
+	server.serves(r)
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Echo often.", raised(hops))
+	first := run.GetRunID()
+	res := r.result(run)
+	assert.Equal(t, "done", res.Answer)
+	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
+	assert.Equal(t, hops, res.ToolCalls)
+	assert.Equal(t, hops+1, res.Steps, "counters are carried on")
+	runs := r.chain(session(t), first)
+	require.GreaterOrEqual(t, len(runs), 3)
+	for _, c := range r.calls(first, hops) {
+		assert.Equal(t, 1, c.Runs)
+	}
+	r.keep("v1-continued-first", session(t), runs[0])
+	r.keep("v1-continued-middle", session(t), runs[1])
+	r.keep("v1-continued-last", session(t), runs[len(runs)-1])
+}
+
+func TestATurnWaitsForALockedJournal(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("All work and no play. ", 1950<<10/22)
+	for name, c := range map[string]struct {
+		text  string
+		store *unavailableJournal
+	}{
+		"begin-locked":       {"Hello?", &unavailableJournal{begin: wait, left: 1}},
+		"begin-locked-large": {large, &unavailableJournal{begin: refuse, left: 3}},
+		"finish-locked":      {"Hello?", &unavailableJournal{finish: wait, left: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("Here."))
+			r.work(engine.WithJournal(c.store.wrap))
+			run := r.begin(session(t), c.text, nil)
+			assert.Equal(t, "Here.", r.result(run).Answer)
+			assert.Len(t, r.model.Requests(), 1)
+			messages, _ := r.transcript(session(t))
+			assert.Len(t, messages, 2, "nothing is written twice")
+			r.keep("v1-"+name, session(t), run.GetRunID())
+		})
+	}
+}
+
+// back makes the journal available again.
+func (a *unavailableJournal) back() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = 0
+}
+
+// TestATurnIsStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked:
+// the turn
+// waits for the journal, but only briefly.
+func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
+	t.Parallel()
+	for shape, comes := range map[string]bool{ // whether the journal comes back in time
+		"v1-cancelled-begin-locked": true, "v1-cancelled-begin-gone": false,
+	} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Text("An answer."))
+			store := &unavailableJournal{begin: refuse, left: 1000}
+			r.work(engine.WithJournal(store.wrap))
+			run := r.begin(session(t), "The first question.", nil)
+			r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			if comes {
+				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+				store.back()
+			}
+			r.cancelledRun(run)
+			store.back()
+			r.keep(shape, session(t), run.GetRunID())
+			assert.Empty(t, r.model.Requests())
+			if comes {
+				messages, _ := r.transcript(session(t))
+				require.Len(t, messages, 1)
+				assert.Equal(t, "The first question.", messages[0].Text, "the journal has the accepted message")
+			}
+			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
+		})
+	}
+}
+
+// TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked checks that a turn that is stopped before it could begin does
+// not lose a message that was accepted for the next turn.
+func TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("An answer."))
+	store := &unavailableJournal{begin: refuse, left: 1000}
+	r.work(engine.WithJournal(store.wrap))
+	run := r.begin(session(t), "The first question.", nil)
+	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", Queue: true})
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+	store.back()
+	assert.Equal(t, "An answer.", r.answered(session(t), "m2").Answer)
+	assert.Empty(t, r.ended(run.GetRunID()).Answer)
+	r.keep("v1-cancelled-begin-gone-queued", session(t), run.GetRunID())
+}
+
+func TestACallWaitsForTheJournal(t *testing.T) {
+	t.Parallel()
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
+		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
+		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
+		run := r.begin(session(t), "Echo hello.", nil)
+		assert.Equal(t, "It echoed.", r.result(run).Answer)
+		assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
+		r.keep("v1-call-store-away", session(t), run.GetRunID())
+	})
+	t.Run("for good", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
+		store := unavailableJournal{claim: refuse, left: 1000}
+		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
+		run := r.begin(session(t), "Echo hello.", nil)
+		app, res := r.failure(run)
+		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+		assert.Equal(t, "One moment.", res.Answer)
+		r.keep("v1-call-store-gone", session(t), run.GetRunID())
+	})
+}

@@ -1,0 +1,64 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// forged changes an export's lines and computes its checksums again, which is possible because the checksums have no
+// key.
+func forged(t *testing.T, export []byte, change func(l *journal.Line)) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	e := journal.NewExporter(&out)
+	for raw := range bytes.Lines(export) {
+		var l journal.Line
+		require.NoError(t, json.Unmarshal(raw, &l))
+		if change(&l); l.End == nil {
+			require.NoError(t, e.Write(l))
+		}
+	}
+	require.NoError(t, e.Close())
+	return &out
+}
+
+func TestCLIListsThePermissionsThatAnImportDrops(t *testing.T) {
+	t.Parallel()
+	kept, err := os.ReadFile("../journal/testdata/requests.jsonl")
+	require.NoError(t, err)
+	said := newHome(t, "").begin(bytes.NewReader(kept), "import", "-").exits(0).out.String()
+	assert.Contains(t, said, "\ntainted: ")
+	assert.Contains(t, said, "\nnot imported: ")
+	assert.Regexp(t, `(?m)^  (tool|call)  local/write_file  `, said)
+
+	h := newHome(t, "")
+	hostile := forged(t, kept, func(l *journal.Line) {
+		if l.Chunk != nil && l.Chunk.Text != "" {
+			l.Chunk.Text = "\x1b[2J"
+		}
+		if l.Grant != nil {
+			l.Grant.Tool, l.Grant.By, l.Grant.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
+		}
+	}).String()
+	said = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
+	assert.NotContains(t, said, "\x1b")
+	assert.Contains(t, said, `  tool  mcp/x/\x1b[2Jsend\u202e\n  tool  local/x  any arguments`)
+
+	assert.NotContains(t, h.starter("show", "s2").exits(0).out.String(), "\x1b")
+
+	again := decoded[journal.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
+	assert.True(t, again.Unchanged)
+	listed := decoded[journal.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
+		"-").exits(0))
+	require.NotEmpty(t, listed.DroppedPermissions)
+	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)
+	assert.NotNil(t, listed.TaintSource)
+}

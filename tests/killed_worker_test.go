@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file kill real worker processes at a point that a ledger has recorded, and let a second worker
+// finish. The faults of tests/faults do the same at every point of the journal; these tests keep the histories.
+
+func TestAWorkerIsKilledDuringAnInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(
+		script.Call("local_list_files", `{}`),
+		script.Attempts(script.Text("This text is withdrawn again.").Hold(4, gate), script.Text("There are no files.")),
+	))
+	first := r.process()
+	run := r.begin(t.Name(), "Which files are here?", nil)
+	r.reach(gate)
+	r.shown(run.GetRunID(), "This text is ")
+	first.kill()
+	r.process()
+	assert.Equal(t, "There are no files.", r.result(run).Answer)
+	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the interrupted inference is asked again, once")
+	requests := r.model.Requests()
+	assert.Equal(t, string(requests[1].Body), string(requests[2].Body))
+	text, _, withdrawn := r.story(run.GetRunID())
+	assert.Equal(t, "There are no files.", text)
+	assert.Equal(t, 1, withdrawn)
+	r.keep("v1-killed-in-inference", t.Name(), run.GetRunID())
+}
+
+func TestAWorkerIsKilledDuringACall(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}))
+	first := r.process()
+	run := r.begin(t.Name(), "Append it.", nil)
+	l.await("effect", "x")
+	server := l.server()
+	first.kill()
+	gone(t, server)
+	r.process()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, 1, l.count("begun", "x"), "a call that is not repeatable is not sent again")
+	assert.Equal(t, []int{0, 1}, r.steps(), "no inference is asked again")
+	assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
+	r.keep("v1-killed-in-call", t.Name(), run.GetRunID())
+}
+
+// appendOnce appends the line x and then answers.
+func appendOnce(block string) script.Script {
+	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), script.Text("Appended."))
+}
+
+// TestAWorkerIsKilledDuringALocalActivity kills a worker during a call that runs as a local activity. The call's
+// history
+// is written with its workflow task, which is lost with the worker, so only the ledger has the effect.
+func TestAWorkerIsKilledDuringALocalActivity(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, script.Steps(
+		script.Calls(
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"settled","block":"never"}`},
+			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
+		),
+		script.Text("Appended."),
+	), l.host(config.MCPTool{Repeatable: true, LocalActivity: true}))
+	first := r.process()
+	run := r.begin(t.Name(), "Append both.", nil)
+	l.await("begun", "open")
+	r.settledCall(run.GetRunID(), "settled")
+	first.kill()
+	l.open()
+	r.process()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("begun", "settled"), "what was settled before the kill does not run again")
+	assert.Equal(t, 2, l.count("begun", "open"))
+	assert.Equal(t, 1, l.count("effect", "open"))
+	assert.Equal(t, []int{0, 1}, r.steps())
+	for i, runs := range []int{1, 2} {
+		call := r.calls(run.GetRunID(), 2)[i]
+		assert.Equal(t, turn.OutcomeOK, call.Outcome)
+		assert.Equal(t, runs, call.Runs)
+	}
+	events := r.events(t.Name(), run.GetRunID())
+	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT),
+		"the calls ran inside the task that was lost")
+	r.keep("v1-killed-in-quick-call", t.Name(), run.GetRunID())
+}
+
+// settledCall returns when the journal has the outcome of the call that appends the text.
+func (r *rig) settledCall(turnID, text string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		calls, err := r.store.Calls(r.t.Context(), turnID)
+		for _, c := range calls {
+			if c.Outcome == turn.OutcomeOK && c.Text == "appended "+text {
+				return true
+			}
+		}
+		return err != nil
+	}, within, 5*time.Millisecond, "the call %s was never settled", text)
+}

@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// lateStore reports late settlements on a channel.
+type lateStore struct {
+	engine.Journal
+	late chan journal.CallRecord
+}
+
+func (s *lateStore) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+	r, err := s.Journal.SettleCall(ctx, in)
+	if r.Late {
+		s.late <- r
+	}
+	return r, err
+}
+
+func TestASlowLocalActivityIsDispatchedAgain(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	open := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(open)
+	slow := func(ctx context.Context, in echoIn) (string, error) {
+		info, _ := tools.CallInfo(ctx)
+		if in.Text == "3" && info.Attempt == 1 {
+			<-release
+			return "too late", nil
+		}
+		return fmt.Sprintf("echo %s by dispatch %d", in.Text, info.Attempt), nil
+	}
+	var calls []script.ToolCall
+	for i := range 6 {
+		calls = append(calls, script.ToolCall{Name: "local_slow", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
+	}
+	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+	store := &lateStore{late: make(chan journal.CallRecord, 1)}
+	r.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
+		engine.WithJournal(func(s engine.Journal) engine.Journal { store.Journal = s; return store }))
+	run := r.begin(session(t), "Echo six times.", nil)
+	res := r.result(run)
+	assert.Equal(t, "done", res.Answer)
+	assert.Equal(t, 6, res.ToolCalls)
+	events := r.events(session(t), run.GetRunID())
+	withinBudget(t, events, 26+6)
+	r.keep("v1-quick-past-cap", session(t), run.GetRunID())
+	assert.Equal(t, 3, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED),
+		"two inferences and the one call that was slow")
+	open()
+	select {
+	case late := <-store.late:
+		assert.Equal(t, "1.3", late.Call.ID)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the first dispatch never came back")
+	}
+	record, err := r.store.Call(t.Context(), res.Turn, "1.3")
+	require.NoError(t, err)
+	assert.Equal(t, "echo 3 by dispatch 2", record.Text, "what was settled first stays")
+	assert.Equal(t, 2, record.Runs)
+	assert.Equal(t, 1, record.LateCount)
+	_, kinds, _ := r.story(res.Turn)
+	assert.Equal(t, 6, kinds[turn.ChunkToolCallStarted])
+	assert.Equal(t, 6, kinds[turn.ChunkToolCallCompleted])
+	messages := paired(t, r, session(t))
+	assert.Equal(t, "echo 3 by dispatch 2", messages[5].Text)
+}

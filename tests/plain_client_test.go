@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// send starts a session's turn with a message, or merges the message into the running one, as the starter does:
+// update-with-start under the message's ID.
+func (r *rig) send(ctx context.Context, session string,
+	m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
+	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+	}, workflows.TurnWorkflow, workflows.Input{})
+	var res workflows.SendResult
+	update, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: start,
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID: m.ID, UpdateName: workflows.SendUpdate, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{m},
+		},
+	})
+	if err != nil {
+		return nil, res, err
+	}
+	if err := update.Get(ctx, &res); err != nil {
+		return nil, res, err
+	}
+	run, err := start.Get(ctx)
+	return run, res, err
+}
+
+func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("Hello back.").Usage(10, 2, 0))
+	r.work()
+	id := session(t)
+	run, err := r.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, "Turn",
+		map[string]any{"session": id, "message": map[string]any{"id": "m1", "text": "Hello."}, "agent": "default",
+			"limits": map[string]any{"max_steps": 3}})
+	require.NoError(t, err)
+	var out map[string]any
+	require.NoError(t, run.Get(t.Context(), &out))
+	assert.Equal(t, map[string]any{
+		"v": 1.0, "session": id, "turn": run.GetRunID(), "state": "completed", "finish_reason": "answered",
+		"answer": "Hello back.",
+		"usage":  map[string]any{"input_tokens": 10.0, "output_tokens": 2.0}, "steps": 1.0, "tool_calls": 0.0,
+		"model": "scripted",
+	}, out)
+}
+
+func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("It is a test."))
+	r.work()
+	id := session(t)
+	plain := r.begin(id, "What is this?", nil)
+	r.result(plain)
+	run, sent, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "What is this?"})
+	require.NoError(t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	assert.Equal(t, run.GetRunID(), sent.Turn)
+	assert.Equal(t, "It is a test.", r.result(run).Answer)
+	before, events := r.events(id, plain.GetRunID()), r.events(id, run.GetRunID())
+	t.Logf("%d events by input, %d by update", len(before), len(events))
+	assert.Len(t, events, len(before)+2)
+	withinBudget(t, events, 16)
+	r.keep("v1-by-update", id, run.GetRunID())
+}
+
+// TestARunWithoutAMessageEnds takes the ten seconds that a run without a message waits.
+func TestARunWithoutAMessageEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("never"))
+	r.work()
+	began := time.Now()
+	run := r.start(session(t), workflows.Input{})
+	res := r.result(run)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	assert.Equal(t, turn.FinishNoMessage, res.FinishReason)
+	assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
+	r.keep("v1-no-message", session(t), run.GetRunID())
+	assert.Empty(t, r.model.Requests())
+}
+
+func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("the first answer"))
+	r.work()
+	id, m := session(t), workflows.Message{ID: "m1", Text: "Ask."}
+	first := r.result(r.start(id, workflows.Input{Message: &m}))
+	assert.Equal(t, "the first answer", first.Answer)
+	r.model.SetScript(script.Text("another answer"))
+	again := r.result(r.start(id, workflows.Input{Message: &m}))
+	assert.Equal(t, turn.FinishDuplicate, again.FinishReason)
+	assert.Equal(t, "the first answer", again.Answer)
+	assert.Contains(t, again.Message, first.Turn)
+	r.keep("v1-duplicate", id, again.Turn)
+	run, _, err := r.send(t.Context(), id, m)
+	require.NoError(t, err)
+	assert.Equal(t, turn.FinishDuplicate, r.result(run).FinishReason)
+	r.keep("v1-duplicate-by-update", id, run.GetRunID())
+	assert.Len(t, r.model.Requests(), 1, "nothing was asked again")
+	messages := paired(t, r, id)
+	assert.Len(t, messages, 2)
+	other := r.result(r.start(id+" other", workflows.Input{Message: &m}))
+	assert.Equal(t, "another answer", other.Answer, "the ID means nothing in another session")
+}

@@ -1,0 +1,579 @@
+package tests
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// people returns a client of the rig's sessions.
+func (r *rig) people() *client.Client {
+	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Journal: r.store})
+}
+
+// decider returns the client's method that allows or denies calls.
+func decider(c *client.Client, allow bool) func(context.Context, client.DecideInput) (client.DecideResult, error) {
+	if allow {
+		return c.Approve
+	}
+	return c.Deny
+}
+
+// say sends a message and fails the test if it is not accepted.
+func (r *rig) say(session string, m workflows.Message) client.Turn {
+	r.t.Helper()
+	a, err := r.people().Send(r.t.Context(), client.SendInput{Session: session, Message: m})
+	require.NoError(r.t, err)
+	if !a.Merged {
+		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: a.ID})
+	}
+	return a
+}
+
+// ended follows a turn in the journal to its end.
+func (r *rig) ended(turnID string) journal.TurnRecord {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	for _, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err)
+	}
+	rec, err := r.store.Turn(ctx, turnID)
+	require.NoError(r.t, err)
+	return rec
+}
+
+// answered waits for the turn that took a message, and for its end.
+func (r *rig) answered(session, messageID string) journal.TurnRecord {
+	r.t.Helper()
+	var rec journal.TurnRecord
+	require.Eventually(r.t, func() bool {
+		var err error
+		rec, err = r.store.Delivered(r.t.Context(), session, messageID)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "message %s was taken by no turn", messageID)
+	return r.ended(rec.ID)
+}
+
+// waits follows a turn until it has n requests, and returns them.
+func (r *rig) waits(turnID string, n int) []journal.RequestRecord {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		changed := r.store.Changed(ctx)
+		list, err := r.store.Requests(ctx, turnID)
+		if err == nil && len(list) >= n {
+			return list
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(r.t, "the turn does not wait", "%d waits, %v", len(list), err)
+		}
+	}
+}
+
+func askToTouch(c *config.Config) { c.Policy.Ask = []string{"local/touch"} }
+
+// touching is a tool that counts its effects.
+func touching(effects *atomic.Int32) engine.Option {
+	return engine.WithTool("touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
+		effects.Add(1)
+		return "touched " + in.Text, nil
+	}, engine.Risk(turn.RiskHigh))
+}
+
+func TestAMessageIsMergedBeforeTheNextInference(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if q.Chat.Last("user").Content == "Read both." {
+			return script.Text("Both are read.")
+		}
+		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+	}))
+	r.work(withEcho()...)
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
+	r.reach(gate)
+	second := r.say(session(t), workflows.Message{ID: "m2", Text: "Read both."})
+	assert.True(t, second.Merged)
+	assert.Equal(t, first.ID, second.ID)
+	gate.Release()
+	rec := r.answered(session(t), "m2")
+	assert.Equal(t, first.ID, rec.ID, "the running turn has taken it")
+	assert.Equal(t, "Both are read.", rec.Answer)
+	messages, _ := r.transcript(session(t))
+	var roles []string
+	for _, m := range messages {
+		roles = append(roles, string(m.Role))
+	}
+	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "),
+		"after the results, before the next answer")
+	_, kinds, _ := r.story(first.ID)
+	assert.Equal(t, 1, kinds[turn.ChunkMessageAdded])
+	r.keep("v1-joined", session(t), first.ID)
+}
+
+func TestALateMessageBeginsTheNextTurn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(
+		script.When("Third.", script.Text("To the third.")),
+		script.When("Second.", script.Text("To the second.")),
+		script.When("First.", script.Text("To the first.").Hold(1, gate)),
+	))
+	r.work()
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
+	gate.Release()
+	assert.Equal(t, "To the first.", r.ended(first.ID).Answer)
+	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, "To the second.", second.Answer)
+	assert.Equal(t, "To the third.", third.Answer)
+	assert.Len(t, map[string]bool{first.ID: true, second.ID: true, third.ID: true}, 3, "a turn each")
+	r.keep("v1-queued-first", session(t), first.ID)
+	r.keep("v1-queued-middle", session(t), second.ID)
+	r.keep("v1-queued-last", session(t), third.ID)
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID},
+		workflow.Execution{ID: session(t), RunID: third.ID})
+}
+
+func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(r *rig, session string) error{
+		"answer": func(r *rig, session string) error {
+			err := r.people().Answer(t.Context(),
+				client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
+			return err
+		},
+		"message": func(r *rig, session string) error {
+			_, err := r.people().Send(t.Context(),
+				client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, script.Cases(
+				script.When("main.go", script.JSONFinal("It is read.")),
+				script.When("", script.JSONAsk("Which file?")),
+			), func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
+			if name == "answer" {
+				r = newRig(t, script.Cases(
+					script.When("main.go", script.Text("It is read.")),
+					script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+				))
+			}
+			stop := r.work()
+			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
+			request := r.waits(begun.ID, 1)[0]
+			assert.Equal(t, "q1", request.ID)
+			assert.Equal(t, "Which file?", request.Question)
+			rec, err := r.store.Turn(t.Context(), begun.ID)
+			require.NoError(t, err)
+			assert.Equal(t, turn.StateWaiting, rec.State)
+			r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.ID)
+			stop()
+			r.work()
+			require.NoError(t, answer(r, session(t)), "the worker that asked is gone")
+			end := r.ended(begun.ID)
+			assert.Equal(t, "It is read.", end.Answer)
+			assert.Equal(t, 2, end.Steps, "waiting costs none")
+			requests, err := r.store.Requests(t.Context(), begun.ID)
+			require.NoError(t, err)
+			require.Len(t, requests, 1)
+			assert.Equal(t, turn.StatusAnswered, requests[0].Decision.Status)
+			messages, _ := r.transcript(session(t))
+			assert.Equal(t, "Which file?", messages[1].Text)
+			assert.Equal(t, "main.go", messages[2].Text)
+			r.keep("v1-question-"+name, session(t), begun.ID)
+		})
+	}
+}
+
+func TestACallRunsOnceAfterItsApproval(t *testing.T) {
+	t.Parallel()
+	for name, allow := range map[string]bool{"allowed": true, "denied": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+			stop := r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
+			request := r.waits(begun.ID, 1)[0]
+			assert.Equal(t, "1.0", request.ID)
+			assert.JSONEq(t, `{"text":"a"}`, request.Arguments)
+			assert.Zero(t, effects.Load(), "nothing runs before")
+			stop()
+			r.work(touching(&effects))
+			decide := decider(r.people(), allow)
+			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash,
+				By: "ann", Reason: "not now"}
+			res, err := decide(t.Context(), decision)
+			require.NoError(t, err)
+			assert.Equal(t, client.DecideResult{Turn: begun.ID}, res)
+			_, err = decide(t.Context(), decision)
+			if err != nil { // the turn may be over by now
+				require.ErrorIs(t, err, client.ErrNotRunning)
+			}
+			end := r.ended(begun.ID)
+			assert.Equal(t, "Done.", end.Answer)
+			requests, err := r.store.Requests(t.Context(), begun.ID)
+			require.NoError(t, err)
+			assert.Equal(t, "ann", requests[0].Decision.By)
+			told := r.model.Requests()[1].Chat.Last("tool").Content
+			if allow {
+				assert.EqualValues(t, 1, effects.Load())
+				assert.Equal(t, "touched a", told)
+			} else {
+				assert.Zero(t, effects.Load())
+				assert.Contains(t, told, "denied")
+				assert.Contains(t, told, "not now")
+			}
+			r.keep("v1-approval-"+name, session(t), begun.ID)
+		})
+	}
+}
+
+func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newRig(t, script.Steps(script.Calls(
+		script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
+		script.ToolCall{Name: "local_touch", Arguments: `{"text":"c"}`},
+	), script.Text("Done.")), askToTouch)
+	r.work(append(withEcho(), touching(&effects))...)
+	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
+	requests := r.waits(begun.ID, 2)
+	decide := func(i int, allow bool) (client.DecideResult, error) {
+		return decider(r.people(), allow)(t.Context(),
+			client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
+	}
+	res, err := decide(1, false)
+	require.NoError(t, err)
+	assert.Equal(t, 1, res.Pending)
+	assert.Zero(t, effects.Load())
+	_, err = decide(1, true)
+	var decided *client.DecidedError
+	require.ErrorAs(t, err, &decided, "the first decision stands")
+	require.ErrorIs(t, err, client.ErrAlreadyDecided)
+	assert.Equal(t, turn.StatusDenied, decided.Decision.Status)
+	assert.Equal(t, "ann", decided.Decision.By)
+	for name, bad := range map[string]struct {
+		in    client.DecideInput
+		allow bool
+		want  error
+	}{
+		"drift":   {client.DecideInput{Call: requests[0].ID, ArgumentsHash: "another"}, true, client.ErrArgumentsChanged},
+		"no hash": {client.DecideInput{Call: requests[0].ID}, true, client.ErrInvalid},
+		"no such": {client.DecideInput{Call: "9.9", ArgumentsHash: requests[0].ArgumentsHash}, true, client.ErrNotPending},
+		"other turn": {client.DecideInput{Turn: "another", Call: requests[0].ID, ArgumentsHash: requests[0].ArgumentsHash},
+			true, client.ErrNotPending},
+		"deny with a grant": {client.DecideInput{
+			Call: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
+	} {
+		bad.in.Session = session(t)
+		_, err := decider(r.people(), bad.allow)(t.Context(), bad.in)
+		require.ErrorIs(t, err, bad.want, name)
+	}
+	_, err = decide(0, true)
+	require.NoError(t, err)
+	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
+	assert.EqualValues(t, 1, effects.Load())
+	messages := paired(t, r, session(t))
+	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied},
+		[]turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
+	r.keep("v1-approvals-mixed", session(t), begun.ID)
+}
+
+func TestAGrantCoversLaterCalls(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scope turn.GrantScope
+		asked int
+	}{"this call": {turn.GrantCall, 2}, "the tool": {turn.GrantTool, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"a"}`),
+				script.Call("local_touch", `{"text":"b"}`), script.Text("Done.")), askToTouch)
+			r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Touch."})
+			for n := 1; n <= c.asked; n++ {
+				w := r.waits(begun.ID, n)[n-1]
+				_, err := r.people().Approve(t.Context(),
+					client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: c.scope})
+				require.NoError(t, err)
+			}
+			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
+			assert.EqualValues(t, 3, effects.Load())
+			requests, err := r.store.Requests(t.Context(), begun.ID)
+			require.NoError(t, err)
+			assert.Len(t, requests, c.asked)
+		})
+	}
+}
+
+func TestPendingRequestsExpire(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply   script.Reply
+		change  func(*config.Config)
+		effects int32
+		verdict turn.DecisionStatus
+	}{
+		"approval-denied": {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
+		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`),
+			func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
+		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0,
+			turn.StatusExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, script.Attempts(c.reply, script.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
+				cfg.Approvals.ApprovalExpiry, cfg.Approvals.QuestionExpiry = 2*time.Second, 2*time.Second
+				c.change(cfg)
+			})
+			n := 0
+			r.model.SetScript(script.Func(func(script.Request) script.Reply {
+				if n++; n == 1 {
+					return c.reply
+				}
+				return script.Text("Gone on.")
+			}))
+			r.work(touching(&effects))
+			begun := r.say(session(t), workflows.Message{Text: "Go."})
+			w := r.waits(begun.ID, 1)[0]
+			end := r.ended(begun.ID)
+			assert.Equal(t, "Gone on.", end.Answer)
+			assert.Equal(t, c.effects, effects.Load())
+			requests, err := r.store.Requests(t.Context(), begun.ID)
+			require.NoError(t, err)
+			assert.Equal(t, c.verdict, requests[0].Decision.Status)
+			_, err = r.people().Approve(t.Context(),
+				client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
+			require.ErrorIs(t, err, client.ErrNotRunning)
+			r.keep("v1-expired-"+name, session(t), begun.ID)
+		})
+	}
+}
+
+// TestAStopSettlesTheTurnAtOnce checks that a stop settles within moments, whatever the turn is doing, and that the
+// session's next turn works.
+func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 16)
+	for name, c := range map[string]struct {
+		script script.Script
+		reach  func(r *rig, turnID string)
+		say    string
+		check  func(t *testing.T, r *rig, rec journal.TurnRecord)
+	}{
+		"stalled-stream": {script.Text("one two three four").StallAfter(4),
+			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "",
+			func(t *testing.T, _ *rig, rec journal.TurnRecord) {
+				assert.True(t, strings.HasPrefix("one two three four", strings.TrimSpace(rec.Answer)) && rec.Answer != "",
+					"what was said is kept: %q", rec.Answer)
+			}},
+		"hung-tool": {script.Call("local_hang", `{"text":"a"}`), func(*rig, string) { <-begun }, "",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				messages := paired(t, r, rec.Session)
+				assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
+			}},
+		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				messages := paired(t, r, rec.Session)
+				assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
+				requests, err := r.store.Requests(t.Context(), rec.ID)
+				require.NoError(t, err)
+				assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
+			}},
+		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
+			func(*testing.T, *rig, journal.TurnRecord) {}},
+		"with-messages": {script.Text("one two three four").StallAfter(4),
+			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?",
+			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+				delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
+				require.NoError(t, err, "a message that was accepted is kept")
+				assert.Equal(t, rec.ID, delivered.ID)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var effects atomic.Int32
+			r := newRig(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
+			hang := make(chan struct{})
+			r.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
+				begun <- struct{}{}
+				<-hang
+				return "late", nil
+			}), touching(&effects))
+			t.Cleanup(func() { close(hang) })
+			first := r.say(session(t), workflows.Message{Text: "Go."})
+			c.reach(r, first.ID)
+			if c.say != "" {
+				r.say(session(t), workflows.Message{ID: "late", Text: c.say})
+			}
+			asked := time.Now()
+			require.NoError(t, r.people().Stop(t.Context(), session(t)))
+			rec := r.ended(first.ID)
+			t.Logf("settled after %s", time.Since(asked).Round(time.Millisecond))
+			assert.Equal(t, turn.StateCancelled, rec.State)
+			assert.Less(t, time.Since(asked), 30*time.Second, "long before the stream or the tool would give up")
+			c.check(t, r, rec)
+			r.model.SetScript(script.Text("I go on."))
+			require.Eventually(t, func() bool {
+				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
+				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+			}, time.Minute, 10*time.Millisecond)
+			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
+			assert.Zero(t, effects.Load())
+			r.keep("v1-stopped-"+name, session(t), first.ID)
+		})
+	}
+}
+
+// TestAMergedMessageSurvivesAReset resets a turn to a point before settled steps. A message that those steps were
+// settled
+// without is merged into the first step that is not settled.
+func TestAMergedMessageSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		switch {
+		case strings.Contains(q.Chat.Last("user").Content, "Both"):
+			return script.Text("Both.")
+		case q.Chat.Last("tool").Content != "":
+			return script.Text("Only one.").Hold(2, gate)
+		}
+		return script.Call("local_echo", `{"text":"a"}`)
+	}))
+	r.work(withEcho()...)
+	run := r.begin(session(t), "Read one.", nil)
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Both, please."})
+	again := r.reset(run, r.tasks(run)[0])
+	assert.Equal(t, "Both.", r.result(again).Answer)
+	gate.Release()
+	rec, err := r.store.Delivered(t.Context(), session(t), "m2")
+	require.NoError(t, err)
+	assert.Equal(t, run.GetRunID(), rec.ID)
+	r.keep("v1-reset-joined", session(t), again.GetRunID())
+}
+
+// TestADecisionSurvivesAReset checks that a decision made before a reset is not requested again, whether the turn was
+// running or over.
+func TestADecisionSurvivesAReset(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	gate := script.NewGate()
+	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`),
+		script.Attempts(script.Text("Done.").Hold(1, gate), script.Text("Done."))), askToTouch)
+	r.work(touching(&effects))
+	run := r.begin(session(t), "Touch it.", nil)
+	w := r.waits(run.GetRunID(), 1)[0]
+	_, err := r.people().Approve(t.Context(),
+		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	require.NoError(t, err)
+	r.reach(gate)
+	again := r.reset(run, r.tasks(run)[0])
+	assert.Equal(t, "Done.", r.result(again).Answer)
+	gate.Release()
+	r.keep("v1-reset-approved", session(t), again.GetRunID())
+	assert.Equal(t, "Done.", r.result(r.reset(again, r.tasks(again)[0])).Answer)
+	assert.EqualValues(t, 1, effects.Load())
+}
+
+// TestAQueuedMessageThatCannotBeginIsRecordedAsFailed checks that the journal records the failure of a queued message
+// whose
+// turn cannot begin, because its sender cannot see how the run closes.
+func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")),
+		script.When("", script.Text("To the first.").Hold(1, gate))))
+	r.work()
+	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), Queue: true})
+	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
+	gate.Release()
+	refused := r.answered(session(t), "m2")
+	assert.Equal(t, turn.StateFailed, refused.State)
+	assert.NotEmpty(t, refused.Message)
+	third := r.answered(session(t), "m3")
+	assert.Equal(t, "To the third.", third.Answer)
+	r.keep("v1-queued-refused", session(t), refused.ID)
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID},
+		workflow.Execution{ID: session(t), RunID: third.ID})
+}
+
+// TestAMessageWithoutItsTextDoesNotEndTheTurn checks that a message whose text is missing from the journal does not end
+// the
+// turn that it is merged into.
+func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+		if strings.Contains(q.Chat.Last("user").Content, "not in the journal") {
+			return script.Text("Send it again.")
+		}
+		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+	}))
+	r.work(withEcho()...)
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing"))})
+	gate.Release()
+	assert.Equal(t, "Send it again.", r.ended(first.ID).Answer)
+}
+
+// TestAStopLeavesQueuedMessages checks that a stop ends only the running turn. The queued message begins the
+// next turn, and a message sent after the stop is delivered too.
+func TestAStopLeavesQueuedMessages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Cases(
+		script.When("Third.", script.Text("To the third.")),
+		script.When("Second.", script.Text("To the second.")),
+		script.When("First.", script.Text("one two three four").StallAfter(4)),
+	))
+	stop := r.work()
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.awaitChunk(first.ID, turn.ChunkTextDelta)
+	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
+	stop() // so that the stop and the last message reach the next worker together
+	require.NoError(t, r.people().Stop(t.Context(), session(t)))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := r.people().Send(t.Context(),
+			client.SendInput{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
+		sent <- err
+	}()
+	r.work()
+	require.NoError(t, <-sent)
+	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
+	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, turn.StateCompleted, second.State)
+	assert.Equal(t, "To the third.", third.Answer)
+	r.keep("v1-stopped-queued", session(t), first.ID)
+}

@@ -1,0 +1,78 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// remembering returns a rig whose server counts the calls to its process and has session affinity for a turn.
+func remembering(t *testing.T, s script.Script) *rig {
+	l := newLedger(t)
+	return newRig(t, s, l.host(config.MCPTool{}),
+		func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
+}
+
+func remember(text string) script.Reply {
+	return script.Call("mcp_ledger_remember", `{"text":"`+text+`"}`)
+}
+
+func TestSessionAffinityKeepsATurnOnOneProcess(t *testing.T) {
+	t.Parallel()
+	two := script.Calls(script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`},
+		script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
+	r := remembering(t, script.Steps(two, remember("c"), remember("d"), script.Text("Remembered.")))
+	for range 3 {
+		r.process()
+	}
+	for _, session := range []string{t.Name() + "-1", t.Name() + "-2"} {
+		run := r.begin(session, "Remember it.", nil)
+		require.Equal(t, turn.StateCompleted, r.result(run).State)
+		var said []string
+		for _, c := range r.calls(run.GetRunID(), 4) {
+			said = append(said, c.Text)
+		}
+		assert.ElementsMatch(t, []string{"remembered a as number 1", "remembered b as number 2"}, swapped(said[:2]),
+			"calls of one answer share a process")
+		assert.Equal(t, []string{"remembered c as number 3", "remembered d as number 4"}, said[2:],
+			"each turn has a process of its own")
+		r.keep("v1-stateful", session, run.GetRunID())
+	}
+}
+
+// swapped orders the results of two parallel calls by their letters, whichever call ran first.
+func swapped(said []string) []string {
+	if said[0] == "remembered a as number 2" && said[1] == "remembered b as number 1" {
+		return []string{"remembered a as number 1", "remembered b as number 2"}
+	}
+	return said
+}
+
+func TestLostServerStateIsReported(t *testing.T) {
+	t.Parallel()
+	gate := script.NewGate()
+	r := remembering(t, script.Steps(
+		remember("a"),
+		remember("b").Hold(1, gate),
+		remember("c"),
+		script.Text("It has forgotten."),
+	))
+	old := r.process()
+	run := r.begin(t.Name(), "Remember it.", nil)
+	r.reach(gate)
+	old.kill()
+	gate.Release()
+	r.process()
+	res := r.result(run)
+	assert.Equal(t, "It has forgotten.", res.Answer)
+	calls := r.calls(run.GetRunID(), 3)
+	assert.Equal(t, turn.OutcomeError, calls[1].Outcome)
+	assert.Contains(t, calls[1].Text, "server state lost")
+	assert.Equal(t, "remembered c as number 1", calls[2].Text, "the next call begins anew, which the model knows")
+	r.keep("v1-state-lost", t.Name(), run.GetRunID())
+}

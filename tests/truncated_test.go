@@ -1,0 +1,127 @@
+package tests
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// refuses returns an answer in the refusal field of Chat Completions.
+func refuses(text string) script.Reply {
+	return script.Raw(`data: {"choices":[{"delta":{"content":null,"refusal":"`+text+`"}}]}`+"\n\n",
+		`data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\n")
+}
+
+// TestATruncatedCompletionEndsTheTurnWithItsReason checks that an incomplete completion ends the turn with its finish
+// reason. Its text is kept, its calls do not run, and the session continues. If a call was cut off, the model may retry
+// it in smaller steps, as often as after an invalid action.
+func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
+	t.Parallel()
+	inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
+	failing := func(c *config.Config) { c.Policy.OnInvalidAction = turn.ErrorFail }
+	call := func(arguments string) script.Reply { return script.Call("local_mark", arguments).WithText("Looking.") }
+	for name, c := range map[string]struct {
+		script   script.Script
+		reason   turn.FinishReason
+		answer   string
+		requests int
+		keep     string
+		change   func(*config.Config)
+	}{
+		"text": {script.Text("The first half").Finish("length"), turn.FinishLength, "The first half", 1,
+			"v1-answer-cut", nil},
+		"another word": {script.Text("The first half").Finish("MAX_TOKENS"), turn.FinishLength, "The first half", 1,
+			"", nil},
+		"reasoning only": {script.Empty().Reasoning("hm").Finish("length"), turn.FinishLength, "", 1, "", nil},
+		"a call": {script.Always(call(`{"text":"a`).Finish("length")), turn.FinishLength, "Looking.", 2,
+			"v1-call-cut", nil},
+		"a call's end": {script.Always(call(`{"text":"a"}`).Finish("length")), turn.FinishLength, "Looking.", 2, "",
+			nil},
+		"a call's beginning": {script.Always(call("").Finish("length")), turn.FinishLength, "Looking.", 2, "", nil},
+		"a call, made again": {script.Steps(call("").Finish("length"), script.Text("done")), turn.FinishAnswered, "done",
+			2, "v1-call-cut-again", nil},
+		"a call, not forgiven": {call("").Finish("length"), turn.FinishLength, "Looking.", 1, "", failing},
+		"a question": {script.Always(script.Call("ask_user", `{"question":"Wh`).Finish("length")),
+			turn.FinishLength, "", 2, "", nil},
+		"filtered": {script.Text("I would").Finish("content_filter"), turn.FinishContentFilter, "I would", 1,
+			"v1-content-filter", nil},
+		"a filtered call": {call("").Finish("content_filter"), turn.FinishContentFilter, "Looking.", 1,
+			"v1-call-filtered", nil},
+		"refused": {refuses("I cannot do that."), turn.FinishRefusal, "I cannot do that.", 1, "v1-refusal",
+			nil},
+		"JSON, text": {script.Text(`{"type":"final","content":"The \"first\" ha\u00`).Finish("length"),
+			turn.FinishLength, `The "first" ha`, 1, "", inJSON},
+		"JSON, a call": {script.Always(
+			script.Text(`{"type":"tool_call","name":"local_mark","argu`).Finish("length")), turn.FinishLength, "", 2, "",
+			inJSON},
+		"JSON, a call's end": {script.Always(script.JSONCall("local_mark", `{}`).Finish("length")), turn.FinishLength, "",
+			2, "", inJSON},
+		"JSON, refused": {refuses("I cannot do that."), turn.FinishRefusal, "I cannot do that.", 1, "", inJSON},
+		"a word for completion": {script.Text("All of it.").Finish("eos_token"), turn.FinishAnswered, "All of it.", 1, "",
+			nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var marks atomic.Int64
+			change := []func(*config.Config){}
+			if c.change != nil {
+				change = append(change, c.change)
+			}
+			r := newRig(t, c.script, change...)
+			r.work(engine.WithTool("mark", "Marks.", func(context.Context, struct {
+				Text string `json:"text,omitempty"`
+			}) (string, error) {
+				marks.Add(1)
+				return "marked", nil
+			}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
+			res := r.ask(session(t), "Look.")
+			assert.Equal(t, turn.StateCompleted, res.State)
+			assert.Equal(t, c.reason, res.FinishReason)
+			assert.Equal(t, c.answer, strings.TrimSpace(res.Answer))
+			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Zero(t, marks.Load(), "no call of it ran")
+			record, err := r.store.Turn(t.Context(), res.Turn)
+			require.NoError(t, err)
+			assert.Equal(t, c.reason, record.Reason)
+			text, _, _ := r.story(res.Turn)
+			assert.Contains(t, text, c.answer, "what was said is in the stream")
+			if c.keep != "" {
+				r.keep(c.keep, session(t), res.Turn)
+			}
+			if c.change == nil {
+				r.goesOn(session(t))
+			}
+		})
+	}
+}
+
+// TestTheTranscriptKeepsTruncatedCompletions checks that the transcript keeps the partial completion and, for each of
+// its calls,
+// why the call did not run.
+func TestTheTranscriptKeepsTruncatedCompletions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Always(script.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))
+	r.work(withEcho()...)
+	res := r.ask(session(t), "Look.")
+	assert.Zero(t, res.ToolCalls)
+	messages, _ := r.transcript(session(t))
+	require.Len(t, messages, 5, "the request, and twice an answer and its result")
+	for _, i := range []int{1, 3} {
+		assert.Equal(t, "Looking.", messages[i].Text)
+		assert.Equal(t, `{"text":"a`, messages[i].ToolCalls[0].Arguments)
+		assert.Equal(t, turn.OutcomeDenied, messages[i+1].Outcome)
+		assert.Contains(t, messages[i+1].Text, "not run")
+	}
+	for _, c := range r.calls(res.Turn, 2) {
+		assert.Zero(t, c.Attempt, "it was never claimed")
+	}
+}

@@ -1,0 +1,71 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// unavailableJournal is a journal that is unavailable for the first left calls of the methods that have a function.
+type unavailableJournal struct {
+	engine.Journal
+	begin, claim, finish func(context.Context) error
+
+	mu   sync.Mutex
+	left int
+}
+
+func (a *unavailableJournal) wrap(s engine.Journal) engine.Journal { a.Journal = s; return a }
+
+// wait behaves like a locked journal, refuse like one that is gone.
+func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
+func refuse(ctx context.Context) error { return errors.New("the journal is away") }
+
+func (a *unavailableJournal) asked(ctx context.Context, how func(context.Context) error) error {
+	a.mu.Lock()
+	down := how != nil && a.left > 0
+	if down {
+		a.left--
+	}
+	a.mu.Unlock()
+	if !down {
+		return nil
+	}
+	return how(ctx)
+}
+
+func (a *unavailableJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
+	if err := a.asked(ctx, a.begin); err != nil {
+		return journal.BeginResult{}, err
+	}
+	return a.Journal.Begin(ctx, in)
+}
+
+func (a *unavailableJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	if err := a.asked(ctx, a.claim); err != nil {
+		return journal.Claim{}, err
+	}
+	return a.Journal.ClaimCall(ctx, in)
+}
+
+func (a *unavailableJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+	if err := a.asked(ctx, a.finish); err != nil {
+		return journal.TurnRecord{}, err
+	}
+	return a.Journal.Finish(ctx, in)
+}
+
+// kill kills the server that was started last. The worker notices its exit.
+func (l *ledger) kill() {
+	l.t.Helper()
+	pid := l.server()
+	require.NoError(l.t, syscall.Kill(pid, syscall.SIGKILL))
+	gone(l.t, pid)
+}

@@ -1,0 +1,283 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// The tests of this file make a tool server unavailable while turns need it; some bring it back.
+
+// removableServer is a stdio server whose command can be removed.
+type removableServer struct {
+	*ledger
+	command, program string
+}
+
+func newRemovableServer(t *testing.T) *removableServer {
+	return &removableServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"),
+		program: binary(t, "./tests/mcpserver")}
+}
+
+func (s *removableServer) host(tool config.MCPTool, change ...func(*config.MCPServer)) func(*config.Config) {
+	return func(c *config.Config) {
+		s.ledger.host(tool)(c)
+		c.MCP.Servers[0].Command = s.command
+		for _, f := range change {
+			f(&c.MCP.Servers[0])
+		}
+	}
+}
+
+func (s *removableServer) comeBack() { require.NoError(s.t, os.Symlink(s.program, s.command)) }
+
+// leave removes the command and kills the running process.
+func (s *removableServer) leave() {
+	require.NoError(s.t, os.Remove(s.command))
+	s.kill()
+}
+
+// parked returns when a call of the run waits: it was tried and will be tried again.
+func (r *rig) parked(run client.WorkflowRun) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
+		require.NoError(r.t, err)
+		for _, a := range d.GetPendingActivities() {
+			if a.GetActivityType().GetName() == "CallTool" && a.GetAttempt() > 2 {
+				return true
+			}
+		}
+		return false
+	}, within, 5*time.Millisecond, "no call waits")
+}
+
+// askWithout begins a turn whose server goes away before its call.
+func (r *rig) askWithout(s *removableServer, gate *script.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
+	r.t.Helper()
+	run := r.begin(session(r.t), "Append it.", limits)
+	r.reach(gate)
+	s.leave()
+	gate.Release()
+	return run
+}
+
+// removable returns a rig whose server is available, and whose model calls it once the gate is open.
+func removable(t *testing.T) (*rig, *removableServer, *script.Gate) {
+	gate, s := script.NewGate(), newRemovableServer(t)
+	s.comeBack()
+	call := script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate)
+	return newRig(t, script.Steps(call, script.Text("Done.")), s.host(config.MCPTool{})), s, gate
+}
+
+func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
+	return &workflows.LimitsRequest{TurnTimeout: &turnTimeout, ToolTimeout: &toolTimeout}
+}
+
+// attempted returns the activity attempts in which a run's calls were started, according to the history.
+func (r *rig) attempted(run client.WorkflowRun) (attempts []int32) {
+	calls := map[int64]bool{}
+	for _, e := range r.events(run.GetID(), run.GetRunID()) {
+		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "CallTool" {
+			calls[e.EventId] = true
+		}
+		if a := e.GetActivityTaskStartedEventAttributes(); a != nil && calls[a.ScheduledEventId] {
+			attempts = append(attempts, a.Attempt)
+		}
+	}
+	return attempts
+}
+
+func TestACallWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	r, s, gate := removable(t)
+	r.work()
+	run := r.askWithout(s, gate, limited("5m", "2m"))
+	r.parked(run)
+	s.comeBack()
+	res := r.result(run)
+	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+	assert.Equal(t, 1, s.count("effect", "x"))
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeOK, call.Outcome)
+	assert.Equal(t, 1, call.Runs, "the claims of attempts that sent nothing are released")
+	attempts := r.attempted(run)
+	require.Len(t, attempts, 1, "waiting costs no history")
+	assert.Greater(t, attempts[0], int32(2))
+	shown := []turn.ErrorChunk{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}
+	assert.Equal(t, shown, r.failures(run.GetRunID()), "once, not with every attempt")
+	r.keep("v1-waited", session(t), run.GetRunID())
+}
+
+func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
+	t.Parallel()
+	r, s, gate := removable(t)
+	r.work()
+	run := r.askWithout(s, gate, limited("5m", "2s"))
+	res := r.result(run)
+	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+	told := results(r.model.Requests()[1].Chat)
+	require.Len(t, told, 1)
+	for _, part := range []string{"mcp/ledger/append was not called",
+		`MCP server "ledger" is unavailable: its command was not found`, "tried for 2s", "next try in "} {
+		assert.Contains(t, told[0], part)
+	}
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeError, call.Outcome, "that nothing happened is certain")
+	assert.Equal(t, turn.CodeToolNotSent, call.Code)
+	assert.Zero(t, s.count("begun", "x"))
+	r.keep("v1-waited-in-vain", session(t), run.GetRunID())
+}
+
+func TestTheTurnTimeoutEndsTheWaitForAServer(t *testing.T) {
+	t.Parallel()
+	r, s, gate := removable(t)
+	r.work()
+	run := r.askWithout(s, gate, limited("2s", "2m"))
+	res := r.result(run)
+	assert.Equal(t, turn.FinishTimeout, res.FinishReason, "waiting is working time of the turn")
+	assert.Equal(t, 1, len(r.model.Requests()))
+}
+
+func TestAStopEndsTheWaitForAServer(t *testing.T) {
+	t.Parallel()
+	r, s, gate := removable(t)
+	r.work()
+	run := r.askWithout(s, gate, limited("1h", "30m"))
+	r.parked(run)
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	require.Error(t, run.Get(t.Context(), nil))
+	call := r.calls(run.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeCancelled, call.Outcome, "that nothing happened is certain")
+	assert.Zero(t, call.Runs)
+	r.keep("v1-stopped-waiting", session(t), run.GetRunID())
+}
+
+// TestAWaitingCallMovesToAWorkerWithItsServer runs two workers on the turn's task queue, of which only one has
+// the call's server.
+func TestAWaitingCallMovesToAWorkerWithItsServer(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"beside the first": false, "after the first was killed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, s, gate := removable(t)
+			first := r.process()
+			run := r.askWithout(s, gate, limited("5m", "2m"))
+			r.parked(run)
+			if killed {
+				first.kill()
+			}
+			r.process(func(c *config.Config) {
+				c.MCP.Servers = slices.Clone(c.MCP.Servers)
+				c.MCP.Servers[0].Command = s.program
+			})
+			res := r.result(run)
+			assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+			// A worker that dies between claim and release leaves its call unknown, unless the call was waiting at that
+			// moment.
+			if call := r.calls(run.GetRunID(), 1)[0]; !killed || call.Outcome != turn.OutcomeUnknown {
+				assert.Equal(t, turn.OutcomeOK, call.Outcome)
+				assert.Equal(t, 1, s.count("effect", "x"))
+			}
+			assert.LessOrEqual(t, s.count("begun", "x"), 1)
+		})
+	}
+}
+
+// TestARepeatableCallIsRepeatedUntilItsTimeout makes the server die in each of the first calls, more often than the
+// immediate repetitions of a call.
+func TestARepeatableCallIsRepeatedUntilItsTimeout(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	r := newRig(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
+	r.work()
+	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
+	for n := range workflows.Repeats + 1 {
+		require.Eventually(t, func() bool { return l.count("begun", "x") > n }, within, 5*time.Millisecond,
+			"call %d was not made", n+1)
+		l.kill()
+	}
+	l.open()
+	res := r.result(run)
+	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
+	r.keep("v1-repeated-often", session(t), run.GetRunID())
+}
+
+// catalogued returns when the server's catalogue in the journal satisfies ok.
+func (r *rig) catalogued(what string, ok func(turn.Catalogue) bool) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		list, err := r.store.Catalogues(r.t.Context())
+		require.NoError(r.t, err)
+		return slices.ContainsFunc(list, func(c turn.Catalogue) bool { return c.Server == "ledger" && ok(c) })
+	}, within, 10*time.Millisecond, "the server is not %s", what)
+}
+
+func isAway(c turn.Catalogue) bool { return c.Problem != "" }
+func isBack(c turn.Catalogue) bool { return c.Problem == "" }
+
+func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
+	t.Parallel()
+	s := newRemovableServer(t)
+	s.comeBack()
+	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")),
+		s.host(config.MCPTool{}))
+	stop := r.work()
+	s.leave()
+	r.catalogued("away", isAway)
+	stop()
+	r.work() // a restarted worker knows the tools from the journal
+	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
+	r.parked(run)
+	s.comeBack()
+	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
+	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
+	assert.Equal(t, 1, s.count("effect", "x"))
+}
+
+func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
+	t.Parallel()
+	s := newRemovableServer(t)
+	gate := script.NewGate()
+	list, last := script.Call("local_list_files", `{}`), script.Text("Done.")
+	r := newRig(t, script.Steps(list, list.WithText("One moment.").Hold(2, gate),
+		script.Call("mcp_ledger_append", `{"text":"x"}`), last),
+		s.host(config.MCPTool{}))
+	r.work()
+	run := r.begin(session(t), "Append it.", nil)
+	r.reach(gate)
+	s.comeBack()
+	r.catalogued("back", isBack)
+	gate.Release()
+	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
+	assert.Equal(t, 1, s.count("effect", "x"))
+	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 3)[2].Outcome)
+
+	offers := func(q script.Request) bool { return slices.Contains(q.Chat.ToolNames(), "mcp_ledger_append") }
+	away := func(q script.Request) bool {
+		return strings.Contains(q.Chat.Last("system").Content, `"ledger" is unavailable`)
+	}
+	requests := r.model.Requests()
+	for i, want := range []bool{false, false, true, true} {
+		assert.Equal(t, want, offers(requests[i]), "step %d", i+1)
+	}
+	assert.True(t, strings.Contains(string(requests[1].Body), `\"ledger\" is unavailable`))
+	assert.Contains(t, string(requests[2].Body), "Available again", "the model is told")
+	assert.NotContains(t, string(requests[3].Body), "Available again", "once")
+	assert.False(t, away(requests[3]))
+	r.keep("v1-tools-back", session(t), run.GetRunID())
+}

@@ -1,0 +1,52 @@
+package tests
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestAnUnknownWorkflowTypeDoesNotBlockItsSession checks that a session stays usable although any Temporal client may
+// start any workflow under its ID.
+func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Text("Here."))
+	r.work()
+	run, err := r.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue}, "Nope", "x")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, run.Get(ctx, nil), &app)
+	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+	assert.True(t, app.NonRetryable())
+	assert.Equal(t, turn.FinishAnswered, r.ask(session(t), "Are you there?").FinishReason)
+}
+
+// TestCLIStopsATurnWithoutAWorkerByForceOnly checks that only --force ends a turn whose task queue no worker polls.
+func TestCLIStopsATurnWithoutAWorkerByForceOnly(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, asking(script.Start(t, script.Text("Here."))))
+	h.worker()
+	c := h.dial()
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "polled by no worker"},
+		workflows.TurnWorkflow, map[string]any{"message": map[string]any{"text": "hello"}})
+	require.NoError(t, err)
+	refused := h.starter("stop", "kept", "--timeout", "1s").exits(2)
+	assert.Contains(t, refused.err.String(), "starter stop kept --force")
+	d, err := c.DescribeWorkflowExecution(t.Context(), "kept", run.GetRunID())
+	require.NoError(t, err)
+	assert.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.WorkflowExecutionInfo.Status)
+	h.starter("stop", "kept", "--timeout", "1s", "--force").exits(0)
+	assert.Equal(t, "Here.\n", h.starter("run", "-q", "-s", "kept", "Are you there?").exits(0).out.String())
+}

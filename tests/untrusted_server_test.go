@@ -1,0 +1,132 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/script"
+)
+
+// suspect is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
+// face acted.
+type suspect struct {
+	t   *testing.T
+	id  string
+	dir string
+}
+
+func newSuspect(t *testing.T, id string) *suspect { return &suspect{t: t, id: id, dir: t.TempDir()} }
+
+func (s *suspect) file(name string) string { return filepath.Join(s.dir, name) }
+
+// host adds the server to a configuration, without any trust settings.
+func (s *suspect) host(args ...string) func(*config.Config) {
+	return func(c *config.Config) {
+		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
+			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"),
+			ConnectTimeout: 30 * time.Second,
+			Args: append([]string{"-ledger", s.file("ledger"), "-release", s.file("release"), "-pidfile", s.file("pid"), "-face",
+				s.file("face")}, args...),
+		})
+	}
+}
+
+// noted returns how often the ledger has an event of a text, whatever follows the text.
+func (s *suspect) noted(event, text string) int {
+	b, err := os.ReadFile(s.file("ledger"))
+	if err != nil {
+		return 0
+	}
+	line, err := json.Marshal(struct {
+		Event string `json:"event"`
+		Text  string `json:"text"`
+	}{event, text})
+	require.NoError(s.t, err)
+	line = line[:len(line)-1]
+	return bytes.Count(b, append(slices.Clone(line), '}')) + bytes.Count(b, append(slices.Clone(line), ','))
+}
+
+// await returns when the ledger has the event.
+func (s *suspect) await(event, text string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.noted(event, text) > 0 }, within, 5*time.Millisecond,
+		"%s of %s was never reached", event, text)
+}
+
+// wear sets the face that append has the next time it is listed.
+func (s *suspect) wear(face string) {
+	require.NoError(s.t, os.WriteFile(s.file("face"), []byte(face), 0o600))
+}
+
+// turn changes the face of append while the server runs.
+func (s *suspect) turn(face string) {
+	s.t.Helper()
+	s.wear(face)
+	s.signal(syscall.SIGHUP)
+	s.await("face", face)
+}
+
+func (s *suspect) signal(sig syscall.Signal) (pid int) {
+	s.t.Helper()
+	b, err := os.ReadFile(s.file("pid"))
+	require.NoError(s.t, err)
+	pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
+	require.NoError(s.t, err)
+	require.NoError(s.t, syscall.Kill(pid, sig))
+	return pid
+}
+
+// held waits until tools of the server are quarantined, and returns their IDs.
+func (r *rig) held(server string) (ids []string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		ids = nil
+		list, err := r.store.Catalogues(r.t.Context())
+		require.NoError(r.t, err)
+		for _, c := range list {
+			for _, d := range c.Quarantined {
+				if c.Server == server {
+					ids = append(ids, d.Now.ID)
+				}
+			}
+		}
+		return len(ids) > 0
+	}, within, 10*time.Millisecond, "nothing of %s is held back", server)
+	return ids
+}
+
+// acceptAll accepts, as the operator, all tools that a server offers now.
+func (r *rig) acceptAll(server string) {
+	r.t.Helper()
+	_, err := r.store.ApproveTools(r.t.Context(),
+		journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
+	require.NoError(r.t, err)
+}
+
+// offered returns the tools of the model's last request.
+func (r *rig) offered() []string {
+	all := r.model.Requests()
+	return all[len(all)-1].Chat.ToolNames()
+}
+
+// insisting calls a tool whether it is offered or not, and then answers.
+func insisting(tool, text string) script.Script {
+	return script.Func(func(q script.Request) script.Reply {
+		if q.Step == 0 && q.Chat.Last("user").Content == q.Chat.Asked() {
+			return script.Call(tool, `{"text":"`+text+`"}`)
+		}
+		return script.Text("Done.")
+	})
+}

@@ -1,0 +1,310 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/proc"
+	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// within bounds how long a test waits for an event. A test that waits this long has failed; no assertion depends on the
+// value.
+const within = time.Minute
+
+// process is the real worker command in its own process group, so that a test can kill it.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stderr bytes.Buffer // to be read once done is closed
+	done   <-chan struct{}
+}
+
+// process starts the worker command with the rig's configuration, which change may adapt. The worker ends with the
+// test, even if the test binary is killed; if the test fails, its output is logged.
+func (r *rig) process(change ...func(*config.Config)) *process {
+	r.t.Helper()
+	cfg := r.cfg
+	for _, c := range change {
+		c(&cfg)
+	}
+	return r.run(exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)))
+}
+
+// run starts a worker command.
+func (r *rig) run(cmd *exec.Cmd) *process {
+	r.t.Helper()
+	p := &process{t: r.t, cmd: cmd}
+	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
+	var err error
+	p.done, err = proc.Start(p.cmd)
+	require.NoError(r.t, err)
+	r.t.Cleanup(p.end)
+	return p
+}
+
+func (p *process) end() {
+	_ = p.cmd.Process.Kill() // the process may have exited already
+	<-p.done
+	if p.t.Failed() {
+		p.t.Logf("worker %d, %s, said:\n%s", p.cmd.Process.Pid, p.cmd.ProcessState, p.stderr.Bytes())
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// kill kills only the worker process and returns once it is reaped.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// running checks that the worker has not exited.
+func (p *process) running() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		require.Fail(p.t, "the worker has ended", "%s", p.cmd.ProcessState)
+	default:
+	}
+}
+
+// exit waits until the worker exits by itself.
+func (p *process) exit() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(within):
+		require.Fail(p.t, "the worker does not stop")
+	}
+	require.True(p.t, p.cmd.ProcessState.Success(), "the worker ended with %s", p.cmd.ProcessState)
+}
+
+// configFile writes a configuration as an agent.toml and checks that loading it gives the same configuration.
+func configFile(t *testing.T, c config.Config) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, (&config.Loaded{Config: c}).Show(&b, false))
+	path := filepath.Join(t.TempDir(), "agent.toml")
+	text := strings.ReplaceAll(b.String(), "'unset'", "''") // secrets
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	loaded, err := config.Load(config.LoadOptions{Path: path})
+	require.NoError(t, err)
+	require.Equal(t, c, loaded.Config)
+	return path
+}
+
+// ledger is what a rig's MCP server did, as the server itself recorded it before and after each effect.
+type ledger struct {
+	t                  *testing.T
+	file, release, pid string
+}
+
+func newLedger(t *testing.T) *ledger {
+	dir := t.TempDir()
+	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"),
+		pid: filepath.Join(dir, "pid")}
+}
+
+// host configures the server, with the operator's settings for its tool append.
+func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
+	tool.Risk = turn.RiskLow
+	return func(c *config.Config) {
+		c.MCP.Servers = []config.MCPServer{{
+			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
+			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
+			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
+			OnAllWorkers: tool.LocalActivity,
+			Tools:        map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
+		}}
+	}
+}
+
+// count returns how often the ledger has an event.
+func (l *ledger) count(event, text string) int {
+	b, err := os.ReadFile(l.file)
+	if err != nil {
+		return 0
+	}
+	line, err := json.Marshal(map[string]string{"event": event, "text": text})
+	require.NoError(l.t, err)
+	return bytes.Count(b, append(line, '\n'))
+}
+
+// await returns when the ledger has the event, so that the test can act at that point.
+func (l *ledger) await(event, text string) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond,
+		"%s of %s was never reached", event, text)
+}
+
+// open lets blocked calls continue.
+func (l *ledger) open() { require.NoError(l.t, os.WriteFile(l.release, nil, 0o600)) }
+
+// server returns the process ID of the server that was started last.
+func (l *ledger) server() int {
+	l.t.Helper()
+	b, err := os.ReadFile(l.pid)
+	require.NoError(l.t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	require.NoError(l.t, err)
+	return pid
+}
+
+// gone waits until a process has exited. A zombie counts as exited.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(b, []byte(") Z "))
+	}, within, 5*time.Millisecond, "process %d is an orphan", pid)
+}
+
+// reach returns when a reply has come to the gate, so that the test can act at that point.
+func (r *rig) reach(g *script.Gate) { awaitGate(r.t, g) }
+
+// shown returns when a reader of the turn sees the text.
+func (r *rig) shown(turnID, text string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+	defer cancel()
+	var reader turn.Reader
+	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+		require.NoError(r.t, err, "%q was never shown", text)
+		reader.Add(c)
+		if reader.Text() == text {
+			return
+		}
+	}
+	require.Fail(r.t, "the turn ended without showing "+text)
+}
+
+// steps returns the steps for which the model was asked, in order of arrival.
+func (r *rig) steps() []int {
+	var out []int
+	for _, q := range r.model.Requests() {
+		out = append(out, q.Step)
+	}
+	return out
+}
+
+// attempts returns the number of attempts of each inference of a turn.
+func (r *rig) attempts(turnID string) []int {
+	r.t.Helper()
+	list, err := r.store.Inferences(r.t.Context(), turnID)
+	require.NoError(r.t, err)
+	out := make([]int, len(list))
+	for i, inf := range list {
+		out[i] = inf.Attempt
+	}
+	return out
+}
+
+// calls returns a turn's calls from the journal and checks that there are n.
+func (r *rig) calls(turnID string, n int) []journal.CallRecord {
+	r.t.Helper()
+	list, err := r.store.Calls(r.t.Context(), turnID)
+	require.NoError(r.t, err)
+	require.Len(r.t, list, n)
+	return list
+}
+
+// transcript returns a session's messages and its head.
+func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
+	r.t.Helper()
+	s, err := r.store.Session(r.t.Context(), session)
+	require.NoError(r.t, err)
+	messages, err := r.store.Messages(r.t.Context(), session, 1, s.Head.Seq)
+	require.NoError(r.t, err)
+	return messages, s.Head
+}
+
+// sound checks the invariants of a session whose turns are over, whatever happened to its workers.
+func (r *rig) sound(ctx context.Context, session string) {
+	r.t.Helper()
+	turns, err := r.store.Turns(ctx, session)
+	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(turns) == 0 || len(turns) > 50) {
+		return // no turn began, or the test is about a long session
+	}
+	require.NoError(r.t, err)
+	for _, record := range turns {
+		assert.True(r.t, record.State.Terminal(), "turn %s is %s", record.ID, record.State)
+		r.soundChunks(ctx, record.ID)
+		calls, err := r.store.Calls(ctx, record.ID)
+		require.NoError(r.t, err)
+		for _, c := range calls {
+			assert.NotEmpty(r.t, c.Outcome, "call %s has no outcome", c.Call.ID)
+		}
+	}
+	rec, err := r.store.Session(ctx, session)
+	require.NoError(r.t, err)
+	messages, err := r.store.Messages(ctx, session, 1, rec.Head.Seq)
+	require.NoError(r.t, err)
+	soundResults(r.t, messages)
+	var export bytes.Buffer
+	require.NoError(r.t, r.store.Export(ctx, session, &export))
+	other, err := sqlite.Open(ctx, filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(r.t, err)
+	_, err = other.Tenant(rec.Tenant).Import(ctx, &export)
+	require.NoError(r.t, err, "the hash chain is broken")
+	require.NoError(r.t, other.Close())
+}
+
+// soundChunks checks that a turn's chunks have no gap, and that each start among them has one end.
+func (r *rig) soundChunks(ctx context.Context, turnID string) {
+	r.t.Helper()
+	chunks, err := r.store.Chunks(ctx, turnID, -1, 10_000)
+	require.NoError(r.t, err)
+	require.NotEmpty(r.t, chunks)
+	seen := map[turn.ChunkKind]int{}
+	for i, c := range chunks {
+		assert.EqualValues(r.t, i, c.Index)
+		seen[c.Kind]++
+	}
+	assert.Equal(r.t, turn.ChunkTurnStarted, chunks[0].Kind)
+	assert.Equal(r.t, turn.ChunkTurnCompleted, chunks[len(chunks)-1].Kind)
+	assert.Equal(r.t, 1, seen[turn.ChunkTurnCompleted])
+	assert.Equal(r.t, seen[turn.ChunkToolCallStarted], seen[turn.ChunkToolCallCompleted])
+}
+
+// soundResults checks that each call of a transcript is followed by exactly one result, in the order of the calls.
+func soundResults(t *testing.T, messages []turn.Message) {
+	t.Helper()
+	var open []string
+	for i, m := range messages {
+		if m.Role == turn.RoleTool {
+			require.NotEmpty(t, open, "message %d is a result that no call asks for", i+1)
+			require.Equal(t, open[0], m.CallID)
+			require.NotEmpty(t, m.Outcome)
+			open = open[1:]
+			continue
+		}
+		require.Empty(t, open, "message %d comes before the results of these calls", i+1)
+		for _, c := range m.ToolCalls {
+			open = append(open, c.ID)
+		}
+	}
+	require.Empty(t, open, "calls without a result")
+}
