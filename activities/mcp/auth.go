@@ -14,6 +14,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/everturn/everturn/activities/mcp/netguard"
 	"github.com/everturn/everturn/internal/redact"
 )
 
@@ -50,11 +51,11 @@ const (
 
 // newTokens returns a source of tokens whose requests have their own guard, made from the same networks.
 func newTokens(s Server, redact redactor) (*tokens, error) {
-	g, err := guardOf(s.OAuth.TokenURL, s.Networks)
+	g, err := netguard.New(s.OAuth.TokenURL, s.Networks)
 	if err != nil {
 		return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
 	}
-	transport := g.transport()
+	transport := g.Transport()
 	transport.DisableKeepAlives = true // a request every hour or so
 	return &tokens{
 		issued: &issued{redact: redact}, gate: make(chan struct{}, 1), asked: newBucket(tokenRate, tokenBurst),
@@ -111,8 +112,10 @@ func (t *tokens) current(ctx context.Context, refused *oauth2.Token) (*oauth2.To
 	if !t.asked.take(time.Now(), 1) {
 		return nil, errors.New("asking for an access token: too many were needed in a short time")
 	}
-	own, cancel := detached(ctx, tokenWithin)
+	// The request has none of ctx's values, so that it does not join ctx's trace.
+	own, cancel := context.WithTimeout(context.Background(), tokenWithin)
 	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	token, err := t.config.Token(context.WithValue(own, oauth2.HTTPClient, t.client))
 	if err != nil { // the error may quote the endpoint's response, which may quote the request
 		return nil, fmt.Errorf("asking for an access token: %s", t.issued.redact.line(err.Error(), 400))

@@ -58,9 +58,8 @@ func (c *connector) hideElicitation(next sdk.MethodHandler) sdk.MethodHandler {
 func (c *connector) upgraded(ctx context.Context, s *session, version string) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	hurried := time.Until(deadline) < c.describer.server.ConnectTimeout*2/3
-	known := c.isKnownVersion(version)
-	c.rememberVersion(version)
-	if version != versionLegacy || known || hurried || !s.link.disposable {
+	before := c.version.Swap(&version)
+	if version != versionLegacy || before != nil && *before == version || hurried || !s.link.disposable {
 		return s, nil
 	}
 	newest := s.supportsNewestProtocol(ctx)
@@ -75,21 +74,14 @@ func (c *connector) upgraded(ctx context.Context, s *session, version string) (*
 	if !newest {
 		return c.open(ctx, s.conn)
 	}
-	c.rememberVersion(versionLatest)
+	c.version.Store(new(versionLatest))
 	newer, err := c.open(ctx, s.conn)
 	if err == nil {
 		return newer, nil
 	}
 	c.log.Info("an MCP server does not do what it says of the newest protocol", "server", c.id(), "error", err)
-	c.rememberVersion(versionLegacy)
+	c.version.Store(&version)
 	return c.open(ctx, s.conn)
-}
-
-// isKnownVersion reports whether a handshake in this version succeeded before.
-func (c *connector) isKnownVersion(version string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.version != nil && *c.version == version
 }
 
 // supportsNewestProtocol asks a server, after a handshake in the older protocol, whether it knows the newest one too.

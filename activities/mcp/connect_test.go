@@ -74,16 +74,6 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAProblemTellsNoSecret(t *testing.T) {
-	s := stdioServer("srv", "-mode", "exit")
-	s.EnvAllow = []string{"SECRET"}
-	h := newHost(t, mcp.Options{}, s)
-	problem := h.Catalogues(t.Context())[0].Problem
-	assert.Contains(t, problem, "no licence found in [redacted]")
-	assert.NotContains(t, problem, "hush")
-	assert.NotContains(t, problem, "\x1b")
-}
-
 func TestNoiseIsTolerated(t *testing.T) {
 	for _, mode := range []string{"banner", "flood"} {
 		t.Run(mode, func(t *testing.T) {
@@ -177,6 +167,21 @@ func TestContradictoryConfigurationIsRefused(t *testing.T) {
 		"has local_activity but is not repeatable": cmd(
 			func(s *mcp.Server) { s.Tools = map[string]tool.Settings{"x": {LocalActivity: true}} }),
 		"syntax error in pattern": cmd(func(s *mcp.Server) { s.Deny = []string{"["} }),
+		"is not absolute":         {{ID: "a", URL: "mcp.example"}},
+		`network "10.0.0.0", which is not in CIDR notation`: {{ID: "a", URL: "https://mcp.example",
+			Networks: []string{"10.0.0.0"}}},
+		"its token URL http://": {{ID: "a", URL: "https://mcp.example", OAuth: mcp.OAuth{TokenURL: "http://idp.example"}}},
+		"OAuth is for servers over http": cmd(
+			func(s *mcp.Server) { s.OAuth = mcp.OAuth{TokenURL: "https://idp.example"} }),
+		"has a URL and no command": cmd(func(s *mcp.Server) { s.Transport = mcp.TransportSSE }),
+		"but the server has session_affinity": cmd(func(s *mcp.Server) {
+			s.SessionAffinity = true
+			s.Tools = map[string]tool.Settings{"t": {LocalActivity: true, Repeatable: true}}
+		}),
+		"not over stdio": cmd(func(s *mcp.Server) { s.Login = &visitor{} }),
+		"not over sse":   {{ID: "a", Transport: mcp.TransportSSE, URL: "https://example.org/sse", Login: &visitor{}}},
+		"and client credentials": {{ID: "a", URL: "https://example.org/mcp", Login: &visitor{},
+			OAuth: mcp.OAuth{TokenURL: "https://example.org/token"}}},
 	} {
 		_, err := mcp.New(mcp.Options{Servers: servers, Environ: environ})
 		assert.ErrorContains(t, err, want)
@@ -193,5 +198,6 @@ func TestAProblemTellsNoKeyOfAnAddress(t *testing.T) {
 		problem := newHost(t, mcp.Options{}, s).Catalogues(t.Context())[0].Problem
 		assert.NotContains(t, problem, "canary")
 		assert.Contains(t, problem, "http://127.0.0.1:1/")
+		assert.Contains(t, problem, "connection refused")
 	}
 }

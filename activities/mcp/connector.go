@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -28,15 +29,15 @@ type connector struct {
 	ctx          context.Context // ends when the host closes
 	running      *tasks          // the host's goroutines
 	pool         *pool.Pool
-	serverPlaces chan struct{} // one element for each call of this server that occupies the worker
-	workerPlaces chan struct{} // the host's, shared by all servers
-	processes    *processes    // nil: this worker does not run the server
-	events       chan struct{} // signals a change; capacity 1
+	serverPlaces chan struct{}          // one element for each call of this server that occupies the worker
+	workerPlaces chan struct{}          // the host's, shared by all servers
+	processes    *processes             // nil: this worker does not run the server
+	events       chan struct{}          // signals a change; capacity 1
+	version      atomic.Pointer[string] // of the last handshake that succeeded
 
-	mu      sync.Mutex
-	version *string         // of the last handshake that succeeded
-	known   *turn.Catalogue // the catalogue that the default tenant's connection listed last
-	stderr  string          // the end of the last process's stderr
+	mu     sync.Mutex
+	known  *turn.Catalogue // the catalogue that the default tenant's connection listed last
+	stderr string          // the end of the last process's stderr
 }
 
 func (c *connector) id() string { return c.describer.server.ID }
@@ -125,31 +126,18 @@ func (c *connector) open(ctx context.Context, conn *pool.Conn) (*session, error)
 		last = c.explain(ctx, l, err)
 		var refusal *jsonrpc.Error
 		if i+1 >= len(versions) || !silentProbe && !errors.As(err, &refusal) {
-			c.forgetVersion()
+			c.version.Store(nil)
 			return nil, last
 		}
 	}
 }
 
+// worthTrying returns the version of the last handshake that succeeded, or else the link's.
 func (c *connector) worthTrying(l *link) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.version != nil {
-		return []string{*c.version}
+	if known := c.version.Load(); known != nil {
+		return []string{*known}
 	}
 	return l.versions
-}
-
-func (c *connector) rememberVersion(version string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.version = &version
-}
-
-func (c *connector) forgetVersion() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.version = nil
 }
 
 // explain returns the error of a failed handshake, with the end of the server's stderr.

@@ -45,19 +45,6 @@ func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
 	}
 }
 
-func TestARepeatableCallThatGoesOnIsNotCalledAgain(t *testing.T) {
-	h := newHost(t, mcp.Options{}, detaching(t, stdioActor(t, "act")))
-	req := request(t, h, "mcp/act/steps", `{"N":3,"Each":100,"Silent":true}`)
-	late := make(chan turn.ToolResult, 1)
-	req.Timeout, req.Repeatable, req.Late = 50*time.Millisecond, true, func(r turn.ToolResult) { late <- r }
-	r, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-	assert.True(t, r.Detached, "whoever dispatches it knows")
-	assert.NotContains(t, r.Text, "may be called again")
-	assert.Equal(t, "took 3 steps", receive(t, late).Text)
-}
-
 func TestWhatGoesOnEndsWithItsTimeItsServerOrTheHost(t *testing.T) {
 	dir := t.TempDir()
 	ledger, pidfile := filepath.Join(dir, "ledger"), filepath.Join(dir, "pid")

@@ -42,7 +42,7 @@
 // # Addresses of requests
 //
 // Requests go only to the configured host, whatever redirects and servers say, over https, or over plain http on
-// loopback and in networks that the operator named. The address is checked when it is dialled (see guard).
+// loopback and in networks that the operator named. The address is checked when it is dialled (package netguard).
 //
 // # Trust in servers
 //

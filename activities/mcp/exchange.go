@@ -55,7 +55,7 @@ type dispatch struct {
 	replies      chan reply
 	forget       func()
 	elicitations atomic.Int32 // that the server has sent in the middle of the call
-	// a warning was logged that an elicitation may be another call's; guarded by the session's flights
+	// a warning was logged that an elicitation may be another call's; guarded by the session's dispatches
 	doubted bool
 
 	mu         sync.Mutex
@@ -144,7 +144,7 @@ func (f *dispatch) request(ctx context.Context, meta sdk.Meta) (*sdk.CallToolRes
 	return f.s.mcp.CallTool(ctx, params)
 }
 
-// finish ends the flight and returns the result of the call.
+// finish ends the dispatch and returns the result of the call.
 func (f *dispatch) finish(r reply) (turn.ToolResult, error) { return f.finishAs(f.ending(r), r) }
 
 // finishAs is finish for a call whose ending is known.
@@ -159,7 +159,7 @@ func (f *dispatch) finishAs(e tool.Ending, r reply) (turn.ToolResult, error) {
 	return result, err
 }
 
-// stopProgress stops progress reports for the flight.
+// stopProgress stops progress reports for the dispatch.
 func (f *dispatch) stopProgress() {
 	f.s.dispatches.remove(f.token, f)
 	f.mu.Lock()

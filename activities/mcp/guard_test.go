@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -17,80 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// TestRequestsUseNeitherHTTP2NorCompression checks that neither HTTP/2 nor compression is used: HTTP/2 frames and empty
-// compressed blocks cost time without reaching a body, whose bytes are counted.
-func TestRequestsUseNeitherHTTP2NorCompression(t *testing.T) {
-	var accepted atomic.Value
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		accepted.Store(r.Proto + r.Header.Get("Accept-Encoding"))
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	g, err := guardOf(s.URL, nil)
-	require.NoError(t, err)
-	transport := g.transport()
-	transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	transport.TLSClientConfig.NextProtos = nil
-	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := (&http.Client{Transport: transport}).Get(s.URL)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, "HTTP/1.1", accepted.Load())
-}
-
-func TestOnlyWhatTheOperatorMeansIsDialled(t *testing.T) {
-	for _, c := range []struct {
-		url, networks, address, refused string
-	}{
-		{"https://mcp.example", "", "93.184.215.14:443", ""},
-		{"https://mcp.example", "", "[2606:2800:21f:cb07::1]:443", ""},
-		{"https://mcp.example", "", "93.184.215.14:8443", ""},
-		{"https://mcp.example", "", "10.1.2.3:443", "name its network in networks"},
-		{"https://mcp.example", "", "192.168.1.1:443", "name its network in networks"},
-		{"https://mcp.example", "", "169.254.169.254:443", "name its network in networks"},
-		{"https://mcp.example", "", "[fd00:ec2::254]:443", "name its network in networks"},
-		{"https://mcp.example", "", "[fe80::1%eth0]:443", "name its network in networks"},
-		{"https://mcp.example", "", "[::ffff:10.1.2.3]:443", "name its network in networks"},
-		{"https://mcp.example", "", "0.0.0.0:443", "name its network in networks"},
-		{"https://mcp.example", "", "127.0.0.1:443", "which is this machine"},
-		{"https://mcp.example", "", "[::1]:443", "which is this machine"},
-		{"https://mcp.example", "", "[::ffff:127.0.0.1]:443", "which is this machine"},
-		{"https://mcp.example", "10.0.0.0/8", "10.1.2.3:443", ""},
-		{"https://mcp.example", "10.0.0.0/8", "93.184.215.14:443", ""},
-		{"https://mcp.example", "10.0.0.0/8", "192.168.1.1:443", "name its network in networks"},
-		{"https://mcp.example", "10.0.0.0/8", "127.0.0.1:443", "which is this machine"},
-		{"https://mcp.example", "fd00::/8", "[fd12::1]:443", ""},
-		{"http://mcp.internal", "10.0.0.0/8", "10.1.2.3:80", ""},
-		{"http://mcp.internal", "10.0.0.0/8", "93.184.215.14:80", "plain http is refused"},
-		{"http://localhost:9000", "", "127.0.0.1:9000", ""},
-		{"http://localhost:9000", "", "[::1]:9000", ""},
-		{"http://localhost:9000", "", "10.1.2.3:9000", "which is not this machine"},
-		{"https://127.0.0.1", "", "93.184.215.14:443", "which is not this machine"},
-	} {
-		var networks []string
-		if c.networks != "" {
-			networks = []string{c.networks}
-		}
-		g, err := guardOf(c.url, networks)
-		require.NoError(t, err)
-		network := "tcp4"
-		if netip.MustParseAddrPort(c.address).Addr().Is6() {
-			network = "tcp6"
-		}
-		err = g.control(network, c.address, nil)
-		if c.refused == "" {
-			assert.NoError(t, err, "%+v", c)
-			continue
-		}
-		assert.ErrorContains(t, err, c.refused, "%+v", c)
-	}
-}
 
 // names is a DNS server that returns the same address for every name. A test can change the address.
 type names struct{ address atomic.Pointer[netip.Addr] }
@@ -176,7 +104,7 @@ func TestANameThatIsMadeToPointElsewhereIsNotFollowed(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
-	h.connectors["srv"].dialer.(*httpDialer).guard.resolver = dns.resolver(t)
+	h.connectors["srv"].dialer.(*httpDialer).guard.Resolver = dns.resolver(t)
 	c := h.Catalogues(t.Context())[0]
 	require.Empty(t, c.Problem)
 	req := turn.ToolRequest{Tool: "mcp/srv/work", Hash: c.Tools[0].Hash, Arguments: json.RawMessage(`{}`),
@@ -218,44 +146,6 @@ func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 		"/mcp?key=hidden: it did not finish its handshake within 300ms (connect_timeout)")
 	assert.NotContains(t, problem, "canary")
 	assert.NotContains(t, problem, "downloading")
-}
-
-func TestAServersAddressIsCheckedWhenItIsConfigured(t *testing.T) {
-	for want, s := range map[string]Server{
-		"is not https":    {ID: "a", URL: "http://mcp.example/"},
-		"is not absolute": {ID: "a", URL: "mcp.example"},
-		`network "10.0.0.0", which is not in CIDR notation`: {ID: "a", URL: "https://mcp.example",
-			Networks: []string{"10.0.0.0"}},
-		"its token URL http://": {ID: "a", URL: "https://mcp.example",
-			OAuth: OAuth{TokenURL: "http://idp.example"}},
-		"OAuth is for servers over http": {ID: "a", Command: "x",
-			OAuth: OAuth{TokenURL: "https://idp.example"}},
-		"has a URL and no command": {ID: "a", Transport: TransportSSE, Command: "x",
-			URL: "https://mcp.example"},
-		"but the server has session_affinity": {ID: "a", Command: "x", SessionAffinity: true,
-			Tools: map[string]tool.Settings{"t": {LocalActivity: true, Repeatable: true}}},
-	} {
-		_, err := New(Options{Servers: []Server{s}})
-		assert.ErrorContains(t, err, want)
-	}
-}
-
-func TestRedirectsToAnotherPlaceAreNotFollowed(t *testing.T) {
-	var hits atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
-	t.Cleanup(other.Close)
-	for name, target := range map[string]string{"another port": other.URL,
-		"a metadata address": "http://169.254.169.254/latest/meta-data"} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
-		}))
-		h, err := New(Options{Servers: []Server{{ID: "srv", URL: s.URL, ConnectTimeout: 10 * time.Second}}})
-		require.NoError(t, err)
-		assert.Contains(t, h.Catalogues(t.Context())[0].Problem, "is not followed", name)
-		require.NoError(t, h.Close())
-		s.Close()
-	}
-	assert.Zero(t, hits.Load())
 }
 
 // TestOnlyTheLastTokensAreLookedFor checks that the memory for tokens does not grow with their number, because a host

@@ -48,7 +48,7 @@ type Health struct {
 // TenantHealth describes a server's state for one tenant, which has its own connections and processes.
 type TenantHealth = pool.TenantHealth
 
-// Health returns the health of each server, in configured order, without the local tools. It contacts no server.
+// Health returns the health of each server, in configured order. It contacts no server.
 func (h *Host) Health() []Health {
 	var out []Health
 	for _, id := range h.order {

@@ -2,8 +2,6 @@ package mcp_test
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -70,27 +68,6 @@ func TestCallsOverHTTP(t *testing.T) {
 	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err), "a refused connection sends nothing")
 }
 
-func TestADeadHTTPServerIsReportedQuickly(t *testing.T) {
-	url, kill := serveHTTP(t)
-	kill()
-	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: url + "?key=canary-in-a-query",
-		ConnectTimeout: 5 * time.Second})
-	problem := h.Catalogues(t.Context())[0].Problem
-	assert.Contains(t, problem, "connection refused")
-	assert.NotContains(t, problem, "canary")
-}
-
-func TestASilentHTTPServerIsGivenUp(t *testing.T) {
-	quit := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-quit }))
-	t.Cleanup(s.Close)
-	t.Cleanup(func() { close(quit) })
-	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: s.URL, ConnectTimeout: 600 * time.Millisecond})
-	began := time.Now()
-	assert.Contains(t, h.Catalogues(t.Context())[0].Problem, "did not finish its handshake within 600ms")
-	assert.Less(t, time.Since(began), 10*time.Second)
-}
-
 func TestHeadersGoToTheConfiguredHostOnly(t *testing.T) {
 	url, _ := serveHTTP(t)
 	var strangers atomic.Int32
@@ -142,28 +119,4 @@ func forward(w http.ResponseWriter, r *http.Request, url string) {
 			return
 		}
 	}
-}
-
-func TestALostHTTPSessionIsNotSentAndReplaced(t *testing.T) {
-	url, _ := serveHTTP(t)
-	var forget atomic.Bool
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if strings.Contains(string(body), `"tools/call"`) && forget.CompareAndSwap(true, false) {
-			http.Error(w, "session not found", http.StatusNotFound)
-			return
-		}
-		r.Body = io.NopCloser(strings.NewReader(string(body)))
-		forward(w, r, url)
-	}))
-	t.Cleanup(proxy.Close)
-	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: proxy.URL})
-	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
-	forget.Store(true)
-	_, err := h.Call(t.Context(), req)
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
-	require.Eventually(t, func() bool {
-		r, err := h.Call(context.Background(), req)
-		return err == nil && r.Text == "x"
-	}, 10*time.Second, 10*time.Millisecond)
 }

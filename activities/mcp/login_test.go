@@ -98,16 +98,3 @@ func TestACallThatIsLostAfterALoginIsUnknown(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, r.Outcome, "%s", r.Text)
 	assert.Len(t, reached, 1)
 }
-
-func TestALoginIsForServersThatAskForOne(t *testing.T) {
-	for want, s := range map[string]mcp.Server{
-		"not over stdio": {ID: "a", Command: binary},
-		"not over sse":   {ID: "a", Transport: mcp.TransportSSE, URL: "https://example.org/sse"},
-		"and client credentials": {ID: "a", URL: "https://example.org/mcp",
-			OAuth: mcp.OAuth{TokenURL: "https://example.org/token"}},
-	} {
-		s.Login = &visitor{}
-		_, err := mcp.New(mcp.Options{Servers: []mcp.Server{s}, Environ: environ})
-		assert.ErrorContains(t, err, want)
-	}
-}

@@ -95,22 +95,6 @@ func TestUnfinishedMessagesOfAllServersAreBounded(t *testing.T) {
 	assert.Zero(t, total.buffered)
 }
 
-func TestTheConnectionThatBuffersMostIsDropped(t *testing.T) {
-	total := newTotals()
-	hoarder, honest := newTestMeter(total), newTestMeter(total)
-	for i := range 15 { // one incomplete response of 16 MiB on each stream
-		hoarder.asked(t.Context(), requestID(t, i))
-		require.NoError(t, (&stream{m: hoarder}).bytes(16<<20))
-	}
-	large := stream{m: honest}
-	require.NoError(t, large.bytes(15<<20))
-	require.NoError(t, large.bytes(3<<20), "another connection buffers more")
-	assert.Nil(t, honest.excess())
-	require.NotNil(t, hoarder.excess())
-	assert.Equal(t, BoundBuffered, hoarder.excess().Bound)
-	require.Error(t, (&stream{m: hoarder}).bytes(1))
-}
-
 // TestAConnectionOfTheServerThatBuffersMostIsDropped checks that a server with many connections cannot cause another
 // server's connection to be dropped.
 func TestAConnectionOfTheServerThatBuffersMostIsDropped(t *testing.T) {

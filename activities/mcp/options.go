@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/everturn/everturn/activities/mcp/netguard"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/internal/redact"
 )
@@ -242,4 +243,21 @@ func matchAny(globs []string, name string) bool {
 		}
 	}
 	return false
+}
+
+// newGuard checks the server's URL and networks.
+func newGuard(s Server) (*netguard.Guard, error) {
+	if s.URL == "" {
+		return nil, fmt.Errorf("MCP server %q: set its URL (or a command)", s.ID)
+	}
+	g, err := netguard.New(s.URL, s.Networks)
+	if err != nil {
+		return nil, fmt.Errorf("MCP server %q: its URL %w", s.ID, err)
+	}
+	if s.OAuth.TokenURL != "" {
+		if _, err := netguard.New(s.OAuth.TokenURL, s.Networks); err != nil {
+			return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
+		}
+	}
+	return g, nil
 }

@@ -33,7 +33,7 @@ func (f *dispatch) ending(r reply) tool.Ending {
 		e.Stage = f.refusedStage(r.err)
 	case errors.As(r.err, &wire) && !transportCode(wire.Code):
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerProtocol
-	case e.By == tool.EndedByLoss && f.state.isAnswered():
+	case e.By == tool.EndedByLoss && isClosed(f.state.answered):
 		e.Stage, e.Answer = tool.StageAnswered, tool.AnswerUnreadable
 	}
 	return e

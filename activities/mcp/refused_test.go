@@ -35,21 +35,17 @@ func TestACallThatIsAnsweredWith400(t *testing.T) {
 		"nothing":               {``, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := serveHTTP(t)
 			var refuse atomic.Bool
-			proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				if strings.Contains(string(body), `"tools/call"`) && refuse.Swap(false) {
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(http.StatusBadRequest)
-					_, _ = io.WriteString(w, c.body)
-					return
+			url := front(t, func(w http.ResponseWriter, _ string) bool {
+				if !refuse.Swap(false) {
+					return false
 				}
-				r.Body = io.NopCloser(strings.NewReader(string(body)))
-				forward(w, r, url)
-			}))
-			t.Cleanup(proxy.Close)
-			h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: proxy.URL})
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, c.body)
+				return true
+			})
+			h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: url})
 			req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
 			refuse.Store(true)
 			r, err := h.Call(t.Context(), req)

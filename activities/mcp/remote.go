@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -10,19 +11,21 @@ import (
 	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/everturn/everturn/activities/mcp/netguard"
 )
 
 // httpDialer connects to the server over streamable HTTP or SSE.
 type httpDialer struct {
 	server Server
-	guard  *guard
+	guard  *netguard.Guard
 	opts   Options
 	total  *totals
 	tokens *tokens // nil: without OAuth
 	issued *issued // tokens that the server's Login returned
 }
 
-func newHTTPDialer(s Server, g *guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
+func newHTTPDialer(s Server, g *netguard.Guard, opts Options, total *totals, redact redactor) (*httpDialer, error) {
 	d := &httpDialer{server: s, guard: g, opts: opts, total: total, issued: &issued{redact: redact}}
 	var err error
 	if s.OAuth.TokenURL != "" {
@@ -32,14 +35,14 @@ func newHTTPDialer(s Server, g *guard, opts Options, total *totals, redact redac
 }
 
 func (d *httpDialer) dial(context.Context, string) (*link, error) {
-	base := d.guard.transport()
+	base := d.guard.Transport()
 	var way http.RoundTripper = base
 	if d.tokens != nil {
 		way = &bearer{base: base, tokens: d.tokens}
 	}
 	m := newMeter(d.server.ID, d.total, d.opts.MaxFrameBytes)
 	way = &headerRoundTripper{base: way, dialer: d, meter: m}
-	client := &http.Client{Transport: way, CheckRedirect: d.guard.checkRedirect}
+	client := &http.Client{Transport: way, CheckRedirect: d.checkRedirect}
 	kept := &keptTransport{inner: d.transport(client)}
 	stop := func() error {
 		defer base.CloseIdleConnections()
@@ -109,7 +112,7 @@ type headerRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *headerRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := t.dialer.guard.checkHost(req.URL); err != nil { // an SSE server chooses the URL for calls
+	if err := t.dialer.guard.CheckHost(req.URL); err != nil { // an SSE server chooses the URL for calls
 		closeBody(req)
 		return nil, fmt.Errorf("a request %w", err)
 	}
@@ -209,4 +212,21 @@ type sseConn struct {
 func (c *sseConn) Close() error {
 	defer c.end()
 	return c.Connection.Close()
+}
+
+// Bounds on redirects, which are followed on the same host only. A server may act on a call before it redirects it.
+const (
+	maxRedirects     = 3
+	maxCallRedirects = 1
+)
+
+// checkRedirect follows redirects to the configured scheme and host only, whatever address they resolve to.
+func (d *httpDialer) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
+		return errors.New("too many redirects")
+	}
+	if err := d.guard.CheckHost(req.URL); err != nil {
+		return fmt.Errorf("redirect %w", err)
+	}
+	return nil
 }

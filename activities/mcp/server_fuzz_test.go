@@ -71,7 +71,7 @@ func FuzzServer(f *testing.F) {
 			require.Equal(t, "done", first, "noise is skipped")
 		case breaks:
 			require.NotEqual(t, "done", first)
-			require.Equal(t, "done", ask(t, h), "a new incarnation works")
+			require.Equal(t, "done", ask(t, h), "a new connection works")
 		}
 	})
 }

@@ -31,23 +31,6 @@ func TestCallReachesARealServer(t *testing.T) {
 	assert.Equal(t, "no such thing", r.Text)
 }
 
-func TestParallelCallsShareOneProcess(t *testing.T) {
-	h := newHost(t, mcp.Options{}, stdioServer("srv"))
-	req := request(t, h, "mcp/srv/echo", `{"text":"x"}`)
-	var waits []<-chan ended
-	for range 20 {
-		ch, cancel := async(t, h, req)
-		defer cancel()
-		waits = append(waits, ch)
-	}
-	for _, ch := range waits {
-		e := receive(t, ch)
-		require.NoError(t, e.err)
-		assert.Equal(t, "x", e.result.Text)
-	}
-	assert.Len(t, children(t), 1)
-}
-
 func TestTheChildGetsOnlyItsEnvironment(t *testing.T) {
 	s := stdioServer("srv")
 	s.Env = map[string]string{"GIVEN": "yes"}

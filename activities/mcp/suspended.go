@@ -154,15 +154,12 @@ func (call *suspendedCall) late(r turn.ToolResult) {
 }
 
 // suspendedCalls holds the host's suspended calls by callKey.
-type suspendedCalls struct {
-	mu sync.Mutex
-	m  map[string]*suspendedCall
-}
+type suspendedCalls struct{ m sync.Map }
 
 func (s *suspendedCalls) get(key string) *suspendedCall {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m[key]
+	call, _ := s.m.Load(key)
+	found, _ := call.(*suspendedCall)
+	return found
 }
 
 // find returns the call that a continuation names, or nil.
@@ -173,22 +170,8 @@ func (s *suspendedCalls) find(req turn.ToolRequest, k continuation) *suspendedCa
 	return nil
 }
 
-func (s *suspendedCalls) put(call *suspendedCall) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.m == nil {
-		s.m = map[string]*suspendedCall{}
-	}
-	s.m[call.key] = call
-}
-
-func (s *suspendedCalls) remove(call *suspendedCall) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.m[call.key] == call {
-		delete(s.m, call.key)
-	}
-}
+func (s *suspendedCalls) put(call *suspendedCall)    { s.m.Store(call.key, call) }
+func (s *suspendedCalls) remove(call *suspendedCall) { s.m.CompareAndDelete(call.key, call) }
 
 func isClosed(ch <-chan struct{}) bool {
 	select {

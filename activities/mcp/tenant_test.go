@@ -1,8 +1,6 @@
 package mcp_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,55 +162,6 @@ func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
 	assert.Contains(t, r.Text, "number 2", "acme's own goes on")
 }
 
-func TestATenantThatIsQuietLosesItsProcess(t *testing.T) {
-	s := stdioServer("srv")
-	s.IdleTimeout = 50 * time.Millisecond
-	h := newHost(t, mcp.Options{}, s)
-	first, _ := whose(t, h, "acme")
-	require.Eventually(t, func() bool { return len(children(t)) == 0 }, 10*time.Second, 2*time.Millisecond)
-	got := health(t, h)
-	assert.Equal(t, mcp.StateIdle, got.State)
-	assert.Empty(t, got.Tenants, "nothing is going on")
-	assert.Zero(t, got.Restarts, "a rest counts as a loss")
-	second, _ := whose(t, h, "acme")
-	assert.NotEqual(t, first, second)
-}
-
-func TestTenantsHaveABoundedNumberOfConnections(t *testing.T) {
-	ledger := filepath.Join(t.TempDir(), "ledger")
-	url, _ := serveHTTP(t, "-ledger", ledger)
-	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url, MaxConcurrent: 100})
-	echo := request(t, h, "mcp/srv/echo", `{"text":"x"}`)
-	for i := range 70 {
-		echo.Tenant = fmt.Sprintf("tenant-%d", i)
-		_, err := h.Call(t.Context(), echo)
-		require.NoError(t, err, "the one that was idle longest did not make room")
-	}
-	assert.LessOrEqual(t, health(t, h).Connections, 65, "64 tenants and who lists the tools")
-
-	slow := request(t, h, "mcp/srv/slow", `{"text":"x"}`)
-	var stops []context.CancelFunc
-	for i := range 64 {
-		slow.Tenant = fmt.Sprintf("busy-%d", i)
-		_, stop := async(t, h, slow)
-		stops = append(stops, stop)
-	}
-	require.Eventually(t, func() bool { return events(ledger)["begun"] == 64 }, 20*time.Second, 5*time.Millisecond)
-	echo.Tenant = "one-more"
-	_, err := h.Call(t.Context(), echo)
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
-	assert.ErrorContains(t, err, "64 connections on this worker")
-	echo.Tenant = ""
-	_, err = h.Call(t.Context(), echo)
-	assert.NoError(t, err, "the default tenant has its own")
-	for _, stop := range stops {
-		stop()
-	}
-	echo.Tenant = "one-more"
-	require.Eventually(t, func() bool { _, err := h.Call(t.Context(), echo); return err == nil }, 20*time.Second,
-		5*time.Millisecond)
-}
-
 // TestAChangeThatATenantSeesIsAskedAfter checks that all tenants share one catalogue. The list of a tenant's own
 // process does not change it, but causes a refresh.
 func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
@@ -234,27 +183,4 @@ func TestAChangeThatATenantSeesIsAskedAfter(t *testing.T) {
 	second := receive(t, reports)
 	assert.Empty(t, second.Problem)
 	assert.NotEqual(t, first.Hash, second.Hash)
-}
-
-// TestATenantWithManyTurnsCostsNobodyElseAConnection checks that a tenant with many turns closes only its own
-// connections: another tenant's connection stays, even if it has been idle longest.
-func TestATenantWithManyTurnsCostsNobodyElseAConnection(t *testing.T) {
-	url, _ := serveHTTP(t)
-	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url, SessionAffinity: true})
-	req := turnRequest(t, h, "", false)
-	req.Tenant, req.Turn = "acme", "one"
-	_, err := h.Call(t.Context(), req)
-	require.NoError(t, err)
-	req.Tenant = "beta"
-	for i := range 66 {
-		req.Turn = fmt.Sprint(i)
-		_, err := h.Call(t.Context(), req)
-		require.NoError(t, err)
-	}
-	req.Tenant, req.Turn, req.Resume, req.OwningCall = "acme", "one", true, req.CallID
-	_, err = h.Call(t.Context(), req)
-	assert.NoError(t, err, "acme lost what its server remembered to beta's turns")
-	req.Tenant, req.Turn = "beta", "0"
-	_, err = h.Call(t.Context(), req)
-	assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err))
 }

@@ -55,15 +55,6 @@ func callStateOf(ctx context.Context) *callState {
 
 func (s *callState) answer() { s.once.Do(func() { close(s.answered) }) }
 
-func (s *callState) isAnswered() bool {
-	select {
-	case <-s.answered:
-		return true
-	default:
-		return false
-	}
-}
-
 // watchedTransport observes each message: which calls were written, which were answered (even after the SDK gave them
 // up), and what ended the stream, which the SDK's errors do not say.
 type watchedTransport struct {

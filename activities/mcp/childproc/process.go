@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -179,26 +180,18 @@ type Stdin struct {
 	once    sync.Once
 	err     error
 	closing func() // called before the pipe is closed; may be nil
-
-	mu      sync.Mutex
-	written int64
+	written atomic.Int64
 }
 
 // Write implements io.Writer.
 func (s *Stdin) Write(b []byte) (int, error) {
 	n, err := s.w.Write(b)
-	s.mu.Lock()
-	s.written += int64(n)
-	s.mu.Unlock()
+	s.written.Add(int64(n))
 	return n, err
 }
 
 // Written returns the number of bytes written to the pipe.
-func (s *Stdin) Written() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.written
-}
+func (s *Stdin) Written() int64 { return s.written.Load() }
 
 // Close closes the pipe and unblocks a Write.
 func (s *Stdin) Close() error {

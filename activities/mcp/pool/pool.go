@@ -26,7 +26,7 @@ type Outage struct {
 func (o *Outage) Error() string { return o.Problem }
 
 // ErrClosed is the error of a pool whose host is closed.
-var ErrClosed = &Outage{Problem: "the tool host is closed", ModelText: "the tool host is closed"}
+var ErrClosed = &Outage{Problem: "the MCP host is closed", ModelText: "the MCP host is closed"}
 
 // Options configures a Pool.
 type Options struct {

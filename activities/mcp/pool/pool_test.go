@@ -313,3 +313,37 @@ func TestTheCauseOfAnEndDecidesWhatItSaysAboutTheServer(t *testing.T) {
 		})
 	}
 }
+
+// TestOneConnectionTooManyEvictsTheOneThatIsIdleLongest covers turns that own connections with a stateful server. A
+// tenant with many of them makes room with its own, and a connection in use is never evicted.
+func TestOneConnectionTooManyEvictsTheOneThatIsIdleLongest(t *testing.T) {
+	m := newMachine(t)
+	open := func(key Key) {
+		m.acquire(key)
+		for len(m.tasks) > 0 {
+			m.run(0)
+		}
+	}
+	has := func(key Key) bool { return m.pool.tenants[key.Tenant].conns[key.Turn] != nil }
+	turnOf := func(i int) Key { return Key{Tenant: "beta", Turn: fmt.Sprint(i)} }
+	open(Key{})
+	open(Key{Tenant: "acme", Turn: "oldest"})
+	for i := range maxConnections + 1 {
+		open(turnOf(i))
+	}
+	assert.True(t, has(Key{}) && has(Key{Tenant: "acme", Turn: "oldest"}), "they paid for what beta does")
+	assert.False(t, has(turnOf(0)) || has(turnOf(1)), "they were idle longest")
+	assert.True(t, has(turnOf(2)) && has(turnOf(maxConnections)))
+
+	for _, c := range m.conns {
+		if c.state == Ready {
+			c.users++
+			m.users = append(m.users, c)
+		}
+	}
+	_, _, err := m.pool.enter(Key{Tenant: "gamma"})
+	assert.ErrorContains(t, err, "64 connections on this worker")
+	m.settle(t)
+	open(Key{Tenant: "gamma"})
+	assert.True(t, has(Key{Tenant: "gamma"}))
+}

@@ -1,7 +1,6 @@
-package mcp
+package netguard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,47 +15,26 @@ import (
 	"github.com/everturn/everturn/internal/loopback"
 )
 
-// Bounds on redirects, which are followed on the same host only. A server may act on a call before it redirects it.
-const (
-	maxRedirects     = 3
-	maxCallRedirects = 1
-)
-
-// guard decides which addresses the requests for one URL may go to. It checks each address as it is dialled, because a
+// Guard decides which addresses the requests for one URL may go to. It checks each address as it is dialled, because a
 // name can be made to resolve differently between two lookups: to this machine, to its private network, or to the
 // address of a cloud's credential service.
-type guard struct {
+type Guard struct {
 	endpoint *url.URL
 	networks []netip.Prefix // private networks that the operator allowed
 	loopback bool           // the URL itself names this machine
 	safe     func(network, address string, c syscall.RawConn) error
-	resolver *net.Resolver // nil: the system's
+	// Resolver replaces the system's; for tests.
+	Resolver *net.Resolver
 }
 
-// newGuard checks the server's URL and networks.
-func newGuard(s Server) (*guard, error) {
-	if s.URL == "" {
-		return nil, fmt.Errorf("MCP server %q: set its URL (or a command)", s.ID)
-	}
-	g, err := guardOf(s.URL, s.Networks)
-	if err != nil {
-		return nil, fmt.Errorf("MCP server %q: its URL %w", s.ID, err)
-	}
-	if s.OAuth.TokenURL != "" {
-		if _, err := guardOf(s.OAuth.TokenURL, s.Networks); err != nil {
-			return nil, fmt.Errorf("MCP server %q: its token URL %w", s.ID, err)
-		}
-	}
-	return g, nil
-}
-
-// guardOf requires an absolute URL with https, or with http on loopback or if the operator named networks.
-func guardOf(raw string, networks []string) (*guard, error) {
+// New returns the guard of an absolute URL with https, or with http on loopback or if networks, in CIDR
+// notation, are named.
+func New(raw string, networks []string) (*Guard, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return nil, errors.New("is not absolute: write https://host/path")
 	}
-	g := &guard{endpoint: u, loopback: loopback.Host(u.Hostname())}
+	g := &Guard{endpoint: u, loopback: loopback.Host(u.Hostname())}
 	for _, n := range networks {
 		p, err := netip.ParsePrefix(n)
 		if err != nil {
@@ -74,7 +52,7 @@ func guardOf(raw string, networks []string) (*guard, error) {
 
 // options allows the networks that the operator named, and loopback if the URL names it. Every other address that is
 // not public by the IANA's registries stays refused.
-func (g *guard) options() []ssrf.Option {
+func (g *Guard) options() []ssrf.Option {
 	var v4, v6 []netip.Prefix
 	open := g.networks
 	if g.loopback {
@@ -93,11 +71,11 @@ func (g *guard) options() []ssrf.Option {
 // maxHeaderBytes bounds the header of a response.
 const maxHeaderBytes = 64 << 10
 
-// transport dials only addresses that the guard allows. It uses no proxy, because the guard would then check the
+// Transport dials only addresses that the guard allows. It uses no proxy, because the guard would then check the
 // proxy's address. It uses neither HTTP/2 nor compression: HTTP/2 frames and empty compressed blocks never reach a
 // body, which is where bytes are counted.
-func (g *guard) transport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.resolver}
+func (g *Guard) Transport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.control, Resolver: g.Resolver}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -109,7 +87,7 @@ func (g *guard) transport() *http.Transport {
 }
 
 // control checks each address when it is dialled.
-func (g *guard) control(network, address string, c syscall.RawConn) error {
+func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("reading the address dialled: %w", err)
@@ -139,7 +117,7 @@ func describeAddress(host string, addr netip.Addr) string {
 	return fmt.Sprintf("%s points to %s, which", host, addr)
 }
 
-func (g *guard) inNetworks(addr netip.Addr) bool {
+func (g *Guard) inNetworks(addr netip.Addr) bool {
 	for _, p := range g.networks {
 		if p.Contains(addr) {
 			return true
@@ -148,30 +126,11 @@ func (g *guard) inNetworks(addr netip.Addr) bool {
 	return false
 }
 
-// checkRedirect follows redirects to the configured scheme and host only, whatever address they resolve to.
-func (g *guard) checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects || len(via) > maxCallRedirects && callStateOf(req.Context()) != nil {
-		return errors.New("too many redirects")
-	}
-	if err := g.checkHost(req.URL); err != nil {
-		return fmt.Errorf("redirect %w", err)
-	}
-	return nil
-}
-
-// checkHost refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
+// CheckHost refuses requests to any host but the configured one. It matters for SSE, too: the server names the URL that
 // calls are sent to.
-func (g *guard) checkHost(u *url.URL) error {
+func (g *Guard) CheckHost(u *url.URL) error {
 	if u.Scheme != g.endpoint.Scheme || u.Host != g.endpoint.Host {
 		return fmt.Errorf("to %s://%s is not followed: configure that address if it is right", u.Scheme, u.Host)
 	}
 	return nil
-}
-
-// detached returns a context that ends with ctx but has none of its values, so that work done under it does not join
-// ctx's trace.
-func detached(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
-	own, cancel := context.WithTimeout(context.Background(), within)
-	unhook := context.AfterFunc(ctx, cancel)
-	return own, func() { unhook(); cancel() }
 }
