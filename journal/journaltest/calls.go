@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -17,19 +18,19 @@ var callPromises = []promise{
 	{"a repeatable call is granted again until it is settled", repeatableAgain},
 	{"an older attempt cannot claim", claimStale},
 	{"a settled call is not run again", claimSettled},
-	{"a claim that is given back is granted again", released},
-	{"a claim that is given back hides no earlier one", releasedBeside},
+	{"a released call is claimed again", released},
+	{"a release leaves an earlier claim", releasedBeside},
 	{"a claim whose reply was lost is granted to the same dispatch again", claimRepeated},
 	{"a call that may have run is unknown, whatever its turn says", unknownWhateverTheTurnSays},
 	{"a call that may have run is taken, even if it is not approved", takenUnapproved},
-	{"the first settlement wins and later ones are kept", firstSettles},
+	{"the first settlement stands and later ones are kept", firstSettles},
 	{"a settlement repeated is the same settlement", settleTwice},
-	{"a call is claimed with the same arguments or not at all", sameArguments},
+	{"a call is not claimed with other arguments", sameArguments},
 	{"chunks of calls show previews", callPreviews},
 }
 
 // asked begins a turn whose model has asked for n calls.
-func asked(t T, open func() Store, n int) (*script, []turn.ToolCall) {
+func asked(t *testing.T, open func() *journal.DB, n int) (*script, []turn.ToolCall) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
 	list := calls(1, n)
@@ -37,7 +38,7 @@ func asked(t T, open func() Store, n int) (*script, []turn.ToolCall) {
 	return s, list
 }
 
-func grantedOnce(t T, open func() Store) {
+func grantedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	first := s.claim(list[0], 1)
 	assert.Equal(t, journal.ClaimGranted, first.State)
@@ -50,7 +51,7 @@ func grantedOnce(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func repeatableAgain(t T, open func() Store) {
+func repeatableAgain(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
@@ -68,7 +69,7 @@ func repeatableAgain(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func claimStale(t T, open func() Store) {
+func claimStale(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for _, attempt := range []int{2, 1} {
 		in := s.claimInput(list[0], attempt)
@@ -85,7 +86,7 @@ func claimStale(t T, open func() Store) {
 	}
 }
 
-func claimSettled(t T, open func() Store) {
+func claimSettled(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "content")
 	s.unchanged(func() {
@@ -99,7 +100,7 @@ func claimSettled(t T, open func() Store) {
 	})
 }
 
-func released(t T, open func() Store) {
+func released(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1), "there is no claim") })
 	s.claim(list[0], 1)
@@ -120,11 +121,11 @@ func released(t T, open func() Store) {
 	s.finish()
 	rec, err := s.Call(t.Context(), "t1", list[2].ID)
 	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool, and nobody need wonder")
+	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool")
 }
 
 // releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next dispatch was released.
-func releasedBeside(t T, open func() Store) {
+func releasedBeside(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
@@ -142,7 +143,7 @@ func releasedBeside(t T, open func() Store) {
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
 }
 
-func claimRepeated(t T, open func() Store) {
+func claimRepeated(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	in := s.claimInput(list[0], 1)
 	first, err := s.ClaimCall(t.Context(), in)
@@ -158,7 +159,7 @@ func claimRepeated(t T, open func() Store) {
 	assert.Equal(t, journal.ClaimTaken, other.State)
 }
 
-func unknownWhateverTheTurnSays(t T, open func() Store) {
+func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.claim(list[0], 1)
 	s.claim(list[1], 1)
@@ -181,7 +182,7 @@ func unknownWhateverTheTurnSays(t T, open func() Store) {
 	assert.Len(t, s.resolved(), 1, "the model is told")
 }
 
-func takenUnapproved(t T, open func() Store) {
+func takenUnapproved(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := s.claimInput(list[0], 2)
@@ -191,7 +192,7 @@ func takenUnapproved(t T, open func() Store) {
 	assert.Equal(t, journal.ClaimTaken, out.State)
 }
 
-func firstSettles(t T, open func() Store) {
+func firstSettles(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.claim(list[0], 2) // taken: the workflow abandons it as unknown
@@ -213,7 +214,7 @@ func firstSettles(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
 }
 
-func settleTwice(t T, open func() Store) {
+func settleTwice(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
@@ -234,7 +235,7 @@ func settleTwice(t T, open func() Store) {
 	})
 }
 
-func sameArguments(t T, open func() Store) {
+func sameArguments(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.unchanged(func() {
@@ -245,7 +246,7 @@ func sameArguments(t T, open func() Store) {
 	})
 }
 
-func callPreviews(t T, open func() Store) {
+func callPreviews(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: `{"text":"` + strings.Repeat("ä€", 2000) + `"}`}
 	s.infer(1, "write", c)

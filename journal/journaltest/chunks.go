@@ -3,6 +3,7 @@ package journaltest
 import (
 	"fmt"
 	"sync"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ var chunkPromises = []promise{
 	{"a step's chunks are emitted once", chunksOfAStep},
 }
 
-func noGaps(t T, open func() Store) {
+func noGaps(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	const appenders, each = 8, 20
@@ -53,7 +54,7 @@ func noGaps(t T, open func() Store) {
 	}
 }
 
-func chunkPages(t T, open func() Store) {
+func chunkPages(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "a", "b", "c"))
@@ -68,7 +69,7 @@ func chunkPages(t T, open func() Store) {
 	assert.Empty(t, page)
 }
 
-func chunkKinds(t T, open func() Store) {
+func chunkKinds(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.unchanged(func() {
@@ -92,7 +93,7 @@ func chunkKinds(t T, open func() Store) {
 
 // chunksOfCalls: after a step is settled, its calls may still append error chunks, but its inference may append
 // nothing.
-func chunksOfCalls(t T, open func() Store) {
+func chunksOfCalls(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	notice := turn.Chunk{Kind: turn.ChunkError, Text: "the server is away"}
 	s.unchanged(func() {
@@ -117,7 +118,7 @@ func chunksOfCalls(t T, open func() Store) {
 }
 
 // chunksOfAStep: the chunks of StartInference are emitted once, by the first attempt.
-func chunksOfAStep(t T, open func() Store) {
+func chunksOfAStep(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}

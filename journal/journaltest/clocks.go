@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"bytes"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,8 +16,8 @@ import (
 // numbers and heads decide order, lateness and completeness.
 var clockPromises = []promise{
 	{"clocks that go back change no order", clocksGoBack},
-	{"a worker from the future is stale all the same", futureWorker},
-	{"what skewed clocks have left is exported and imported", skewedExport},
+	{"an older attempt with a later clock is stale", futureWorker},
+	{"a session with skewed clocks is exported and imported", skewedExport},
 }
 
 // skew sets the offset of the clock that the script's next call uses.
@@ -28,7 +29,7 @@ func (s *script) skew(d time.Duration) *script {
 const day = 24 * time.Hour
 
 // skewed is a turn whose steps are each written by a worker with a different clock.
-func skewed(t T, store Store) *script {
+func skewed(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -46,7 +47,7 @@ func skewed(t T, store Store) *script {
 	return s
 }
 
-func clocksGoBack(t T, open func() Store) {
+func clocksGoBack(t *testing.T, open func() *journal.DB) {
 	s := skewed(t, open())
 	var reader turn.Reader
 	for _, c := range s.chunks() {
@@ -67,7 +68,7 @@ func clocksGoBack(t T, open func() Store) {
 	assert.Equal(t, []string{"t1", "t2"}, []string{turns[0].ID, turns[1].ID}, "in the order in which they began")
 }
 
-func futureWorker(t T, open func() Store) {
+func futureWorker(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.skew(365 * day).start(1)
 	s.skew(-day).start(1)
@@ -79,12 +80,12 @@ func futureWorker(t T, open func() Store) {
 	require.NoError(t, err)
 }
 
-func skewedExport(t T, open func() Store) {
+func skewedExport(t *testing.T, open func() *journal.DB) {
 	s := skewed(t, open())
 	s.finish()
-	b := export(t, s)
+	b := export(t, s.DB)
 	other := *s
-	other.Store = open()
+	other.DB = open()
 	_, err := other.Import(t.Context(), bytes.NewReader(b))
 	require.NoError(t, err)
 	assert.Equal(t, s.state(), other.state())

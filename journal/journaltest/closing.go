@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,10 +49,10 @@ func checkThreeResults(s *script) {
 	}
 }
 
-func beginCloses(t T, open func() Store) {
+func beginCloses(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
-	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	next := &script{T: t, DB: s.DB, session: "s", turn: "t2", at: s.at}
 	out := next.begin()
 	assert.Equal(t, "t1", out.Closed)
 
@@ -72,7 +73,7 @@ func beginCloses(t T, open func() Store) {
 	next.unchanged(func() { assert.True(t, next.begin().Resumed) })
 }
 
-func finishFills(t T, open func() Store) {
+func finishFills(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	rec := s.finish()
@@ -94,7 +95,7 @@ func finishFills(t T, open func() Store) {
 	}, done)
 }
 
-func finishTwice(t T, open func() Store) {
+func finishTwice(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	first := s.finish()
 	s.unchanged(func() {
@@ -106,7 +107,7 @@ func finishTwice(t T, open func() Store) {
 	})
 }
 
-func closedRefuses(t T, open func() Store) {
+func closedRefuses(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
@@ -131,7 +132,7 @@ func closedRefuses(t T, open func() Store) {
 	s.chunks()
 }
 
-func resetWalk(t T, open func() Store) {
+func resetWalk(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	begun := s.head
 	list := calls(1, 2)
@@ -142,7 +143,7 @@ func resetWalk(t T, open func() Store) {
 	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer"))
 	require.NoError(t, err)
 	s.finish()
-	newScript(t, s.Store, "t2") // the session has a later turn, too
+	newScript(t, s.DB, "t2") // the session has a later turn, too
 
 	s.unchanged(func() {
 		s.head = begun

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -27,7 +28,7 @@ func bigText(n int, what string) string {
 	return strings.Repeat(what+" <&> \"quoted\" é ", n/(len(what)+17)+1)[:n]
 }
 
-func largeContent(t T, open func() Store) {
+func largeContent(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(1<<20, "arguments")}
 	answer := s.infer(1, bigText(2<<20, "answer"), c)
@@ -47,7 +48,7 @@ func largeContent(t T, open func() Store) {
 		string(again.Completion.Raw) == string(answer.Completion.Raw), "the inference")
 }
 
-func windowBounded(t T, open func() Store) {
+func windowBounded(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: strings.Repeat("a", 30_000)}
 	s.infer(1, strings.Repeat("b", 20_000), c)
@@ -67,7 +68,7 @@ func windowBounded(t T, open func() Store) {
 	assert.Equal(t, s.transcript()[2:], few)
 }
 
-func messageBounded(t T, open func() Store) {
+func messageBounded(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.finish()
 	hash, err := s.PutBlob(t.Context(), "text/plain", make([]byte, journal.MaxMessageBytes+1))
@@ -81,7 +82,7 @@ func messageBounded(t T, open func() Store) {
 	})
 }
 
-func oddBytes(t T, open func() Store) {
+func oddBytes(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	odd := "nul \x00 bell \x07 escape \x1b[31m bad \xff\xfe line \u2028 emoji 🦀 <script>"
 	c := turn.ToolCall{ID: "1.0", Tool: "x\xff", Arguments: "{\x00\xff"}
@@ -101,7 +102,7 @@ func oddBytes(t T, open func() Store) {
 	assert.Equal(t, messages[1], back)
 }
 
-func messageRange(t T, open func() Store) {
+func messageRange(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	for step := 1; step <= 5; step++ {
 		s.infer(step, "thought")
@@ -121,7 +122,7 @@ func messageRange(t T, open func() Store) {
 	}
 }
 
-func blobs(t T, open func() Store) {
+func blobs(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	for _, b := range [][]byte{nil, {0}, []byte("text"), []byte(bigText(100_000, "blob"))} {
 		for range 2 {
@@ -137,7 +138,7 @@ func blobs(t T, open func() Store) {
 	assert.Error(t, err)
 }
 
-func catalogues(t T, open func() Store) {
+func catalogues(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	local := turn.Catalogue{Server: "local", Hash: "h1", Tools: []turn.Descriptor{{
 		ID: "local/read_file", Wire: "read_file", Description: bigText(5000, "tool"),

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 )
 
 var elicitationPromises = []promise{
-	{"what a tool's server asks is kept with what is said to it", elicited},
-	{"a server asks in the name of a call that ran, and within bounds", elicitRefused},
-	{"a reply fits what was asked", replyRefused},
-	{"what a server asks ends with its turn", elicitCancelled},
+	{"an elicitation is kept with its response", elicited},
+	{"an elicitation belongs to a call that ran, and is bounded", elicitRefused},
+	{"a response that does not fit its elicitation is refused", replyRefused},
+	{"an elicitation ends with its turn", elicitCancelled},
 }
 
 func inquiryOf(c turn.ToolCall, n string) turn.Request {
@@ -35,14 +36,14 @@ func replyOf(content string) turn.Decision {
 }
 
 // suspendedFirst is a turn with a call that is suspended for an elicitation.
-func suspendedFirst(t T, open func() Store) (*script, turn.ToolCall) {
+func suspendedFirst(t *testing.T, open func() *journal.DB) (*script, turn.ToolCall) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "what it goes on with")
 	return s, list[0]
 }
 
-func elicited(t T, open func() Store) {
+func elicited(t *testing.T, open func() *journal.DB) {
 	for _, content := range []string{`{"name":"<main> & more"}`, `{"name":"` + strings.Repeat("x", 5000) + `"}`} {
 		s, c := suspendedFirst(t, open)
 		w := inquiryOf(c, "1")
@@ -87,7 +88,7 @@ func inquiryLike(w turn.Request) turn.Request {
 	return w
 }
 
-func elicitRefused(t T, open func() Store) {
+func elicitRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	refused := func(change func(*turn.Request)) error {
 		t.Helper()
@@ -115,7 +116,7 @@ func elicitRefused(t T, open func() Store) {
 	assert.Equal(t, questionOf("q1", 1), requests[1].Request)
 }
 
-func replyRefused(t T, open func() Store) {
+func replyRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"))
 	s.unchanged(func() {
@@ -144,7 +145,7 @@ func replyRefused(t T, open func() Store) {
 		requests[0].Decision.Response, "who says no says nothing else")
 }
 
-func elicitCancelled(t T, open func() Store) {
+func elicitCancelled(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"), inquiryOf(c, "3"))
 	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,8 +18,8 @@ var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 
 // script calls a store as the activities do.
 type script struct {
-	T
-	Store
+	*testing.T
+	*journal.DB
 	session, turn string
 	tenant        string
 	head          turn.Head
@@ -26,9 +27,9 @@ type script struct {
 }
 
 // newScript begins a turn with its message in session "s".
-func newScript(t T, store Store, turnID string) *script {
+func newScript(t *testing.T, store *journal.DB, turnID string) *script {
 	t.Helper()
-	s := &script{T: t, Store: store, session: "s", turn: turnID, at: start}
+	s := &script{T: t, DB: store, session: "s", turn: turnID, at: start}
 	s.begin()
 	return s
 }
@@ -56,7 +57,7 @@ func (s *script) turnOf(session string) string {
 	rec, err := s.Session(s.Context(), session)
 	require.NoError(s, err)
 	if rec.LastTurn.ID == "" {
-		f := &script{T: s.T, Store: s.Store, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
+		f := &script{T: s.T, DB: s.DB, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
 		rec.LastTurn = f.begin().Turn
 	}
 	return rec.LastTurn.ID

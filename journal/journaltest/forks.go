@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"fmt"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,9 +13,9 @@ import (
 
 var forkPromises = []promise{
 	{"a fork shares the past and leaves it alone", forkShares},
-	{"a fork goes on by itself", forkGoesOn},
+	{"a fork continues on its own", forkGoesOn},
 	{"a fork of a fork has the whole past", forkOfFork},
-	{"a session is forked only where no call is parted from its result", forkPoints},
+	{"a fork does not separate a call from its result", forkPoints},
 	{"a fork needs a session and a new name", forkRefused},
 	{"a message of the shared past is not taken again", forkKnowsMessages},
 	{"a line of many forks is read whole", longLine},
@@ -29,12 +30,12 @@ func (s *script) fork(at int64, id string) *script {
 	s.Helper()
 	rec, err := s.Fork(s.Context(), s.forkInput(at, id))
 	require.NoError(s, err)
-	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
+	return &script{T: s.T, DB: s.DB, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
 }
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
 // assistant 7.
-func twoTurns(t T, store Store) *script {
+func twoTurns(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -53,7 +54,7 @@ func twoTurns(t T, store Store) *script {
 	return s
 }
 
-func forkShares(t T, open func() Store) {
+func forkShares(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	messages := s.transcript()
 	s.unchanged(func() {
@@ -69,7 +70,7 @@ func forkShares(t T, open func() Store) {
 			ID: "f", Agent: "another", Head: head, CreatedAt: in.Time, UpdatedAt: in.Time, FirstText: "question of t1",
 			Parent: "s", ForkSeq: 5,
 		}, rec)
-		f := &script{T: t, Store: s.Store, session: "f"}
+		f := &script{T: t, DB: s.DB, session: "f"}
 		assert.Equal(t, rec, f.sessionRecord())
 		assert.Equal(t, messages[:5], f.transcript())
 		for _, c := range [][2]int64{{2, 4}, {5, 5}, {4, 99}, {-3, 2}, {6, 9}, {3, 2}} {
@@ -94,7 +95,7 @@ func forkShares(t T, open func() Store) {
 	assert.Equal(t, "agent", f.sessionRecord().Agent, "that of the forked one")
 }
 
-func forkGoesOn(t T, open func() Store) {
+func forkGoesOn(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(4, "f") // in the middle of t1: the model gets the results once more
 	s.unchanged(func() {
@@ -141,7 +142,7 @@ func forkGoesOn(t T, open func() Store) {
 	assert.Len(t, f.transcript(), 10, "what the forked one goes on with is not the fork's")
 }
 
-func forkOfFork(t T, open func() Store) {
+func forkOfFork(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	f.begin()
@@ -165,7 +166,7 @@ func forkOfFork(t T, open func() Store) {
 		[]string{window[0].Text, window[1].Text, window[2].Text})
 }
 
-func forkPoints(t T, open func() Store) {
+func forkPoints(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.unchanged(func() {
 		for at, says := range map[int64]string{2: "at 1 or 4", 3: "at 1 or 4", 0: "1 to 7", 8: "1 to 7", -1: "1 to 7"} {
@@ -189,7 +190,7 @@ func forkPoints(t T, open func() Store) {
 	s.fork(8, "f")
 }
 
-func forkRefused(t T, open func() Store) {
+func forkRefused(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
 	s.unchanged(func() {
@@ -206,7 +207,7 @@ func forkRefused(t T, open func() Store) {
 	})
 }
 
-func forkKnowsMessages(t T, open func() Store) {
+func forkKnowsMessages(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	in := f.beginInput()
@@ -236,7 +237,7 @@ func forkKnowsMessages(t T, open func() Store) {
 }
 
 // longLine forks a session repeatedly, each time after a turn of the fork's own.
-func longLine(t T, open func() Store) {
+func longLine(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t0")
 	const forks = 30
 	for i := range forks {

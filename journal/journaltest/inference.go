@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -9,17 +11,17 @@ import (
 )
 
 var inferencePromises = []promise{
-	{"a settled inference comes back and is not paid again", settledComesBack},
-	{"an answer after settlement is counted and dropped", lateAnswer},
+	{"a settled inference is returned and not paid again", settledComesBack},
+	{"a completion after settlement is counted and dropped", lateAnswer},
 	{"an append at another head is refused", wrongHead},
 	{"a second attempt finds the results appended", secondAttempt},
 	{"a stale attempt is fenced off", staleAttempt},
 	{"shown text is withdrawn when its attempt is repeated", restarted},
 	{"a failure is counted once an attempt", failuresCounted},
-	{"what was never started is not found", neverStarted},
+	{"a step that was never started is not found", neverStarted},
 }
 
-func settledComesBack(t T, open func() Store) {
+func settledComesBack(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	base := s.head
 	list := calls(1, 2)
@@ -51,7 +53,7 @@ func settledComesBack(t T, open func() Store) {
 	assert.Equal(t, "look", texts[len(texts)-1].Text)
 }
 
-func lateAnswer(t T, open func() Store) {
+func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -66,7 +68,7 @@ func lateAnswer(t T, open func() Store) {
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func wrongHead(t T, open func() Store) {
+func wrongHead(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
 		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
@@ -89,7 +91,7 @@ func wrongHead(t T, open func() Store) {
 	})
 }
 
-func secondAttempt(t T, open func() Store) {
+func secondAttempt(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
@@ -107,7 +109,7 @@ func secondAttempt(t T, open func() Store) {
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func staleAttempt(t T, open func() Store) {
+func staleAttempt(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -122,7 +124,7 @@ func staleAttempt(t T, open func() Store) {
 	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
 }
 
-func restarted(t T, open func() Store) {
+func restarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -143,7 +145,7 @@ func restarted(t T, open func() Store) {
 	assert.Equal(t, "a whole answer", reader.Text())
 }
 
-func failuresCounted(t T, open func() Store) {
+func failuresCounted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	fail := func(attempt int) int {
 		t.Helper()
@@ -159,7 +161,7 @@ func failuresCounted(t T, open func() Store) {
 	assert.Error(t, err, "there is no third attempt")
 }
 
-func neverStarted(t T, open func() Store) {
+func neverStarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	_, err := s.StepMessage(t.Context(), s.key(1))
 	assert.ErrorIs(t, err, journal.ErrNotFound)

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,12 +13,12 @@ import (
 )
 
 var joinedPromises = []promise{
-	{"messages join a turn after the step's results", messagesJoin},
-	{"a message joins once, whatever the attempts", messagesJoinOnce},
-	{"a message that the session has had does not join", messagesKnown},
+	{"messages are merged after the step's results", messagesJoin},
+	{"a message is merged once, whatever the attempts", messagesJoinOnce},
+	{"a message that the session has had is not merged", messagesKnown},
 	{"a settled step tells which messages it did not take", messagesUntaken},
-	{"a message joins as a blob", messageJoinsFromBlob},
-	{"messages that came too late are kept by the end", messagesAtEnd},
+	{"a message is merged from a blob", messageJoinsFromBlob},
+	{"messages that came too late are appended by finish", messagesAtEnd},
 	{"delivered names the turn that took a message", deliveredTo},
 	{"a cancelled turn keeps the text that was shown", partialAnswer},
 }
@@ -40,7 +41,7 @@ func (s *script) userIDs() (ids []string) {
 	return ids
 }
 
-func messagesJoin(t T, open func() Store) {
+func messagesJoin(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "a")
 	in := s.startInput(2, resultsOf(list...)...)
@@ -71,7 +72,7 @@ func messagesJoin(t T, open func() Store) {
 	s.transcript()
 }
 
-func messagesJoinOnce(t T, open func() Store) {
+func messagesJoinOnce(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -95,7 +96,7 @@ func messagesJoinOnce(t T, open func() Store) {
 	assert.Len(t, s.transcript(), 4)
 }
 
-func messagesKnown(t T, open func() Store) {
+func messagesKnown(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.finish()
 	s.turn = "t2"
@@ -106,7 +107,7 @@ func messagesKnown(t T, open func() Store) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, s.userIDs())
 	s.finish()
-	late := &script{T: t, Store: s.Store, session: "s", turn: "t3", at: s.at}
+	late := &script{T: t, DB: s.DB, session: "s", turn: "t3", at: s.at}
 	begin := late.beginInput()
 	begin.Message.ID = "new"
 	out, err := s.Begin(t.Context(), begin)
@@ -115,7 +116,7 @@ func messagesKnown(t T, open func() Store) {
 	assert.Equal(t, "t2", out.DuplicateOf.ID)
 }
 
-func messagesUntaken(t T, open func() Store) {
+func messagesUntaken(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -132,7 +133,7 @@ func messagesUntaken(t T, open func() Store) {
 	})
 }
 
-func messageJoinsFromBlob(t T, open func() Store) {
+func messageJoinsFromBlob(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	text := bigText(1<<20, "message")
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
@@ -153,7 +154,7 @@ func messageJoinsFromBlob(t T, open func() Store) {
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())
 }
 
-func messagesAtEnd(t T, open func() Store) {
+func messagesAtEnd(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	in := s.finishInput()
@@ -171,7 +172,7 @@ func messagesAtEnd(t T, open func() Store) {
 	assert.Equal(t, 2, s.count(turn.ChunkMessageAdded))
 }
 
-func deliveredTo(t T, open func() Store) {
+func deliveredTo(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -194,7 +195,7 @@ func deliveredTo(t T, open func() Store) {
 	}
 }
 
-func partialAnswer(t T, open func() Store) {
+func partialAnswer(t *testing.T, open func() *journal.DB) {
 	cancelled := func(s *script) turn.FinishInput {
 		in := s.finishInput()
 		in.State, in.Reason, in.Answer = turn.StateCancelled, turn.FinishCancelled, ""

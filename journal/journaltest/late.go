@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 )
 
 var latePromises = []promise{
-	{"the model is told what has become of an unknown call, once", toldLate},
-	{"a late result is told in a later turn, and in no other session", toldElsewhere},
-	{"a repeated attempt finds what was told, and what came since is told with it", toldAgain},
-	{"nobody is told what is no news", noNews},
+	{"the model gets the late result of an unknown call once", toldLate},
+	{"a late result is told in a later turn of the same session only", toldElsewhere},
+	{"a repeated attempt keeps its notices and adds new ones", toldAgain},
+	{"a late result that changes nothing is not told", noNews},
 	{"many late results are told a part at a time", toldInParts},
 }
 
@@ -52,7 +53,7 @@ func (s *script) notices() (ids []string) {
 	return ids
 }
 
-func toldLate(t T, open func() Store) {
+func toldLate(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.unknown(list[0])
 	s.unknown(list[1])
@@ -100,7 +101,7 @@ func toldLate(t T, open func() Store) {
 	assert.Len(t, s.notices(), 1)
 }
 
-func toldElsewhere(t T, open func() Store) {
+func toldElsewhere(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	f := s.fork(1, "f")
@@ -121,7 +122,7 @@ func toldElsewhere(t T, open func() Store) {
 	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
 }
 
-func toldAgain(t T, open func() Store) {
+func toldAgain(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.unknown(list[0])
 	s.unknown(list[1])
@@ -148,12 +149,12 @@ func toldAgain(t T, open func() Store) {
 	assert.Len(t, s.notices(), 2, "one a call and attempt")
 }
 
-func noNews(t T, open func() Store) {
+func noNews(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 4)
 	s.run(list[0], "known")
 	s.settleCall(list[0], 1, turn.OutcomeError, "late, of a call that is known")
 	s.unknown(list[1])
-	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still nobody knows")
+	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still unknown")
 	s.unknown(list[2])
 	s.unknown(list[2]) // a repetition of the settlement
 	s.unknown(list[3])
@@ -170,7 +171,7 @@ func noNews(t T, open func() Store) {
 	assert.Empty(t, s.resolved(), "and the turn goes on")
 }
 
-func toldInParts(t T, open func() Store) {
+func toldInParts(t *testing.T, open func() *journal.DB) {
 	const n = journal.MaxNotices + 3
 	s, list := asked(t, open, n)
 	for _, c := range list {

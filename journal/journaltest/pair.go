@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,20 +14,20 @@ import (
 )
 
 var pairPromises = []pairPromise{
-	{"follow sees what another process writes", func(t T, a, b Store) { followLive(t, a, b) }},
-	{"a session is followed while another process writes", func(t T, a, b Store) { sessionLive(t, a, b) }},
-	{"of many rulings from many processes one stands", oneRuling},
+	{"follow sees what another process writes", func(t *testing.T, a, b *journal.DB) { followLive(t, a, b) }},
+	{"a session is followed while another process writes", func(t *testing.T, a, b *journal.DB) { sessionLive(t, a, b) }},
+	{"one of many decisions from many processes stands", oneRuling},
 	{"one message from many processes begins one turn", oneMessage},
 	{"one call claimed by many is granted once", oneClaim},
 	{"two processes write at once and both get through", bothWrite},
-	{"an operator accepts what was seen, whatever is published meanwhile", acceptsSeen},
+	{"an operator approves what was shown, whatever is published meanwhile", acceptsSeen},
 	{"a late result from many processes is told once", oneNotice},
-	{"one suspended call claimed by many goes on once", oneGoesOn},
+	{"one suspended call claimed by many continues once", oneGoesOn},
 	{"every process sees the workers that run", workersSeen},
 }
 
 // together runs fn n times concurrently, alternating between the stores.
-func together(a, b Store, n int, fn func(i int, s Store)) {
+func together(a, b *journal.DB, n int, fn func(i int, s *journal.DB)) {
 	var wg sync.WaitGroup
 	for i := range n {
 		store := a
@@ -38,11 +39,11 @@ func together(a, b Store, n int, fn func(i int, s Store)) {
 	wg.Wait()
 }
 
-func oneMessage(t T, a, b Store) {
+func oneMessage(t *testing.T, a, b *journal.DB) {
 	const n = 20
 	begun := make([]journal.BeginResult, n)
 	errs := make([]error, n)
-	together(a, b, n, func(i int, s Store) {
+	together(a, b, n, func(i int, s *journal.DB) {
 		in := (&script{session: "s", turn: fmt.Sprintf("t%d", i), at: start}).beginInput()
 		in.Message.ID = "the one"
 		begun[i], errs[i] = s.Begin(t.Context(), in)
@@ -60,14 +61,14 @@ func oneMessage(t T, a, b Store) {
 	assert.Len(t, turns, 1)
 }
 
-func oneClaim(t T, a, b Store) {
+func oneClaim(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
 	const n = 20
 	states := make([]journal.ClaimState, n)
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		out, err := store.ClaimCall(t.Context(),
 			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1, Worker: fmt.Sprint(i), At: start})
 		states[i], errs[i] = out.State, err
@@ -82,7 +83,7 @@ func oneClaim(t T, a, b Store) {
 	assert.Equal(t, 1, granted)
 }
 
-func oneRuling(t T, a, b Store) {
+func oneRuling(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "write", list...)
@@ -90,7 +91,7 @@ func oneRuling(t T, a, b Store) {
 	s.ask(w)
 	const n = 20
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		r := turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: fmt.Sprint(i)}
 		if i%3 == 0 {
 			r = allowed(w)
@@ -117,12 +118,12 @@ func oneRuling(t T, a, b Store) {
 	}
 }
 
-func bothWrite(t T, a, b Store) {
+func bothWrite(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	s.start(1)
 	const n = 100
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		errs[i] = store.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "x"}})
 	})
 	for _, err := range errs {
@@ -131,13 +132,13 @@ func bothWrite(t T, a, b Store) {
 	assert.Len(t, s.chunks(), 1+n)
 }
 
-func acceptsSeen(t T, a, b Store) {
-	s := &servers{T: t, Store: a}
+func acceptsSeen(t *testing.T, a, b *journal.DB) {
+	s := &servers{T: t, DB: a}
 	const n = 24
 	version := func(i int) turn.Descriptor { return tool("send", fmt.Sprint(i%6)) }
 	s.publish(mail(version(0)))
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		if errs[i] = store.PublishCatalogue(t.Context(), mail(version(i))); errs[i] != nil {
 			return
 		}
@@ -148,7 +149,7 @@ func acceptsSeen(t T, a, b Store) {
 		}
 		for _, d := range out {
 			if d.Now.Hash != version(3).Hash {
-				errs[i] = fmt.Errorf("%s was accepted, which nobody saw", d.Now.Hash)
+				errs[i] = fmt.Errorf("%s was approved, which the operator did not see", d.Now.Hash)
 			}
 		}
 	})
@@ -167,13 +168,13 @@ func acceptsSeen(t T, a, b Store) {
 	}
 }
 
-func oneNotice(t T, a, b Store) {
-	s, list := asked(t, func() Store { return a }, 1)
+func oneNotice(t *testing.T, a, b *journal.DB) {
+	s, list := asked(t, func() *journal.DB { return a }, 1)
 	s.unknown(list[0])
 	in := s.startInput(2, resultsOf(list...)...)
 	const n = 20
 	errs := make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		if i%3 == 0 {
 			_, errs[i] = store.StartInference(t.Context(), in)
 			return
@@ -192,13 +193,13 @@ func oneNotice(t T, a, b Store) {
 	assert.NotNil(t, s.mark("s"))
 }
 
-func oneGoesOn(t T, a, b Store) {
-	s, list := asked(t, func() Store { return a }, 1)
+func oneGoesOn(t *testing.T, a, b *journal.DB) {
+	s, list := asked(t, func() *journal.DB { return a }, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "x")
 	const n = 20
 	claims, errs := make([]journal.Claim, n), make([]error, n)
-	together(a, b, n, func(i int, store Store) {
+	together(a, b, n, func(i int, store *journal.DB) {
 		claims[i], errs[i] = store.ClaimCall(t.Context(),
 			journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 2, Worker: fmt.Sprint(i), At: start})
 	})

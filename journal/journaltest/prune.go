@@ -3,6 +3,7 @@ package journaltest
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,16 +14,16 @@ import (
 )
 
 var prunePromises = []promise{
-	{"old chunks are removed and what was said stays", pruneKeeps},
+	{"old chunks are removed and the transcript stays", pruneKeeps},
 	{"chunks of turns that run or are younger stay", pruneSpares},
 	{"chunks are removed a limit at a time", pruneLimit},
 	{"follow of a turn without its chunks ends", pruneFollow},
 }
 
 // turnsOf begins and ends n turns with a few chunks each, an hour apart.
-func turnsOf(t T, store Store, n int) *script {
+func turnsOf(t *testing.T, store *journal.DB, n int) *script {
 	t.Helper()
-	s := &script{T: t, Store: store, session: "s", at: start}
+	s := &script{T: t, DB: store, session: "s", at: start}
 	for i := range n {
 		s.turn = fmt.Sprintf("t%d", i+1)
 		s.begin()
@@ -52,7 +53,7 @@ func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 	return kinds
 }
 
-func pruneKeeps(t T, open func() Store) {
+func pruneKeeps(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	before := s.state()
 	last := before.Chunks[len(before.Chunks)-1]
@@ -69,7 +70,7 @@ func pruneKeeps(t T, open func() Store) {
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 10), "nothing is removed twice")
 }
 
-func pruneSpares(t T, open func() Store) {
+func pruneSpares(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 2)
 	s.turn = "t3"
 	s.begin()
@@ -85,7 +86,7 @@ func pruneSpares(t T, open func() Store) {
 	s.chunks()
 }
 
-func pruneLimit(t T, open func() Store) {
+func pruneLimit(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 40)
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 0))
 	assert.Equal(t, 19, s.prune(s.at.Add(time.Hour), 19))
@@ -94,14 +95,14 @@ func pruneLimit(t T, open func() Store) {
 	assert.Equal(t, 21, s.prune(s.at.Add(time.Hour), 100))
 }
 
-func pruneFollow(t T, open func() Store) {
+func pruneFollow(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 1)
 	s.prune(s.at.Add(time.Hour), 10)
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
 	for after, want := range map[int64]int{-1: 1, 0: 1, 2: 1, 3: 0, 50: 0} {
 		n := 0
-		for c, err := range journal.Follow(ctx, s, "t1", after) {
+		for c, err := range journal.Follow(ctx, s.DB, "t1", after) {
 			require.NoError(t, err)
 			assert.Equal(t, turn.ChunkTurnCompleted, c.Kind)
 			n++

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,7 @@ import (
 )
 
 // workersSeen reports on workers from one process and reads the reports in another one.
-func workersSeen(t T, a, b Store) {
+func workersSeen(t *testing.T, a, b *journal.DB) {
 	report := func(id, identity, servers string) {
 		t.Helper()
 		require.NoError(t, a.ReportWorker(t.Context(), journal.WorkerReport{
