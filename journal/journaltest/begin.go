@@ -34,8 +34,7 @@ func beginOpens(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
 	assert.Equal(t, []turn.Message{message}, s.transcript())
 
-	rec, err := s.Turn(t.Context(), "t2")
-	require.NoError(t, err)
+	rec := must(s.Turn(t.Context(), "t2"))(t)
 	assert.Equal(t, rec, out.Turn)
 	assert.Equal(t, turn.StateRunning, rec.State)
 	assert.Equal(t, int64(1), rec.MessageSeq)
@@ -75,8 +74,7 @@ func beginFinished(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() {
 		in := s.beginInput()
 		in.RunID = "run-of-a-reset"
-		out, err := s.Begin(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.Begin(t.Context(), in))(t)
 		assert.True(t, out.Resumed)
 		assert.Equal(t, rec, out.Turn)
 	})
@@ -110,8 +108,7 @@ func messagePerSession(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn = "other", "t2"
-	out, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.Begin(t.Context(), in))(t)
 	assert.Nil(t, out.DuplicateOf)
 	assert.Equal(t, "m-t1", out.Turn.MessageID)
 }
@@ -120,11 +117,9 @@ func messageWithoutID(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn, in.Message.ID = "other", "t2", ""
-	first, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.Begin(t.Context(), in))(t)
 	assert.NotEmpty(t, first.Turn.MessageID)
-	second, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	second := must(s.Begin(t.Context(), in))(t)
 	assert.True(t, second.Resumed)
 	assert.Equal(t, first.Head, second.Head)
 }
@@ -169,8 +164,7 @@ func sessionsListed(t *testing.T, open func() *journal.DB) {
 	}
 	s.session, s.turn = "s", "t1"
 	s.finish()
-	list, err := s.Sessions(t.Context(), 2)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 2))(t)
 	require.Len(t, list, 2)
 	assert.Equal(t, []string{"s", "c"}, []string{list[0].ID, list[1].ID})
 	assert.Equal(t, s.sessionRecord(), list[0])

@@ -56,8 +56,7 @@ func repeatableAgain(t *testing.T, open func() *journal.DB) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		assert.Equal(t, journal.ClaimGranted, out.State)
 		assert.Equal(t, attempt, out.Record.Runs)
 		assert.True(t, out.Record.Repeatable)
@@ -74,8 +73,7 @@ func claimStale(t *testing.T, open func() *journal.DB) {
 	for _, attempt := range []int{2, 1} {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		want := journal.ClaimGranted
 		if attempt == 1 {
 			want = journal.ClaimStale
@@ -94,8 +92,7 @@ func claimSettled(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, journal.ClaimSettled, again.State)
 		assert.Equal(t, "content", again.Record.Text)
 		assert.Equal(t, turn.OutcomeOK, again.Record.Outcome)
-		rec, err := s.Call(t.Context(), "t1", list[0].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 		assert.Equal(t, rec, again.Record)
 	})
 }
@@ -119,8 +116,7 @@ func released(t *testing.T, open func() *journal.DB) {
 	s.claim(list[2], 1)
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[2].ID, 1))
 	s.finish()
-	rec, err := s.Call(t.Context(), "t1", list[2].ID)
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", list[2].ID))(t)
 	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool")
 }
 
@@ -130,15 +126,13 @@ func releasedBeside(t *testing.T, open func() *journal.DB) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		require.Equal(t, journal.ClaimGranted, out.State)
 	}
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2))
 	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is not repeatable any more, and may have run")
 	s.finish()
-	rec, err := s.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, 1, rec.Runs)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
 }
@@ -146,16 +140,13 @@ func releasedBeside(t *testing.T, open func() *journal.DB) {
 func claimRepeated(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	in := s.claimInput(list[0], 1)
-	first, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.ClaimCall(t.Context(), in))(t)
 	s.unchanged(func() {
-		again, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.ClaimCall(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 	in.Worker = "another"
-	other, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	other := must(s.ClaimCall(t.Context(), in))(t)
 	assert.Equal(t, journal.ClaimTaken, other.State)
 }
 
@@ -168,8 +159,7 @@ func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
 	}
 	s.start(2, given(list[0], turn.OutcomeDenied), given(list[1], turn.OutcomeError), given(list[2], turn.OutcomeError))
 	for i, want := range []turn.Outcome{turn.OutcomeUnknown, turn.OutcomeUnknown, turn.OutcomeError} {
-		rec, err := s.Call(t.Context(), "t1", list[i].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, want, rec.Outcome)
 		if want == turn.OutcomeUnknown {
 			assert.Equal(t, journal.ResultText(want), rec.Text)
@@ -187,8 +177,7 @@ func takenUnapproved(t *testing.T, open func() *journal.DB) {
 	s.claim(list[0], 1)
 	in := s.claimInput(list[0], 2)
 	in.Approved = true // its policy has changed
-	out, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.ClaimCall(t.Context(), in))(t)
 	assert.Equal(t, journal.ClaimTaken, out.State)
 }
 
@@ -207,8 +196,7 @@ func firstSettles(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, first.Text, late.Text)
 	}
 	assert.Equal(t, 2, s.settleCall(list[0], 1, turn.OutcomeError, "or not").LateCount)
-	rec, err := s.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 	assert.Equal(t, 2, rec.LateCount)
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
@@ -221,16 +209,13 @@ func settleTwice(t *testing.T, open func() *journal.DB) {
 		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain",
 		SizeBytes: 100_000,
 	}}
-	first, err := s.SettleCall(t.Context(), in)
-	require.NoError(t, err)
-	full, err := s.GetBlob(t.Context(), first.FullBlob)
-	require.NoError(t, err)
+	first := must(s.SettleCall(t.Context(), in))(t)
+	full := must(s.GetBlob(t.Context(), first.FullBlob))(t)
 	assert.True(t, string(full) == string(in.Result.Full))
 	assert.Equal(t, int64(100_000), first.SizeBytes)
 	assert.Equal(t, int64(1000), first.DurationMS, "from claim to settlement")
 	s.unchanged(func() {
-		again, err := s.SettleCall(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.SettleCall(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 }
@@ -264,8 +249,7 @@ func callPreviews(t *testing.T, open func() *journal.DB) {
 			len(preview))
 		assert.Equal(t, 1, chunk.Step)
 	}
-	rec, err := s.Call(t.Context(), "t1", "1.0")
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", "1.0"))(t)
 	assert.Equal(t, c, rec.Call, "the ledger has the whole arguments")
 	assert.Equal(t, c, s.transcript()[1].ToolCalls[0], "and so has the transcript")
 }

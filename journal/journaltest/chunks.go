@@ -58,14 +58,12 @@ func chunkPages(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "a", "b", "c"))
-	page, err := s.Chunks(t.Context(), "t1", 1, 2)
-	require.NoError(t, err)
+	page := must(s.Chunks(t.Context(), "t1", 1, 2))(t)
 	require.Len(t, page, 2)
 	assert.Equal(t, "b", page[0].Text)
 	assert.Equal(t, int64(3), page[1].Index)
 	assert.False(t, page[1].At.IsZero())
-	page, err = s.Chunks(t.Context(), "t1", 3, 2)
-	require.NoError(t, err)
+	page = must(s.Chunks(t.Context(), "t1", 3, 2))(t)
 	assert.Empty(t, page)
 }
 
@@ -123,8 +121,7 @@ func chunksOfAStep(t *testing.T, open func() *journal.DB) {
 	in := s.startInput(1)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}
 	for range 2 {
-		_, err := s.StartInference(t.Context(), in)
-		require.NoError(t, err)
+		_ = must(s.StartInference(t.Context(), in))(t)
 	}
 	assert.Equal(t, 1, s.count(turn.ChunkPhase))
 }

@@ -40,8 +40,7 @@ func skewed(t *testing.T, store *journal.DB) *script {
 	s.skew(-3*day).start(2, resultsOf(list...)...)
 	require.NoError(t, s.skew(day).append(2, 1, "the "))
 	require.NoError(t, s.skew(-day).append(2, 1, "answer"))
-	out, err := s.SettleInference(t.Context(), s.skew(-30*365*day).settleInput(2, 1, "the answer"))
-	require.NoError(t, err)
+	out := must(s.SettleInference(t.Context(), s.skew(-30*365*day).settleInput(2, 1, "the answer")))(t)
 	s.head = out.Head
 	s.finish()
 	return s
@@ -62,8 +61,7 @@ func clocksGoBack(t *testing.T, open func() *journal.DB) {
 		roles)
 	s.turn = "t2"
 	s.skew(-100 * 365 * day).begin()
-	turns, err := s.Turns(t.Context(), s.session)
-	require.NoError(t, err)
+	turns := must(s.Turns(t.Context(), s.session))(t)
 	require.Len(t, turns, 2)
 	assert.Equal(t, []string{"t1", "t2"}, []string{turns[0].ID, turns[1].ID}, "in the order in which they began")
 }
@@ -76,8 +74,7 @@ func futureWorker(t *testing.T, open func() *journal.DB) {
 		_, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "from the future"))
 		assert.ErrorIs(t, err, journal.ErrStale)
 	})
-	_, err := s.SettleInference(t.Context(), s.skew(-2*day).settleInput(1, 2, "now"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.skew(-2*day).settleInput(1, 2, "now")))(t)
 }
 
 func skewedExport(t *testing.T, open func() *journal.DB) {
@@ -86,7 +83,6 @@ func skewedExport(t *testing.T, open func() *journal.DB) {
 	b := export(t, s.DB)
 	other := *s
 	other.DB = open()
-	_, err := other.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	_ = must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.Equal(t, s.state(), other.state())
 }

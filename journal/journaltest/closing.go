@@ -42,8 +42,7 @@ func checkThreeResults(s *script) {
 	assert.Equal(s, [][2]string{{"1.0", "ok"}, {"1.1", "unknown"}, {"1.2", "cancelled"}}, got)
 	assert.Equal(s, 3, s.count(turn.ChunkToolCallStarted))
 	assert.Equal(s, 3, s.count(turn.ChunkToolCallCompleted))
-	ledger, err := s.Calls(s.Context(), s.turn)
-	require.NoError(s, err)
+	ledger := must(s.Calls(s.Context(), s.turn))(s)
 	for i, want := range []turn.Outcome{turn.OutcomeOK, turn.OutcomeUnknown, turn.OutcomeCancelled} {
 		assert.Equal(s, want, ledger[i].Outcome, "the ledger and the transcript agree")
 	}
@@ -56,8 +55,7 @@ func beginCloses(t *testing.T, open func() *journal.DB) {
 	out := next.begin()
 	assert.Equal(t, "t1", out.Closed)
 
-	rec, err := s.Turn(t.Context(), "t1")
-	require.NoError(t, err)
+	rec := must(s.Turn(t.Context(), "t1"))(t)
 	assert.Equal(t, turn.StateClosed, rec.State)
 	assert.Equal(t, turn.FinishTerminated, rec.Reason)
 	assert.Equal(t, next.at, rec.EndedAt)
@@ -81,8 +79,7 @@ func finishFills(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.StateCompleted, rec.State)
 	assert.Equal(t, turn.FinishAnswered, rec.Reason)
 	assert.Equal(t, "answer", rec.Answer)
-	stored, err := s.Turn(t.Context(), "t1")
-	require.NoError(t, err)
+	stored := must(s.Turn(t.Context(), "t1"))(t)
 	assert.Equal(t, stored, rec)
 
 	list := s.chunks()
@@ -101,8 +98,7 @@ func finishTwice(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() {
 		in := s.finishInput()
 		in.State, in.Reason, in.Answer = turn.StateFailed, turn.FinishFailed, "another"
-		again, err := s.Finish(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.Finish(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 }
@@ -140,8 +136,7 @@ func resetWalk(t *testing.T, open func() *journal.DB) {
 	s.run(list[0], "a")
 	s.run(list[1], "b")
 	s.start(2, resultsOf(list...)...)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer")))(t)
 	s.finish()
 	newScript(t, s.DB, "t2") // the session has a later turn, too
 

@@ -56,8 +56,7 @@ func (s *servers) publish(c turn.Catalogue) {
 // sees checks what turns see of server "mail": the approved tools, and the quarantined ones.
 func (s *servers) sees(tools, held []turn.Descriptor) turn.Catalogue {
 	s.Helper()
-	list, err := s.Catalogues(s.Context())
-	require.NoError(s, err)
+	list := must(s.Catalogues(s.Context()))(s)
 	for _, c := range list {
 		if c.Server != "mail" {
 			continue
@@ -225,8 +224,7 @@ func localFree(t *testing.T, open func() *journal.DB) {
 		changed.ID, added.ID = "local/read", fmt.Sprint("local/new", i)
 		c := turn.Catalogue{Server: journal.LocalServer, Hash: fmt.Sprint(i), Tools: these(changed, added)}
 		s.publish(c)
-		list, err := s.Catalogues(t.Context())
-		require.NoError(t, err)
+		list := must(s.Catalogues(t.Context()))(t)
 		assert.Equal(t, []turn.Catalogue{c}, list)
 	}
 }

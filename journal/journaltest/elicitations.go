@@ -53,8 +53,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, turn.StateWaiting, s.turnState())
 		w = journal.CleanRequest(w)
 		w.Tool = "local/read_file" // the journal takes the tool from the ledger
-		open, err := s.PendingRequests(t.Context(), "s", 10)
-		require.NoError(t, err)
+		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
 		assert.Equal(t, w, open[0].Request)
 		said := s.said(turn.ChunkQuestionAsked)
@@ -65,8 +64,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		s.decide(replyOf(content))
 		want := replyOf(content)
 		want.Response.Key = "branch"
-		requests, err := s.Requests(t.Context(), "t1")
-		require.NoError(t, err)
+		requests := must(s.Requests(t.Context(), "t1"))(t)
 		assert.Equal(t, &want, requests[0].Decision)
 		ruled, err := s.Ask(t.Context(), s.askInput(inquiryLike(w))) // the turn was reset
 		require.NoError(t, err)
@@ -111,8 +109,7 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 	question := questionOf("q1", 1)
 	question.Elicitation, question.Call = &turn.Elicitation{Message: "the model asks nothing of the kind"}, "1.0"
 	s.ask(question)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.Equal(t, questionOf("q1", 1), requests[1].Request)
 }
 
@@ -139,8 +136,7 @@ func replyRefused(t *testing.T, open func() *journal.DB) {
 	r := replyOf(`{"name":"main"}`)
 	r.Response.Action = turn.ElicitationDecline
 	s.decide(r)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.Equal(t, &turn.ElicitationResponse{Key: "branch", Action: turn.ElicitationDecline},
 		requests[0].Decision.Response, "who says no says nothing else")
 }
@@ -151,8 +147,7 @@ func elicitCancelled(t *testing.T, open func() *journal.DB) {
 	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},
 		turn.Decision{ID: "e1.0.2", Status: turn.StatusDenied})
 	s.finish()
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	for i, want := range []turn.DecisionStatus{turn.StatusExpired, turn.StatusDenied, turn.StatusCancelled} {
 		assert.Equal(t, want, requests[i].Decision.Status)
 		assert.Nil(t, requests[i].Decision.Response)

@@ -39,18 +39,15 @@ func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 	s.run(big, bigText(5000, "output"))
 	s.start(2, resultsOf(big)...)
 	require.NoError(t, s.append(2, 1, "half"))
-	_, err := s.FailInference(t.Context(), s.key(2), 1, turn.CodeLLMTransport, "reset")
-	require.NoError(t, err)
+	_ = must(s.FailInference(t.Context(), s.key(2), 1, turn.CodeLLMTransport, "reset"))(t)
 	s.start(2)
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "done"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 2, "done")))(t)
 	s.finish()
 	s.turn = "t3"
 	s.begin()
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	_, err = s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	s.ask(questionOf("q1", 1))
 	return s, export(t, s.DB)
 }
@@ -89,8 +86,7 @@ func exportRoundTrip(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, want, other.state())
 	}
 	assert.Equal(t, history(t, b), history(t, export(t, other.DB)))
-	out, err := other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput())
-	require.NoError(t, err)
+	out := must(other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput()))(t)
 	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Config))
 	assert.ErrorIs(t, s.Export(t.Context(), "none", &bytes.Buffer{}), journal.ErrNotFound)
 }
@@ -101,8 +97,7 @@ func importTwice(t *testing.T, open func() *journal.DB) {
 	s.turn = "t4"
 	s.begin() // the session is now longer than its export
 	s.unchanged(func() {
-		out, err := s.Import(t.Context(), bytes.NewReader(b))
-		require.NoError(t, err)
+		out := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
 		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
 	})
 }

@@ -31,8 +31,7 @@ func exportOf(t *testing.T, s *journal.DB, session string) []byte {
 
 func importInto(t *testing.T, s *journal.DB, b []byte) journal.SessionRecord {
 	t.Helper()
-	rec, err := s.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	rec := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
 	return rec.Session
 }
 
@@ -77,20 +76,16 @@ func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, []any{"", int64(0), 2}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
 	assert.Equal(t, f.transcript(), other.transcript())
 	assert.Equal(t, f.chunks(), other.chunks())
-	turns, err := other.Turns(t.Context(), "f")
-	require.NoError(t, err)
+	turns := must(other.Turns(t.Context(), "f"))(t)
 	require.Len(t, turns, 2)
 	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage},
 		[]any{turns[0].ID, turns[0].State, turns[0].Message})
-	calls, err := other.Calls(t.Context(), "t1")
-	require.NoError(t, err)
+	calls := must(other.Calls(t.Context(), "t1"))(t)
 	assert.Len(t, calls, 2)
-	steps, err := other.Inferences(t.Context(), "t1")
-	require.NoError(t, err)
+	steps := must(other.Inferences(t.Context(), "t1"))(t)
 	assert.Len(t, steps, 1, "the second came after the fork")
 	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t1"))
-	delivered, err := other.Delivered(t.Context(), "f", "m-t1")
-	require.NoError(t, err)
+	delivered := must(other.Delivered(t.Context(), "f", "m-t1"))(t)
 	assert.Equal(t, "t1", delivered.ID)
 	importInto(t, other.DB, b) // again
 	assert.Equal(t, rec, other.sessionRecord())
@@ -144,8 +139,7 @@ func forkExportsNoMore(t *testing.T, open func() *journal.DB) {
 	s.start(2, resultsOf(list...)...)
 	secret := calls(2, 1)
 	secret[0].Arguments = bigText(2000, "secret arguments")
-	out, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "a secret text", secret...))
-	require.NoError(t, err)
+	out := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "a secret text", secret...)))(t)
 	s.head = out.Head
 	s.run(secret[0], bigText(2000, "secret result"))
 	f := s.fork(3, "f")
@@ -156,8 +150,7 @@ func forkExportsNoMore(t *testing.T, open func() *journal.DB) {
 	other := *f
 	other.DB = open()
 	importInto(t, other.DB, b)
-	requests, err := other.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(other.Requests(t.Context(), "t1"))(t)
 	require.Len(t, requests, 1)
 	assert.Equal(t, &rule, requests[0].Decision)
 	assert.Empty(t, other.begin().Closed, "the turn still runs in the session that was forked; here it does not")
@@ -178,13 +171,10 @@ func forkOfWaiting(t *testing.T, open func() *journal.DB) {
 	other := *f
 	other.DB = open()
 	importInto(t, other.DB, b)
-	waiting, err := other.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	waiting := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, waiting)
-	waiting, err = s.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	waiting = must(s.PendingRequests(t.Context(), "", 10))(t)
 	assert.Len(t, waiting, 1)
-	waiting, err = s.PendingRequests(t.Context(), "f", 10)
-	require.NoError(t, err)
+	waiting = must(s.PendingRequests(t.Context(), "f", 10))(t)
 	assert.Empty(t, waiting, "the fork waits for nothing")
 }

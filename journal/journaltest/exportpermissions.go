@@ -62,8 +62,7 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 	b := exportOf(t, s.DB, "s")
 	other := *s
 	other.DB = open()
-	out, err := other.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	out := must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.False(t, out.Unchanged)
 	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
@@ -83,8 +82,7 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 	assert.Empty(t, state.Rules)
 	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
 	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
-	requests, err := other.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	requests := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, requests)
 	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown,
 		turn.OutcomeUnknown}
@@ -97,8 +95,7 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 		assert.NotEqual(t, journal.ClaimGranted, claim.State, "nothing of an imported turn runs")
 		assert.True(t, err != nil || claim.State == journal.ClaimSettled)
 	}
-	begun, err := other.Begin(t.Context(), other.beginInput())
-	require.NoError(t, err)
+	begun := must(other.Begin(t.Context(), other.beginInput()))(t)
 	assert.True(t, begun.Turn.State.Terminal(), "nor does the turn go on")
 
 	other.turn = "t2"
@@ -201,8 +198,7 @@ func importForged(t *testing.T, open func() *journal.DB) {
 		store := open()
 		_, err := store.Import(t.Context(), bytes.NewReader(forge(t, b, change)))
 		require.Error(t, err, name)
-		list, err := store.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(store.Sessions(t.Context(), 10))(t)
 		assert.Empty(t, list, name)
 	}
 	importBesideOthers(t, open, s, b)

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -97,8 +96,7 @@ func continuationStays(t *testing.T, open func() *journal.DB) {
 	other.DB = open()
 	importInto(t, other.DB, b)
 	assert.Equal(t, journal.ClaimSettled, other.claim(list[0], 2).State, "it cannot continue, and must not run again")
-	rec, err := other.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	rec := must(other.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 }
 

@@ -178,8 +178,7 @@ func turnsAfter(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 4)
 	ids := func(after string, limit int) (out []string) {
 		t.Helper()
-		list, err := s.TurnsAfter(t.Context(), "s", after, limit)
-		require.NoError(t, err)
+		list := must(s.TurnsAfter(t.Context(), "s", after, limit))(t)
 		for _, r := range list {
 			out = append(out, r.ID)
 		}

@@ -31,8 +31,7 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	in := s.settleInput(1, 1, "look", list...)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "look", At: s.at}}
 	in.Answer.Reasoning = bigText(3000, "reasoning")
-	settled, err := s.SettleInference(t.Context(), in)
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), in))(t)
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
 	assert.Equal(t, want, settled.Message)
 	assert.Equal(t, journal.Next(base, want), settled.Head)
@@ -42,12 +41,10 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 		require.NoError(t, err)
 		assert.Equal(t, settled, again)
 		assert.Equal(t, settled, s.start(1))
-		message, err := s.StepMessage(t.Context(), s.key(1))
-		require.NoError(t, err)
+		message := must(s.StepMessage(t.Context(), s.key(1)))(t)
 		assert.Equal(t, want, message)
 	})
-	steps, err := s.Inferences(t.Context(), "t1")
-	require.NoError(t, err)
+	steps := must(s.Inferences(t.Context(), "t1"))(t)
 	assert.Equal(t, []journal.Inference{settled}, steps)
 	texts := s.chunks()
 	assert.Equal(t, "look", texts[len(texts)-1].Text)
@@ -57,11 +54,9 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "second"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(1, 2, "second")))(t)
 	transcript := s.transcript()
-	late, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late"))
-	require.NoError(t, err)
+	late := must(s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late")))(t)
 	assert.Equal(t, 1, late.Late)
 	settled.Late = 1
 	assert.Equal(t, settled, late)
@@ -98,12 +93,10 @@ func secondAttempt(t *testing.T, open func() *journal.DB) {
 	s.run(list[0], "a")
 	s.run(list[1], "b")
 	in := s.startInput(2, resultsOf(list...)...)
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	transcript := s.transcript()
 	assert.Len(t, transcript, 4)
-	second, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	second := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, first.Base, second.Base)
 	assert.Equal(t, []int{1, 2}, []int{first.Attempt, second.Attempt})
 	assert.Equal(t, transcript, s.transcript())
@@ -119,8 +112,7 @@ func staleAttempt(t *testing.T, open func() *journal.DB) {
 		assert.ErrorIs(t, err, journal.ErrStale)
 	})
 	require.NoError(t, s.append(1, 2, "alive"))
-	_, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "alive"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "alive")))(t)
 	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
 }
 
@@ -136,8 +128,7 @@ func restarted(t *testing.T, open func() *journal.DB) {
 	in := s.settleInput(1, 4, "a whole answer")
 	require.NoError(t, s.append(1, 4, "a whole "))
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "answer"}}
-	_, err := s.SettleInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), in))(t)
 	var reader turn.Reader
 	for _, c := range s.chunks() {
 		reader.Add(c)
@@ -149,8 +140,7 @@ func failuresCounted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	fail := func(attempt int) int {
 		t.Helper()
-		n, err := s.FailInference(t.Context(), s.key(1), attempt, turn.CodeLLMTransport, "reset")
-		require.NoError(t, err)
+		n := must(s.FailInference(t.Context(), s.key(1), attempt, turn.CodeLLMTransport, "reset"))(t)
 		return n
 	}
 	s.start(1)

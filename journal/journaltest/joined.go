@@ -46,8 +46,7 @@ func messagesJoin(t *testing.T, open func() *journal.DB) {
 	s.run(list[0], "a")
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = joined("j1", "j2")
-	out, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.StartInference(t.Context(), in))(t)
 	messages := s.transcript()
 	require.Len(t, messages, 5)
 	assert.Equal(t, turn.RoleTool, messages[2].Role)
@@ -65,8 +64,7 @@ func messagesJoin(t *testing.T, open func() *journal.DB) {
 	}
 	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}},
 		seen)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "done"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "done")))(t)
 	assert.Equal(t, out.Base.Seq+1, settled.Head.Seq)
 	s.finish()
 	s.transcript()
@@ -76,8 +74,7 @@ func messagesJoinOnce(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	second, err := s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.Equal(t, first.Base, second.Base)
@@ -91,8 +88,7 @@ func messagesJoinOnce(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, []string{"m-t1", "j1", "j2"}, s.userIDs())
 	_, err = s.SettleInference(t.Context(), s.settleInput(1, 2, "from the dead"))
 	assert.ErrorIs(t, err, journal.ErrStale)
-	_, err = s.SettleInference(t.Context(), s.settleInput(1, 3, "done"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 3, "done")))(t)
 	assert.Len(t, s.transcript(), 4)
 }
 
@@ -103,15 +99,13 @@ func messagesKnown(t *testing.T, open func() *journal.DB) {
 	s.begin()
 	in := s.startInput(1)
 	in.Messages = append(joined("m-t1", "new", "m-t2"), joined("new")...)
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, s.userIDs())
 	s.finish()
 	late := &script{T: t, DB: s.DB, session: "s", turn: "t3", at: s.at}
 	begin := late.beginInput()
 	begin.Message.ID = "new"
-	out, err := s.Begin(t.Context(), begin)
-	require.NoError(t, err)
+	out := must(s.Begin(t.Context(), begin))(t)
 	require.NotNil(t, out.DuplicateOf, "a message that joined is not answered again")
 	assert.Equal(t, "t2", out.DuplicateOf.ID)
 }
@@ -120,14 +114,11 @@ func messagesUntaken(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
-	_, err = s.SettleInference(t.Context(), s.settleInput(1, 1, "done"))
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 1, "done")))(t)
 	s.unchanged(func() {
 		in.Messages = joined("j1", "j2")
-		out, err := s.StartInference(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.StartInference(t.Context(), in))(t)
 		assert.True(t, out.Settled)
 		assert.Equal(t, []string{"j2"}, out.Undelivered, "or it would be lost")
 	})
@@ -159,11 +150,9 @@ func messagesAtEnd(t *testing.T, open func() *journal.DB) {
 	threeCalls(s)
 	in := s.finishInput()
 	in.Messages = joined("m-t1", "late", "later")
-	first, err := s.Finish(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.Finish(t.Context(), in))(t)
 	s.unchanged(func() {
-		again, err := s.Finish(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.Finish(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 	checkThreeResults(s)
@@ -186,8 +175,7 @@ func deliveredTo(t *testing.T, open func() *journal.DB) {
 		require.NoError(t, err)
 		assert.Equal(t, rec, got)
 	}
-	got, err := s.Delivered(t.Context(), "s", "m-t2")
-	require.NoError(t, err)
+	got := must(s.Delivered(t.Context(), "s", "m-t2"))(t)
 	assert.Equal(t, "t2", got.ID)
 	for _, c := range [][2]string{{"s", "none"}, {"s", ""}, {"none", "m-t1"}} {
 		_, err = s.Delivered(t.Context(), c[0], c[1])
@@ -203,8 +191,7 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 	}
 	finish := func(s *script, in turn.FinishInput) string {
 		s.Helper()
-		rec, err := s.Finish(s.Context(), in)
-		require.NoError(s, err)
+		rec := must(s.Finish(s.Context(), in))(s)
 		return rec.Answer
 	}
 	s := newScript(t, open(), "t1")

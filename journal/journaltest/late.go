@@ -64,8 +64,7 @@ func toldLate(t *testing.T, open func() *journal.DB) {
 	s.settleMedia(list[1], result)
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = joined("j1")
-	base, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	base := must(s.StartInference(t.Context(), in))(t)
 	messages := s.transcript()
 	require.Len(t, messages, 7)
 	for i, c := range list {
@@ -88,12 +87,10 @@ func toldLate(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, []any{"1.1", turn.OutcomeOK}, []any{data[0].CallID, data[0].Outcome})
 
 	in.Expect = before
-	again, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	again := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, base.Base, again.Base)
 	s.head = again.Base
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 2, "I see")))(t)
 	s.finish()
 	s.turn = "t2"
 	s.begin()
@@ -128,24 +125,20 @@ func toldAgain(t *testing.T, open func() *journal.DB) {
 	s.unknown(list[1])
 	s.settleCall(list[0], 1, turn.OutcomeOK, "first")
 	in := s.startInput(2, resultsOf(list...)...)
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
 	second, err := s.StartInference(t.Context(), in) // the worker died
 	require.NoError(t, err)
 	assert.Equal(t, first.Base.Seq+1, second.Base.Seq)
 	assert.Equal(t, s.sessionRecord().Head, second.Base)
 	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1), journal.LateID("t1", "1.1", 1)}, s.notices())
-	third, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	third := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, second.Base, third.Base)
 	s.head = third.Base
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 3, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 3, "I see")))(t)
 	s.settleCall(list[1], 1, turn.OutcomeError, "or not")
 	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
-	_, err = s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	assert.Len(t, s.notices(), 2, "one a call and attempt")
 }
 
@@ -160,12 +153,10 @@ func noNews(t *testing.T, open func() *journal.DB) {
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = []turn.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	s.head = s.sessionRecord().Head
 	s.settleCall(list[3], 1, turn.OutcomeOK, "done")
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 1, "I see")))(t)
 	s.head = s.sessionRecord().Head
 	s.start(3)
 	assert.Empty(t, s.resolved(), "and the turn goes on")
@@ -180,8 +171,7 @@ func toldInParts(t *testing.T, open func() *journal.DB) {
 	}
 	s.start(2, resultsOf(list...)...)
 	assert.Len(t, s.notices(), journal.MaxNotices)
-	_, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 1, "I see")))(t)
 	s.head = s.sessionRecord().Head
 	s.start(3)
 	assert.Len(t, s.notices(), n)

@@ -26,8 +26,7 @@ func (s *script) settleTainting(c turn.ToolCall, attempt int, r turn.ToolResult)
 
 func (s *script) mark(session string) *journal.TaintSource {
 	s.Helper()
-	m, err := s.Taint(s.Context(), s.turnOf(session))
-	require.NoError(s, err)
+	m := must(s.Taint(s.Context(), s.turnOf(session)))(s)
 	return m
 }
 

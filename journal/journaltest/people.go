@@ -45,8 +45,7 @@ func (s *script) askInput(requests ...turn.Request) turn.AskInput {
 
 func (s *script) ask(requests ...turn.Request) {
 	s.Helper()
-	ruled, err := s.Ask(s.Context(), s.askInput(requests...))
-	require.NoError(s, err)
+	ruled := must(s.Ask(s.Context(), s.askInput(requests...)))(s)
 	require.Empty(s, ruled)
 }
 
@@ -61,8 +60,7 @@ func (s *script) decide(decisions ...turn.Decision) {
 
 func (s *script) turnState() turn.State {
 	s.Helper()
-	rec, err := s.DB.Turn(s.Context(), s.turn)
-	require.NoError(s, err)
+	rec := must(s.DB.Turn(s.Context(), s.turn))(s)
 	return rec.State
 }
 
@@ -158,13 +156,11 @@ func askedLarge(t *testing.T, open func() *journal.DB) {
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(2*turn.WaitArguments, "text")}
 	s.infer(1, "write", c)
 	s.ask(approvalOf(c))
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	require.Len(t, requests, 1)
 	assert.True(t, requests[0].Arguments == c.Arguments, "%d bytes", len(requests[0].Arguments))
 	assert.Equal(t, int64(len(c.Arguments)), requests[0].ArgumentsBytes)
-	requests, err = s.PendingRequests(t.Context(), s.session, 1)
-	require.NoError(t, err)
+	requests = must(s.PendingRequests(t.Context(), s.session, 1))(t)
 	assert.True(t, len(requests) == 1 && requests[0].Arguments == c.Arguments)
 	data := s.said(turn.ChunkApprovalRequested)
 	require.Len(t, data, 1)
@@ -185,8 +181,7 @@ func firstRuling(t *testing.T, open func() *journal.DB) {
 		require.NoError(t, s.Decide(t.Context(),
 			s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	want := allowed(w)
 	assert.Equal(t, &want, requests[0].Decision)
 	decided := s.said(turn.ChunkApprovalDecided)
@@ -208,8 +203,7 @@ func allDecided(t *testing.T, open func() *journal.DB) {
 	}
 	assert.Equal(t, turn.StateRunning, s.turnState())
 	assert.Zero(t, s.sessionRecord().PendingRequests)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")
 }
 

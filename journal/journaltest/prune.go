@@ -37,16 +37,14 @@ func turnsOf(t *testing.T, store *journal.DB, n int) *script {
 
 func (s *script) prune(before time.Time, limit int) int {
 	s.Helper()
-	n, err := s.PruneChunks(s.Context(), before, limit)
-	require.NoError(s, err)
+	n := must(s.PruneChunks(s.Context(), before, limit))(s)
 	return n
 }
 
 // left returns the kinds of the chunks that a turn has.
 func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 	s.Helper()
-	list, err := s.Chunks(s.Context(), turnID, -1, 100)
-	require.NoError(s, err)
+	list := must(s.Chunks(s.Context(), turnID, -1, 100))(s)
 	for _, c := range list {
 		kinds = append(kinds, c.Kind)
 	}
@@ -58,13 +56,11 @@ func pruneKeeps(t *testing.T, open func() *journal.DB) {
 	before := s.state()
 	last := before.Chunks[len(before.Chunks)-1]
 	assert.Equal(t, 2, s.prune(s.at.Add(time.Hour), 10))
-	list, err := s.Chunks(t.Context(), s.turn, -1, 100)
-	require.NoError(t, err)
+	list := must(s.Chunks(t.Context(), s.turn, -1, 100))(t)
 	assert.Equal(t, []turn.Chunk{last}, list, "the end stays, under its index")
 	before.Chunks = nil
 	assert.Equal(t, before.Messages, s.transcript())
-	steps, err := s.Inferences(t.Context(), s.turn)
-	require.NoError(t, err)
+	steps := must(s.Inferences(t.Context(), s.turn))(t)
 	assert.Equal(t, before.Steps, steps)
 	assert.Equal(t, before.Session, s.sessionRecord())
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 10), "nothing is removed twice")

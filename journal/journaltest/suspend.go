@@ -37,8 +37,7 @@ func suspended(t *testing.T, open func() *journal.DB) {
 		attempt := s.attempts(list[0])
 		s.suspend(list[0], attempt, continuation)
 		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could report it
-		rec, err := s.Call(t.Context(), "t1", list[0].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 		assert.Empty(t, rec.Outcome)
 		assert.Equal(t, attempt, rec.Suspended)
 		assert.True(t, rec.Continuation != nil && string(rec.Continuation) == continuation)
@@ -108,8 +107,7 @@ func suspendedForEver(t *testing.T, open func() *journal.DB) {
 	s.claim(list[1], 2) // and the worker died
 	s.finish()
 	for i, text := range []string{journal.SuspendedText, journal.ResultText(turn.OutcomeUnknown)} {
-		rec, err := s.Call(t.Context(), "t1", list[i].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, []any{turn.OutcomeUnknown, text}, []any{rec.Outcome, rec.Text}, "its server had begun")
 	}
 	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))

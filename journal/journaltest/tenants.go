@@ -41,8 +41,7 @@ func sameName(t *testing.T, store *journal.DB) (list []*script) {
 		s := &script{T: t, DB: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
 		in := s.beginInput()
 		in.Message = turn.UserMessage{ID: "m", Text: "message of " + tenant}
-		out, err := s.Begin(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.Begin(t.Context(), in))(t)
 		require.Nil(t, out.DuplicateOf, "it is the first message of this session")
 		s.head = out.Head
 		list = append(list, s)
@@ -57,19 +56,16 @@ func tenantNames(t *testing.T, open func() *journal.DB) {
 		s.ask(questionOf("q1", 1))
 	}
 	for _, s := range sessions {
-		list, err := s.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(s.Sessions(t.Context(), 10))(t)
 		require.Len(t, list, 1)
 		assert.Equal(t, []string{s.tenant, "s", s.turn}, []string{list[0].Tenant, list[0].ID, list[0].LastTurn.ID})
 		messages := s.transcript()
 		require.Len(t, messages, 2)
 		assert.Equal(t, "answer for "+s.tenant, messages[1].Text)
-		taker, err := s.Delivered(t.Context(), "s", "m")
-		require.NoError(t, err)
+		taker := must(s.Delivered(t.Context(), "s", "m"))(t)
 		assert.Equal(t, s.turn, taker.ID)
 		for _, session := range []string{"", "s"} {
-			open, err := s.PendingRequests(t.Context(), session, 10)
-			require.NoError(t, err)
+			open := must(s.PendingRequests(t.Context(), session, 10))(t)
 			require.Len(t, open, 1)
 			assert.Equal(t, s.turn, open[0].Turn)
 		}
@@ -82,13 +78,11 @@ func tenantNames(t *testing.T, open func() *journal.DB) {
 			s.finish()
 			s.fork(1, "f")
 		})
-		fork, err := s.Session(t.Context(), "f")
-		require.NoError(t, err)
+		fork := must(s.Session(t.Context(), "f"))(t)
 		assert.Equal(t, []string{s.tenant, "s"}, []string{fork.Tenant, fork.Parent})
 		assert.Equal(t, "message of "+s.tenant, fork.FirstText)
 	}
-	n, err := sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10)
-	require.NoError(t, err)
+	n := must(sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10))(t)
 	assert.Equal(t, len(sessions), n, "pruning is for all tenants")
 }
 
@@ -143,8 +137,7 @@ func tenantTransfers(t *testing.T, open func() *journal.DB) {
 				_, err := store.Import(t.Context(), bytes.NewReader(b))
 				assert.ErrorIs(t, err, journal.ErrOtherTenant)
 			}
-			list, err := store.Sessions(t.Context(), 10)
-			require.NoError(t, err)
+			list := must(store.Sessions(t.Context(), 10))(t)
 			assert.Empty(t, list)
 		}
 	}
@@ -253,11 +246,9 @@ func tenantView(t *testing.T, open func() *journal.DB) {
 		begunFor(t, s.DB, tenant, "mine")
 		_, err := view.TurnsAfter(t.Context(), "mine", s.turn, 10)
 		assert.ErrorIs(t, err, journal.ErrNotFound)
-		list, err := view.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(view.Sessions(t.Context(), 10))(t)
 		assert.Len(t, list, 1)
-		requests, err := view.PendingRequests(t.Context(), "", 10)
-		require.NoError(t, err)
+		requests := must(view.PendingRequests(t.Context(), "", 10))(t)
 		assert.Empty(t, requests)
 	}
 }
@@ -281,10 +272,8 @@ func tenantWhole(t *testing.T, open func() *journal.DB) {
 	s := fullFor(t, open())
 	results := s.everything(s.DB.Tenant("other").Tenant("acme"), "s", s.turn)
 	assert.NotContains(t, results, "not found")
-	list, err := s.Sessions(t.Context(), 10)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 10))(t)
 	assert.Len(t, list, 2, "the session and its fork")
-	requests, err := s.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	requests := must(s.PendingRequests(t.Context(), "", 10))(t)
 	assert.NotEmpty(t, requests)
 }

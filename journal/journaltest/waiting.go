@@ -73,16 +73,13 @@ func claimApproved(t *testing.T, open func() *journal.DB) {
 	refused(list[1], false, "it was denied")
 	refused(list[4], true, "this request is open")
 	for _, c := range []turn.ToolCall{list[0], list[2]} {
-		state, err := claim(c, true)
-		require.NoError(t, err)
+		state := must(claim(c, true))(t)
 		assert.Equal(t, journal.ClaimGranted, state)
 	}
-	state, err := claim(list[3], false)
-	require.NoError(t, err)
+	state := must(claim(list[3], false))(t)
 	assert.Equal(t, journal.ClaimGranted, state, "this call needs no approval")
 	s.settleCall(list[0], 1, turn.OutcomeOK, "done")
-	state, err = claim(list[0], true)
-	require.NoError(t, err)
+	state = must(claim(list[0], true))(t)
 	assert.Equal(t, journal.ClaimSettled, state)
 }
 
@@ -95,8 +92,7 @@ func endCancelsWaits(t *testing.T, open func() *journal.DB) {
 		s.ask(approvalOf(list[0]), approvalOf(list[1]), questionOf("q1", 1))
 		s.decide(allowed(approvalOf(list[0])))
 		end(s)
-		requests, err := s.Requests(t.Context(), "t1")
-		require.NoError(t, err)
+		requests := must(s.Requests(t.Context(), "t1"))(t)
 		var verdicts []turn.DecisionStatus
 		for _, w := range requests {
 			verdicts = append(verdicts, w.Decision.Status)
@@ -104,8 +100,7 @@ func endCancelsWaits(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, []turn.DecisionStatus{turn.StatusAllowed, turn.StatusCancelled, turn.StatusCancelled}, verdicts)
 		assert.Len(t, s.said(turn.ChunkApprovalDecided), 2, "a reader sees an end of each")
 		assert.Len(t, s.said(turn.ChunkQuestionAnswered), 1)
-		left, err := s.PendingRequests(t.Context(), "", 10)
-		require.NoError(t, err)
+		left := must(s.PendingRequests(t.Context(), "", 10))(t)
 		assert.Empty(t, left)
 		assert.Zero(t, s.sessionRecord().PendingRequests)
 	}
@@ -115,8 +110,7 @@ func waitingListed(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	ids := func(session string, limit int) (out []string) {
 		t.Helper()
-		list, err := s.PendingRequests(t.Context(), session, limit)
-		require.NoError(t, err)
+		list := must(s.PendingRequests(t.Context(), session, limit))(t)
 		for _, w := range list {
 			out = append(out, w.Session+"/"+w.ID)
 		}
@@ -136,8 +130,7 @@ func waitingListed(t *testing.T, open func() *journal.DB) {
 	assert.Empty(t, ids("none", 10))
 	s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
-	list, err := s.Sessions(t.Context(), 10)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 10))(t)
 	assert.Equal(t, 1, list[0].PendingRequests)
 }
 

@@ -21,8 +21,7 @@ func workersSeen(t *testing.T, a, b *journal.DB) {
 	}
 	reported := func() (list []string) {
 		t.Helper()
-		all, err := b.Tenant("acme").Workers(t.Context())
-		require.NoError(t, err)
+		all := must(b.Tenant("acme").Workers(t.Context()))(t)
 		for _, w := range all {
 			list = append(list, w.ID+" "+w.Identity+" "+w.TaskQueue+" "+string(w.Servers))
 			assert.Less(t, time.Since(w.SeenAt).Abs(), time.Hour, "the database has another clock than this machine")
