@@ -121,27 +121,24 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 
 // Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order. A turn that has not begun
 // has no chunks.
-func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) (out []turn.Chunk, err error) {
-	err = s.read(ctx, "reading the chunks of turn "+turnID, func(q querier) error {
-		out = nil
-		return q.each(func(rows Rows) error {
+func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
+	return get(ctx, s, "reading the chunks of turn "+turnID, func(q querier) ([]turn.Chunk, error) {
+		return collect(q, func(scan scanner) (turn.Chunk, error) {
 			c := turn.Chunk{Turn: turnID}
-			err := scanChunk(rows, &c)
-			out = append(out, c)
-			return err
+			err := scanChunk(scan, &c)
+			return c, err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
 			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?)
 				AND idx > ?
 			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
 	})
-	return out, err
 }
 
 // scanChunk reads a chunk and then the fields in after.
-func scanChunk(rows Rows, c *turn.Chunk, after ...any) error {
+func scanChunk(scan scanner, c *turn.Chunk, after ...any) error {
 	var at int64
 	var data string
-	err := rows.Scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)
+	err := scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)
 	c.At = instant(at)
 	if data != "" {
 		c.Data = json.RawMessage(data)

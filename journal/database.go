@@ -70,7 +70,8 @@ type Topic struct {
 // concurrently. Each is one transaction and, except for AppendChunks and NoteCall, idempotent: a second call with the
 // same arguments returns the same result and changes nothing.
 //
-// A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a named
+// A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
+// named
 // session or turn know only those of the tenant: the error for a session of another tenant is the same ErrNotFound as
 // for one that does not exist. The methods with which a worker records a turn name a turn that Begin has returned, of
 // any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same: the hash of a blob
@@ -153,6 +154,20 @@ func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) e
 	})
 }
 
+// writeScope is writeTurn with the turn's scope. It refuses a turn of another session.
+func (s *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
+	return s.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
+		sc, err := t.scope(turnID)
+		if err == nil {
+			err = sc.check(session)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(t, sc)
+	})
+}
+
 // lockSession locks a session, if it exists.
 func (t *tx) lockSession(session string) error {
 	return t.lock(`SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, session)
@@ -176,6 +191,50 @@ func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) err
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
 	return nil
+}
+
+// get returns what fn reads from one snapshot. fn may run more than once.
+func get[V any](ctx context.Context, s *DB, doing string, fn func(querier) (V, error)) (out V, err error) {
+	err = s.read(ctx, doing, func(q querier) (err error) {
+		out, err = fn(q)
+		return err
+	})
+	return out, err
+}
+
+// getOfTurn is get for a turn of any tenant: see querier.scope.
+func getOfTurn[V any](ctx context.Context, s *DB, turnID, doing string, fn func(querier, scope) (V, error)) (V, error) {
+	return get(ctx, s, doing+" of turn "+turnID, func(q querier) (out V, err error) {
+		sc, err := q.scope(turnID)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, sc)
+	})
+}
+
+// getOfNamedTurn is get for a turn of the tenant: see querier.namedScope.
+func getOfNamedTurn[V any](ctx context.Context, s *DB, turnID, doing string,
+	fn func(querier, scope) (V, error)) (V, error) {
+	return get(ctx, s, doing+" of turn "+turnID, func(q querier) (out V, err error) {
+		sc, err := q.namedScope(turnID)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, sc)
+	})
+}
+
+// getOfSession is get for a session of the tenant.
+func getOfSession[V any](ctx context.Context, s *DB, session, doing string,
+	fn func(q querier, session int64) (V, error)) (V, error) {
+	return get(ctx, s, fmt.Sprintf("%s of %q", doing, session), func(q querier) (out V, err error) {
+		n, err := q.sessionRow(session)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, n)
+	})
 }
 
 // querier is a connection in a transaction that reads and may also write, for one tenant.

@@ -28,7 +28,8 @@ const (
 // feed, and the line without its sum, encoded like Canonical. A changed, missing, duplicate or moved line is found at
 // its place. The messages also carry the transcript's own hash chain.
 //
-// Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it. Its
+// Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it.
+// Its
 // arguments are those that its reader was shown; the transcript has the rest.
 type Line struct {
 	Header     *ExportHeader     `json:"header,omitempty"`

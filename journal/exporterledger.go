@@ -100,7 +100,7 @@ func (e *exporter) grants(p part) error {
 func (e *exporter) chunks(p part) error {
 	err := e.each(func(rows Rows) error {
 		var c turn.Chunk
-		if err := scanChunk(rows, &c, &c.Turn); err != nil {
+		if err := scanChunk(rows.Scan, &c, &c.Turn); err != nil {
 			return err
 		}
 		return e.out.Write(Line{Chunk: &c})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -18,14 +19,7 @@ import (
 func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = Preview(CleanText(in.Result.Message), SummaryBytes)
 	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
-	err = s.writeTurn(ctx, in.Turn, "finishing turn "+in.Turn, func(t *tx) error {
-		sc, err := t.scope(in.Turn)
-		if err != nil {
-			return err
-		}
-		if err := sc.check(in.Session); err != nil {
-			return err
-		}
+	err = s.writeScope(ctx, in.Turn, in.Session, "finishing", func(t *tx, sc scope) (err error) {
 		if !sc.closed {
 			if !in.State.Terminal() {
 				return fmt.Errorf("a turn cannot finish in state %q", in.State)
@@ -145,28 +139,23 @@ type asked struct {
 // results of its calls are in between.
 func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 	var seq int64
-	var column sql.NullString
+	var stored sql.NullString
 	err = t.row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
-		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &column)
-	if errors.Is(err, sql.ErrNoRows) || !column.Valid {
+		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &stored)
+	if errors.Is(err, sql.ErrNoRows) || !stored.Valid {
 		return nil, 0, ignoreNoRows(err)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	calls, err := t.getCalls(column)
+	calls, err := t.getCalls(stored)
 	if err != nil {
 		return nil, 0, err
 	}
-	done := map[string]bool{}
-	err = t.each(func(rows Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		done[id] = true
-		return err
-	}, `SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.session, seq)
+	done, err := column[string](t.querier,
+		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.session, seq)
 	for _, c := range calls {
-		list = append(list, asked{c, done[c.ID]})
+		list = append(list, asked{c, slices.Contains(done, c.ID)})
 	}
 	return list, step, err
 }
@@ -229,13 +218,8 @@ func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.Cal
 // settleOpen settles claims that the transcript does not wait for, so that each tool_call_started has its
 // tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
-	var ids []string
-	err := t.each(func(rows Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`, sc.turn)
+	ids, err := column[string](t.querier, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
+		sc.turn)
 	if err != nil {
 		return err
 	}

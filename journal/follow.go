@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -92,3 +93,122 @@ func (r *TurnReader) read(ctx context.Context) ([]turn.Chunk, error) {
 }
 
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
+
+// SessionCursor is the position of a session's reader.
+type SessionCursor struct {
+	// Turn is the turn that was read last. If it is empty, the reader starts at the beginning of the session's last
+	// turn.
+	Turn string
+	// Index is the index of the last chunk of Turn that was read, -1 if none was. It is ignored if Turn is empty.
+	Index int64
+}
+
+// CursorAfter returns the cursor of a reader that has read everything up to c.
+func CursorAfter(c turn.Chunk) SessionCursor { return SessionCursor{Turn: c.Turn, Index: c.Index} }
+
+// SessionStream is what FollowSession reads. Its methods are documented at DB.
+type SessionStream interface {
+	Stream
+	Session(ctx context.Context, id string) (SessionRecord, error)
+	TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error)
+}
+
+// FollowSession yields the chunks of a session from a cursor on, turn after turn, as they appear, until ctx ends. If
+// the session or the cursor's turn has not begun, FollowSession waits for it; if another turn begins meanwhile, the
+// reader gets that one: no turn is left out. An error, including ctx's, is yielded once and is the last value. Each
+// wake-up costs one or two reads, however long the session is.
+func FollowSession(ctx context.Context, store SessionStream, session string, from SessionCursor) iter.Seq2[turn.Chunk,
+	error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		f := sessionFollower{store: store, session: session, start: from}
+		for {
+			id, after, err := f.next(ctx)
+			if err != nil {
+				yield(turn.Chunk{}, err)
+				return
+			}
+			for c, err := range Follow(ctx, store, id, after) {
+				if !yield(c, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sessionFollower finds the session's turns, one after the other.
+type sessionFollower struct {
+	store   SessionStream
+	session string
+	start   SessionCursor // the position to start at
+	started bool          // last is set
+	last    string        // the turn before the next one; empty at the beginning
+}
+
+// next waits for the next turn and returns it, with the index after which to read it.
+func (f *sessionFollower) next(ctx context.Context) (id string, after int64, err error) {
+	ctx, cancel := context.WithCancel(ctx) // the store forgets the follower
+	defer cancel()
+	for {
+		changed := f.store.Changed(ctx, Topic{Session: f.session}) // before the read, so that no turn is missed
+		id, after, err = f.nextTurn(ctx)
+		if err != nil || id != "" {
+			return id, after, err
+		}
+		if err := wait(ctx, changed); err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+// nextTurn returns the next turn, or nothing if it has not begun.
+func (f *sessionFollower) nextTurn(ctx context.Context) (id string, after int64, err error) {
+	if !f.started {
+		if id, after, err = f.first(ctx); err != nil || id != "" {
+			return id, after, err
+		}
+	}
+	list, err := f.store.TurnsAfter(ctx, f.session, f.last, 1)
+	if isNotFound(err) && f.last == "" {
+		return "", 0, nil
+	}
+	if err != nil || len(list) == 0 {
+		return "", 0, err
+	}
+	f.last = list[0].ID
+	return f.last, -1, nil
+}
+
+// first finds the cursor's turn. If that has not begun, first returns the next turn to begin, whichever it is.
+func (f *sessionFollower) first(ctx context.Context) (id string, after int64, err error) {
+	s, err := f.store.Session(ctx, f.session)
+	if err != nil && !isNotFound(err) {
+		return "", 0, err
+	}
+	f.started, f.last = true, s.LastTurn.ID
+	if f.start.Turn == "" {
+		return f.last, -1, nil
+	}
+	_, err = f.store.TurnsAfter(ctx, f.session, f.start.Turn, 0)
+	if err == nil {
+		f.last = f.start.Turn
+		return f.last, f.start.Index, nil
+	}
+	if !isNotFound(err) {
+		return "", 0, err
+	}
+	return "", 0, f.checkSession(ctx)
+}
+
+// checkSession refuses a cursor whose turn belongs to another session. The turn may have begun since the session
+// was read.
+func (f *sessionFollower) checkSession(ctx context.Context) error {
+	t, err := f.store.Turn(ctx, f.start.Turn)
+	if isNotFound(err) || err == nil && t.Session == f.session {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("turn %s belongs to another session, not to %q: %w", f.start.Turn, f.session, ErrNotFound)
+	}
+	return err
+}

@@ -46,12 +46,7 @@ func (t *tx) isPruned(turns []int64) (done bool, err error) {
 
 // prune prunes at most limit turns and returns them.
 func (t *tx) prune(before int64, limit int) (list []int64, err error) {
-	err = t.each(func(rows Rows) error {
-		var n int64
-		err := rows.Scan(&n)
-		list = append(list, n)
-		return err
-	}, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
+	list, err = column[int64](t.querier, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
 		t.Lock(), before, limit)
 	if err != nil {
 		return nil, err

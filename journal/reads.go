@@ -47,12 +47,8 @@ func (q querier) namedTurn(turnID string) (TurnRecord, error) {
 }
 
 // Turn returns the tenant's turn with this ID.
-func (s *DB) Turn(ctx context.Context, turnID string) (out TurnRecord, err error) {
-	err = s.read(ctx, "reading turn "+turnID, func(q querier) (err error) {
-		out, err = q.namedTurn(turnID)
-		return err
-	})
-	return out, err
+func (s *DB) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
+	return get(ctx, s, "reading turn "+turnID, func(q querier) (TurnRecord, error) { return q.namedTurn(turnID) })
 }
 
 // TurnConfig returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
@@ -91,23 +87,17 @@ func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, er
 }
 
 // Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
-func (s *DB) Call(ctx context.Context, turnID, callID string) (out CallRecord, err error) {
-	err = s.read(ctx, callName("reading", turnID, callID), func(q querier) error {
-		if _, err := q.namedScope(turnID); err != nil {
-			return err
-		}
+func (s *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
+	return getOfNamedTurn(ctx, s, turnID, "reading call "+callID, func(q querier, _ scope) (CallRecord, error) {
 		c, err := q.call(turnID, callID)
-		if err != nil {
-			return err
+		if err == nil && c.row == 0 {
+			err = ErrNotFound
 		}
-		if c.row == 0 {
-			return ErrNotFound
+		if err == nil {
+			err = q.load(&c)
 		}
-		err = q.load(&c)
-		out = c.rec
-		return err
+		return c.rec, err
 	})
-	return out, err
 }
 
 const sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
@@ -127,12 +117,9 @@ func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 }
 
 // Session returns the tenant's session with this ID.
-func (s *DB) Session(ctx context.Context, id string) (out SessionRecord, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading session %q", id), func(q querier) (err error) {
-		out, err = q.session(id)
-		return err
-	})
-	return out, err
+func (s *DB) Session(ctx context.Context, id string) (SessionRecord, error) {
+	return get(ctx, s, fmt.Sprintf("reading session %q", id),
+		func(q querier) (SessionRecord, error) { return q.session(id) })
 }
 
 func (q querier) session(id string) (SessionRecord, error) {
@@ -140,84 +127,53 @@ func (q querier) session(id string) (SessionRecord, error) {
 }
 
 // Sessions returns the latest limit sessions, the most recently active first.
-func (s *DB) Sessions(ctx context.Context, limit int) (out []SessionRecord, err error) {
-	err = s.read(ctx, "listing the sessions", func(q querier) error {
-		out = nil
-		return q.each(func(rows Rows) error {
-			r, err := scanSession(rows.Scan)
-			out = append(out, r)
-			return err
-		}, sessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`, q.tenant, limit)
+func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
+	return get(ctx, s, "listing the sessions", func(q querier) ([]SessionRecord, error) {
+		return collect(q, scanSession, sessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`,
+			q.tenant, limit)
 	})
-	return out, err
 }
 
 // Turns returns the session's turns in the order in which they began.
-func (s *DB) Turns(ctx context.Context, session string) (out []TurnRecord, err error) {
-	err = s.read(ctx, fmt.Sprintf("listing the turns of %q", session), func(q querier) error {
-		out = nil
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		out, err = q.turnsAfter(n, 0, math.MaxInt32)
-		return err
+func (s *DB) Turns(ctx context.Context, session string) ([]TurnRecord, error) {
+	return getOfSession(ctx, s, session, "listing the turns", func(q querier, n int64) ([]TurnRecord, error) {
+		return q.turnsAfter(n, 0, math.MaxInt32)
 	})
-	return out, err
 }
 
 // TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is
 // empty, in the order in which they began. ErrNotFound, also for a turn of another session.
-func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (out []TurnRecord, err error) {
-	err = s.read(ctx, fmt.Sprintf("listing the turns of %q after %q", session, after), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		var last int64
-		if after != "" {
-			if err := q.row(`SELECT id FROM turns WHERE turn_id = ? AND session = ?`, after, n).Scan(&last); err != nil {
-				return err
+func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error) {
+	return getOfSession(ctx, s, session, "listing the turns after "+after,
+		func(q querier, n int64) (out []TurnRecord, err error) {
+			var last int64
+			if after != "" {
+				err = q.row(`SELECT id FROM turns WHERE turn_id = ? AND session = ?`, after, n).Scan(&last)
 			}
-		}
-		out, err = q.turnsAfter(n, last, limit)
-		return err
-	})
-	return out, err
+			if err != nil {
+				return nil, err
+			}
+			return q.turnsAfter(n, last, limit)
+		})
 }
 
-func (q querier) turnsAfter(session, after int64, limit int) (out []TurnRecord, err error) {
-	err = q.each(func(rows Rows) error {
-		r, err := scanTurn(rows.Scan)
-		out = append(out, r)
-		return err
-	}, `SELECT `+turnColumns+
+func (q querier) turnsAfter(session, after int64, limit int) ([]TurnRecord, error) {
+	return collect(q, func(scan scanner) (TurnRecord, error) { return scanTurn(scan) }, `SELECT `+turnColumns+
 		` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.session = ? AND t.id > ? ORDER BY t.id LIMIT ?`,
 		session, after, limit)
-	return out, err
 }
 
 // Inferences returns the ledger of a turn's inferences, ordered by step.
-func (s *DB) Inferences(ctx context.Context, turnID string) (out []Inference, err error) {
-	err = s.read(ctx, "listing the inferences of turn "+turnID, func(q querier) error {
-		sc, err := q.namedScope(turnID)
-		if err != nil {
-			return err
-		}
-		out, err = q.inferences(sc)
-		return err
-	})
-	return out, err
+func (s *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
+	return getOfNamedTurn(ctx, s, turnID, "listing the inferences", querier.inferences)
 }
 
 func (q querier) inferences(sc scope) ([]Inference, error) {
-	var list []attempt
-	err := q.each(func(rows Rows) error {
+	list, err := collect(q, func(scan scanner) (attempt, error) {
 		a := attempt{scope: sc}
-		err := a.scan(rows.Scan)
+		err := a.scan(scan)
 		a.inf.Key.Turn = sc.turnID
-		list = append(list, a)
-		return err
+		return a, err
 	}, `SELECT `+inferenceColumns+` FROM inferences i WHERE i.turn = ? ORDER BY i.step`, sc.turn)
 	if err != nil {
 		return nil, err
@@ -235,26 +191,16 @@ func (q querier) inferences(sc scope) ([]Inference, error) {
 }
 
 // Calls returns the ledger of a turn's calls, ordered by step and index.
-func (s *DB) Calls(ctx context.Context, turnID string) (out []CallRecord, err error) {
-	err = s.read(ctx, "listing the calls of turn "+turnID, func(q querier) error {
-		sc, err := q.namedScope(turnID)
-		if err != nil {
-			return err
-		}
-		out, err = q.calls(sc)
-		return err
-	})
-	return out, err
+func (s *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
+	return getOfNamedTurn(ctx, s, turnID, "listing the calls", querier.calls)
 }
 
 func (q querier) calls(sc scope) ([]CallRecord, error) {
-	var list []call
-	err := q.each(func(rows Rows) error {
+	list, err := collect(q, func(scan scanner) (call, error) {
 		c := call{scope: sc}
-		err := c.scan(rows.Scan)
+		err := c.scan(scan)
 		c.rec.Turn = sc.turnID
-		list = append(list, c)
-		return err
+		return c, err
 	}, `SELECT `+callColumns+` FROM calls c WHERE c.turn = ? ORDER BY c.step, length(c.call_id), c.call_id`, sc.turn)
 	if err != nil {
 		return nil, err

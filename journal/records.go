@@ -132,3 +132,108 @@ type CallRecord struct {
 	Suspended    int    `json:"suspended,omitempty"`
 	Continuation []byte `json:"-"`
 }
+
+// BeginResult is the result of Begin.
+type BeginResult struct {
+	Turn TurnRecord
+	// Head is the transcript's head right after this turn's message. A resuming run starts from it.
+	Head turn.Head
+	// Config is the turn config of the turn's first Begin; later calls do not change it.
+	Config json.RawMessage
+	// Resumed: this chain had begun the turn before.
+	Resumed bool
+	// DuplicateOf is the turn that took the message first, if that is another turn. Begin has written nothing then.
+	DuplicateOf *TurnRecord
+	// Closed is the ID of the unfinished turn that Begin closed, if any.
+	Closed string
+}
+
+// StartInference is the input of DB.StartInference.
+type StartInference struct {
+	Session string
+	Key     StepKey
+	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
+	// the head is ahead of Expect by exactly those, and that is no conflict.
+	Expect   turn.Head
+	Outcomes []turn.CallOutcome // see appendResult
+	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
+	Messages []turn.UserMessage
+	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
+	Chunks []turn.Chunk
+	Model  string
+	At     time.Time
+}
+
+// ForkInput names a point of a session and the new session that begins there.
+type ForkInput struct {
+	Session string // the session to fork
+	// At is the seq of the last shared message, at least 1. A fork does not separate calls from their results: if the
+	// message at At asks for calls, or the next message is a result, the point is refused with ErrForkPoint.
+	At    int64
+	ID    string // the new session's ID
+	Agent string // empty: the forked session's agent
+	Time  time.Time
+}
+
+// SettleInference is the input of DB.SettleInference.
+type SettleInference struct {
+	Session string
+	Key     StepKey
+	Attempt int
+	Answer  turn.Completion
+	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
+	Message turn.Message
+	// Chunks are the last deltas, which were not appended yet. The same transaction appends them.
+	Chunks []turn.Chunk
+	At     time.Time
+}
+
+// ClaimInput claims a call for a dispatch.
+type ClaimInput struct {
+	Turn string
+	Step int
+	Call turn.ToolCall
+	// Attempt is the dispatch, from 1: a claim is refused if a higher dispatch has claimed the call.
+	Attempt    int
+	Repeatable bool
+	Approved   bool // the journal must have a decision that allows the call
+	Worker     string
+	At         time.Time
+}
+
+// ClaimState is the state in which a claim found the call.
+type ClaimState string
+
+// The states of a claim.
+const (
+	// ClaimGranted: the call has not run, or it is repeatable and has no outcome yet. Run it.
+	ClaimGranted ClaimState = "granted"
+	// ClaimSettled: the outcome is known. Do not run it.
+	ClaimSettled ClaimState = "settled"
+	// ClaimTaken: an earlier dispatch claimed the call and left no outcome, and the tool is not repeatable. Do not run
+	// it: its outcome is unknown.
+	ClaimTaken ClaimState = "taken"
+	// ClaimStale: a later dispatch has claimed the call. Do not run it.
+	ClaimStale ClaimState = "stale"
+)
+
+// Claim is the result of ClaimCall. Record is set in every state.
+type Claim struct {
+	State  ClaimState
+	Record CallRecord
+}
+
+// SettleInput settles or suspends a call.
+type SettleInput struct {
+	Turn    string
+	CallID  string
+	Attempt int
+	// Result is how the call ended. Each of its media carries its Data; the journal computes hash and size. See
+	// cleanResult for the bounds. SuspendCall uses only its Continuation, of at most MaxContinuationBytes: the journal
+	// keeps it as opaque bytes and leaves it out of exports, because it is meant only for the server and its callers.
+	Result turn.ToolResult
+	// Taints means that the tool's server is untrusted. The settlement, even a late one, taints the session if
+	// Result.FromServer is set.
+	Taints bool
+	At     time.Time
+}

@@ -1,10 +1,12 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -53,11 +55,9 @@ func (q querier) request(turnN int64, id string) (x request, err error) {
 }
 
 func (q querier) requests(where string, args ...any) (list []request, err error) {
-	err = q.each(func(rows Rows) error {
-		var x request
-		err := x.scan(rows.Scan)
-		list = append(list, x)
-		return err
+	list, err = collect(q, func(scan scanner) (x request, err error) {
+		err = x.scan(scan)
+		return x, err
 	}, requestQuery+where, args...)
 	for i := range list {
 		if err != nil {
@@ -87,9 +87,13 @@ func (q querier) loadRequest(x *request) (err error) {
 	return err
 }
 
-// records returns requests as readers get them. A row has the first turn.WaitArguments bytes of an approval's
+// records returns the requests that the condition where selects, as readers get them. A row has the first turn.WaitArguments bytes of an approval's
 // arguments; the transcript has all of them, as a blob named by their hash.
-func (q querier) records(list []request) (out []RequestRecord, err error) {
+func (q querier) records(where string, args ...any) (out []RequestRecord, err error) {
+	list, err := q.requests(where, args...)
+	if err != nil {
+		return nil, err
+	}
 	for _, x := range list {
 		x.rec.ArgumentsBytes = x.size
 		if int64(len(x.rec.Arguments)) < x.size {
@@ -150,20 +154,10 @@ func (t *tx) emitRequest(sc *scope, x request, at time.Time) error {
 }
 
 // Requests returns a turn's requests in the order in which they were made.
-func (s *DB) Requests(ctx context.Context, turnID string) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing the waits of turn "+turnID, func(q querier) error {
-		sc, err := q.namedScope(turnID)
-		if err != nil {
-			return err
-		}
-		list, err := q.requests(`w.turn = ? ORDER BY w.id`, sc.turn)
-		if err != nil {
-			return err
-		}
-		out, err = q.records(list)
-		return err
+func (s *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, error) {
+	return getOfNamedTurn(ctx, s, turnID, "listing the requests", func(q querier, sc scope) ([]RequestRecord, error) {
+		return q.records(`w.turn = ? ORDER BY w.id`, sc.turn)
 	})
-	return out, err
 }
 
 // PendingRequests returns the open requests of turns that have not ended, the oldest first: those of one session, or of
@@ -177,32 +171,99 @@ func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]
 		s.tenant, session, limit)
 }
 
-func (s *DB) pending(ctx context.Context, where string, args ...any) (out []RequestRecord, err error) {
-	err = s.read(ctx, "listing what is waited for", func(q querier) error {
-		list, err := q.requests(where, args...)
-		if err != nil {
-			return err
-		}
-		out, err = q.records(list)
-		return err
-	})
-	return out, err
+func (s *DB) pending(ctx context.Context, where string, args ...any) ([]RequestRecord, error) {
+	return get(ctx, s, "listing the open requests",
+		func(q querier) ([]RequestRecord, error) { return q.records(where, args...) })
 }
 
 // Delivered returns the turn that took this message of the session, even if the message was merged into it.
 // ErrNotFound.
-func (s *DB) Delivered(ctx context.Context, session, messageID string) (out TurnRecord, err error) {
-	err = s.read(ctx, fmt.Sprintf("looking for message %q of %q", messageID, session), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err != nil {
-			return err
-		}
-		turnN, err := q.turnOfMessage(n, messageID)
-		if err != nil {
-			return err
-		}
-		out, err = q.turnRecord(`t.id = ?`, turnN)
-		return err
-	})
-	return out, err
+func (s *DB) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {
+	return getOfSession(ctx, s, session, fmt.Sprintf("looking for message %q", messageID),
+		func(q querier, n int64) (out TurnRecord, err error) {
+			turnN, err := q.turnOfMessage(n, messageID)
+			if err != nil {
+				return out, err
+			}
+			return q.turnRecord(`t.id = ?`, turnN)
+		})
+}
+
+// CleanRequest returns w as stores keep it: see clean. Texts that are shown to users are bounded. Only a request of
+// kind elicitation keeps an elicitation.
+func CleanRequest(w turn.Request) turn.Request {
+	if w.Kind != turn.RequestApproval || !slices.Contains([]turn.GrantScope{turn.GrantCall, turn.GrantNever}, w.MaxGrant) {
+		w.MaxGrant = ""
+	}
+	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)
+	w.Why = Preview(CleanText(w.Why), PreviewBytes)
+	w.Question = Preview(CleanText(w.Question), SummaryBytes)
+	if w.Kind != turn.RequestElicitation || w.Elicitation == nil {
+		w.Elicitation, w.Call = nil, ""
+		return w
+	}
+	w.Call = CleanText(w.Call)
+	w.Elicitation = &turn.Elicitation{
+		Key: CleanText(w.Elicitation.Key), Message: Preview(CleanText(w.Elicitation.Message), SummaryBytes),
+		Schema: compact(w.Elicitation.Schema), URL: CleanText(w.Elicitation.URL),
+	}
+	return w
+}
+
+// compact returns JSON without insignificant spaces, and raw unchanged if it is not JSON. Empty JSON becomes nil.
+func compact(raw json.RawMessage) json.RawMessage {
+	text := CleanText(string(raw))
+	if text == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(text)) != nil {
+		return json.RawMessage(text)
+	}
+	return b.Bytes()
+}
+
+// checkRequest refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
+// MaxElicitationBytes.
+func checkRequest(w turn.Request) error {
+	switch w.Kind {
+	case turn.RequestApproval, turn.RequestQuestion:
+		return nil
+	case turn.RequestElicitation:
+	default:
+		return fmt.Errorf("unknown kind of request %q", w.Kind)
+	}
+	if w.Elicitation == nil || w.Call == "" {
+		return errors.New("a request of kind elicitation needs an elicitation and a call")
+	}
+	q := w.Elicitation
+	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
+		return errors.New("the elicitation's schema is not JSON")
+	}
+	if n := len(q.Key) + len(q.Message) + len(q.Schema) + len(q.URL); n > MaxElicitationBytes {
+		return fmt.Errorf("the elicitation is %d bytes; the maximum is %d", n, MaxElicitationBytes)
+	}
+	return nil
+}
+
+// CheckDecision returns r as stores keep it, or an error if r does not settle w: see turn.Request.Settle. A call is
+// allowed only with the arguments that were shown (ErrUnapproved).
+func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
+	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
+	r.ArgumentsHash = CleanText(r.ArgumentsHash)
+	if r.Response != nil {
+		response := *r.Response
+		response.Key = CleanText(response.Key)
+		r.Response = &response
+	}
+	r, refused := w.Settle(r)
+	switch {
+	case refused != nil && r.Allowed && r.ArgumentsHash != w.ArgumentsHash:
+		return r, fmt.Errorf("%w: %w", ErrUnapproved, refused)
+	case refused != nil:
+		return r, refused
+	case r.Response != nil:
+		r.Response.Content = compact(r.Response.Content)
+	}
+	return r, nil
 }

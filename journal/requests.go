@@ -15,14 +15,7 @@ import (
 // turn as waiting. It returns the decisions that the requests have already, so that a reset turn does not ask twice.
 // ErrClosed if the turn is settled and a request has no decision.
 func (s *DB) Ask(ctx context.Context, in turn.AskInput) (ruled []turn.Decision, err error) {
-	err = s.writeTurn(ctx, in.Turn, "recording the requests of turn "+in.Turn, func(t *tx) error {
-		sc, err := t.scope(in.Turn)
-		if err == nil {
-			err = sc.check(in.Session)
-		}
-		if err != nil {
-			return err
-		}
+	err = s.writeScope(ctx, in.Turn, in.Session, "recording the requests of", func(t *tx, sc scope) error {
 		ruled = nil
 		for _, w := range in.Requests {
 			decision, err := t.openOnce(&sc, w, in.At)
@@ -145,14 +138,7 @@ func (t *tx) updateWaitingState(sc scope, at time.Time) error {
 // running when it has no open request left. The first decision of a request stands; another one changes nothing.
 // ErrNotFound if a request does not exist, ErrClosed if the turn is settled and a request has no decision.
 func (s *DB) Decide(ctx context.Context, in turn.DecideInput) error {
-	return s.writeTurn(ctx, in.Turn, "recording the decisions of turn "+in.Turn, func(t *tx) error {
-		sc, err := t.scope(in.Turn)
-		if err == nil {
-			err = sc.check(in.Session)
-		}
-		if err != nil {
-			return err
-		}
+	return s.writeScope(ctx, in.Turn, in.Session, "recording the decisions of", func(t *tx, sc scope) error {
 		for _, r := range in.Decisions {
 			if err := t.decide(sc, r, in.At); err != nil {
 				return fmt.Errorf("request %s: %w", r.ID, err)
@@ -243,25 +229,16 @@ func (t *tx) checkApproval(c *call, in ClaimInput) error {
 }
 
 // Grants returns the grants of the turn's session in the order in which they were given. ErrNotFound.
-func (s *DB) Grants(ctx context.Context, turnID string) (out []turn.Grant, err error) {
-	err = s.read(ctx, "reading the grants of the session of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
-		if err == nil {
-			out, err = q.grants(sc.session)
-		}
-		return err
-	})
-	return out, err
+func (s *DB) Grants(ctx context.Context, turnID string) ([]turn.Grant, error) {
+	return getOfTurn(ctx, s, turnID, "reading the grants",
+		func(q querier, sc scope) ([]turn.Grant, error) { return q.grants(sc.session) })
 }
 
-func (q querier) grants(session int64) (out []turn.Grant, err error) {
-	err = q.each(func(rows Rows) error {
-		var r turn.Grant
+func (q querier) grants(session int64) ([]turn.Grant, error) {
+	return collect(q, func(scan scanner) (r turn.Grant, err error) {
 		var at int64
-		err := rows.Scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
+		err = scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
 		r.At = instant(at)
-		out = append(out, r)
-		return err
+		return r, err
 	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
-	return out, err
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -85,7 +86,7 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 }
 
 // streamedText returns the text that the last attempt of the turn's last inference has emitted, if that inference was
-// never settled. It reads from the turn's last chunk back to the first chunk of that step.
+// never settled.
 func (q querier) streamedText(sc *scope) (string, error) {
 	var step, attempt int
 	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,
@@ -93,34 +94,7 @@ func (q querier) streamedText(sc *scope) (string, error) {
 	if err != nil {
 		return "", ignoreNoRows(err)
 	}
-	var deltas []string
-	err = q.each(func(rows Rows) error {
-		var c turn.Chunk
-		if err := rows.Scan(&c.Step, &c.Attempt, &c.Kind, &c.Text); err != nil {
-			return err
-		}
-		if c.Step < step || (c.Step == step && c.Attempt != 0 && c.Attempt < attempt) {
-			return errEnough
-		}
-		if c.Kind == turn.ChunkTextDelta && c.Step == step && c.Attempt == attempt {
-			deltas = append(deltas, c.Text)
-		}
-		return nil
-	}, `SELECT step, attempt, kind, text FROM chunks WHERE turn = ? ORDER BY idx DESC`, sc.turn)
-	if err != nil && !errors.Is(err, errEnough) {
-		return "", err
-	}
-	return joinReversed(deltas, SummaryBytes), nil
-}
-
-// errEnough ends a read early.
-var errEnough = errors.New("enough was read")
-
-// joinReversed joins deltas that were read backwards, up to limit bytes.
-func joinReversed(backwards []string, limit int) string {
-	var text []byte
-	for i := len(backwards) - 1; i >= 0 && len(text) <= limit; i-- {
-		text = append(text, backwards[i]...)
-	}
-	return Preview(string(text), limit)
+	deltas, err := column[string](q, `SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
+		ORDER BY idx`, sc.turn, step, attempt, string(turn.ChunkTextDelta))
+	return Preview(strings.Join(deltas, ""), SummaryBytes), err
 }

@@ -90,14 +90,14 @@ func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
 	if len(calls) == 0 {
 		return sql.NullString{}, nil
 	}
-	list := make([]StoredCall, len(calls))
+	list := make([]storedCall, len(calls))
 	for i, c := range calls {
 		arguments, err := t.put(c.Arguments, textPlain)
 		if err != nil {
 			return sql.NullString{}, err
 		}
 		c.Arguments = arguments.inline.String
-		list[i] = StoredCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
+		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
 	}
 	b, err := json.Marshal(list)
 	return sql.NullString{String: string(b), Valid: true}, err
@@ -109,7 +109,7 @@ func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
 }
 
 func (q querier) getCallsWithin(column sql.NullString, room *int64) ([]turn.ToolCall, error) {
-	var list []StoredCall
+	var list []storedCall
 	if !column.Valid {
 		return nil, nil
 	}
@@ -124,28 +124,18 @@ func (t *tx) saveHead(sc scope) error {
 }
 
 // Messages returns the session's messages with from <= seq <= to, in order, with their whole content.
-func (s *DB) Messages(ctx context.Context, session string, from, to int64) (out []turn.Message, err error) {
-	err = s.read(ctx, fmt.Sprintf("reading the transcript of %q", session), func(q querier) error {
-		n, err := q.sessionRow(session)
-		if err == nil {
-			out, err = q.transcript(n, from, to, unbounded)
-		}
-		return err
+func (s *DB) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	return getOfSession(ctx, s, session, "reading the transcript", func(q querier, n int64) ([]turn.Message, error) {
+		return q.transcript(n, from, to, unbounded)
 	})
-	return out, err
 }
 
 // Window returns the messages of the turn's session with from <= seq <= to, in order. It loads no more than maxBytes of
 // texts and calls: *TooLargeError. ErrNotFound.
-func (s *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) (out []turn.Message, err error) {
-	err = s.read(ctx, "reading the transcript of turn "+turnID, func(q querier) error {
-		sc, err := q.scope(turnID)
-		if err == nil {
-			out, err = q.transcript(sc.session, from, to, maxBytes)
-		}
-		return err
+func (s *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
+	return getOfTurn(ctx, s, turnID, "reading the transcript", func(q querier, sc scope) ([]turn.Message, error) {
+		return q.transcript(sc.session, from, to, maxBytes)
 	})
-	return out, err
 }
 
 // transcript reads a session's messages from..to, of which the first ones may belong to the sessions that it was forked

@@ -47,18 +47,16 @@ func (s *DB) RemoveWorker(ctx context.Context, id string) error {
 
 // Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
 func (s *DB) Workers(ctx context.Context) (out []WorkerReport, err error) {
-	err = s.read(ctx, "listing the workers", func(q querier) error {
-		out = nil
-		return q.each(func(rows Rows) error {
-			var r WorkerReport
+	err = s.read(ctx, "listing the workers", func(q querier) (err error) {
+		out, err = collect(q, func(scan scanner) (r WorkerReport, err error) {
 			var servers string
 			var seen int64
-			err := rows.Scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &seen)
+			err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &seen)
 			r.Servers, r.SeenAt = json.RawMessage(servers), instant(seen)
-			out = append(out, r)
-			return err
+			return r, err
 		}, `SELECT id, identity, task_queue, servers, seen_at FROM workers
 			WHERE seen_at >= (SELECT now FROM clock) - ? ORDER BY identity, id`, int64(WorkerExpiry))
+		return err
 	})
 	return out, err
 }

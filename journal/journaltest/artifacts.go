@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,7 @@ func named(m turn.Media) turn.Media {
 	return turn.Media{Hash: journal.HashOf(m.Data), Type: m.Type, Bytes: int64(len(m.Data))}
 }
 
-func mediaKept(t T, open func() Store) {
+func mediaKept(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.claim(list[0], 1)
 	sound := turn.Media{Hash: "a lie", Type: "audio/wav", Bytes: 1, Data: bytes.Repeat([]byte{1, 2}, 50_000)}
@@ -57,7 +58,7 @@ func mediaKept(t T, open func() Store) {
 	assert.True(t, s.settleMedia(list[0], in).Late, "another picture is another result")
 }
 
-func mediaBounded(t T, open func() Store) {
+func mediaBounded(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	media := []turn.Media{{Type: "image/png"}, {Type: "image/png", Data: make([]byte, journal.MaxMediaBytes+1)}}
@@ -79,7 +80,7 @@ func (s *script) transcriptAfter(step int, list []turn.ToolCall) []turn.Message 
 	return s.transcript()
 }
 
-func oldHash(t T, _ func() Store) {
+func oldHash(t *testing.T, _ func() *journal.DB) {
 	m := turn.Message{Role: turn.RoleTool, Text: "content", CallID: "1.0", Outcome: turn.OutcomeOK, TurnID: "t1", Step: 1}
 	assert.Equal(t, `{"role":"tool","text":"content","call_id":"1.0","outcome":"ok","turn_id":"t1","step":1}`,
 		string(journal.Canonical(m)))
@@ -90,9 +91,9 @@ func oldHash(t T, _ func() Store) {
 	assert.Equal(t, journal.Next(turn.Head{}, back), journal.Next(turn.Head{}, m))
 }
 
-func artifacts(t T, open func() Store) {
+func artifacts(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
-	blob, err := s.PutBlob(t.Context(), "text/plain", []byte("nobody's"))
+	blob, err := s.PutBlob(t.Context(), "text/plain", []byte("of no call"))
 	require.NoError(t, err)
 	full := []byte(bigText(5000, "whole"))
 	_, err = s.PutBlob(t.Context(), "application/x-other", full) // the same bytes, with another media type
@@ -112,8 +113,8 @@ func artifacts(t T, open func() Store) {
 	s.settleMedia(second[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "see", Media: []turn.Media{picture}})
 	s.settleMedia(second[0], turn.ToolResult{Outcome: turn.OutcomeOK, Text: "late", Full: []byte("the whole, late"),
 		MediaType: "text/plain"})
-	newScript(t, s.Store, "t9").finish()
-	other := &script{T: t, Store: s.Store, session: "other", turn: "t-other", at: s.at}
+	newScript(t, s.DB, "t9").finish()
+	other := &script{T: t, DB: s.DB, session: "other", turn: "t-other", at: s.at}
 	other.begin()
 
 	has := func(session, hash string) bool {

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ var beginPromises = []promise{
 	{"begin opens a turn", beginOpens},
 	{"begin resumes its own turn", beginResumes},
 	{"begin of a finished turn changes nothing", beginFinished},
-	{"a message is taken once in its session for ever", messageOnce},
+	{"a session takes a message ID once", messageOnce},
 	{"two sessions may use the same message ID", messagePerSession},
 	{"a message without an ID gets one from its turn", messageWithoutID},
 	{"a turn cannot begin again with another message", beginOther},
@@ -22,7 +23,7 @@ var beginPromises = []promise{
 	{"sessions are listed by their last activity", sessionsListed},
 }
 
-func beginOpens(t T, open func() Store) {
+func beginOpens(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.session, s.turn = "s2 / odd \x01 \u202e %?#", "t2"
 	out := s.begin()
@@ -33,8 +34,7 @@ func beginOpens(t T, open func() Store) {
 	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
 	assert.Equal(t, []turn.Message{message}, s.transcript())
 
-	rec, err := s.Turn(t.Context(), "t2")
-	require.NoError(t, err)
+	rec := must(s.Turn(t.Context(), "t2"))(t)
 	assert.Equal(t, rec, out.Turn)
 	assert.Equal(t, turn.StateRunning, rec.State)
 	assert.Equal(t, int64(1), rec.MessageSeq)
@@ -48,7 +48,7 @@ func beginOpens(t T, open func() Store) {
 	assert.Equal(t, "question of t2", session.FirstText)
 }
 
-func beginResumes(t T, open func() Store) {
+func beginResumes(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	first := s.head
 	s.infer(1, "hello")
@@ -68,20 +68,19 @@ func beginResumes(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
 }
 
-func beginFinished(t T, open func() Store) {
+func beginFinished(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	rec := s.finish()
 	s.unchanged(func() {
 		in := s.beginInput()
 		in.RunID = "run-of-a-reset"
-		out, err := s.Begin(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.Begin(t.Context(), in))(t)
 		assert.True(t, out.Resumed)
 		assert.Equal(t, rec, out.Turn)
 	})
 }
 
-func messageOnce(t T, open func() Store) {
+func messageOnce(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	again := func() {
 		t.Helper()
@@ -100,35 +99,32 @@ func messageOnce(t T, open func() Store) {
 	s.unchanged(again) // while the first turn runs: it is not closed either
 	s.finish()
 	s.unchanged(again)
-	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	next := &script{T: t, DB: s.DB, session: "s", turn: "t2", at: s.at}
 	next.begin()
 	next.unchanged(again)
 }
 
-func messagePerSession(t T, open func() Store) {
+func messagePerSession(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn = "other", "t2"
-	out, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.Begin(t.Context(), in))(t)
 	assert.Nil(t, out.DuplicateOf)
 	assert.Equal(t, "m-t1", out.Turn.MessageID)
 }
 
-func messageWithoutID(t T, open func() Store) {
+func messageWithoutID(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.beginInput()
 	in.Session, in.Turn, in.Message.ID = "other", "t2", ""
-	first, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.Begin(t.Context(), in))(t)
 	assert.NotEmpty(t, first.Turn.MessageID)
-	second, err := s.Begin(t.Context(), in)
-	require.NoError(t, err)
+	second := must(s.Begin(t.Context(), in))(t)
 	assert.True(t, second.Resumed)
 	assert.Equal(t, first.Head, second.Head)
 }
 
-func beginOther(t T, open func() Store) {
+func beginOther(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
 		in := s.beginInput()
@@ -138,7 +134,7 @@ func beginOther(t T, open func() Store) {
 	})
 }
 
-func messageFromBlob(t T, open func() Store) {
+func messageFromBlob(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	text := bigText(5<<20, "message")
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
@@ -160,7 +156,7 @@ func messageFromBlob(t T, open func() Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound, "a refused turn leaves no session")
 }
 
-func sessionsListed(t T, open func() Store) {
+func sessionsListed(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	for _, id := range []string{"b", "c"} {
 		s.session, s.turn = id, "t-"+id
@@ -168,8 +164,7 @@ func sessionsListed(t T, open func() Store) {
 	}
 	s.session, s.turn = "s", "t1"
 	s.finish()
-	list, err := s.Sessions(t.Context(), 2)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 2))(t)
 	require.Len(t, list, 2)
 	assert.Equal(t, []string{"s", "c"}, []string{list[0].ID, list[1].ID})
 	assert.Equal(t, s.sessionRecord(), list[0])

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -17,19 +18,19 @@ var callPromises = []promise{
 	{"a repeatable call is granted again until it is settled", repeatableAgain},
 	{"an older attempt cannot claim", claimStale},
 	{"a settled call is not run again", claimSettled},
-	{"a claim that is given back is granted again", released},
-	{"a claim that is given back hides no earlier one", releasedBeside},
+	{"a released call is claimed again", released},
+	{"a release leaves an earlier claim", releasedBeside},
 	{"a claim whose reply was lost is granted to the same dispatch again", claimRepeated},
 	{"a call that may have run is unknown, whatever its turn says", unknownWhateverTheTurnSays},
 	{"a call that may have run is taken, even if it is not approved", takenUnapproved},
-	{"the first settlement wins and later ones are kept", firstSettles},
+	{"the first settlement stands and later ones are kept", firstSettles},
 	{"a settlement repeated is the same settlement", settleTwice},
-	{"a call is claimed with the same arguments or not at all", sameArguments},
+	{"a call is not claimed with other arguments", sameArguments},
 	{"chunks of calls show previews", callPreviews},
 }
 
 // asked begins a turn whose model has asked for n calls.
-func asked(t T, open func() Store, n int) (*script, []turn.ToolCall) {
+func asked(t *testing.T, open func() *journal.DB, n int) (*script, []turn.ToolCall) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
 	list := calls(1, n)
@@ -37,7 +38,7 @@ func asked(t T, open func() Store, n int) (*script, []turn.ToolCall) {
 	return s, list
 }
 
-func grantedOnce(t T, open func() Store) {
+func grantedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	first := s.claim(list[0], 1)
 	assert.Equal(t, journal.ClaimGranted, first.State)
@@ -50,13 +51,12 @@ func grantedOnce(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func repeatableAgain(t T, open func() Store) {
+func repeatableAgain(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		assert.Equal(t, journal.ClaimGranted, out.State)
 		assert.Equal(t, attempt, out.Record.Runs)
 		assert.True(t, out.Record.Repeatable)
@@ -68,13 +68,12 @@ func repeatableAgain(t T, open func() Store) {
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
 }
 
-func claimStale(t T, open func() Store) {
+func claimStale(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for _, attempt := range []int{2, 1} {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		want := journal.ClaimGranted
 		if attempt == 1 {
 			want = journal.ClaimStale
@@ -85,7 +84,7 @@ func claimStale(t T, open func() Store) {
 	}
 }
 
-func claimSettled(t T, open func() Store) {
+func claimSettled(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "content")
 	s.unchanged(func() {
@@ -93,13 +92,12 @@ func claimSettled(t T, open func() Store) {
 		assert.Equal(t, journal.ClaimSettled, again.State)
 		assert.Equal(t, "content", again.Record.Text)
 		assert.Equal(t, turn.OutcomeOK, again.Record.Outcome)
-		rec, err := s.Call(t.Context(), "t1", list[0].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 		assert.Equal(t, rec, again.Record)
 	})
 }
 
-func released(t T, open func() Store) {
+func released(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.unchanged(func() { assert.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 1), "there is no claim") })
 	s.claim(list[0], 1)
@@ -118,47 +116,41 @@ func released(t T, open func() Store) {
 	s.claim(list[2], 1)
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[2].ID, 1))
 	s.finish()
-	rec, err := s.Call(t.Context(), "t1", list[2].ID)
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool, and nobody need wonder")
+	rec := must(s.Call(t.Context(), "t1", list[2].ID))(t)
+	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool")
 }
 
 // releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next dispatch was released.
-func releasedBeside(t T, open func() Store) {
+func releasedBeside(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
 		in := s.claimInput(list[0], attempt)
 		in.Repeatable = true
-		out, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.ClaimCall(t.Context(), in))(t)
 		require.Equal(t, journal.ClaimGranted, out.State)
 	}
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 2))
 	assert.Equal(t, journal.ClaimTaken, s.claim(list[0], 3).State, "it is not repeatable any more, and may have run")
 	s.finish()
-	rec, err := s.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, 1, rec.Runs)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome, "the first one may have had its effect")
 }
 
-func claimRepeated(t T, open func() Store) {
+func claimRepeated(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	in := s.claimInput(list[0], 1)
-	first, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.ClaimCall(t.Context(), in))(t)
 	s.unchanged(func() {
-		again, err := s.ClaimCall(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.ClaimCall(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 	in.Worker = "another"
-	other, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	other := must(s.ClaimCall(t.Context(), in))(t)
 	assert.Equal(t, journal.ClaimTaken, other.State)
 }
 
-func unknownWhateverTheTurnSays(t T, open func() Store) {
+func unknownWhateverTheTurnSays(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.claim(list[0], 1)
 	s.claim(list[1], 1)
@@ -167,8 +159,7 @@ func unknownWhateverTheTurnSays(t T, open func() Store) {
 	}
 	s.start(2, given(list[0], turn.OutcomeDenied), given(list[1], turn.OutcomeError), given(list[2], turn.OutcomeError))
 	for i, want := range []turn.Outcome{turn.OutcomeUnknown, turn.OutcomeUnknown, turn.OutcomeError} {
-		rec, err := s.Call(t.Context(), "t1", list[i].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, want, rec.Outcome)
 		if want == turn.OutcomeUnknown {
 			assert.Equal(t, journal.ResultText(want), rec.Text)
@@ -181,17 +172,16 @@ func unknownWhateverTheTurnSays(t T, open func() Store) {
 	assert.Len(t, s.resolved(), 1, "the model is told")
 }
 
-func takenUnapproved(t T, open func() Store) {
+func takenUnapproved(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := s.claimInput(list[0], 2)
 	in.Approved = true // its policy has changed
-	out, err := s.ClaimCall(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.ClaimCall(t.Context(), in))(t)
 	assert.Equal(t, journal.ClaimTaken, out.State)
 }
 
-func firstSettles(t T, open func() Store) {
+func firstSettles(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.claim(list[0], 2) // taken: the workflow abandons it as unknown
@@ -206,35 +196,31 @@ func firstSettles(t T, open func() Store) {
 		assert.Equal(t, first.Text, late.Text)
 	}
 	assert.Equal(t, 2, s.settleCall(list[0], 1, turn.OutcomeError, "or not").LateCount)
-	rec, err := s.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 	assert.Equal(t, 2, rec.LateCount)
 	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
 }
 
-func settleTwice(t T, open func() Store) {
+func settleTwice(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	in := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, At: s.now(), Result: turn.ToolResult{
 		Outcome: turn.OutcomeOK, Text: "the beginning of it", Full: []byte(bigText(100_000, "full")), MediaType: "text/plain",
 		SizeBytes: 100_000,
 	}}
-	first, err := s.SettleCall(t.Context(), in)
-	require.NoError(t, err)
-	full, err := s.GetBlob(t.Context(), first.FullBlob)
-	require.NoError(t, err)
+	first := must(s.SettleCall(t.Context(), in))(t)
+	full := must(s.GetBlob(t.Context(), first.FullBlob))(t)
 	assert.True(t, string(full) == string(in.Result.Full))
 	assert.Equal(t, int64(100_000), first.SizeBytes)
 	assert.Equal(t, int64(1000), first.DurationMS, "from claim to settlement")
 	s.unchanged(func() {
-		again, err := s.SettleCall(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.SettleCall(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 }
 
-func sameArguments(t T, open func() Store) {
+func sameArguments(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.unchanged(func() {
@@ -245,7 +231,7 @@ func sameArguments(t T, open func() Store) {
 	})
 }
 
-func callPreviews(t T, open func() Store) {
+func callPreviews(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: `{"text":"` + strings.Repeat("ä€", 2000) + `"}`}
 	s.infer(1, "write", c)
@@ -263,8 +249,7 @@ func callPreviews(t T, open func() Store) {
 			len(preview))
 		assert.Equal(t, 1, chunk.Step)
 	}
-	rec, err := s.Call(t.Context(), "t1", "1.0")
-	require.NoError(t, err)
+	rec := must(s.Call(t.Context(), "t1", "1.0"))(t)
 	assert.Equal(t, c, rec.Call, "the ledger has the whole arguments")
 	assert.Equal(t, c, s.transcript()[1].ToolCalls[0], "and so has the transcript")
 }

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"fmt"
 	"sync"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ var chunkPromises = []promise{
 	{"a step's chunks are emitted once", chunksOfAStep},
 }
 
-func noGaps(t T, open func() Store) {
+func noGaps(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	const appenders, each = 8, 20
@@ -53,22 +54,20 @@ func noGaps(t T, open func() Store) {
 	}
 }
 
-func chunkPages(t T, open func() Store) {
+func chunkPages(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "a", "b", "c"))
-	page, err := s.Chunks(t.Context(), "t1", 1, 2)
-	require.NoError(t, err)
+	page := must(s.Chunks(t.Context(), "t1", 1, 2))(t)
 	require.Len(t, page, 2)
 	assert.Equal(t, "b", page[0].Text)
 	assert.Equal(t, int64(3), page[1].Index)
 	assert.False(t, page[1].At.IsZero())
-	page, err = s.Chunks(t.Context(), "t1", 3, 2)
-	require.NoError(t, err)
+	page = must(s.Chunks(t.Context(), "t1", 3, 2))(t)
 	assert.Empty(t, page)
 }
 
-func chunkKinds(t T, open func() Store) {
+func chunkKinds(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.unchanged(func() {
@@ -92,7 +91,7 @@ func chunkKinds(t T, open func() Store) {
 
 // chunksOfCalls: after a step is settled, its calls may still append error chunks, but its inference may append
 // nothing.
-func chunksOfCalls(t T, open func() Store) {
+func chunksOfCalls(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	notice := turn.Chunk{Kind: turn.ChunkError, Text: "the server is away"}
 	s.unchanged(func() {
@@ -117,13 +116,12 @@ func chunksOfCalls(t T, open func() Store) {
 }
 
 // chunksOfAStep: the chunks of StartInference are emitted once, by the first attempt.
-func chunksOfAStep(t T, open func() Store) {
+func chunksOfAStep(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkPhase, Data: []byte(`{"phase":"LlmInfer"}`)}}
 	for range 2 {
-		_, err := s.StartInference(t.Context(), in)
-		require.NoError(t, err)
+		_ = must(s.StartInference(t.Context(), in))(t)
 	}
 	assert.Equal(t, 1, s.count(turn.ChunkPhase))
 }

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"bytes"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,8 +16,8 @@ import (
 // numbers and heads decide order, lateness and completeness.
 var clockPromises = []promise{
 	{"clocks that go back change no order", clocksGoBack},
-	{"a worker from the future is stale all the same", futureWorker},
-	{"what skewed clocks have left is exported and imported", skewedExport},
+	{"an older attempt with a later clock is stale", futureWorker},
+	{"a session with skewed clocks is exported and imported", skewedExport},
 }
 
 // skew sets the offset of the clock that the script's next call uses.
@@ -28,7 +29,7 @@ func (s *script) skew(d time.Duration) *script {
 const day = 24 * time.Hour
 
 // skewed is a turn whose steps are each written by a worker with a different clock.
-func skewed(t T, store Store) *script {
+func skewed(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -39,14 +40,13 @@ func skewed(t T, store Store) *script {
 	s.skew(-3*day).start(2, resultsOf(list...)...)
 	require.NoError(t, s.skew(day).append(2, 1, "the "))
 	require.NoError(t, s.skew(-day).append(2, 1, "answer"))
-	out, err := s.SettleInference(t.Context(), s.skew(-30*365*day).settleInput(2, 1, "the answer"))
-	require.NoError(t, err)
+	out := must(s.SettleInference(t.Context(), s.skew(-30*365*day).settleInput(2, 1, "the answer")))(t)
 	s.head = out.Head
 	s.finish()
 	return s
 }
 
-func clocksGoBack(t T, open func() Store) {
+func clocksGoBack(t *testing.T, open func() *journal.DB) {
 	s := skewed(t, open())
 	var reader turn.Reader
 	for _, c := range s.chunks() {
@@ -61,13 +61,12 @@ func clocksGoBack(t T, open func() Store) {
 		roles)
 	s.turn = "t2"
 	s.skew(-100 * 365 * day).begin()
-	turns, err := s.Turns(t.Context(), s.session)
-	require.NoError(t, err)
+	turns := must(s.Turns(t.Context(), s.session))(t)
 	require.Len(t, turns, 2)
 	assert.Equal(t, []string{"t1", "t2"}, []string{turns[0].ID, turns[1].ID}, "in the order in which they began")
 }
 
-func futureWorker(t T, open func() Store) {
+func futureWorker(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.skew(365 * day).start(1)
 	s.skew(-day).start(1)
@@ -75,17 +74,15 @@ func futureWorker(t T, open func() Store) {
 		_, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "from the future"))
 		assert.ErrorIs(t, err, journal.ErrStale)
 	})
-	_, err := s.SettleInference(t.Context(), s.skew(-2*day).settleInput(1, 2, "now"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.skew(-2*day).settleInput(1, 2, "now")))(t)
 }
 
-func skewedExport(t T, open func() Store) {
+func skewedExport(t *testing.T, open func() *journal.DB) {
 	s := skewed(t, open())
 	s.finish()
-	b := export(t, s)
+	b := export(t, s.DB)
 	other := *s
-	other.Store = open()
-	_, err := other.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	other.DB = open()
+	_ = must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.Equal(t, s.state(), other.state())
 }

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,22 +42,20 @@ func checkThreeResults(s *script) {
 	assert.Equal(s, [][2]string{{"1.0", "ok"}, {"1.1", "unknown"}, {"1.2", "cancelled"}}, got)
 	assert.Equal(s, 3, s.count(turn.ChunkToolCallStarted))
 	assert.Equal(s, 3, s.count(turn.ChunkToolCallCompleted))
-	ledger, err := s.Calls(s.Context(), s.turn)
-	require.NoError(s, err)
+	ledger := must(s.Calls(s.Context(), s.turn))(s)
 	for i, want := range []turn.Outcome{turn.OutcomeOK, turn.OutcomeUnknown, turn.OutcomeCancelled} {
 		assert.Equal(s, want, ledger[i].Outcome, "the ledger and the transcript agree")
 	}
 }
 
-func beginCloses(t T, open func() Store) {
+func beginCloses(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
-	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	next := &script{T: t, DB: s.DB, session: "s", turn: "t2", at: s.at}
 	out := next.begin()
 	assert.Equal(t, "t1", out.Closed)
 
-	rec, err := s.Turn(t.Context(), "t1")
-	require.NoError(t, err)
+	rec := must(s.Turn(t.Context(), "t1"))(t)
 	assert.Equal(t, turn.StateClosed, rec.State)
 	assert.Equal(t, turn.FinishTerminated, rec.Reason)
 	assert.Equal(t, next.at, rec.EndedAt)
@@ -72,7 +71,7 @@ func beginCloses(t T, open func() Store) {
 	next.unchanged(func() { assert.True(t, next.begin().Resumed) })
 }
 
-func finishFills(t T, open func() Store) {
+func finishFills(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	rec := s.finish()
@@ -80,8 +79,7 @@ func finishFills(t T, open func() Store) {
 	assert.Equal(t, turn.StateCompleted, rec.State)
 	assert.Equal(t, turn.FinishAnswered, rec.Reason)
 	assert.Equal(t, "answer", rec.Answer)
-	stored, err := s.Turn(t.Context(), "t1")
-	require.NoError(t, err)
+	stored := must(s.Turn(t.Context(), "t1"))(t)
 	assert.Equal(t, stored, rec)
 
 	list := s.chunks()
@@ -94,19 +92,18 @@ func finishFills(t T, open func() Store) {
 	}, done)
 }
 
-func finishTwice(t T, open func() Store) {
+func finishTwice(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	first := s.finish()
 	s.unchanged(func() {
 		in := s.finishInput()
 		in.State, in.Reason, in.Answer = turn.StateFailed, turn.FinishFailed, "another"
-		again, err := s.Finish(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.Finish(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 }
 
-func closedRefuses(t T, open func() Store) {
+func closedRefuses(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
@@ -131,7 +128,7 @@ func closedRefuses(t T, open func() Store) {
 	s.chunks()
 }
 
-func resetWalk(t T, open func() Store) {
+func resetWalk(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	begun := s.head
 	list := calls(1, 2)
@@ -139,10 +136,9 @@ func resetWalk(t T, open func() Store) {
 	s.run(list[0], "a")
 	s.run(list[1], "b")
 	s.start(2, resultsOf(list...)...)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "the answer")))(t)
 	s.finish()
-	newScript(t, s.Store, "t2") // the session has a later turn, too
+	newScript(t, s.DB, "t2") // the session has a later turn, too
 
 	s.unchanged(func() {
 		s.head = begun

@@ -1,4 +1,4 @@
-// Package journaltest is the conformance suite of Store: one check for each promise that the engine relies on.
+// Package journaltest is the conformance suite of DB: one check for each promise that the engine relies on.
 // Every store runs it (Run), and stores that several processes may open also run RunPair.
 //
 // A suite that cannot fail proves nothing. Failing runs it against a store without a testing.T and returns the promises

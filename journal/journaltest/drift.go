@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,22 +14,22 @@ import (
 )
 
 var driftPromises = []promise{
-	{"a tool that changes is held until it is accepted", changedHeld},
-	{"a tool that is new is held unless the server's configuration is new", newHeld},
-	{"a server that was away is published for the first time when it is back", firstAfterAway},
-	{"what was accepted stays accepted", staysAccepted},
-	{"a server that may change is taken at its word, and not for ever", mayChange},
-	{"the program's own tools are never held", localFree},
-	{"only what the operator saw is accepted", acceptSeen},
+	{"a changed tool is quarantined until it is approved", changedHeld},
+	{"a new tool is quarantined unless the server's configuration is new", newHeld},
+	{"a server that was unavailable at first is published for the first time when it is available", firstAfterAway},
+	{"an approved tool stays approved", staysAccepted},
+	{"allow_tool_changes approves each change, up to a bound", mayChange},
+	{"local tools are never quarantined", localFree},
+	{"only the version that the operator saw is approved", acceptSeen},
 }
 
 // servers publishes catalogues to a store.
 type servers struct {
-	T
-	Store
+	*testing.T
+	*journal.DB
 }
 
-func newServers(t T, open func() Store) *servers { return &servers{T: t, Store: open()} }
+func newServers(t *testing.T, open func() *journal.DB) *servers { return &servers{T: t, DB: open()} }
 
 // tool returns a version of a tool of server "mail". It is large enough to be stored outside its row.
 func tool(name, version string) turn.Descriptor {
@@ -55,8 +56,7 @@ func (s *servers) publish(c turn.Catalogue) {
 // sees checks what turns see of server "mail": the approved tools, and the quarantined ones.
 func (s *servers) sees(tools, held []turn.Descriptor) turn.Catalogue {
 	s.Helper()
-	list, err := s.Catalogues(s.Context())
-	require.NoError(s, err)
+	list := must(s.Catalogues(s.Context()))(s)
 	for _, c := range list {
 		if c.Server != "mail" {
 			continue
@@ -89,7 +89,7 @@ func (s *servers) accept(tools ...string) []turn.QuarantinedTool {
 	return out
 }
 
-func changedHeld(t T, open func() Store) {
+func changedHeld(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	read, send := tool("read", "1"), tool("send", "1")
 	s.publish(mail(read, send))
@@ -122,7 +122,7 @@ func clean(d turn.Descriptor) turn.Descriptor {
 
 func ptr[V any](v V) *V { return &v }
 
-func newHeld(t T, open func() Store) {
+func newHeld(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	read, shadow, third := tool("read", "1"), tool("shadow", "1"), tool("third", "1")
 	s.publish(mail(read))
@@ -144,7 +144,7 @@ func newHeld(t T, open func() Store) {
 	}
 }
 
-func firstAfterAway(t T, open func() Store) {
+func firstAfterAway(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	away := turn.Catalogue{Server: "mail", ConfigHash: "configured", Problem: "connection refused"}
 	s.publish(away)
@@ -176,7 +176,7 @@ func lastsWhileAway(s *servers, away turn.Catalogue, last turn.Descriptor) {
 	assert.Zero(s, s.sees(these(last), nil).Since)
 }
 
-func staysAccepted(t T, open func() Store) {
+func staysAccepted(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	one, two := tool("send", "1"), tool("send", "2")
 	s.publish(mail(one))
@@ -200,7 +200,7 @@ func staysAccepted(t T, open func() Store) {
 	}
 }
 
-func mayChange(t T, open func() Store) {
+func mayChange(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	for i := range journal.MaxApprovedVersions + 4 {
 		c := mail(tool("send", fmt.Sprint(i)), tool(fmt.Sprint("new", i), "1"))
@@ -217,20 +217,19 @@ func mayChange(t T, open func() Store) {
 	s.sees(nil, these(tool("send", "0")))
 }
 
-func localFree(t T, open func() Store) {
+func localFree(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	for i := range 3 {
 		changed, added := clean(tool("read", fmt.Sprint(i))), clean(tool("new", "1"))
 		changed.ID, added.ID = "local/read", fmt.Sprint("local/new", i)
 		c := turn.Catalogue{Server: journal.LocalServer, Hash: fmt.Sprint(i), Tools: these(changed, added)}
 		s.publish(c)
-		list, err := s.Catalogues(t.Context())
-		require.NoError(t, err)
+		list := must(s.Catalogues(t.Context()))(t)
 		assert.Equal(t, []turn.Catalogue{c}, list)
 	}
 }
 
-func acceptSeen(t T, open func() Store) {
+func acceptSeen(t *testing.T, open func() *journal.DB) {
 	s := newServers(t, open)
 	read, send := tool("read", "1"), tool("send", "1")
 	s.publish(mail(read, send))

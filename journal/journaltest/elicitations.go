@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 )
 
 var elicitationPromises = []promise{
-	{"what a tool's server asks is kept with what is said to it", elicited},
-	{"a server asks in the name of a call that ran, and within bounds", elicitRefused},
-	{"a reply fits what was asked", replyRefused},
-	{"what a server asks ends with its turn", elicitCancelled},
+	{"an elicitation is kept with its response", elicited},
+	{"an elicitation belongs to a call that ran, and is bounded", elicitRefused},
+	{"a response that does not fit its elicitation is refused", replyRefused},
+	{"an elicitation ends with its turn", elicitCancelled},
 }
 
 func inquiryOf(c turn.ToolCall, n string) turn.Request {
@@ -35,14 +36,14 @@ func replyOf(content string) turn.Decision {
 }
 
 // suspendedFirst is a turn with a call that is suspended for an elicitation.
-func suspendedFirst(t T, open func() Store) (*script, turn.ToolCall) {
+func suspendedFirst(t *testing.T, open func() *journal.DB) (*script, turn.ToolCall) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "what it goes on with")
 	return s, list[0]
 }
 
-func elicited(t T, open func() Store) {
+func elicited(t *testing.T, open func() *journal.DB) {
 	for _, content := range []string{`{"name":"<main> & more"}`, `{"name":"` + strings.Repeat("x", 5000) + `"}`} {
 		s, c := suspendedFirst(t, open)
 		w := inquiryOf(c, "1")
@@ -52,8 +53,7 @@ func elicited(t T, open func() Store) {
 		assert.Equal(t, turn.StateWaiting, s.turnState())
 		w = journal.CleanRequest(w)
 		w.Tool = "local/read_file" // the journal takes the tool from the ledger
-		open, err := s.PendingRequests(t.Context(), "s", 10)
-		require.NoError(t, err)
+		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
 		assert.Equal(t, w, open[0].Request)
 		said := s.said(turn.ChunkQuestionAsked)
@@ -64,8 +64,7 @@ func elicited(t T, open func() Store) {
 		s.decide(replyOf(content))
 		want := replyOf(content)
 		want.Response.Key = "branch"
-		requests, err := s.Requests(t.Context(), "t1")
-		require.NoError(t, err)
+		requests := must(s.Requests(t.Context(), "t1"))(t)
 		assert.Equal(t, &want, requests[0].Decision)
 		ruled, err := s.Ask(t.Context(), s.askInput(inquiryLike(w))) // the turn was reset
 		require.NoError(t, err)
@@ -87,7 +86,7 @@ func inquiryLike(w turn.Request) turn.Request {
 	return w
 }
 
-func elicitRefused(t T, open func() Store) {
+func elicitRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	refused := func(change func(*turn.Request)) error {
 		t.Helper()
@@ -110,12 +109,11 @@ func elicitRefused(t T, open func() Store) {
 	question := questionOf("q1", 1)
 	question.Elicitation, question.Call = &turn.Elicitation{Message: "the model asks nothing of the kind"}, "1.0"
 	s.ask(question)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.Equal(t, questionOf("q1", 1), requests[1].Request)
 }
 
-func replyRefused(t T, open func() Store) {
+func replyRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"))
 	s.unchanged(func() {
@@ -138,20 +136,18 @@ func replyRefused(t T, open func() Store) {
 	r := replyOf(`{"name":"main"}`)
 	r.Response.Action = turn.ElicitationDecline
 	s.decide(r)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.Equal(t, &turn.ElicitationResponse{Key: "branch", Action: turn.ElicitationDecline},
 		requests[0].Decision.Response, "who says no says nothing else")
 }
 
-func elicitCancelled(t T, open func() Store) {
+func elicitCancelled(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"), inquiryOf(c, "3"))
 	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},
 		turn.Decision{ID: "e1.0.2", Status: turn.StatusDenied})
 	s.finish()
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	for i, want := range []turn.DecisionStatus{turn.StatusExpired, turn.StatusDenied, turn.StatusCancelled} {
 		assert.Equal(t, want, requests[i].Decision.Status)
 		assert.Nil(t, requests[i].Decision.Response)

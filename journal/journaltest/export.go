@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,14 +16,14 @@ import (
 
 var exportPromises = []promise{
 	{"an export is imported as it was", exportRoundTrip},
-	{"an import of what is there changes nothing", importTwice},
+	{"an import of a session that the journal has changes nothing", importTwice},
 	{"a tampered or cut import is refused and leaves nothing", importTampered},
 	{"an import that does not fit the journal is refused", importConflict},
-	{"an imported session goes on", importGoesOn},
+	{"an imported session continues", importGoesOn},
 }
 
 // exported fills a store with a session that has rows of every kind, and exports it.
-func exported(t T, open func() Store) (*script, []byte) {
+func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
@@ -38,24 +39,21 @@ func exported(t T, open func() Store) (*script, []byte) {
 	s.run(big, bigText(5000, "output"))
 	s.start(2, resultsOf(big)...)
 	require.NoError(t, s.append(2, 1, "half"))
-	_, err := s.FailInference(t.Context(), s.key(2), 1, turn.CodeLLMTransport, "reset")
-	require.NoError(t, err)
+	_ = must(s.FailInference(t.Context(), s.key(2), 1, turn.CodeLLMTransport, "reset"))(t)
 	s.start(2)
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "done"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 2, "done")))(t)
 	s.finish()
 	s.turn = "t3"
 	s.begin()
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	_, err = s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	s.ask(questionOf("q1", 1))
-	return s, export(t, s)
+	return s, export(t, s.DB)
 }
 
 // history returns the lines of an export that an import takes over unchanged.
-func history(t T, b []byte) (lines []journal.Line) {
+func history(t *testing.T, b []byte) (lines []journal.Line) {
 	t.Helper()
 	for raw := range bytes.Lines(b) {
 		var l journal.Line
@@ -67,46 +65,44 @@ func history(t T, b []byte) (lines []journal.Line) {
 	return lines
 }
 
-func export(t T, s Store) []byte {
+func export(t *testing.T, s *journal.DB) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), "s", &b))
 	return b.Bytes()
 }
 
-func exportRoundTrip(t T, open func() Store) {
+func exportRoundTrip(t *testing.T, open func() *journal.DB) {
 	s, _ := exported(t, open)
 	s.finish()
-	b := export(t, s)
+	b := export(t, s.DB)
 	other := *s
-	other.Store = open()
-	assert.Equal(t, s.sessionRecord(), importInto(t, other, b))
+	other.DB = open()
+	assert.Equal(t, s.sessionRecord(), importInto(t, other.DB, b))
 	for _, id := range []string{"t1", "t2", "t3"} {
 		s.turn, other.turn = id, id
 		want := s.state()
 		want.Rules = nil
 		assert.Equal(t, want, other.state())
 	}
-	assert.Equal(t, history(t, b), history(t, export(t, other)))
-	out, err := other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput())
-	require.NoError(t, err)
+	assert.Equal(t, history(t, b), history(t, export(t, other.DB)))
+	out := must(other.Begin(t.Context(), (&script{session: "s", turn: "t1", at: start}).beginInput()))(t)
 	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Config))
 	assert.ErrorIs(t, s.Export(t.Context(), "none", &bytes.Buffer{}), journal.ErrNotFound)
 }
 
-func importTwice(t T, open func() Store) {
+func importTwice(t *testing.T, open func() *journal.DB) {
 	s, b := exported(t, open)
 	s.finish()
 	s.turn = "t4"
 	s.begin() // the session is now longer than its export
 	s.unchanged(func() {
-		out, err := s.Import(t.Context(), bytes.NewReader(b))
-		require.NoError(t, err)
+		out := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
 		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
 	})
 }
 
-func importTampered(t T, open func() Store) {
+func importTampered(t *testing.T, open func() *journal.DB) {
 	_, b := exported(t, open)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n"), "\n")
 	empty := open()
@@ -146,14 +142,14 @@ func changeOne(line string) string {
 	return "x" + line
 }
 
-func importConflict(t T, open func() Store) {
+func importConflict(t *testing.T, open func() *journal.DB) {
 	_, b := exported(t, open)
 	other := newScript(t, open(), "another")
 	other.unchanged(func() {
 		_, err := other.Import(t.Context(), bytes.NewReader(b))
 		assert.ErrorIs(t, err, journal.ErrConflict, "there is another session of that name")
 	})
-	taken := &script{T: t, Store: open(), session: "elsewhere", turn: "t2", at: start}
+	taken := &script{T: t, DB: open(), session: "elsewhere", turn: "t2", at: start}
 	taken.begin()
 	taken.unchanged(func() {
 		_, err := taken.Import(t.Context(), bytes.NewReader(b))
@@ -161,11 +157,11 @@ func importConflict(t T, open func() Store) {
 	})
 }
 
-func importGoesOn(t T, open func() Store) {
+func importGoesOn(t *testing.T, open func() *journal.DB) {
 	_, b := exported(t, open)
 	store := open()
 	rec := importInto(t, store, b)
-	s := &script{T: t, Store: store, session: "s", turn: "t9", at: rec.UpdatedAt}
+	s := &script{T: t, DB: store, session: "s", turn: "t9", at: rec.UpdatedAt}
 	out := s.begin()
 	assert.Empty(t, out.Closed, "the turn that was running elsewhere was closed by the import")
 	s.infer(1, "and on it goes")

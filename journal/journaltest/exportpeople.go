@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,48 +16,47 @@ import (
 
 var exportPeoplePromises = []promise{
 	{"a session without its chunks is exported and imported", prunedExport},
-	{"a fork is imported whole where its past is unknown", forkImportedWhole},
-	{"a fork is imported as a fork where its past is known", forkImportedAsFork},
-	{"an exported fork says nothing of what came after it", forkExportsNoMore},
-	{"a fork of a turn that waits is imported without what it waits for", forkOfWaiting},
+	{"a fork is imported whole if the journal does not have its past", forkImportedWhole},
+	{"a fork is imported as a fork if the journal has its past", forkImportedAsFork},
+	{"an exported fork leaves out what came after it", forkExportsNoMore},
+	{"a fork of a waiting turn is imported without its requests", forkOfWaiting},
 }
 
-func exportOf(t T, s Store, session string) []byte {
+func exportOf(t *testing.T, s *journal.DB, session string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	require.NoError(t, s.Export(t.Context(), session, &out))
 	return out.Bytes()
 }
 
-func importInto(t T, s Store, b []byte) journal.SessionRecord {
+func importInto(t *testing.T, s *journal.DB, b []byte) journal.SessionRecord {
 	t.Helper()
-	rec, err := s.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	rec := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
 	return rec.Session
 }
 
-func prunedExport(t T, open func() Store) {
+func prunedExport(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
 	s.prune(start.Add(150*time.Minute), 10)
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	other := *s
-	other.Store = open()
-	assert.Equal(t, s.sessionRecord(), importInto(t, other.Store, b))
-	again := exportOf(t, other.Store, "s")
+	other.DB = open()
+	assert.Equal(t, s.sessionRecord(), importInto(t, other.DB, b))
+	again := exportOf(t, other.DB, "s")
 	assert.Equal(t, history(t, b), history(t, again))
 	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t2"))
 	assert.Len(t, other.left("t3"), 4)
 	assert.Equal(t, 1, other.prune(s.at.Add(time.Hour), 10), "and knows what was removed")
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
-	for c, err := range journal.Follow(ctx, other, "t1", -1) {
+	for c, err := range journal.Follow(ctx, other.DB, "t1", -1) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(3), c.Index)
 	}
 }
 
 // forked is a session and its fork in the middle of the first turn; the fork has a turn of its own.
-func forked(t T, open func() Store) (s, f *script) {
+func forked(t *testing.T, open func() *journal.DB) (s, f *script) {
 	t.Helper()
 	s = twoTurns(t, open())
 	f = s.fork(4, "f")
@@ -66,32 +66,28 @@ func forked(t T, open func() Store) (s, f *script) {
 	return s, f
 }
 
-func forkImportedWhole(t T, open func() Store) {
+func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	_, f := forked(t, open)
-	b := exportOf(t, f, "f")
+	b := exportOf(t, f.DB, "f")
 	other := *f
-	other.Store = open()
-	rec := importInto(t, other.Store, b)
+	other.DB = open()
+	rec := importInto(t, other.DB, b)
 	assert.Equal(t, f.sessionRecord().Head, rec.Head)
 	assert.Equal(t, []any{"", int64(0), 2}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
 	assert.Equal(t, f.transcript(), other.transcript())
 	assert.Equal(t, f.chunks(), other.chunks())
-	turns, err := other.Turns(t.Context(), "f")
-	require.NoError(t, err)
+	turns := must(other.Turns(t.Context(), "f"))(t)
 	require.Len(t, turns, 2)
 	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage},
 		[]any{turns[0].ID, turns[0].State, turns[0].Message})
-	calls, err := other.Calls(t.Context(), "t1")
-	require.NoError(t, err)
+	calls := must(other.Calls(t.Context(), "t1"))(t)
 	assert.Len(t, calls, 2)
-	steps, err := other.Inferences(t.Context(), "t1")
-	require.NoError(t, err)
+	steps := must(other.Inferences(t.Context(), "t1"))(t)
 	assert.Len(t, steps, 1, "the second came after the fork")
 	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t1"))
-	delivered, err := other.Delivered(t.Context(), "f", "m-t1")
-	require.NoError(t, err)
+	delivered := must(other.Delivered(t.Context(), "f", "m-t1"))(t)
 	assert.Equal(t, "t1", delivered.ID)
-	importInto(t, other.Store, b) // again
+	importInto(t, other.DB, b) // again
 	assert.Equal(t, rec, other.sessionRecord())
 
 	other.turn = "t9"
@@ -101,29 +97,29 @@ func forkImportedWhole(t T, open func() Store) {
 	assert.Len(t, other.transcript(), 8)
 }
 
-func forkImportedAsFork(t T, open func() Store) {
+func forkImportedAsFork(t *testing.T, open func() *journal.DB) {
 	s, f := forked(t, open)
 	f.unchanged(func() {
-		b := exportOf(t, f, "f")
-		importInto(t, f.Store, b) // into the journal that it was exported from
+		b := exportOf(t, f.DB, "f")
+		importInto(t, f.DB, b) // into the journal that it was exported from
 	})
-	parent := exportOf(t, s, "s")
-	b := exportOf(t, f, "f")
+	parent := exportOf(t, s.DB, "s")
+	b := exportOf(t, f.DB, "f")
 	other := *f
-	other.Store = open()
-	importInto(t, other.Store, parent)
-	assert.Equal(t, f.sessionRecord(), importInto(t, other.Store, b))
+	other.DB = open()
+	importInto(t, other.DB, parent)
+	assert.Equal(t, f.sessionRecord(), importInto(t, other.DB, b))
 	assert.Equal(t, f.state(), other.state())
-	again := exportOf(t, other.Store, "f")
+	again := exportOf(t, other.DB, "f")
 	assert.Equal(t, history(t, b), history(t, again))
 
 	// Two forks are imported without the session that they share a past with: the second becomes a fork of the first.
 	s.fork(5, "g")
-	g := exportOf(t, s, "g")
+	g := exportOf(t, s.DB, "g")
 	two := *f
-	two.Store = open()
-	importInto(t, two.Store, g)
-	rec := importInto(t, two.Store, b)
+	two.DB = open()
+	importInto(t, two.DB, g)
+	rec := importInto(t, two.DB, b)
 	assert.Equal(t, []any{"g", int64(4), 1}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
 	assert.Equal(t, f.state().Messages, two.state().Messages)
 
@@ -131,7 +127,7 @@ func forkImportedAsFork(t T, open func() Store) {
 	assert.ErrorIs(t, err, journal.ErrConflict, "its turns are g's there")
 }
 
-func forkExportsNoMore(t T, open func() Store) {
+func forkExportsNoMore(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
@@ -143,24 +139,22 @@ func forkExportsNoMore(t T, open func() Store) {
 	s.start(2, resultsOf(list...)...)
 	secret := calls(2, 1)
 	secret[0].Arguments = bigText(2000, "secret arguments")
-	out, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "a secret text", secret...))
-	require.NoError(t, err)
+	out := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "a secret text", secret...)))(t)
 	s.head = out.Head
 	s.run(secret[0], bigText(2000, "secret result"))
 	f := s.fork(3, "f")
 	g := f.fork(1, "g")
-	b := exportOf(t, f, "f")
+	b := exportOf(t, f.DB, "f")
 	assert.NotContains(t, string(b), "secret")
 	assert.NotContains(t, string(b), `"grant":{`, "what was allowed to the forked session is not allowed to the fork")
 	other := *f
-	other.Store = open()
-	importInto(t, other.Store, b)
-	requests, err := other.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	other.DB = open()
+	importInto(t, other.DB, b)
+	requests := must(other.Requests(t.Context(), "t1"))(t)
 	require.Len(t, requests, 1)
 	assert.Equal(t, &rule, requests[0].Decision)
 	assert.Empty(t, other.begin().Closed, "the turn still runs in the session that was forked; here it does not")
-	b = exportOf(t, g, "g")
+	b = exportOf(t, g.DB, "g")
 	assert.NotContains(t, string(b), "shared")
 	assert.Equal(t, 1, strings.Count(string(b), `"message":{"seq"`))
 	for range 2 {
@@ -168,22 +162,19 @@ func forkExportsNoMore(t T, open func() Store) {
 	}
 }
 
-func forkOfWaiting(t T, open func() Store) {
+func forkOfWaiting(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.infer(1, "which one?")
 	s.ask(questionOf("q1", 1))
 	f := s.fork(2, "f")
-	b := exportOf(t, f, "f")
+	b := exportOf(t, f.DB, "f")
 	other := *f
-	other.Store = open()
-	importInto(t, other.Store, b)
-	waiting, err := other.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	other.DB = open()
+	importInto(t, other.DB, b)
+	waiting := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, waiting)
-	waiting, err = s.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	waiting = must(s.PendingRequests(t.Context(), "", 10))(t)
 	assert.Len(t, waiting, 1)
-	waiting, err = s.PendingRequests(t.Context(), "f", 10)
-	require.NoError(t, err)
+	waiting = must(s.PendingRequests(t.Context(), "f", 10))(t)
 	assert.Empty(t, waiting, "the fork waits for nothing")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,7 +23,7 @@ var exportPermissionPromises = []promise{
 
 // forge changes an export's lines and recomputes the sums, as anyone can, because the sums have no key. A line for
 // which change returns nil is left out.
-func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
+func forge(t *testing.T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	e := journal.NewExporter(&out)
@@ -42,7 +43,7 @@ func forge(t T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
 
 // permissive is a session in the middle of a turn that holds every kind of permission: grants for a tool and for a
 // call, an open approval, an unused one, a claimed call and a suspended one.
-func permissive(t T, open func() Store) (*script, []turn.ToolCall) {
+func permissive(t *testing.T, open func() *journal.DB) (*script, []turn.ToolCall) {
 	t.Helper()
 	s, list := asked(t, open, 5)
 	s.ask(approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2]))
@@ -56,13 +57,12 @@ func permissive(t T, open func() Store) (*script, []turn.ToolCall) {
 	return s, list
 }
 
-func importWithholds(t T, open func() Store) {
+func importWithholds(t *testing.T, open func() *journal.DB) {
 	s, list := permissive(t, open)
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	other := *s
-	other.Store = open()
-	out, err := other.Import(t.Context(), bytes.NewReader(b))
-	require.NoError(t, err)
+	other.DB = open()
+	out := must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.False(t, out.Unchanged)
 	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
@@ -82,8 +82,7 @@ func importWithholds(t T, open func() Store) {
 	assert.Empty(t, state.Rules)
 	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
 	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
-	requests, err := other.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	requests := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, requests)
 	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown,
 		turn.OutcomeUnknown}
@@ -96,8 +95,7 @@ func importWithholds(t T, open func() Store) {
 		assert.NotEqual(t, journal.ClaimGranted, claim.State, "nothing of an imported turn runs")
 		assert.True(t, err != nil || claim.State == journal.ClaimSettled)
 	}
-	begun, err := other.Begin(t.Context(), other.beginInput())
-	require.NoError(t, err)
+	begun := must(other.Begin(t.Context(), other.beginInput()))(t)
 	assert.True(t, begun.Turn.State.Terminal(), "nor does the turn go on")
 
 	other.turn = "t2"
@@ -106,12 +104,12 @@ func importWithholds(t T, open func() Store) {
 	other.finish()
 }
 
-func importTaints(t T, open func() Store) {
+func importTaints(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.settleTainting(list[0], 1, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "words of others"})
 	s.finish()
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	for name, mark := range map[string]*journal.TaintSource{
 		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
 	} {
@@ -122,7 +120,7 @@ func importTaints(t T, open func() Store) {
 			return []journal.Line{*l}
 		})
 		other := *s
-		other.Store = open()
+		other.DB = open()
 		out, err := other.Import(t.Context(), bytes.NewReader(forged))
 		require.NoError(t, err, name)
 		require.NotNil(t, out.TaintSource, name)
@@ -130,19 +128,19 @@ func importTaints(t T, open func() Store) {
 		assert.Equal(t, out.TaintSource, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
 		assert.Equal(t, out.TaintSource, other.mark("g"), name)
-		again := exportOf(t, other.Store, "g")
+		again := exportOf(t, other.DB, "g")
 		third := *s
-		third.Store = open()
-		importInto(t, third.Store, again)
+		third.DB = open()
+		importInto(t, third.DB, again)
 		assert.NotNil(t, third.mark("g"), name)
 	}
 }
 
 // importNamesItsBlobs: an export must not name a hash without bringing its blob, because the import could then read a
 // blob of another session.
-func importNamesItsBlobs(t T, open func() Store) {
+func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 	s := toolSessions(t, open)["media"]
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	for _, hash := range blobsOf(t, b) {
 		store := open()
 		forged := forge(t, b, func(l *journal.Line) []journal.Line {
@@ -160,7 +158,7 @@ func importNamesItsBlobs(t T, open func() Store) {
 	}
 }
 
-func blobsOf(t T, b []byte) (hashes []string) {
+func blobsOf(t *testing.T, b []byte) (hashes []string) {
 	t.Helper()
 	forge(t, b, func(l *journal.Line) []journal.Line {
 		if l.Blob != nil {
@@ -172,9 +170,9 @@ func blobsOf(t T, b []byte) (hashes []string) {
 	return hashes
 }
 
-func importForged(t T, open func() Store) {
+func importForged(t *testing.T, open func() *journal.DB) {
 	s, _ := permissive(t, open)
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	for name, change := range map[string]func(l *journal.Line) []journal.Line{
 		"two turns that run": func(l *journal.Line) []journal.Line {
 			if l.Turn == nil {
@@ -200,8 +198,7 @@ func importForged(t T, open func() Store) {
 		store := open()
 		_, err := store.Import(t.Context(), bytes.NewReader(forge(t, b, change)))
 		require.Error(t, err, name)
-		list, err := store.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(store.Sessions(t.Context(), 10))(t)
 		assert.Empty(t, list, name)
 	}
 	importBesideOthers(t, open, s, b)
@@ -209,16 +206,16 @@ func importForged(t T, open func() Store) {
 
 // importBesideOthers imports b, the export of s, into a journal that has its turn, and with counts and times that are
 // false.
-func importBesideOthers(t T, open func() Store, s *script, b []byte) {
-	taken := &script{T: t, Store: open(), session: "mine", turn: "t1", at: start}
+func importBesideOthers(t *testing.T, open func() *journal.DB, s *script, b []byte) {
+	taken := &script{T: t, DB: open(), session: "mine", turn: "t1", at: start}
 	taken.begin()
 	taken.unchanged(func() {
 		_, err := taken.Import(t.Context(), bytes.NewReader(b))
 		assert.ErrorIs(t, err, journal.ErrConflict, "a turn of another session is not taken over")
 	})
 	counted := *s
-	counted.Store = open()
-	importInto(t, counted.Store, forge(t, b, func(l *journal.Line) []journal.Line {
+	counted.DB = open()
+	importInto(t, counted.DB, forge(t, b, func(l *journal.Line) []journal.Line {
 		if l.Header != nil {
 			l.Header.Session.Turns = 1<<62 + 1<<61
 			l.Header.Session.UpdatedAt = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)

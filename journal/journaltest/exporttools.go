@@ -2,22 +2,22 @@ package journaltest
 
 import (
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 var exportToolPromises = []promise{
-	{"what tools have left is exported and imported", toolsExported},
-	{"what a suspended call goes on with leaves the journal with nobody", continuationStays},
-	{"what is due to be told is told where the session was imported", dueImported},
+	{"artifacts of calls are exported and imported", toolsExported},
+	{"an export leaves out the continuation of a suspended call", continuationStays},
+	{"a late result is told to the model of the imported session", dueImported},
 }
 
 // toolSessions are sessions in which calls have left artifacts, each in a different way.
-func toolSessions(t T, open func() Store) map[string]*script {
+func toolSessions(t *testing.T, open func() *journal.DB) map[string]*script {
 	all := map[string]*script{}
 	begin := func(name string) (*script, turn.ToolCall) {
 		s, list := asked(t, open, 1)
@@ -52,14 +52,14 @@ func toolSessions(t T, open func() Store) map[string]*script {
 	return all
 }
 
-func toolsExported(t T, open func() Store) {
+func toolsExported(t *testing.T, open func() *journal.DB) {
 	for name, s := range toolSessions(t, open) {
 		s.finish()
-		b := exportOf(t, s, "s")
+		b := exportOf(t, s.DB, "s")
 		other := *s
-		other.Store = open()
-		importInto(t, other.Store, b)
-		again := exportOf(t, other.Store, "s")
+		other.DB = open()
+		importInto(t, other.DB, b)
+		again := exportOf(t, other.DB, "s")
 		assert.Equal(t, history(t, b), history(t, again), name)
 		mine, theirs := s.state(), other.state()
 		for i := range mine.Calls {
@@ -86,29 +86,28 @@ func hashes(c journal.CallRecord) (list []string) {
 	return list
 }
 
-func continuationStays(t T, open func() Store) {
+func continuationStays(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "a canary of the server")
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	assert.NotContains(t, string(b), "canary")
 	other := *s
-	other.Store = open()
-	importInto(t, other.Store, b)
-	assert.Equal(t, journal.ClaimSettled, other.claim(list[0], 2).State, "it cannot go on, and must not begin again")
-	rec, err := other.Call(t.Context(), "t1", list[0].ID)
-	require.NoError(t, err)
+	other.DB = open()
+	importInto(t, other.DB, b)
+	assert.Equal(t, journal.ClaimSettled, other.claim(list[0], 2).State, "it cannot continue, and must not run again")
+	rec := must(other.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 }
 
-func dueImported(t T, open func() Store) {
+func dueImported(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.unknown(list[0])
 	s.settleCall(list[0], 1, turn.OutcomeOK, "after all")
-	b := exportOf(t, s, "s")
+	b := exportOf(t, s.DB, "s")
 	other := *s
-	other.Store = open()
-	importInto(t, other.Store, b)
+	other.DB = open()
+	importInto(t, other.DB, b)
 	other.turn = "t2"
 	other.begin()
 	other.start(1)

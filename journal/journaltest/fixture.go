@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,10 +16,19 @@ import (
 // start is the time at which every fixture begins.
 var start = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 
-// script calls a store as the activities do.
+// must returns a function that fails the test unless err is nil, and returns v.
+func must[V any](v V, err error) func(t testing.TB) V {
+	return func(t testing.TB) V {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// script calls a journal as the activities do.
 type script struct {
-	T
-	Store
+	*testing.T
+	*journal.DB
 	session, turn string
 	tenant        string
 	head          turn.Head
@@ -26,9 +36,9 @@ type script struct {
 }
 
 // newScript begins a turn with its message in session "s".
-func newScript(t T, store Store, turnID string) *script {
+func newScript(t *testing.T, store *journal.DB, turnID string) *script {
 	t.Helper()
-	s := &script{T: t, Store: store, session: "s", turn: turnID, at: start}
+	s := &script{T: t, DB: store, session: "s", turn: turnID, at: start}
 	s.begin()
 	return s
 }
@@ -44,8 +54,7 @@ func (s *script) beginInput() turn.BeginInput {
 
 func (s *script) begin() journal.BeginResult {
 	s.Helper()
-	out, err := s.Begin(s.Context(), s.beginInput())
-	require.NoError(s, err)
+	out := must(s.Begin(s.Context(), s.beginInput()))(s)
 	s.head = out.Head
 	return out
 }
@@ -53,10 +62,9 @@ func (s *script) begin() journal.BeginResult {
 // turnOf returns the last turn of a session, or begins one in a fork, which has none of its own yet.
 func (s *script) turnOf(session string) string {
 	s.Helper()
-	rec, err := s.Session(s.Context(), session)
-	require.NoError(s, err)
+	rec := must(s.Session(s.Context(), session))(s)
 	if rec.LastTurn.ID == "" {
-		f := &script{T: s.T, Store: s.Store, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
+		f := &script{T: s.T, DB: s.DB, session: session, turn: "t of " + session, tenant: s.tenant, at: s.at}
 		rec.LastTurn = f.begin().Turn
 	}
 	return rec.LastTurn.ID
@@ -77,8 +85,7 @@ func (s *script) startInput(step int, results ...turn.CallOutcome) journal.Start
 // start opens an attempt from the script's head and moves the head to its base.
 func (s *script) start(step int, results ...turn.CallOutcome) journal.Inference {
 	s.Helper()
-	out, err := s.StartInference(s.Context(), s.startInput(step, results...))
-	require.NoError(s, err)
+	out := must(s.StartInference(s.Context(), s.startInput(step, results...)))(s)
 	s.head = out.Base
 	return out
 }
@@ -103,8 +110,7 @@ func (s *script) settleInput(step, attempt int, text string, calls ...turn.ToolC
 func (s *script) infer(step int, text string, calls ...turn.ToolCall) journal.Inference {
 	s.Helper()
 	attempt := s.start(step).Attempt
-	out, err := s.SettleInference(s.Context(), s.settleInput(step, attempt, text, calls...))
-	require.NoError(s, err)
+	out := must(s.SettleInference(s.Context(), s.settleInput(step, attempt, text, calls...)))(s)
 	s.head = out.Head
 	return out
 }
@@ -138,8 +144,7 @@ func stepOf(c turn.ToolCall) (step int) {
 
 func (s *script) claim(c turn.ToolCall, attempt int) journal.Claim {
 	s.Helper()
-	out, err := s.ClaimCall(s.Context(), s.claimInput(c, attempt))
-	require.NoError(s, err)
+	out := must(s.ClaimCall(s.Context(), s.claimInput(c, attempt)))(s)
 	return out
 }
 
@@ -169,8 +174,7 @@ func (s *script) finishInput() turn.FinishInput {
 
 func (s *script) finish() journal.TurnRecord {
 	s.Helper()
-	out, err := s.Finish(s.Context(), s.finishInput())
-	require.NoError(s, err)
+	out := must(s.Finish(s.Context(), s.finishInput()))(s)
 	return out
 }
 
@@ -186,8 +190,7 @@ func (s *script) append(step, attempt int, texts ...string) error {
 // first, nothing after turn_completed, one tool_call_completed for each tool_call_started and after it.
 func (s *script) chunks() []turn.Chunk {
 	s.Helper()
-	list, err := s.Chunks(s.Context(), s.turn, -1, 100_000)
-	require.NoError(s, err)
+	list := must(s.Chunks(s.Context(), s.turn, -1, 100_000))(s)
 	open := map[string]int{}
 	for i, c := range list {
 		assert.Equal(s, int64(i), c.Index, "a gap in the indexes")
@@ -230,8 +233,7 @@ func (s *script) count(kind turn.ChunkKind) (n int) {
 // transcript returns all messages after checking that the hash chain leads to the session's head.
 func (s *script) transcript() []turn.Message {
 	s.Helper()
-	list, err := s.Messages(s.Context(), s.session, 1, 1<<40)
-	require.NoError(s, err)
+	list := must(s.Messages(s.Context(), s.session, 1, 1<<40))(s)
 	var head turn.Head
 	for _, m := range list {
 		head = journal.Next(head, m)
@@ -242,8 +244,7 @@ func (s *script) transcript() []turn.Message {
 
 func (s *script) sessionRecord() journal.SessionRecord {
 	s.Helper()
-	out, err := s.Session(s.Context(), s.session)
-	require.NoError(s, err)
+	out := must(s.Session(s.Context(), s.session))(s)
 	return out
 }
 

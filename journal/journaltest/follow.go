@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 )
 
 var followPromises = []promise{
-	{"follow yields chunks as they come and ends with the turn", func(t T, open func() Store) {
+	{"follow yields chunks as they come and ends with the turn", func(t *testing.T, open func() *journal.DB) {
 		s := open()
 		followLive(t, s, s)
 	}},
@@ -24,7 +25,7 @@ var followPromises = []promise{
 
 // followLive appends through one store and follows through another one. It appends only when the follower has read all
 // chunks, so that the follower must be woken.
-func followLive(t T, writer, reader Store) {
+func followLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
@@ -55,7 +56,7 @@ func followLive(t T, writer, reader Store) {
 	assert.Equal(t, s.chunks(), out.chunks)
 }
 
-func followEarly(t T, open func() Store) {
+func followEarly(t *testing.T, open func() *journal.DB) {
 	store := open()
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
@@ -76,14 +77,14 @@ func followEarly(t T, open func() Store) {
 // watched is a store that reports when a follower has found no more chunks: the follower then reads the turn, and
 // waits.
 type watched struct {
-	Store
+	*journal.DB
 	idle chan struct{}
 }
 
-func newWatched(s Store) watched { return watched{s, make(chan struct{}, 1)} }
+func newWatched(s *journal.DB) watched { return watched{s, make(chan struct{}, 1)} }
 
 func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
-	rec, err := w.Store.Turn(ctx, id)
+	rec, err := w.DB.Turn(ctx, id)
 	select {
 	case w.idle <- struct{}{}:
 	default:
@@ -93,7 +94,7 @@ func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error
 
 // TurnsAfter reports a waiting follower of a session, which calls it before it waits.
 func (w watched) TurnsAfter(ctx context.Context, session, after string, limit int) ([]journal.TurnRecord, error) {
-	list, err := w.Store.TurnsAfter(ctx, session, after, limit)
+	list, err := w.DB.TurnsAfter(ctx, session, after, limit)
 	if len(list) == 0 && limit > 0 {
 		select {
 		case w.idle <- struct{}{}:
@@ -109,11 +110,11 @@ func (w watched) waiting(ctx context.Context) error {
 	case <-w.idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("nobody follows: %w", ctx.Err())
+		return fmt.Errorf("there is no follower: %w", ctx.Err())
 	}
 }
 
-func followFrom(t T, open func() Store) {
+func followFrom(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	texts := make([]string, 600) // more than one batch
@@ -126,7 +127,7 @@ func followFrom(t T, open func() Store) {
 	for _, after := range []int64{-1, 0, 255, 256, 300, int64(len(all)) - 2, int64(len(all)) - 1, int64(len(all)) + 5} {
 		want := all[min(int(after)+1, len(all)):]
 		got := make([]turn.Chunk, 0, len(want))
-		for c, err := range journal.Follow(t.Context(), s, "t1", after) {
+		for c, err := range journal.Follow(t.Context(), s.DB, "t1", after) {
 			require.NoError(t, err)
 			got = append(got, c)
 		}
@@ -138,12 +139,12 @@ func followFrom(t T, open func() Store) {
 	}
 }
 
-func followCancelled(t T, open func() Store) {
+func followCancelled(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range journal.Follow(ctx, s, "t1", -1) {
+	for _, err := range journal.Follow(ctx, s.DB, "t1", -1) {
 		last = err
 		cancel()
 	}

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"context"
 	"fmt"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ import (
 )
 
 var followSessionPromises = []promise{
-	{"a session is followed from turn to turn as they come", func(t T, open func() Store) {
+	{"a session is followed from turn to turn as they come", func(t *testing.T, open func() *journal.DB) {
 		s := open()
 		sessionLive(t, s, s)
 	}},
@@ -25,13 +26,13 @@ var followSessionPromises = []promise{
 
 // reading is a session that a goroutine follows.
 type reading struct {
-	T
+	*testing.T
 	chunks chan turn.Chunk
 	end    chan error
 	cancel context.CancelFunc
 }
 
-func read(t T, store Store, session string, from journal.SessionCursor) *reading {
+func read(t *testing.T, store journal.SessionStream, session string, from journal.SessionCursor) *reading {
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	r := &reading{T: t, chunks: make(chan turn.Chunk, 10_000), end: make(chan error, 1), cancel: cancel}
 	go func() {
@@ -90,7 +91,7 @@ func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
 }
 
 // sessionLive writes through one store and follows through another one.
-func sessionLive(t T, writer, reader Store) {
+func sessionLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
 	r := read(t, reader, "s", journal.SessionCursor{})
 	defer r.cancel()
@@ -111,24 +112,24 @@ func sessionLive(t T, writer, reader Store) {
 	assert.Equal(t, s.allChunks("t1", "t2", "t3", "t4", "t5"), got)
 }
 
-func sessionFrom(t T, open func() Store) {
+func sessionFrom(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
 	all := s.allChunks("t1", "t2", "t3")
 	for i, c := range all {
-		r := read(t, s.Store, "s", journal.CursorAfter(c))
+		r := read(t, s.DB, "s", journal.CursorAfter(c))
 		for _, want := range all[i+1:] {
 			assert.Equal(t, want, r.next())
 		}
 		r.stop()
 	}
-	r := read(t, s.Store, "s", journal.SessionCursor{Turn: "t2", Index: -1})
+	r := read(t, s.DB, "s", journal.SessionCursor{Turn: "t2", Index: -1})
 	assert.Equal(t, s.allChunks("t2", "t3"), r.until("t3"))
 	r.stop()
 }
 
-func sessionFromLast(t T, open func() Store) {
+func sessionFromLast(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
-	r := read(t, s.Store, "s", journal.SessionCursor{})
+	r := read(t, s.DB, "s", journal.SessionCursor{})
 	assert.Equal(t, s.allChunks("t3"), r.until("t3"))
 	s.turn = "t4"
 	s.begin()
@@ -136,14 +137,14 @@ func sessionFromLast(t T, open func() Store) {
 	assert.Equal(t, s.allChunks("t4"), r.until("t4"))
 	r.stop()
 	f := s.fork(3, "f")
-	r = read(t, s.Store, "f", journal.SessionCursor{})
+	r = read(t, s.DB, "f", journal.SessionCursor{})
 	f.begin()
 	f.finish()
 	assert.Equal(t, f.allChunks(f.turn), r.until(f.turn), "a fork's own turns")
 	r.stop()
 }
 
-func sessionEarly(t T, open func() Store) {
+func sessionEarly(t *testing.T, open func() *journal.DB) {
 	store := open()
 	early := newWatched(store)
 	r := read(t, early, "s", journal.SessionCursor{Turn: "t1", Index: -1})
@@ -165,20 +166,19 @@ func sessionEarly(t T, open func() Store) {
 	r.stop()
 }
 
-func sessionWrongCursor(t T, open func() Store) {
+func sessionWrongCursor(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
-	r := read(t, s.Store, "f", journal.SessionCursor{Turn: "t1", Index: 0})
+	r := read(t, s.DB, "f", journal.SessionCursor{Turn: "t1", Index: 0})
 	defer r.cancel()
 	assert.ErrorIs(t, <-r.end, journal.ErrNotFound)
 }
 
-func turnsAfter(t T, open func() Store) {
+func turnsAfter(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 4)
 	ids := func(after string, limit int) (out []string) {
 		t.Helper()
-		list, err := s.TurnsAfter(t.Context(), "s", after, limit)
-		require.NoError(t, err)
+		list := must(s.TurnsAfter(t.Context(), "s", after, limit))(t)
 		for _, r := range list {
 			out = append(out, r.ID)
 		}

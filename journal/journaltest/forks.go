@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"fmt"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,9 +13,9 @@ import (
 
 var forkPromises = []promise{
 	{"a fork shares the past and leaves it alone", forkShares},
-	{"a fork goes on by itself", forkGoesOn},
+	{"a fork continues on its own", forkGoesOn},
 	{"a fork of a fork has the whole past", forkOfFork},
-	{"a session is forked only where no call is parted from its result", forkPoints},
+	{"a fork does not separate a call from its result", forkPoints},
 	{"a fork needs a session and a new name", forkRefused},
 	{"a message of the shared past is not taken again", forkKnowsMessages},
 	{"a line of many forks is read whole", longLine},
@@ -27,14 +28,13 @@ func (s *script) forkInput(at int64, id string) journal.ForkInput {
 // fork forks the script's session and returns a script for the fork, which has no turn yet.
 func (s *script) fork(at int64, id string) *script {
 	s.Helper()
-	rec, err := s.Fork(s.Context(), s.forkInput(at, id))
-	require.NoError(s, err)
-	return &script{T: s.T, Store: s.Store, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
+	rec := must(s.Fork(s.Context(), s.forkInput(at, id)))(s)
+	return &script{T: s.T, DB: s.DB, session: id, turn: "t-" + id, tenant: s.tenant, head: rec.Head, at: s.at}
 }
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
 // assistant 7.
-func twoTurns(t T, store Store) *script {
+func twoTurns(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := newScript(t, store, "t1")
 	list := calls(1, 2)
@@ -42,8 +42,7 @@ func twoTurns(t T, store Store) *script {
 	s.run(list[0], "a")
 	s.run(list[1], bigText(3000, "b"))
 	s.start(2, resultsOf(list...)...)
-	out, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "done"))
-	require.NoError(t, err)
+	out := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "done")))(t)
 	s.head = out.Head
 	s.finish()
 	s.turn = "t2"
@@ -53,14 +52,13 @@ func twoTurns(t T, store Store) *script {
 	return s
 }
 
-func forkShares(t T, open func() Store) {
+func forkShares(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	messages := s.transcript()
 	s.unchanged(func() {
 		in := s.forkInput(5, "f")
 		in.Agent = "another"
-		rec, err := s.Fork(t.Context(), in)
-		require.NoError(t, err)
+		rec := must(s.Fork(t.Context(), in))(t)
 		var head turn.Head
 		for _, m := range messages[:5] {
 			head = journal.Next(head, m)
@@ -69,24 +67,21 @@ func forkShares(t T, open func() Store) {
 			ID: "f", Agent: "another", Head: head, CreatedAt: in.Time, UpdatedAt: in.Time, FirstText: "question of t1",
 			Parent: "s", ForkSeq: 5,
 		}, rec)
-		f := &script{T: t, Store: s.Store, session: "f"}
+		f := &script{T: t, DB: s.DB, session: "f"}
 		assert.Equal(t, rec, f.sessionRecord())
 		assert.Equal(t, messages[:5], f.transcript())
 		for _, c := range [][2]int64{{2, 4}, {5, 5}, {4, 99}, {-3, 2}, {6, 9}, {3, 2}} {
-			window, err := s.Messages(t.Context(), "f", c[0], c[1])
-			require.NoError(t, err)
+			window := must(s.Messages(t.Context(), "f", c[0], c[1]))(t)
 			var want []turn.Message
 			if c[0] <= min(c[1], 5) {
 				want = messages[max(c[0]-1, 0):min(c[1], 5)]
 			}
 			assert.ElementsMatch(t, want, window, "%v", c)
 		}
-		list, err := s.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(s.Sessions(t.Context(), 10))(t)
 		require.Len(t, list, 2)
 		assert.Equal(t, rec, list[0], "a session without a turn is listed, too")
-		turns, err := s.Turns(t.Context(), "f")
-		require.NoError(t, err)
+		turns := must(s.Turns(t.Context(), "f"))(t)
 		assert.Empty(t, turns)
 	})
 	f := s.fork(7, "whole")
@@ -94,7 +89,7 @@ func forkShares(t T, open func() Store) {
 	assert.Equal(t, "agent", f.sessionRecord().Agent, "that of the forked one")
 }
 
-func forkGoesOn(t T, open func() Store) {
+func forkGoesOn(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(4, "f") // in the middle of t1: the model gets the results once more
 	s.unchanged(func() {
@@ -116,18 +111,15 @@ func forkGoesOn(t T, open func() Store) {
 		wrong.Expect = turn.Head{Seq: 3, Hash: in.Expect.Hash}
 		_, err = f.StartInference(t.Context(), wrong)
 		assert.ErrorIs(t, err, journal.ErrConflict)
-		_, err = f.SettleInference(t.Context(), f.settleInput(2, 2, "done"))
-		require.NoError(t, err)
-		message, err := f.StepMessage(t.Context(), f.key(2))
-		require.NoError(t, err)
+		_ = must(f.SettleInference(t.Context(), f.settleInput(2, 2, "done")))(t)
+		message := must(f.StepMessage(t.Context(), f.key(2)))(t)
 		assert.Equal(t, "done", message.Text)
 		f.finish()
 	})
 	messages := f.transcript()
 	require.Len(t, messages, 9)
 	assert.Equal(t, s.transcript()[:4], messages[:4])
-	window, err := f.Messages(t.Context(), "f", 3, 7)
-	require.NoError(t, err)
+	window := must(f.Messages(t.Context(), "f", 3, 7))(t)
 	assert.Equal(t, messages[2:7], window, "over the fork point")
 	f.turn = "t-f2"
 	f.begin()
@@ -141,7 +133,7 @@ func forkGoesOn(t T, open func() Store) {
 	assert.Len(t, f.transcript(), 10, "what the forked one goes on with is not the fork's")
 }
 
-func forkOfFork(t T, open func() Store) {
+func forkOfFork(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	f.begin()
@@ -159,13 +151,12 @@ func forkOfFork(t T, open func() Store) {
 	i := h.fork(6, "i")
 	want := append(append([]turn.Message(nil), s.transcript()[:4]...), h.transcript()[4:]...)
 	assert.Equal(t, want, i.transcript())
-	window, err := s.Messages(t.Context(), "g", 5, 7)
-	require.NoError(t, err)
+	window := must(s.Messages(t.Context(), "g", 5, 7))(t)
 	assert.Equal(t, []string{s.transcript()[4].Text, f.transcript()[5].Text, g.transcript()[6].Text},
 		[]string{window[0].Text, window[1].Text, window[2].Text})
 }
 
-func forkPoints(t T, open func() Store) {
+func forkPoints(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.unchanged(func() {
 		for at, says := range map[int64]string{2: "at 1 or 4", 3: "at 1 or 4", 0: "1 to 7", 8: "1 to 7", -1: "1 to 7"} {
@@ -189,7 +180,7 @@ func forkPoints(t T, open func() Store) {
 	s.fork(8, "f")
 }
 
-func forkRefused(t T, open func() Store) {
+func forkRefused(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
 	s.unchanged(func() {
@@ -206,7 +197,7 @@ func forkRefused(t T, open func() Store) {
 	})
 }
 
-func forkKnowsMessages(t T, open func() Store) {
+func forkKnowsMessages(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	f := s.fork(5, "f")
 	in := f.beginInput()
@@ -221,22 +212,19 @@ func forkKnowsMessages(t T, open func() Store) {
 	_, err = f.Delivered(t.Context(), "f", "m-t2")
 	assert.ErrorIs(t, err, journal.ErrNotFound, "that came after the fork point")
 	in.Message.ID = "m-t2"
-	out, err = f.Begin(t.Context(), in)
-	require.NoError(t, err)
+	out = must(f.Begin(t.Context(), in))(t)
 	assert.Nil(t, out.DuplicateOf, "and may be said again in the fork")
 	f.head = out.Head
 	start := f.startInput(1)
 	start.Messages = joined("m-t1", "new")
-	_, err = f.StartInference(t.Context(), start)
-	require.NoError(t, err)
+	_ = must(f.StartInference(t.Context(), start))(t)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, f.userIDs())
-	rules, err := f.Grants(t.Context(), f.turn)
-	require.NoError(t, err)
+	rules := must(f.Grants(t.Context(), f.turn))(t)
 	assert.Empty(t, rules)
 }
 
 // longLine forks a session repeatedly, each time after a turn of the fork's own.
-func longLine(t T, open func() Store) {
+func longLine(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t0")
 	const forks = 30
 	for i := range forks {

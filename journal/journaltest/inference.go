@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -9,17 +11,17 @@ import (
 )
 
 var inferencePromises = []promise{
-	{"a settled inference comes back and is not paid again", settledComesBack},
-	{"an answer after settlement is counted and dropped", lateAnswer},
+	{"a settled inference is returned and not paid again", settledComesBack},
+	{"a completion after settlement is counted and dropped", lateAnswer},
 	{"an append at another head is refused", wrongHead},
 	{"a second attempt finds the results appended", secondAttempt},
 	{"a stale attempt is fenced off", staleAttempt},
 	{"shown text is withdrawn when its attempt is repeated", restarted},
 	{"a failure is counted once an attempt", failuresCounted},
-	{"what was never started is not found", neverStarted},
+	{"a step that was never started is not found", neverStarted},
 }
 
-func settledComesBack(t T, open func() Store) {
+func settledComesBack(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	base := s.head
 	list := calls(1, 2)
@@ -29,8 +31,7 @@ func settledComesBack(t T, open func() Store) {
 	in := s.settleInput(1, 1, "look", list...)
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "look", At: s.at}}
 	in.Answer.Reasoning = bigText(3000, "reasoning")
-	settled, err := s.SettleInference(t.Context(), in)
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), in))(t)
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
 	assert.Equal(t, want, settled.Message)
 	assert.Equal(t, journal.Next(base, want), settled.Head)
@@ -40,33 +41,29 @@ func settledComesBack(t T, open func() Store) {
 		require.NoError(t, err)
 		assert.Equal(t, settled, again)
 		assert.Equal(t, settled, s.start(1))
-		message, err := s.StepMessage(t.Context(), s.key(1))
-		require.NoError(t, err)
+		message := must(s.StepMessage(t.Context(), s.key(1)))(t)
 		assert.Equal(t, want, message)
 	})
-	steps, err := s.Inferences(t.Context(), "t1")
-	require.NoError(t, err)
+	steps := must(s.Inferences(t.Context(), "t1"))(t)
 	assert.Equal(t, []journal.Inference{settled}, steps)
 	texts := s.chunks()
 	assert.Equal(t, "look", texts[len(texts)-1].Text)
 }
 
-func lateAnswer(t T, open func() Store) {
+func lateAnswer(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "second"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(1, 2, "second")))(t)
 	transcript := s.transcript()
-	late, err := s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late"))
-	require.NoError(t, err)
+	late := must(s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late")))(t)
 	assert.Equal(t, 1, late.Late)
 	settled.Late = 1
 	assert.Equal(t, settled, late)
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func wrongHead(t T, open func() Store) {
+func wrongHead(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
 		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
@@ -89,25 +86,23 @@ func wrongHead(t T, open func() Store) {
 	})
 }
 
-func secondAttempt(t T, open func() Store) {
+func secondAttempt(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
 	s.run(list[0], "a")
 	s.run(list[1], "b")
 	in := s.startInput(2, resultsOf(list...)...)
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	transcript := s.transcript()
 	assert.Len(t, transcript, 4)
-	second, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	second := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, first.Base, second.Base)
 	assert.Equal(t, []int{1, 2}, []int{first.Attempt, second.Attempt})
 	assert.Equal(t, transcript, s.transcript())
 }
 
-func staleAttempt(t T, open func() Store) {
+func staleAttempt(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -117,12 +112,11 @@ func staleAttempt(t T, open func() Store) {
 		assert.ErrorIs(t, err, journal.ErrStale)
 	})
 	require.NoError(t, s.append(1, 2, "alive"))
-	_, err := s.SettleInference(t.Context(), s.settleInput(1, 2, "alive"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "alive")))(t)
 	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
 }
 
-func restarted(t T, open func() Store) {
+func restarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
@@ -134,8 +128,7 @@ func restarted(t T, open func() Store) {
 	in := s.settleInput(1, 4, "a whole answer")
 	require.NoError(t, s.append(1, 4, "a whole "))
 	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "answer"}}
-	_, err := s.SettleInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), in))(t)
 	var reader turn.Reader
 	for _, c := range s.chunks() {
 		reader.Add(c)
@@ -143,12 +136,11 @@ func restarted(t T, open func() Store) {
 	assert.Equal(t, "a whole answer", reader.Text())
 }
 
-func failuresCounted(t T, open func() Store) {
+func failuresCounted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	fail := func(attempt int) int {
 		t.Helper()
-		n, err := s.FailInference(t.Context(), s.key(1), attempt, turn.CodeLLMTransport, "reset")
-		require.NoError(t, err)
+		n := must(s.FailInference(t.Context(), s.key(1), attempt, turn.CodeLLMTransport, "reset"))(t)
 		return n
 	}
 	s.start(1)
@@ -159,7 +151,7 @@ func failuresCounted(t T, open func() Store) {
 	assert.Error(t, err, "there is no third attempt")
 }
 
-func neverStarted(t T, open func() Store) {
+func neverStarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	_, err := s.StepMessage(t.Context(), s.key(1))
 	assert.ErrorIs(t, err, journal.ErrNotFound)

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,12 +13,12 @@ import (
 )
 
 var joinedPromises = []promise{
-	{"messages join a turn after the step's results", messagesJoin},
-	{"a message joins once, whatever the attempts", messagesJoinOnce},
-	{"a message that the session has had does not join", messagesKnown},
+	{"messages are merged after the step's results", messagesJoin},
+	{"a message is merged once, whatever the attempts", messagesJoinOnce},
+	{"a message that the session has had is not merged", messagesKnown},
 	{"a settled step tells which messages it did not take", messagesUntaken},
-	{"a message joins as a blob", messageJoinsFromBlob},
-	{"messages that came too late are kept by the end", messagesAtEnd},
+	{"a message is merged from a blob", messageJoinsFromBlob},
+	{"messages that came too late are appended by finish", messagesAtEnd},
 	{"delivered names the turn that took a message", deliveredTo},
 	{"a cancelled turn keeps the text that was shown", partialAnswer},
 }
@@ -40,13 +41,12 @@ func (s *script) userIDs() (ids []string) {
 	return ids
 }
 
-func messagesJoin(t T, open func() Store) {
+func messagesJoin(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "a")
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = joined("j1", "j2")
-	out, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	out := must(s.StartInference(t.Context(), in))(t)
 	messages := s.transcript()
 	require.Len(t, messages, 5)
 	assert.Equal(t, turn.RoleTool, messages[2].Role)
@@ -64,19 +64,17 @@ func messagesJoin(t T, open func() Store) {
 	}
 	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}},
 		seen)
-	settled, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "done"))
-	require.NoError(t, err)
+	settled := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "done")))(t)
 	assert.Equal(t, out.Base.Seq+1, settled.Head.Seq)
 	s.finish()
 	s.transcript()
 }
 
-func messagesJoinOnce(t T, open func() Store) {
+func messagesJoinOnce(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	second, err := s.StartInference(t.Context(), in)
 	require.NoError(t, err)
 	assert.Equal(t, first.Base, second.Base)
@@ -90,49 +88,43 @@ func messagesJoinOnce(t T, open func() Store) {
 	assert.Equal(t, []string{"m-t1", "j1", "j2"}, s.userIDs())
 	_, err = s.SettleInference(t.Context(), s.settleInput(1, 2, "from the dead"))
 	assert.ErrorIs(t, err, journal.ErrStale)
-	_, err = s.SettleInference(t.Context(), s.settleInput(1, 3, "done"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 3, "done")))(t)
 	assert.Len(t, s.transcript(), 4)
 }
 
-func messagesKnown(t T, open func() Store) {
+func messagesKnown(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.finish()
 	s.turn = "t2"
 	s.begin()
 	in := s.startInput(1)
 	in.Messages = append(joined("m-t1", "new", "m-t2"), joined("new")...)
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, []string{"m-t1", "m-t2", "new"}, s.userIDs())
 	s.finish()
-	late := &script{T: t, Store: s.Store, session: "s", turn: "t3", at: s.at}
+	late := &script{T: t, DB: s.DB, session: "s", turn: "t3", at: s.at}
 	begin := late.beginInput()
 	begin.Message.ID = "new"
-	out, err := s.Begin(t.Context(), begin)
-	require.NoError(t, err)
+	out := must(s.Begin(t.Context(), begin))(t)
 	require.NotNil(t, out.DuplicateOf, "a message that joined is not answered again")
 	assert.Equal(t, "t2", out.DuplicateOf.ID)
 }
 
-func messagesUntaken(t T, open func() Store) {
+func messagesUntaken(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
-	_, err = s.SettleInference(t.Context(), s.settleInput(1, 1, "done"))
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 1, "done")))(t)
 	s.unchanged(func() {
 		in.Messages = joined("j1", "j2")
-		out, err := s.StartInference(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.StartInference(t.Context(), in))(t)
 		assert.True(t, out.Settled)
 		assert.Equal(t, []string{"j2"}, out.Undelivered, "or it would be lost")
 	})
 }
 
-func messageJoinsFromBlob(t T, open func() Store) {
+func messageJoinsFromBlob(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	text := bigText(1<<20, "message")
 	hash, err := s.PutBlob(t.Context(), "text/plain", []byte(text))
@@ -153,16 +145,14 @@ func messageJoinsFromBlob(t T, open func() Store) {
 	assert.Equal(t, []string{"m-t1", "big", "lost", "lost too"}, s.userIDs())
 }
 
-func messagesAtEnd(t T, open func() Store) {
+func messagesAtEnd(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	threeCalls(s)
 	in := s.finishInput()
 	in.Messages = joined("m-t1", "late", "later")
-	first, err := s.Finish(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.Finish(t.Context(), in))(t)
 	s.unchanged(func() {
-		again, err := s.Finish(t.Context(), in)
-		require.NoError(t, err)
+		again := must(s.Finish(t.Context(), in))(t)
 		assert.Equal(t, first, again)
 	})
 	checkThreeResults(s)
@@ -171,7 +161,7 @@ func messagesAtEnd(t T, open func() Store) {
 	assert.Equal(t, 2, s.count(turn.ChunkMessageAdded))
 }
 
-func deliveredTo(t T, open func() Store) {
+func deliveredTo(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	in := s.startInput(1)
 	in.Messages = joined("j1")
@@ -185,8 +175,7 @@ func deliveredTo(t T, open func() Store) {
 		require.NoError(t, err)
 		assert.Equal(t, rec, got)
 	}
-	got, err := s.Delivered(t.Context(), "s", "m-t2")
-	require.NoError(t, err)
+	got := must(s.Delivered(t.Context(), "s", "m-t2"))(t)
 	assert.Equal(t, "t2", got.ID)
 	for _, c := range [][2]string{{"s", "none"}, {"s", ""}, {"none", "m-t1"}} {
 		_, err = s.Delivered(t.Context(), c[0], c[1])
@@ -194,7 +183,7 @@ func deliveredTo(t T, open func() Store) {
 	}
 }
 
-func partialAnswer(t T, open func() Store) {
+func partialAnswer(t *testing.T, open func() *journal.DB) {
 	cancelled := func(s *script) turn.FinishInput {
 		in := s.finishInput()
 		in.State, in.Reason, in.Answer = turn.StateCancelled, turn.FinishCancelled, ""
@@ -202,8 +191,7 @@ func partialAnswer(t T, open func() Store) {
 	}
 	finish := func(s *script, in turn.FinishInput) string {
 		s.Helper()
-		rec, err := s.Finish(s.Context(), in)
-		require.NoError(s, err)
+		rec := must(s.Finish(s.Context(), in))(s)
 		return rec.Answer
 	}
 	s := newScript(t, open(), "t1")

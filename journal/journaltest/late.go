@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/json"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 )
 
 var latePromises = []promise{
-	{"the model is told what has become of an unknown call, once", toldLate},
-	{"a late result is told in a later turn, and in no other session", toldElsewhere},
-	{"a repeated attempt finds what was told, and what came since is told with it", toldAgain},
-	{"nobody is told what is no news", noNews},
+	{"the model gets the late result of an unknown call once", toldLate},
+	{"a late result is told in a later turn of the same session only", toldElsewhere},
+	{"a repeated attempt keeps its notices and adds new ones", toldAgain},
+	{"a late result that changes nothing is not told", noNews},
 	{"many late results are told a part at a time", toldInParts},
 }
 
@@ -52,7 +53,7 @@ func (s *script) notices() (ids []string) {
 	return ids
 }
 
-func toldLate(t T, open func() Store) {
+func toldLate(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	s.unknown(list[0])
 	s.unknown(list[1])
@@ -63,8 +64,7 @@ func toldLate(t T, open func() Store) {
 	s.settleMedia(list[1], result)
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = joined("j1")
-	base, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	base := must(s.StartInference(t.Context(), in))(t)
 	messages := s.transcript()
 	require.Len(t, messages, 7)
 	for i, c := range list {
@@ -87,12 +87,10 @@ func toldLate(t T, open func() Store) {
 	assert.Equal(t, []any{"1.1", turn.OutcomeOK}, []any{data[0].CallID, data[0].Outcome})
 
 	in.Expect = before
-	again, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	again := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, base.Base, again.Base)
 	s.head = again.Base
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 2, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 2, "I see")))(t)
 	s.finish()
 	s.turn = "t2"
 	s.begin()
@@ -100,7 +98,7 @@ func toldLate(t T, open func() Store) {
 	assert.Len(t, s.notices(), 1)
 }
 
-func toldElsewhere(t T, open func() Store) {
+func toldElsewhere(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	f := s.fork(1, "f")
@@ -121,56 +119,50 @@ func toldElsewhere(t T, open func() Store) {
 	assert.Len(t, s.resolved(), 1, "whoever follows this turn hears of it")
 }
 
-func toldAgain(t T, open func() Store) {
+func toldAgain(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.unknown(list[0])
 	s.unknown(list[1])
 	s.settleCall(list[0], 1, turn.OutcomeOK, "first")
 	in := s.startInput(2, resultsOf(list...)...)
-	first, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	first := must(s.StartInference(t.Context(), in))(t)
 	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
 	second, err := s.StartInference(t.Context(), in) // the worker died
 	require.NoError(t, err)
 	assert.Equal(t, first.Base.Seq+1, second.Base.Seq)
 	assert.Equal(t, s.sessionRecord().Head, second.Base)
 	assert.Equal(t, []string{journal.LateID("t1", "1.0", 1), journal.LateID("t1", "1.1", 1)}, s.notices())
-	third, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	third := must(s.StartInference(t.Context(), in))(t)
 	assert.Equal(t, second.Base, third.Base)
 	s.head = third.Base
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 3, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 3, "I see")))(t)
 	s.settleCall(list[1], 1, turn.OutcomeError, "or not")
 	s.settleCall(list[1], 1, turn.OutcomeOK, "second")
-	_, err = s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	assert.Len(t, s.notices(), 2, "one a call and attempt")
 }
 
-func noNews(t T, open func() Store) {
+func noNews(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 4)
 	s.run(list[0], "known")
 	s.settleCall(list[0], 1, turn.OutcomeError, "late, of a call that is known")
 	s.unknown(list[1])
-	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still nobody knows")
+	s.settleCall(list[1], 1, turn.OutcomeUnknown, "still unknown")
 	s.unknown(list[2])
 	s.unknown(list[2]) // a repetition of the settlement
 	s.unknown(list[3])
 	in := s.startInput(2, resultsOf(list...)...)
 	in.Messages = []turn.UserMessage{{ID: journal.LateID("t1", "1.3", 1), Text: "a user may call a message anything"}}
-	_, err := s.StartInference(t.Context(), in)
-	require.NoError(t, err)
+	_ = must(s.StartInference(t.Context(), in))(t)
 	s.head = s.sessionRecord().Head
 	s.settleCall(list[3], 1, turn.OutcomeOK, "done")
-	_, err = s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 1, "I see")))(t)
 	s.head = s.sessionRecord().Head
 	s.start(3)
 	assert.Empty(t, s.resolved(), "and the turn goes on")
 }
 
-func toldInParts(t T, open func() Store) {
+func toldInParts(t *testing.T, open func() *journal.DB) {
 	const n = journal.MaxNotices + 3
 	s, list := asked(t, open, n)
 	for _, c := range list {
@@ -179,8 +171,7 @@ func toldInParts(t T, open func() Store) {
 	}
 	s.start(2, resultsOf(list...)...)
 	assert.Len(t, s.notices(), journal.MaxNotices)
-	_, err := s.SettleInference(t.Context(), s.settleInput(2, 1, "I see"))
-	require.NoError(t, err)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(2, 1, "I see")))(t)
 	s.head = s.sessionRecord().Head
 	s.start(3)
 	assert.Len(t, s.notices(), n)

@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -9,10 +11,10 @@ import (
 )
 
 var markPromises = []promise{
-	{"others' words mark their session, and the first mark stays", marked},
-	{"what brings no words of others marks nothing", notMarked},
-	{"a late result marks its session, also after its turn", markedLate},
-	{"a fork of a marked session is marked", markedFork},
+	{"an untrusted result taints its session, and the first taint source stays", marked},
+	{"a result without text of the server taints nothing", notMarked},
+	{"a late result taints its session, also after its turn", markedLate},
+	{"a fork of a tainted session is tainted", markedFork},
 }
 
 func (s *script) settleTainting(c turn.ToolCall, attempt int, r turn.ToolResult) {
@@ -24,14 +26,13 @@ func (s *script) settleTainting(c turn.ToolCall, attempt int, r turn.ToolResult)
 
 func (s *script) mark(session string) *journal.TaintSource {
 	s.Helper()
-	m, err := s.Taint(s.Context(), s.turnOf(session))
-	require.NoError(s, err)
+	m := must(s.Taint(s.Context(), s.turnOf(session)))(s)
 	return m
 }
 
 var picture = turn.Media{Type: "image/png", Data: []byte("\x89PNG picture")}
 
-func marked(t T, open func() Store) {
+func marked(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	assert.Nil(t, s.mark("s"))
 	_, err := s.Taint(t.Context(), "no such turn")
@@ -50,18 +51,18 @@ func marked(t T, open func() Store) {
 	s.turn = "t2"
 	s.begin()
 	assert.Equal(t, want, s.mark("s"), "for good")
-	other := &script{T: t, Store: s.Store, session: "other", turn: "t3", at: s.at}
+	other := &script{T: t, DB: s.DB, session: "other", turn: "t3", at: s.at}
 	other.begin()
 	assert.Nil(t, s.mark("other"))
 }
 
-func notMarked(t T, open func() Store) {
+func notMarked(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 7)
 	for _, c := range list {
 		s.claim(c, 1)
 	}
 	for i, r := range []turn.ToolResult{
-		{Outcome: turn.OutcomeUnknown, Text: "Outcome unknown: it was called, and nobody has answered."},
+		{Outcome: turn.OutcomeUnknown, Text: "Outcome unknown: it was called, and no answer came."},
 		{Outcome: turn.OutcomeError, Code: turn.CodeToolNotSent, Text: "our words about it"},
 		{Outcome: turn.OutcomeDenied, Text: "policy says no"},
 		{Outcome: turn.OutcomeCancelled}, {Outcome: turn.OutcomeOK}, {Outcome: turn.OutcomeError},
@@ -74,7 +75,7 @@ func notMarked(t T, open func() Store) {
 	assert.NotNil(t, s.mark("s"), "pictures speak")
 }
 
-func markedLate(t T, open func() Store) {
+func markedLate(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.claim(list[0], 1)
 	s.finish()
@@ -87,7 +88,7 @@ func markedLate(t T, open func() Store) {
 	assert.Equal(t, "1.0", s.mark("s").CallID)
 }
 
-func markedFork(t T, open func() Store) {
+func markedFork(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	before := s.fork(1, "before")
 	s.claim(list[0], 1)

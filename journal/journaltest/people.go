@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,12 +13,12 @@ import (
 )
 
 var peoplePromises = []promise{
-	{"what is asked for is shown once and waited for", askedOnce},
-	{"an approval is asked for with the arguments that would run", askedExactly},
+	{"a request is emitted once and the turn waits", askedOnce},
+	{"an approval shows the arguments that would run", askedExactly},
 	{"large arguments are shown up to a bound", askedLarge},
-	{"the first ruling of a wait stands", firstRuling},
-	{"a turn waits until all of its waits are decided", allDecided},
-	{"a ruling that does not fit its wait is refused", rulingRefused},
+	{"the first decision of a request stands", firstRuling},
+	{"a turn waits until all its requests are decided", allDecided},
+	{"a decision that does not fit its request is refused", rulingRefused},
 }
 
 func approvalOf(c turn.ToolCall) turn.Request {
@@ -44,8 +45,7 @@ func (s *script) askInput(requests ...turn.Request) turn.AskInput {
 
 func (s *script) ask(requests ...turn.Request) {
 	s.Helper()
-	ruled, err := s.Ask(s.Context(), s.askInput(requests...))
-	require.NoError(s, err)
+	ruled := must(s.Ask(s.Context(), s.askInput(requests...)))(s)
 	require.Empty(s, ruled)
 }
 
@@ -60,8 +60,7 @@ func (s *script) decide(decisions ...turn.Decision) {
 
 func (s *script) turnState() turn.State {
 	s.Helper()
-	rec, err := s.Store.Turn(s.Context(), s.turn)
-	require.NoError(s, err)
+	rec := must(s.DB.Turn(s.Context(), s.turn))(s)
 	return rec.State
 }
 
@@ -86,7 +85,7 @@ func (s *script) askFails(in turn.AskInput) error {
 	return err
 }
 
-func askedOnce(t T, open func() Store) {
+func askedOnce(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	first, question := approvalOf(list[0]), questionOf("q1", 1)
 	in := s.askInput(first, question)
@@ -125,7 +124,7 @@ func askedOnce(t T, open func() Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func askedExactly(t T, open func() Store) {
+func askedExactly(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.unchanged(func() {
 		good := approvalOf(list[0])
@@ -152,18 +151,16 @@ func askedExactly(t T, open func() Store) {
 	})
 }
 
-func askedLarge(t T, open func() Store) {
+func askedLarge(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: bigText(2*turn.WaitArguments, "text")}
 	s.infer(1, "write", c)
 	s.ask(approvalOf(c))
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	require.Len(t, requests, 1)
 	assert.True(t, requests[0].Arguments == c.Arguments, "%d bytes", len(requests[0].Arguments))
 	assert.Equal(t, int64(len(c.Arguments)), requests[0].ArgumentsBytes)
-	requests, err = s.PendingRequests(t.Context(), s.session, 1)
-	require.NoError(t, err)
+	requests = must(s.PendingRequests(t.Context(), s.session, 1))(t)
 	assert.True(t, len(requests) == 1 && requests[0].Arguments == c.Arguments)
 	data := s.said(turn.ChunkApprovalRequested)
 	require.Len(t, data, 1)
@@ -173,7 +170,7 @@ func askedLarge(t T, open func() Store) {
 	assert.Equal(t, int64(len(c.Arguments)), data[0].ArgumentsBytes)
 }
 
-func firstRuling(t T, open func() Store) {
+func firstRuling(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	w := approvalOf(list[0])
 	s.ask(w)
@@ -184,8 +181,7 @@ func firstRuling(t T, open func() Store) {
 		require.NoError(t, s.Decide(t.Context(),
 			s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	want := allowed(w)
 	assert.Equal(t, &want, requests[0].Decision)
 	decided := s.said(turn.ChunkApprovalDecided)
@@ -195,7 +191,7 @@ func firstRuling(t T, open func() Store) {
 	assert.Equal(t, turn.StateRunning, s.turnState())
 }
 
-func allDecided(t T, open func() Store) {
+func allDecided(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 3)
 	for _, c := range list {
 		s.ask(approvalOf(c))
@@ -207,12 +203,11 @@ func allDecided(t T, open func() Store) {
 	}
 	assert.Equal(t, turn.StateRunning, s.turnState())
 	assert.Zero(t, s.sessionRecord().PendingRequests)
-	requests, err := s.Requests(t.Context(), "t1")
-	require.NoError(t, err)
+	requests := must(s.Requests(t.Context(), "t1"))(t)
 	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")
 }
 
-func rulingRefused(t T, open func() Store) {
+func rulingRefused(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	w := approvalOf(list[0])
 	s.ask(w, questionOf("q1", 1))

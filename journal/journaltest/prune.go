@@ -3,6 +3,7 @@ package journaltest
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,16 +14,16 @@ import (
 )
 
 var prunePromises = []promise{
-	{"old chunks are removed and what was said stays", pruneKeeps},
+	{"old chunks are removed and the transcript stays", pruneKeeps},
 	{"chunks of turns that run or are younger stay", pruneSpares},
 	{"chunks are removed a limit at a time", pruneLimit},
 	{"follow of a turn without its chunks ends", pruneFollow},
 }
 
 // turnsOf begins and ends n turns with a few chunks each, an hour apart.
-func turnsOf(t T, store Store, n int) *script {
+func turnsOf(t *testing.T, store *journal.DB, n int) *script {
 	t.Helper()
-	s := &script{T: t, Store: store, session: "s", at: start}
+	s := &script{T: t, DB: store, session: "s", at: start}
 	for i := range n {
 		s.turn = fmt.Sprintf("t%d", i+1)
 		s.begin()
@@ -36,40 +37,36 @@ func turnsOf(t T, store Store, n int) *script {
 
 func (s *script) prune(before time.Time, limit int) int {
 	s.Helper()
-	n, err := s.PruneChunks(s.Context(), before, limit)
-	require.NoError(s, err)
+	n := must(s.PruneChunks(s.Context(), before, limit))(s)
 	return n
 }
 
 // left returns the kinds of the chunks that a turn has.
 func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 	s.Helper()
-	list, err := s.Chunks(s.Context(), turnID, -1, 100)
-	require.NoError(s, err)
+	list := must(s.Chunks(s.Context(), turnID, -1, 100))(s)
 	for _, c := range list {
 		kinds = append(kinds, c.Kind)
 	}
 	return kinds
 }
 
-func pruneKeeps(t T, open func() Store) {
+func pruneKeeps(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	before := s.state()
 	last := before.Chunks[len(before.Chunks)-1]
 	assert.Equal(t, 2, s.prune(s.at.Add(time.Hour), 10))
-	list, err := s.Chunks(t.Context(), s.turn, -1, 100)
-	require.NoError(t, err)
+	list := must(s.Chunks(t.Context(), s.turn, -1, 100))(t)
 	assert.Equal(t, []turn.Chunk{last}, list, "the end stays, under its index")
 	before.Chunks = nil
 	assert.Equal(t, before.Messages, s.transcript())
-	steps, err := s.Inferences(t.Context(), s.turn)
-	require.NoError(t, err)
+	steps := must(s.Inferences(t.Context(), s.turn))(t)
 	assert.Equal(t, before.Steps, steps)
 	assert.Equal(t, before.Session, s.sessionRecord())
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 10), "nothing is removed twice")
 }
 
-func pruneSpares(t T, open func() Store) {
+func pruneSpares(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 2)
 	s.turn = "t3"
 	s.begin()
@@ -85,7 +82,7 @@ func pruneSpares(t T, open func() Store) {
 	s.chunks()
 }
 
-func pruneLimit(t T, open func() Store) {
+func pruneLimit(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 40)
 	assert.Zero(t, s.prune(s.at.Add(time.Hour), 0))
 	assert.Equal(t, 19, s.prune(s.at.Add(time.Hour), 19))
@@ -94,14 +91,14 @@ func pruneLimit(t T, open func() Store) {
 	assert.Equal(t, 21, s.prune(s.at.Add(time.Hour), 100))
 }
 
-func pruneFollow(t T, open func() Store) {
+func pruneFollow(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 1)
 	s.prune(s.at.Add(time.Hour), 10)
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
 	for after, want := range map[int64]int{-1: 1, 0: 1, 2: 1, 3: 0, 50: 0} {
 		n := 0
-		for c, err := range journal.Follow(ctx, s, "t1", after) {
+		for c, err := range journal.Follow(ctx, s.DB, "t1", after) {
 			require.NoError(t, err)
 			assert.Equal(t, turn.ChunkTurnCompleted, c.Kind)
 			n++

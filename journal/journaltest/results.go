@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -11,11 +13,11 @@ import (
 var resultPromises = []promise{
 	{"results come in request order, one a call", requestOrder},
 	{"a call that never ran is settled with its result", neverRan},
-	{"what the ledger settled wins over what the workflow believes", ledgerWins},
-	{"a result that nobody asked for is refused", notAsked},
+	{"the ledger's outcome wins over the workflow's", ledgerWins},
+	{"a result without a requested call is refused", notAsked},
 }
 
-func requestOrder(t T, open func() Store) {
+func requestOrder(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 6)
 	for _, i := range []int{3, 0, 5, 1, 4, 2} {
 		s.run(list[i], "content "+list[i].ID)
@@ -31,7 +33,7 @@ func requestOrder(t T, open func() Store) {
 	assert.Equal(t, s.sessionRecord().Head, base)
 }
 
-func neverRan(t T, open func() Store) {
+func neverRan(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.start(2,
 		turn.CallOutcome{CallID: list[0].ID, Outcome: turn.OutcomeDenied, Code: turn.CodePolicyDenied,
@@ -50,7 +52,7 @@ func neverRan(t T, open func() Store) {
 	assert.Zero(t, claim.Record.Runs)
 }
 
-func ledgerWins(t T, open func() Store) {
+func ledgerWins(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.run(list[0], "it did work")
 	s.claim(list[1], 1)
@@ -64,7 +66,7 @@ func ledgerWins(t T, open func() Store) {
 	assert.True(t, s.settleCall(list[1], 1, turn.OutcomeOK, "too late").Late, "the transcript has said unknown")
 }
 
-func notAsked(t T, open func() Store) {
+func notAsked(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	s.run(list[0], "a")
 	s.unchanged(func() {

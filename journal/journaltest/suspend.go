@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,9 +14,9 @@ import (
 )
 
 var suspendPromises = []promise{
-	{"a suspended call goes on where it was", suspended},
-	{"only the attempt that has a call suspends it", suspendFenced},
-	{"a suspended call that nobody goes on with is unknown", suspendedForEver},
+	{"a suspended call continues", suspended},
+	{"only the attempt with the claim suspends a call", suspendFenced},
+	{"a suspended call that is never continued is unknown", suspendedForEver},
 	{"progress is noted of an open claim, up to a bound", noted},
 }
 
@@ -29,15 +30,14 @@ func (s *script) suspend(c turn.ToolCall, attempt int, continuation string) {
 	require.NoError(s, s.SuspendCall(s.Context(), s.suspendInput(c, attempt, continuation)))
 }
 
-func suspended(t T, open func() Store) {
+func suspended(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	for _, continuation := range []string{"", "\x00\xff not text", strings.Repeat("x", journal.MaxContinuationBytes)} {
 		assert.Equal(t, journal.ClaimGranted, s.claim(list[0], s.attempts(list[0])+1).State)
 		attempt := s.attempts(list[0])
 		s.suspend(list[0], attempt, continuation)
 		s.unchanged(func() { s.suspend(list[0], attempt, continuation) }) // the worker died before it could report it
-		rec, err := s.Call(t.Context(), "t1", list[0].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 		assert.Empty(t, rec.Outcome)
 		assert.Equal(t, attempt, rec.Suspended)
 		assert.True(t, rec.Continuation != nil && string(rec.Continuation) == continuation)
@@ -46,7 +46,7 @@ func suspended(t T, open func() Store) {
 	assert.Equal(t, journal.ClaimGranted, last.State)
 	assert.Len(t, last.Record.Continuation, journal.MaxContinuationBytes, "the last round's")
 	assert.Equal(t, 4, last.Record.Runs)
-	assert.False(t, last.Record.Repeatable, "none of them began it anew")
+	assert.False(t, last.Record.Repeatable, "no attempt ran it again")
 	require.NoError(t, s.ReleaseCall(t.Context(), "t1", list[0].ID, 4))
 	again := s.claim(list[0], 5)
 	assert.Equal(t, journal.ClaimGranted, again.State)
@@ -70,7 +70,7 @@ func (s *script) attempts(c turn.ToolCall) int {
 	return rec.Attempt
 }
 
-func suspendFenced(t T, open func() Store) {
+func suspendFenced(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	refused := func(attempt int, want error) {
 		t.Helper()
@@ -98,7 +98,7 @@ func suspendFenced(t T, open func() Store) {
 	refused(2, journal.ErrClosed)
 }
 
-func suspendedForEver(t T, open func() Store) {
+func suspendedForEver(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	s.claim(list[0], 1)
 	s.suspend(list[0], 1, "x")
@@ -107,14 +107,13 @@ func suspendedForEver(t T, open func() Store) {
 	s.claim(list[1], 2) // and the worker died
 	s.finish()
 	for i, text := range []string{journal.SuspendedText, journal.ResultText(turn.OutcomeUnknown)} {
-		rec, err := s.Call(t.Context(), "t1", list[i].ID)
-		require.NoError(t, err)
+		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, []any{turn.OutcomeUnknown, text}, []any{rec.Outcome, rec.Text}, "its server had begun")
 	}
 	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))
 }
 
-func noted(t T, open func() Store) {
+func noted(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 2)
 	note := func(c turn.ToolCall, attempt int, p turn.ToolProgress) error {
 		return s.NoteCall(t.Context(), s.turn, c.ID, attempt, p, s.now())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,23 +26,22 @@ var tenantPromises = []promise{
 }
 
 // begunFor begins a turn in a session of this name and tenant.
-func begunFor(t T, store Store, tenant, session string) *script {
+func begunFor(t *testing.T, store *journal.DB, tenant, session string) *script {
 	t.Helper()
-	s := &script{T: t, Store: ofTenant(store, tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
+	s := &script{T: t, DB: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
 		at: start}
 	s.begin()
 	return s
 }
 
 // sameName begins session "s" in three tenants, with the same message ID.
-func sameName(t T, store Store) (list []*script) {
+func sameName(t *testing.T, store *journal.DB) (list []*script) {
 	t.Helper()
 	for _, tenant := range []string{"", "acme", "other"} {
-		s := &script{T: t, Store: ofTenant(store, tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
+		s := &script{T: t, DB: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
 		in := s.beginInput()
 		in.Message = turn.UserMessage{ID: "m", Text: "message of " + tenant}
-		out, err := s.Begin(t.Context(), in)
-		require.NoError(t, err)
+		out := must(s.Begin(t.Context(), in))(t)
 		require.Nil(t, out.DuplicateOf, "it is the first message of this session")
 		s.head = out.Head
 		list = append(list, s)
@@ -49,26 +49,23 @@ func sameName(t T, store Store) (list []*script) {
 	return list
 }
 
-func tenantNames(t T, open func() Store) {
+func tenantNames(t *testing.T, open func() *journal.DB) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.infer(1, "answer for "+s.tenant)
 		s.ask(questionOf("q1", 1))
 	}
 	for _, s := range sessions {
-		list, err := s.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(s.Sessions(t.Context(), 10))(t)
 		require.Len(t, list, 1)
 		assert.Equal(t, []string{s.tenant, "s", s.turn}, []string{list[0].Tenant, list[0].ID, list[0].LastTurn.ID})
 		messages := s.transcript()
 		require.Len(t, messages, 2)
 		assert.Equal(t, "answer for "+s.tenant, messages[1].Text)
-		taker, err := s.Delivered(t.Context(), "s", "m")
-		require.NoError(t, err)
+		taker := must(s.Delivered(t.Context(), "s", "m"))(t)
 		assert.Equal(t, s.turn, taker.ID)
 		for _, session := range []string{"", "s"} {
-			open, err := s.PendingRequests(t.Context(), session, 10)
-			require.NoError(t, err)
+			open := must(s.PendingRequests(t.Context(), session, 10))(t)
 			require.Len(t, open, 1)
 			assert.Equal(t, s.turn, open[0].Turn)
 		}
@@ -81,21 +78,19 @@ func tenantNames(t T, open func() Store) {
 			s.finish()
 			s.fork(1, "f")
 		})
-		fork, err := s.Session(t.Context(), "f")
-		require.NoError(t, err)
+		fork := must(s.Session(t.Context(), "f"))(t)
 		assert.Equal(t, []string{s.tenant, "s"}, []string{fork.Tenant, fork.Parent})
 		assert.Equal(t, "message of "+s.tenant, fork.FirstText)
 	}
-	n, err := sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10)
-	require.NoError(t, err)
+	n := must(sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10))(t)
 	assert.Equal(t, len(sessions), n, "pruning is for all tenants")
 }
 
-func tenantFollows(t T, open func() Store) {
+func tenantFollows(t *testing.T, open func() *journal.DB) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.finish()
-		for c, err := range journal.FollowSession(t.Context(), s.Store, "s", journal.SessionCursor{}) {
+		for c, err := range journal.FollowSession(t.Context(), s.DB, "s", journal.SessionCursor{}) {
 			require.NoError(t, err)
 			require.Equal(t, s.turn, c.Turn)
 			if c.Kind == turn.ChunkTurnCompleted {
@@ -113,7 +108,7 @@ func tenantFollows(t T, open func() Store) {
 	}
 }
 
-func tenantTurn(t T, open func() Store) {
+func tenantTurn(t *testing.T, open func() *journal.DB) {
 	s := begunFor(t, open(), "acme", "s")
 	in := s.beginInput()
 	in.Tenant = "other"
@@ -121,11 +116,11 @@ func tenantTurn(t T, open func() Store) {
 		_, err := s.Begin(t.Context(), in)
 		assert.ErrorIs(t, err, journal.ErrConflict)
 	})
-	_, err := ofTenant(s.Store, "other").Session(t.Context(), "s")
+	_, err := s.DB.Tenant("other").Session(t.Context(), "s")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func tenantTransfers(t T, open func() Store) {
+func tenantTransfers(t *testing.T, open func() *journal.DB) {
 	s := begunFor(t, open(), "acme", "s")
 	s.infer(1, bigText(3000, "secret of acme"))
 	s.finish()
@@ -134,20 +129,19 @@ func tenantTransfers(t T, open func() Store) {
 	s.infer(1, "more")
 	s.finish()
 	s.fork(2, "f")
-	whole, fork := exportOf(t, s.Store, "s"), exportOf(t, s.Store, "f")
+	whole, fork := exportOf(t, s.DB, "s"), exportOf(t, s.DB, "f")
 
 	for _, tenant := range []string{"", "other"} { // where the past is, and where nothing is
-		for _, store := range []Store{ofTenant(s.Store, tenant), ofTenant(open(), tenant)} {
+		for _, store := range []*journal.DB{s.DB.Tenant(tenant), open().Tenant(tenant)} {
 			for _, b := range [][]byte{whole, fork} {
 				_, err := store.Import(t.Context(), bytes.NewReader(b))
 				assert.ErrorIs(t, err, journal.ErrOtherTenant)
 			}
-			list, err := store.Sessions(t.Context(), 10)
-			require.NoError(t, err)
+			list := must(store.Sessions(t.Context(), 10))(t)
 			assert.Empty(t, list)
 		}
 	}
-	other := ofTenant(open(), "acme")
+	other := open().Tenant("acme")
 	rec := importInto(t, other, whole)
 	assert.Equal(t, "acme", rec.Tenant)
 	assert.Equal(t, history(t, whole), history(t, exportOf(t, other, "s")))
@@ -159,17 +153,17 @@ func tenantTransfers(t T, open func() Store) {
 
 // tenantImport imports into a journal in which another tenant uses the same names: first of the session, then also of
 // the turns, as a forged export could.
-func tenantImport(t T, open func() Store) {
+func tenantImport(t *testing.T, open func() *journal.DB) {
 	s := begunFor(t, open(), "acme", "s")
 	s.infer(1, "answer")
 	s.finish()
-	b := exportOf(t, s.Store, "s")
+	b := exportOf(t, s.DB, "s")
 
 	target := open()
-	mine := &script{T: t, Store: target, session: "s", turn: "t-mine", at: start}
+	mine := &script{T: t, DB: target, session: "s", turn: "t-mine", at: start}
 	mine.begin()
 	mine.unchanged(func() {
-		rec := importInto(t, ofTenant(target, "acme"), b)
+		rec := importInto(t, target.Tenant("acme"), b)
 		assert.Equal(t, "acme", rec.Tenant)
 	})
 	forged := forge(t, b, func(l *journal.Line) []journal.Line {
@@ -178,13 +172,13 @@ func tenantImport(t T, open func() Store) {
 		}
 		return []journal.Line{*l}
 	})
-	_, err := ofTenant(target, "other").Import(t.Context(), bytes.NewReader(forged))
+	_, err := target.Tenant("other").Import(t.Context(), bytes.NewReader(forged))
 	require.ErrorIs(t, err, journal.ErrConflict)
 	assert.NotContains(t, err.Error(), "in session", "it names the session of the other tenant")
 }
 
 // everything returns the results of all methods of a view that take a session, a turn or a call.
-func (s *script) everything(view Store, session, turnID string) (results []any) {
+func (s *script) everything(view *journal.DB, session, turnID string) (results []any) {
 	ctx := s.Context()
 	add := func(v any, err error) { results = append(results, v, kindOf(err)) }
 	rec, err := view.Session(ctx, session)
@@ -205,7 +199,7 @@ func (s *script) everything(view Store, session, turnID string) (results []any) 
 	return results
 }
 
-func (s *script) listed(view Store, session, turnID string) (results []any) {
+func (s *script) listed(view *journal.DB, session, turnID string) (results []any) {
 	add := func(n int, err error) { results = append(results, n, kindOf(err)) }
 	ctx := s.Context()
 	turns, err := view.Turns(ctx, session)
@@ -240,29 +234,27 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-func tenantView(t T, open func() Store) {
+func tenantView(t *testing.T, open func() *journal.DB) {
 	s := fullFor(t, open())
 	for _, tenant := range []string{"", "other", "Acme"} {
-		view := ofTenant(s.Store, tenant)
+		view := s.DB.Tenant(tenant)
 		unknown := s.everything(view, "nowhere", "never")
 		s.unchanged(func() {
 			assert.Equal(t, unknown, s.everything(view, "s", s.turn), "%q can tell it from a session that does not exist",
 				tenant)
 		})
-		begunFor(t, s.Store, tenant, "mine")
+		begunFor(t, s.DB, tenant, "mine")
 		_, err := view.TurnsAfter(t.Context(), "mine", s.turn, 10)
 		assert.ErrorIs(t, err, journal.ErrNotFound)
-		list, err := view.Sessions(t.Context(), 10)
-		require.NoError(t, err)
+		list := must(view.Sessions(t.Context(), 10))(t)
 		assert.Len(t, list, 1)
-		requests, err := view.PendingRequests(t.Context(), "", 10)
-		require.NoError(t, err)
+		requests := must(view.PendingRequests(t.Context(), "", 10))(t)
 		assert.Empty(t, requests)
 	}
 }
 
 // fullFor is a session of tenant acme with rows of each kind.
-func fullFor(t T, store Store) *script {
+func fullFor(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := begunFor(t, store, "acme", "s")
 	list := calls(1, 1)
@@ -276,14 +268,12 @@ func fullFor(t T, store Store) *script {
 	return s
 }
 
-func tenantWhole(t T, open func() Store) {
+func tenantWhole(t *testing.T, open func() *journal.DB) {
 	s := fullFor(t, open())
-	results := s.everything(ofTenant(s.Store, "other").Tenant("acme"), "s", s.turn)
+	results := s.everything(s.DB.Tenant("other").Tenant("acme"), "s", s.turn)
 	assert.NotContains(t, results, "not found")
-	list, err := s.Sessions(t.Context(), 10)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 10))(t)
 	assert.Len(t, list, 2, "the session and its fork")
-	requests, err := s.PendingRequests(t.Context(), "", 10)
-	require.NoError(t, err)
+	requests := must(s.PendingRequests(t.Context(), "", 10))(t)
 	assert.NotEmpty(t, requests)
 }

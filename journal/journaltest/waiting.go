@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"testing"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -9,14 +11,14 @@ import (
 )
 
 var waitingPromises = []promise{
-	{"always allow becomes the session's rule", alwaysAllow},
-	{"a call that needs a person runs with an approval of its arguments alone", claimApproved},
-	{"a turn that ends cancels what it waits for", endCancelsWaits},
-	{"what is waited for is listed, the oldest first", waitingListed},
+	{"a grant is the session's", alwaysAllow},
+	{"a call that needs approval runs with an approval of its arguments only", claimApproved},
+	{"a turn that ends cancels its open requests", endCancelsWaits},
+	{"open requests are listed, the oldest first", waitingListed},
 	{"a waiting turn is resumed and closed like a running one", waitingResumed},
 }
 
-func alwaysAllow(t T, open func() Store) {
+func alwaysAllow(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 4)
 	var requests []turn.Request
 	for _, c := range list {
@@ -42,7 +44,7 @@ func alwaysAllow(t T, open func() Store) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
-func claimApproved(t T, open func() Store) {
+func claimApproved(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 5)
 	claim := func(c turn.ToolCall, approved bool) (journal.ClaimState, error) {
 		in := s.claimInput(c, 1)
@@ -58,9 +60,9 @@ func claimApproved(t T, open func() Store) {
 		})
 	}
 	w, denied, expired := approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2])
-	refused(list[0], true, "nobody was asked")
+	refused(list[0], true, "there is no request")
 	s.ask(w, denied, expired, approvalOf(list[4]))
-	refused(list[0], true, "nobody has said anything")
+	refused(list[0], true, "the request is open")
 	refused(list[0], false, "whatever the caller believes")
 	s.decide(allowed(w), turn.Decision{ID: denied.ID, Status: turn.StatusDenied},
 		turn.Decision{ID: expired.ID, Status: turn.StatusExpired, Allowed: true})
@@ -69,32 +71,28 @@ func claimApproved(t T, open func() Store) {
 	refused(changed, true, "the arguments have changed since")
 	refused(list[1], true, "it was denied")
 	refused(list[1], false, "it was denied")
-	refused(list[4], true, "nobody has said anything about this one")
+	refused(list[4], true, "this request is open")
 	for _, c := range []turn.ToolCall{list[0], list[2]} {
-		state, err := claim(c, true)
-		require.NoError(t, err)
+		state := must(claim(c, true))(t)
 		assert.Equal(t, journal.ClaimGranted, state)
 	}
-	state, err := claim(list[3], false)
-	require.NoError(t, err)
-	assert.Equal(t, journal.ClaimGranted, state, "nobody need be asked about this one")
+	state := must(claim(list[3], false))(t)
+	assert.Equal(t, journal.ClaimGranted, state, "this call needs no approval")
 	s.settleCall(list[0], 1, turn.OutcomeOK, "done")
-	state, err = claim(list[0], true)
-	require.NoError(t, err)
+	state = must(claim(list[0], true))(t)
 	assert.Equal(t, journal.ClaimSettled, state)
 }
 
-func endCancelsWaits(t T, open func() Store) {
+func endCancelsWaits(t *testing.T, open func() *journal.DB) {
 	for _, end := range []func(s *script){
 		func(s *script) { s.finish() },
-		func(s *script) { newScript(s.T, s.Store, "t2") },
+		func(s *script) { newScript(s.T, s.DB, "t2") },
 	} {
 		s, list := asked(t, open, 2)
 		s.ask(approvalOf(list[0]), approvalOf(list[1]), questionOf("q1", 1))
 		s.decide(allowed(approvalOf(list[0])))
 		end(s)
-		requests, err := s.Requests(t.Context(), "t1")
-		require.NoError(t, err)
+		requests := must(s.Requests(t.Context(), "t1"))(t)
 		var verdicts []turn.DecisionStatus
 		for _, w := range requests {
 			verdicts = append(verdicts, w.Decision.Status)
@@ -102,19 +100,17 @@ func endCancelsWaits(t T, open func() Store) {
 		assert.Equal(t, []turn.DecisionStatus{turn.StatusAllowed, turn.StatusCancelled, turn.StatusCancelled}, verdicts)
 		assert.Len(t, s.said(turn.ChunkApprovalDecided), 2, "a reader sees an end of each")
 		assert.Len(t, s.said(turn.ChunkQuestionAnswered), 1)
-		left, err := s.PendingRequests(t.Context(), "", 10)
-		require.NoError(t, err)
+		left := must(s.PendingRequests(t.Context(), "", 10))(t)
 		assert.Empty(t, left)
 		assert.Zero(t, s.sessionRecord().PendingRequests)
 	}
 }
 
-func waitingListed(t T, open func() Store) {
+func waitingListed(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	ids := func(session string, limit int) (out []string) {
 		t.Helper()
-		list, err := s.PendingRequests(t.Context(), session, limit)
-		require.NoError(t, err)
+		list := must(s.PendingRequests(t.Context(), session, limit))(t)
 		for _, w := range list {
 			out = append(out, w.Session+"/"+w.ID)
 		}
@@ -134,12 +130,11 @@ func waitingListed(t T, open func() Store) {
 	assert.Empty(t, ids("none", 10))
 	s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
-	list, err := s.Sessions(t.Context(), 10)
-	require.NoError(t, err)
+	list := must(s.Sessions(t.Context(), 10))(t)
 	assert.Equal(t, 1, list[0].PendingRequests)
 }
 
-func waitingResumed(t T, open func() Store) {
+func waitingResumed(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.infer(1, "which one?")
 	s.ask(questionOf("q1", 1))
@@ -148,7 +143,7 @@ func waitingResumed(t T, open func() Store) {
 		assert.True(t, out.Resumed)
 		assert.Equal(t, turn.StateWaiting, out.Turn.State)
 	})
-	next := &script{T: t, Store: s.Store, session: "s", turn: "t2", at: s.at}
+	next := &script{T: t, DB: s.DB, session: "s", turn: "t2", at: s.at}
 	assert.Equal(t, "t1", next.begin().Closed)
 	assert.Equal(t, turn.StateClosed, s.turnState())
 }

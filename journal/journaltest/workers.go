@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"encoding/json"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,7 @@ import (
 )
 
 // workersSeen reports on workers from one process and reads the reports in another one.
-func workersSeen(t T, a, b Store) {
+func workersSeen(t *testing.T, a, b *journal.DB) {
 	report := func(id, identity, servers string) {
 		t.Helper()
 		require.NoError(t, a.ReportWorker(t.Context(), journal.WorkerReport{
@@ -20,8 +21,7 @@ func workersSeen(t T, a, b Store) {
 	}
 	reported := func() (list []string) {
 		t.Helper()
-		all, err := b.Tenant("acme").Workers(t.Context())
-		require.NoError(t, err)
+		all := must(b.Tenant("acme").Workers(t.Context()))(t)
 		for _, w := range all {
 			list = append(list, w.ID+" "+w.Identity+" "+w.TaskQueue+" "+string(w.Servers))
 			assert.Less(t, time.Since(w.SeenAt).Abs(), time.Hour, "the database has another clock than this machine")

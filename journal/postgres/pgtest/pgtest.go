@@ -101,7 +101,7 @@ func version(program string) int {
 	return n
 }
 
-// owner is who runs the server, which refuses root: nobody of Debian, or this user.
+// owner is the user that runs the server, which refuses root: Debian's user nobody, or this user.
 func owner() (uid, gid int) {
 	if os.Getuid() == 0 {
 		return 65534, 65534
