@@ -32,14 +32,14 @@ var errContinued = errors.New("the session has gone on to another turn")
 // askAgainAfter is the pause before the client asks Temporal or the journal again after a failure.
 const askAgainAfter = time.Second
 
-// awaitOutcome asks Temporal for the end of a turn, and asks again while Temporal does not answer. If patient is set,
-// it also asks again after every other failure.
-func (c *Client) awaitOutcome(ctx context.Context, t Turn, patient bool) chan outcome {
+// awaitOutcome asks Temporal for the end of a turn, and asks again while Temporal does not answer. If persistent is
+// set, it also asks again after every other failure.
+func (c *Client) awaitOutcome(ctx context.Context, t Turn, persistent bool) chan outcome {
 	over := make(chan outcome, 1)
 	go func() {
 		for {
 			end := c.turnOutcome(ctx, t)
-			if !end.failed || !patient && !isUnavailable(end.err) || ctx.Err() != nil {
+			if !end.failed || !persistent && !isUnavailable(end.err) || ctx.Err() != nil {
 				over <- end
 				return
 			}

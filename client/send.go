@@ -192,6 +192,7 @@ func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	}
 }
 
+// start returns the options with which a turn of the session starts.
 func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
 	short := turn.Truncate(in.Session, 80)
 	return client.StartWorkflowOptions{

@@ -76,13 +76,13 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 
 // duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
 func duplicateEnding(first Result) turn.Result {
-	said := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) +
+	message := "turn " + first.Turn + " of session " + first.Session + " already had this message (" + string(first.State) +
 		")"
 	if first.State == turn.StateClosed {
-		said += "; that turn was ended from outside: to ask again, send the message under a new ID"
+		message += "; that turn was ended from outside: to ask again, send the message under a new ID"
 	}
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishDuplicate, Answer: first.Answer,
-		Truncated: first.Truncated, Message: said, DuplicateOf: first.Turn}
+		Truncated: first.Truncated, Message: message, DuplicateOf: first.Turn}
 }
 
 // buildPrompt plans another inference, if the guard allows one.
@@ -90,11 +90,11 @@ func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.resultOf(ctx.Err()))
 	}
-	if no := turn.CheckInferenceLimits(r.progress.Config.Limits, r.progress.Counters); no != nil {
-		return p.Done(r.limitResult(no))
+	if exceeded := turn.CheckInferenceLimits(r.progress.Config.Limits, r.progress.Counters); exceeded != nil {
+		return p.Done(r.limitResult(exceeded))
 	}
 	r.refreshTools(ctx)
-	p.Join()
+	p.Merge()
 	return p.LlmInfer()
 }
 
@@ -139,10 +139,11 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	return p.ParseAction(res.Proposal)
 }
 
+// afterModelError decides what follows a failed inference: the end of the turn, or another inference.
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
 	c, cfg := &r.progress.Counters, r.progress.Config
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
-		err = ctx.Err() // the worker died: the server does not retry after a cancellation, and reports a timeout
+		err = ctx.Err() // the worker died after the stop: the server reports a timeout instead of retrying
 	}
 	e := r.resultOf(err)
 	if e.State == turn.StateCancelled {
@@ -151,8 +152,8 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 	c.Busy += workingTime(err)
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
-		if said := partialText(err); said != "" {
-			r.progress.LastText = said
+		if text := partialText(err); text != "" {
+			r.progress.LastText = text
 		}
 		return p.Done(r.limitResult(turn.CheckInferenceLimits(cfg.Limits, *c)))
 	}
@@ -190,8 +191,8 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 
 // propose checks the calls against the guard's limits.
 func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
-	if no := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); no != nil {
-		return p.Done(r.limitResult(no), deniedOutcomes(calls, no.Message))
+	if exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); exceeded != nil {
+		return p.Done(r.limitResult(exceeded), deniedOutcomes(calls, exceeded.Message))
 	}
 	return p.CallTool(calls)
 }
@@ -273,9 +274,9 @@ func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 	return out
 }
 
-func (r *run) limitResult(no *turn.LimitExceeded) turn.Result {
-	return turn.Result{State: turn.StateCompleted, Reason: no.Reason, Answer: r.progress.LastText,
-		Code: turn.CodeGuardExceeded, Message: no.Message}
+func (r *run) limitResult(exceeded *turn.LimitExceeded) turn.Result {
+	return turn.Result{State: turn.StateCompleted, Reason: exceeded.Reason, Answer: r.progress.LastText,
+		Code: turn.CodeGuardExceeded, Message: exceeded.Message}
 }
 
 func (r *run) interruptedResult(why string) turn.Result {

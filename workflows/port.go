@@ -99,9 +99,9 @@ type InferInput struct {
 	Session  string             `json:"session"`
 	Turn     string             `json:"turn"`
 	Step     int                `json:"step"`
-	Expect   turn.Head          `json:"expect"` // before Results are appended
+	Expect   turn.Head          `json:"expect"` // before Outcomes are appended
 	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
-	// Messages are those to merge into the turn. Infer appends them after Results and skips a message whose ID the
+	// Messages are those to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
 	// session already has.
 	Messages []Message     `json:"messages,omitempty"`
 	Plan     turn.Plan     `json:"plan"`
@@ -135,21 +135,21 @@ type CallInput struct {
 	Timeout      time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0, progress does not renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// Wait is how long an unsent call may wait for its server, less the time that earlier dispatches used. Left is the
-	// turn's remaining working time, for waiting and running together.
+	// ServerWait is how long an unsent call may wait for its server, less the time that earlier dispatches used. Budget
+	// is the turn's remaining working time, for waiting and running together.
 	ServerWait time.Duration `json:"server_wait,omitempty"`
 	Budget     time.Duration `json:"budget,omitempty"`
-	// Approved means that this call needs an approval for these arguments, and that the activity must check it in the
+	// CheckApproval means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`
-	// Responses answer the call's elicitations, and Answers is the dispatch that returned those elicitations: see
-	// CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current
+	// Responses answer the call's elicitations, and ElicitationAttempt is the dispatch that returned those elicitations:
+	// see CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current
 	// elicitations.
 	Responses          []turn.ElicitationResponse `json:"responses,omitempty"`
 	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
-	// Again means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.
+	// RepeatIfUnknown means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.
 	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
-	// Resume means that the turn has already called this stateful server on this worker.
+	// Resume means that the turn has already called this server, which has session affinity, on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// OwningCall is the call that created the turn's connection to that server. A server that lost its state since that
 	// call was dispatched has another owning call.
@@ -165,7 +165,7 @@ type CallResult struct {
 	Busy    time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
-	// Asked is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
+	// ElicitationAttempt is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
 	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
 	// continue the call. See Activities.AwaitCall.

@@ -179,15 +179,15 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		if err != nil {
 			return err
 		}
-		said := r.decideRemaining(ctx, open, ended())
+		messageIDs := r.decideRemaining(ctx, open, ended())
 		fresh := r.requests.decided(open)
-		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: said}
+		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
 		res, err := r.decide(ctx, in)
 		if err != nil {
 			return err
 		}
 		if res.AlreadySent {
-			r.reopenQuestion(said)
+			r.reopenQuestion(messageIDs)
 			continue
 		}
 		open = slices.DeleteFunc(slices.Clone(open), func(w turn.Request) bool {
@@ -213,7 +213,7 @@ func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, er
 // decideRemaining settles requests that need no explicit decision: a question that a message has answered, requests
 // that have expired, and elicitations whose call has ended. It returns the IDs of the messages that it took as an
 // answer.
-func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (said []string) {
+func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (messageIDs []string) {
 	for _, w := range open {
 		expired := turn.Decision{
 			ID: w.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
@@ -221,7 +221,7 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 		}
 		switch {
 		case w.Kind == turn.RequestQuestion && r.questionAnswered():
-			said = r.messagesSince()
+			messageIDs = r.messagesSince()
 			r.requests.decide(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
 		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
 			r.requests.decide(expired)
@@ -230,7 +230,7 @@ func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended b
 			r.requests.decide(expired)
 		}
 	}
-	return said
+	return messageIDs
 }
 
 // never is the ended of requests that do not depend on a call.

@@ -72,7 +72,7 @@ type Result struct {
 	Answer       string            `json:"answer,omitempty"`
 	// Truncated means that Answer is the beginning of a longer one, which the journal holds.
 	Truncated bool `json:"truncated,omitempty"`
-	// Of is set if the message is a duplicate: the turn that had the message first and gave this answer.
+	// DuplicateOf is set if the message is a duplicate: the turn that had the message first and gave this answer.
 	DuplicateOf string     `json:"duplicate_of,omitempty"`
 	Code        turn.Code  `json:"code,omitempty"`
 	Message     string     `json:"message,omitempty"` // for display, if there is no answer

@@ -117,14 +117,14 @@ func (e *events) read() ([]byte, error) {
 	}
 }
 
-// line reads up to the end of a line, at most this many bytes.
-func (e *events) line(most int) ([]byte, error) {
+// line reads up to the end of a line, or returns an error after limit bytes.
+func (e *events) line(limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := e.r.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
-		case len(line) > most:
+		case len(line) > limit:
 			return nil, &overBound{maxEventBytes, "bytes in one event"}
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return line, err

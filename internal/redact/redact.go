@@ -179,15 +179,15 @@ func literalEnd(s string, begin int) int {
 
 // literal redacts within one JSON string, including its quotes.
 func (r *Redactor) literal(quoted string, nested int) string {
-	said := quoted[1 : len(quoted)-1]
-	if escaped := strings.Contains(said, `\`); escaped && json.Unmarshal([]byte(quoted), &said) != nil {
+	text := quoted[1 : len(quoted)-1]
+	if escaped := strings.Contains(text, `\`); escaped && json.Unmarshal([]byte(quoted), &text) != nil {
 		return r.String(quoted)
 	}
-	clean := r.String(said)
-	if nested > 0 && strings.ContainsAny(said, `\`) {
+	clean := r.String(text)
+	if nested > 0 && strings.Contains(text, `\`) {
 		clean = r.json(clean, nested-1)
 	}
-	if clean == said && r.Values(quoted) == quoted {
+	if clean == text && r.Values(quoted) == quoted {
 		return quoted
 	}
 	b, _ := json.Marshal(clean) // a string always marshals

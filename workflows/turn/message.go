@@ -215,7 +215,7 @@ type ToolRequest struct {
 	Responses    []ElicitationResponse
 	Continuation []byte
 	// Resume means that the turn has called this server before and depends on the state that the server keeps. If that
-	// state is lost, the call ends with tool_state_lost. Resume applies to Stateful tools only. OwningCall is the call
+	// state is lost, the call ends with tool_state_lost. Resume applies to tools with session affinity only. OwningCall is the call
 	// with which the server's state for the turn began. If a later call began the server's state, the turn's state is
 	// lost. OwningCall is empty if unknown.
 	Resume     bool

@@ -61,8 +61,7 @@ type Progress struct {
 
 // CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
 // was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult
-// for
-// Code.
+// for Code.
 type CallOutcome struct {
 	CallID  string  `json:"call_id"`
 	Outcome Outcome `json:"outcome,omitempty"`
@@ -165,8 +164,8 @@ func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 // Done ends the turn after an inference that failed permanently or was cancelled.
 func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
 
-// Join moves the messages that are not queued from the inbox to Merging.
-func (b BuildPrompt) Join() {
+// Merge moves the messages that are not queued from the inbox to Merging.
+func (b BuildPrompt) Merge() {
 	p := b.p
 	if p.Retries > 0 || len(p.Merging) > 0 {
 		return
