@@ -93,14 +93,6 @@ func table(t reflect.Type) bool {
 	return false
 }
 
-// defaultElement returns a new element of a list with its defaults.
-func defaultElement(list reflect.Type) reflect.Value {
-	if list.Elem() == reflect.TypeFor[MCPServer]() {
-		return reflect.ValueOf(defaultServer())
-	}
-	return reflect.Zero(list.Elem())
-}
-
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	secretType   = reflect.TypeFor[Secret]()
@@ -156,7 +148,8 @@ func bare(name string) bool {
 // foreign are keys of other agents' configurations, and what to write instead.
 var foreign = map[string]string{
 	"tool_timeout_ms": `runtime.tool_timeout = "15s"`,
-	"timeout_ms":      `a duration such as timeout = "15s"`,
+	"timeout_ms":      `a duration such as timeouts.call = "15s"`,
+	"timeout":         `timeouts.call = "15s" of a server, or runtime.tool_timeout`,
 	"allow_tools":     "policy.allow",
 	"allowed_tools":   "policy.allow",
 	"deny_tools":      "policy.deny",

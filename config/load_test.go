@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,11 +24,11 @@ func refused(t *testing.T, o LoadOptions, text string) string {
 	return strings.ReplaceAll(err.Error(), o.Path, "agent.toml")
 }
 
-// token matches what tells one error message from another: places, keys, quoted values and numbers.
-var token = regexp.MustCompile("agent\\.toml:\\S+|\"[^\"\\n]*\"|[^\\s,;:]*[_.=\\d\\[\\]*/$][^\\s,;]*")
+// telltale matches what tells one error message from another: places, keys, quoted values and numbers.
+var telltale = regexp.MustCompile("agent\\.toml:\\S+|\"[^\"\\n]*\"|[^\\s,;:]*[_.=\\d\\[\\]*/$][^\\s,;]*")
 
 // telling returns the tokens of a message, so that tests do not depend on its prose.
-func telling(message string) string { return strings.Join(token.FindAllString(message, -1), " ") }
+func telling(message string) string { return strings.Join(telltale.FindAllString(message, -1), " ") }
 
 func TestBadFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
@@ -220,11 +221,22 @@ func TestHostileFilesCostLittleTimeAndText(t *testing.T) {
 		"a very deep key":      strings.Repeat("a.", 1<<16) + "b = 1\n",
 		"a very long key":      strings.Repeat("a", 1<<19) + " = 1\n",
 		"very many servers":    strings.Repeat("[[mcp.servers]]\n", 1<<14),
+		"very deep lists":      "a = " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "\n",
+		"a long table":         "[" + strings.Repeat("a", 1<<18) + "]\n" + keys(1<<12),
 	} {
 		start := time.Now()
 		assert.Less(t, len(refused(t, LoadOptions{}, text)), maxProblems*3000, name)
 		assert.Less(t, time.Since(start), 20*time.Second, name)
 	}
+}
+
+// keys returns n settings that no table has.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d=1\n", i)
+	}
+	return b.String()
 }
 
 func TestCredentialsAreAnErrorOfTheirOwn(t *testing.T) {

@@ -35,7 +35,7 @@ func (v *validator) servers(servers []MCPServer) {
 		v.networks(key+".networks", s.Networks)
 		v.oauth(key+".oauth", s)
 		v.environment(key, s)
-		v.timeouts(key, s)
+		v.total(key+".timeouts.total", s.Timeouts.Total, s.Timeouts.Call, "timeouts.call")
 		v.toolNames(key+".allow", s.Allow)
 		v.toolNames(key+".deny", s.Deny)
 		if s.SessionAffinity == AffinityTurn && s.OnAllWorkers {
@@ -162,29 +162,15 @@ func (v *validator) toolNames(key string, patterns []string) {
 	}
 }
 
-// maxHold bounds how long a server may hold a call for a response, which is lost with the connection, and how long a
-// call may continue after its timeout.
-const maxHold = 24 * time.Hour
-
-// timeouts checks that no timeout of a server contradicts another or is too short to be intended.
-func (v *validator) timeouts(key string, s MCPServer) {
-	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "to keep connections open")
-	v.zeroOrMore(key+".elicitation_timeout", s.ElicitationTimeout, time.Second, "to allow no elicitation")
-	v.atMost(key+".elicitation_timeout", s.ElicitationTimeout, maxHold)
-	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
-}
-
 // tool checks the settings of a tool of s.
 func (v *validator) tool(key string, s MCPServer, t MCPTool) {
-	v.zeroOrMore(key+".background_timeout", t.BackgroundTimeout, time.Second, "to end calls at their timeout")
-	v.atMost(key+".background_timeout", t.BackgroundTimeout, maxHold)
 	timeout, of := t.Timeout, "timeout"
 	if timeout == 0 {
-		timeout, of = s.CallTimeout, "the server's call_timeout"
+		timeout, of = s.Timeouts.Call, "the server's timeouts.call"
 	}
-	if t.TotalTimeout == 0 && t.Timeout > 0 && s.TotalTimeout > 0 && t.Timeout > s.TotalTimeout {
-		v.add(key+".timeout", "is %s, longer than the server's total_timeout, which is %s; set a total_timeout for the tool",
-			t.Timeout, s.TotalTimeout)
+	if most := s.Timeouts.Total; t.TotalTimeout == 0 && most > 0 && t.Timeout > most {
+		v.add(key+".timeout", "is %s, longer than the server's timeouts.total, which is %s; set a total_timeout for the tool",
+			t.Timeout, most)
 	}
 	v.total(key+".total_timeout", t.TotalTimeout, timeout, of)
 	const runsWithTurn = "a local activity runs on whichever worker runs the turn"
@@ -206,18 +192,5 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 func (v *validator) total(key string, total, timeout time.Duration, of string) {
 	if total > 0 && total < timeout {
 		v.add(key, "is %s, shorter than %s, which is %s; raise it, or leave it out", total, of, timeout)
-	}
-}
-
-// zeroOrMore rejects a duration that is neither 0 nor long enough to be intended.
-func (v *validator) zeroOrMore(key string, d, least time.Duration, zero string) {
-	if d > 0 && d < least {
-		v.add(key, "is %s; it must be at least %s, or 0s %s", d, shortDuration(least), zero)
-	}
-}
-
-func (v *validator) atMost(key string, d, most time.Duration) {
-	if d > most {
-		v.add(key, "is %s; it must be at most %s", d, shortDuration(most))
 	}
 }

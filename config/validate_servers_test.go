@@ -66,20 +66,20 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`agent.toml:4:20: mcp.servers[0].session_affinity is true or false; it must be a string, "turn", or left out`,
 		},
 		"a question for ever": {
-			server + "elicitation_timeout = \"9999h\"\n",
-			`agent.toml:4:23: mcp.servers[0].elicitation_timeout is 9999h0m0s; it must be at most 24h`,
+			server + "timeouts.elicitation = \"9999h\"\n",
+			`agent.toml:4:24: mcp.servers[0].timeouts.elicitation is 9999h0m0s; it must be at most 24h`,
 		},
 		"a total that is less": {
-			server + "call_timeout = \"2m\"\ntotal_timeout = \"1m\"\n",
-			`agent.toml:5:17: mcp.servers[0].total_timeout is 1m0s, shorter than call_timeout, which is 2m0s; raise it, or leave it out`,
+			server + "timeouts.call = \"2m\"\ntimeouts.total = \"1m\"\n",
+			`agent.toml:5:18: mcp.servers[0].timeouts.total is 1m0s, shorter than timeouts.call, which is 2m0s; raise it, or leave it out`,
 		},
 		"a tool's total that is less": {
-			server + "call_timeout = \"2m\"\ntools.t = { total_timeout = \"1m\" }\n",
-			`mcp.servers[0].tools.t.total_timeout is 1m0s, shorter than the server's call_timeout, which is 2m0s; raise it, or leave it out`,
+			server + "timeouts.call = \"2m\"\ntools.t = { total_timeout = \"1m\" }\n",
+			`mcp.servers[0].tools.t.total_timeout is 1m0s, shorter than the server's timeouts.call, which is 2m0s; raise it, or leave it out`,
 		},
 		"a tool that takes longer than all may": {
-			server + "total_timeout = \"1m\"\ntools.t = { timeout = \"2m\" }\n",
-			`mcp.servers[0].tools.t.timeout is 2m0s, longer than the server's total_timeout, which is 1m0s; set a total_timeout for the tool`,
+			server + "timeouts.total = \"1m\"\ntools.t = { timeout = \"2m\" }\n",
+			`mcp.servers[0].tools.t.timeout is 2m0s, longer than the server's timeouts.total, which is 1m0s; set a total_timeout for the tool`,
 		},
 		"a moment to go on": {
 			server + "tools.t = { background_timeout = \"5ms\" }\n",
@@ -95,12 +95,12 @@ func TestServersThatContradictThemselves(t *testing.T) {
 			`mcp.servers[0].tools.t.background_timeout conflicts with local_activity = true: a local activity ends within a second; remove one of them`,
 		},
 		"a moment to answer": {
-			server + "elicitation_timeout = \"1ms\"\n",
-			`agent.toml:4:23: mcp.servers[0].elicitation_timeout is 1ms; it must be at least 1s, or 0s to allow no elicitation`,
+			server + "timeouts.elicitation = \"1ms\"\n",
+			`agent.toml:4:24: mcp.servers[0].timeouts.elicitation is 1ms; it must be at least 1s, or 0s to allow no elicitation`,
 		},
 		"idle at once": {
-			server + "idle_timeout = \"1ms\"\n",
-			`agent.toml:4:16: mcp.servers[0].idle_timeout is 1ms; it must be at least 1s, or 0s to keep connections open`,
+			server + "timeouts.idle = \"1ms\"\n",
+			`agent.toml:4:17: mcp.servers[0].timeouts.idle is 1ms; it must be at least 1s, or 0s to keep connections open`,
 		},
 		"remembering everywhere": {
 			server + "session_affinity = \"turn\"\non_all_workers = true\n",
@@ -131,7 +131,7 @@ func TestServersAsTheyAreMeant(t *testing.T) {
 		"with a client": remote + "[mcp.servers.oauth]\nclient_id = \"me\"\nclient_secret = \"hush\"\n" +
 			"token_url = \"https://idp.example\"\nscopes = [\"read\"]\n",
 		"that remembers and reports": server +
-			"session_affinity = \"turn\"\ncall_timeout = \"10s\"\ntotal_timeout = \"5m\"\nelicitation_timeout = \"10m\"\n" +
+			"session_affinity = \"turn\"\ntimeouts.call = \"10s\"\ntimeouts.total = \"5m\"\ntimeouts.elicitation = \"10m\"\n" +
 			"tools.t = { timeout = \"1m\", background_timeout = \"1h\", read_only = true }\n",
 	} {
 		t.Run(name, func(t *testing.T) {

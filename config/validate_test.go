@@ -167,8 +167,8 @@ func TestContradictionsAndBadValues(t *testing.T) {
 		},
 		"approvals that expire at once": {
 			"[approvals]\napproval_expiry = \"7ms\"\nquestion_expiry = \"-1s\"\n",
-			`agent.toml:3:19: approvals.question_expiry is -1s; it must be at least 0s` + "\n" +
-				`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be at least 1s, or 0s to wait without limit`,
+			`agent.toml:2:19: approvals.approval_expiry is 7ms; it must be at least 1s, or 0s to wait without limit` + "\n" +
+				`agent.toml:3:19: approvals.question_expiry is -1s; it must be at least 1s, or 0s to wait without limit`,
 		},
 		"numbers that overflow": {
 			"[approvals]\napproval_expiry = \"2562047h47m16.854775807s\"\n[runtime]\nturn_timeout = \"87601h\"\nmax_steps = " +

@@ -77,10 +77,10 @@ func servers(cfg config.Config) []toolbox.Server {
 				Scopes: s.OAuth.Scopes,
 			},
 			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
-			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout,
-			IdleTimeout: s.IdleTimeout, CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls,
+			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call, TotalTimeout: s.Timeouts.Total,
+			IdleTimeout: s.Timeouts.Idle, CatalogueGrace: s.Timeouts.Catalogue, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
-			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.ElicitationTimeout,
+			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,
 		})
 	}
 	return out

@@ -132,9 +132,9 @@ func configFile(t *testing.T, c config.Config) string {
 	for _, s := range c.MCP.Servers {
 		args, err := json.Marshal(s.Args) // TOML writes an array of plain strings like JSON
 		require.NoError(t, err)
-		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\nconnect_timeout = "+
-			"%q\non_all_workers = %t\nelicitation_timeout = %q\n",
-			s.ID, s.Transport, s.Command, args, s.ConnectTimeout, s.OnAllWorkers, s.ElicitationTimeout)
+		fmt.Fprintf(&b, "[[mcp.servers]]\nid = %q\ntransport = %q\ncommand = %q\nargs = %s\n"+
+			"timeouts = { connect = %q, elicitation = %q }\non_all_workers = %t\n",
+			s.ID, s.Transport, s.Command, args, s.Timeouts.Connect, s.Timeouts.Elicitation, s.OnAllWorkers)
 		if s.SessionAffinity != "" {
 			fmt.Fprintf(&b, "session_affinity = %q\n", s.SessionAffinity)
 		}
@@ -240,10 +240,11 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
-			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
-			OnAllWorkers: tool.LocalActivity,
-			Tools:        map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
+			Args:               []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
+			Timeouts:           config.MCPTimeouts{Connect: 10 * time.Second, Idle: 10 * time.Minute},
+			MaxConcurrentCalls: 64,
+			OnAllWorkers:       tool.LocalActivity,
+			Tools:              map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
 		}}
 	}
 }
