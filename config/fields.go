@@ -113,7 +113,7 @@ func wants(t reflect.Type) string {
 	case t.Kind() == reflect.String:
 		return "a string"
 	case t.Kind() == reflect.Bool:
-		return "true or false"
+		return "a boolean"
 	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return "an integer"
 	case t.Kind() == reflect.Float64:
@@ -155,7 +155,7 @@ var foreign = map[string]string{
 	"deny_tools":      "policy.deny",
 	"denied_tools":    "policy.deny",
 	"default_model":   "llm.model",
-	"skills":          "runtime.system_prompt; there are no skills",
+	"skills":          "runtime.system_prompt: Everturn has no skills",
 	"mcpServers":      "[[mcp.servers]]",
 	"mcp_servers":     "[[mcp.servers]]",
 }
@@ -165,7 +165,7 @@ var foreign = map[string]string{
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
 	if instead := foreign[name]; instead != "" {
-		return fmt.Sprintf("unknown key %s; Everturn's is %s", key, instead)
+		return fmt.Sprintf("unknown key %s; use %s", key, instead)
 	}
 	var known []string
 	for _, m := range in.members() {

@@ -172,7 +172,7 @@ func kindOf(v any) string {
 	case float64:
 		return "a number with a fraction"
 	case bool:
-		return "true or false"
+		return "a boolean"
 	case []any:
 		return "a list"
 	case map[string]any:
