@@ -113,7 +113,7 @@ func wants(t reflect.Type) string {
 	case t.Kind() == reflect.String:
 		return "a string"
 	case t.Kind() == reflect.Bool:
-		return "a boolean"
+		return "true or false"
 	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return "an integer"
 	case t.Kind() == reflect.Float64:

@@ -70,7 +70,9 @@ func (v *validator) check(f field) {
 		v.bounds(f)
 	}
 	for _, m := range f.members() {
-		v.check(m)
+		if len(v.problems) < maxProblems {
+			v.check(m)
+		}
 	}
 }
 

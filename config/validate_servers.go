@@ -24,6 +24,9 @@ var (
 func (v *validator) servers(servers []MCPServer) {
 	first := map[string]int{}
 	for i, s := range servers {
+		if len(v.problems) >= maxProblems {
+			return
+		}
 		key := fmt.Sprintf("mcp.servers[%d]", i)
 		v.serverID(key+".id", s.ID)
 		if j, seen := first[s.ID]; seen && s.ID != "" {
@@ -61,36 +64,27 @@ func (v *validator) serverID(key, id string) {
 
 // transport checks that a server has what its transport needs, and no settings of other transports.
 func (v *validator) transport(key string, s MCPServer) {
-	if s.Transport == TransportHTTP || s.Transport == TransportSSE {
-		if s.URL == "" {
-			v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
-		}
-		v.address(key+".url", s.URL)
-		v.encrypted(key+".url", s.URL, s.Networks)
-		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != "" {
-			v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
-				s.Transport)
-		}
-		return
-	}
-	if s.Transport != TransportStdio {
-		return
-	}
-	if s.URL != "" {
-		v.add(key+".url", `is for transport = "http", but the transport is "stdio"; change transport, or remove url`)
-	} else if s.Command == "" {
+	started := s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != ""
+	reached := s.URL != "" || len(s.Headers) > 0 || len(s.Networks) > 0 || s.OAuth.configured()
+	byURL := s.Transport == TransportHTTP || s.Transport == TransportSSE // else stdio, or a value that is reported already
+	switch {
+	case s.Transport == TransportStdio && reached:
+		v.add(key, `sets url, headers, networks or oauth, which need transport = "http"; set it, or remove them (pass `+
+			`secrets to a stdio server in env)`)
+	case s.Transport == TransportStdio && s.Command == "":
 		v.add(key+".command", `is missing; name the server's program, or set transport = "http" and url`)
+	case byURL && started:
+		v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
+			s.Transport)
+	case byURL && s.URL == "":
+		v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
 	}
-	if len(s.Headers) > 0 {
-		v.add(key+".headers", `is for transport = "http"; pass secrets to a stdio server in env`)
-	}
-	if len(s.Networks) > 0 {
-		v.add(key+".networks", `is for transport = "http"; restrict the network of a stdio server in the operating system`)
-	}
+	v.remote(key+".url", s.URL, s.Networks)
 }
 
-// encrypted rejects plain text to another machine unless the operator lists its network.
-func (v *validator) encrypted(key, raw string, networks []string) {
+// remote checks a URL that is not empty. It rejects plain text to another machine unless the operator lists its network.
+func (v *validator) remote(key, raw string, networks []string) {
+	v.address(key, raw)
 	u, err := url.Parse(raw)
 	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback.Host(u.Hostname()) && len(networks) == 0 {
 		v.add(key, `is unencrypted http to another machine; use https, or list its private network: `+
@@ -116,13 +110,14 @@ func (v *validator) networks(key string, list []string) {
 	}
 }
 
+// configured reports whether o has any setting.
+func (o OAuth) configured() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
+}
+
 func (v *validator) oauth(key string, s MCPServer) {
 	o := s.OAuth
-	if o.TokenURL == "" && o.ClientID == "" && o.ClientSecret == "" && len(o.Scopes) == 0 {
-		return
-	}
-	if s.Transport == TransportStdio {
-		v.add(key, `is for transport = "http" or "sse"; pass secrets to a stdio server in env`)
+	if !o.configured() {
 		return
 	}
 	if o.TokenURL == "" {
@@ -131,9 +126,8 @@ func (v *validator) oauth(key string, s MCPServer) {
 	if o.ClientID == "" {
 		v.add(key+".client_id", "is missing; set the ID of the OAuth client")
 	}
-	v.address(key+".token_url", o.TokenURL)
-	v.encrypted(key+".token_url", o.TokenURL, s.Networks)
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+	v.remote(key+".token_url", o.TokenURL, s.Networks)
+	for name := range s.Headers {
 		if strings.EqualFold(name, "Authorization") {
 			v.add(key, "conflicts with headers.%s, which authenticates too; remove one of them", name)
 		}
