@@ -5,11 +5,11 @@ import (
 	"reflect"
 )
 
-// DefaultModel is the model of provider openai if the configuration names none.
-const DefaultModel = "gpt-4.1-mini"
+// defaultModel is the model of provider openai if the configuration names none.
+const defaultModel = "gpt-4.1-mini"
 
-// DemoModel is the only model of provider demo.
-const DemoModel = "demo"
+// demoModel is the only model of provider demo.
+const demoModel = "demo"
 
 const systemPrompt = "You are a careful assistant. Use the tools to look things up instead of guessing, " +
 	"and say so when they do not answer the question."
@@ -82,9 +82,9 @@ func (l LLM) Effective() LLM {
 	}
 	switch {
 	case l.Provider == ProviderDemo:
-		l.Model = DemoModel
+		l.Model = demoModel
 	case l.Model == "":
-		l.Model = DefaultModel
+		l.Model = defaultModel
 	}
 	return l
 }

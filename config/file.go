@@ -18,8 +18,8 @@ import (
 // DefaultPath is the file that Load reads if no path is given.
 const DefaultPath = "agent.toml"
 
-// MaxFileBytes bounds agent.toml.
-const MaxFileBytes = 1 << 20
+// maxFileBytes bounds agent.toml.
+const maxFileBytes = 1 << 20
 
 // applyFile applies the file's layer. Its error means that loading cannot continue.
 func (l *loader) applyFile(path string) error {
@@ -51,12 +51,12 @@ func readFile(path string) ([]byte, error) {
 		return nil, unreadable(path, err.Error())
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, unreadable(path, err.Error())
 	}
-	if len(data) > MaxFileBytes {
-		return nil, unreadable(path, fmt.Sprintf("the file is larger than %d bytes; is it an agent.toml?", MaxFileBytes))
+	if len(data) > maxFileBytes {
+		return nil, unreadable(path, fmt.Sprintf("the file is larger than %d bytes; is it an agent.toml?", maxFileBytes))
 	}
 	return append([]byte{}, data...), nil
 }

@@ -146,7 +146,7 @@ func TestTheFileIsOptionalOnlyWhereNobodyNamedIt(t *testing.T) {
 
 func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.toml")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#\n", MaxFileBytes/2+1)), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("#\n", maxFileBytes/2+1)), 0o600))
 	_, err := Load(LoadOptions{Path: path})
 	assert.ErrorContains(t, err, "larger than 1048576 bytes")
 }

@@ -64,10 +64,10 @@ func TestEffectiveModel(t *testing.T) {
 		provider Provider
 		model    string
 	}{
-		"nothing":         {LLM{Provider: ProviderAuto}, ProviderDemo, DemoModel},
-		"a key":           {LLM{Provider: ProviderAuto, APIKey: "k"}, ProviderOpenAI, DefaultModel},
+		"nothing":         {LLM{Provider: ProviderAuto}, ProviderDemo, demoModel},
+		"a key":           {LLM{Provider: ProviderAuto, APIKey: "k"}, ProviderOpenAI, defaultModel},
 		"an endpoint":     {LLM{Provider: ProviderAuto, BaseURL: "http://x", Model: "m"}, ProviderOpenAI, "m"},
-		"demo with a key": {LLM{Provider: ProviderDemo, APIKey: "k", Model: "m"}, ProviderDemo, DemoModel},
+		"demo with a key": {LLM{Provider: ProviderDemo, APIKey: "k", Model: "m"}, ProviderDemo, demoModel},
 	} {
 		got := c.in.Effective()
 		assert.Equal(t, c.provider, got.Provider, name)

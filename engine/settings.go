@@ -50,7 +50,7 @@ func policy(p config.Policy) turn.Policy {
 	}
 	rules := make([]turn.Rule, len(p.Rules))
 	for i, r := range p.Rules {
-		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: r.Permit, Why: r.Why}
+		rules[i] = turn.Rule(r)
 	}
 	return turn.Policy{
 		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: p.AskRisk, Taint: p.Taint,
