@@ -58,13 +58,14 @@ func TestLayersInTheirOrder(t *testing.T) {
 	loaded, err := Load(LoadOptions{
 		Path: path,
 		Environ: []string{"EVERTURN_RUNTIME_MAX_TOOL_CALLS=3", "EVERTURN_RUNTIME_MAX_REPROMPTS=3",
-			"EVERTURN_POLICY_DENY=local/a, mcp/b/*"},
+			"EVERTURN_POLICY_DENY=local/a, mcp/b/*", "EVERTURN_TENANT=acme"},
 		Overrides: map[string]string{"runtime.max_reprompts": "4", "runtime.turn_timeout": "2m", "llm.temperature": "0"},
 	})
 	require.NoError(t, err)
 	r := loaded.Config.Runtime
 	assert.Equal(t, []int{2, 3, 4, 2}, []int{r.MaxSteps, r.MaxToolCalls, r.MaxReprompts, r.MaxConsecutiveErrors})
 	assert.Equal(t, 2*time.Minute, r.TurnTimeout)
+	assert.Equal(t, "acme", loaded.Config.Tenant)
 	assert.Equal(t, []string{"local/a", "mcp/b/*"}, loaded.Config.Policy.Deny)
 	assert.Zero(t, *loaded.Config.LLM.Temperature)
 	assert.Equal(t, path+":2", loaded.Origin("runtime.max_steps"))

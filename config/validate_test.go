@@ -75,36 +75,9 @@ func TestEffectiveModel(t *testing.T) {
 	}
 }
 
-func TestTheTenantIsOnesOwnToName(t *testing.T) {
-	path := write(t, "tenant = \"acme\"\n[runtime]\nagent = \"a\"\n")
-	for name, c := range map[string]struct {
-		environ []string
-		flags   map[string]string
-		want    string
-	}{
-		"the file":             {nil, nil, "acme"},
-		"the environment":      {[]string{"EVERTURN_TENANT=beta"}, nil, "beta"},
-		"the command line":     {[]string{"EVERTURN_TENANT=beta"}, map[string]string{"tenant": "c"}, "c"},
-		"the default, by name": {[]string{"EVERTURN_TENANT=beta"}, map[string]string{"tenant": ""}, ""},
-	} {
-		loaded, err := Load(LoadOptions{Path: path, Environ: c.environ, Overrides: c.flags})
-		require.NoError(t, err, name)
-		assert.Equal(t, c.want, loaded.Config.Tenant, name)
-	}
+func TestTenantNamesThatAreRejected(t *testing.T) {
 	for _, bad := range []string{"a/b", " a", "-a", "a b", "é", strings.Repeat("a", 65), "tenant:x", "a\x00"} {
-		_, err := Load(LoadOptions{Path: path, Overrides: map[string]string{"tenant": bad}})
+		_, err := Load(LoadOptions{Overrides: map[string]string{"tenant": bad}})
 		assert.ErrorContains(t, err, "tenant is", "%q", bad)
-		assert.ErrorContains(t, err, "letters, digits", "%q", bad)
 	}
-}
-
-func TestTheTenantIsShownWithItsOrigin(t *testing.T) {
-	loaded, err := Load(LoadOptions{Path: write(t, ""), Environ: []string{"EVERTURN_TENANT=acme"}})
-	require.NoError(t, err)
-	var out strings.Builder
-	require.NoError(t, loaded.Show(&out, true))
-	assert.Regexp(t, `^tenant = 'acme' +# from environment EVERTURN_TENANT\n`, out.String())
-	shown, err := Load(LoadOptions{Path: write(t, out.String())})
-	require.NoError(t, err)
-	assert.Equal(t, "acme", shown.Config.Tenant, "what is shown can be read")
 }
