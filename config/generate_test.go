@@ -173,7 +173,7 @@ func (m member) example() string {
 	case []any:
 		return listed(p)
 	case float64:
-		return strings.TrimSuffix(strconv.FormatFloat(p, 'f', 1, 64), "")
+		return strconv.FormatFloat(p, 'f', 1, 64)
 	}
 	return fmt.Sprint(p)
 }
@@ -205,27 +205,28 @@ func listed(items []any) string {
 	return "[\n" + more + " " + line + "\n]"
 }
 
+// pageHead has ~ for the backquotes of Markdown.
 const pageHead = `# Configuration
 
-This page is generated from the package config: change the comments there, then run ` + "`go generate ./config`" + `.
+This page is generated from the package config: change the comments there, then run ~go generate ./config~.
 
-Everturn reads ` + "`agent.toml`" + ` in the working folder, or the file that ` + "`--config`" + ` names. ` + "`starter init --write`" + `
-writes one with every setting and its default. ` + "`starter config show --origin`" + ` prints the values in effect and where each
-comes from; ` + "`starter config schema`" + ` prints a JSON schema for editors.
+Everturn reads ~agent.toml~ in the working folder, or the file that ~--config~ names. ~starter init --write~ writes one
+with every setting and its default. ~starter config show --origin~ prints the values in effect and where each comes
+from; ~starter config schema~ prints a JSON schema for editors.
 
-Later sources override earlier ones: the defaults, the file, the environment (` + "`EVERTURN_<SECTION>_<KEY>`" + `, for instance
-` + "`EVERTURN_RUNTIME_MAX_STEPS`" + `) and the command line (` + "`--set runtime.max_steps=3`" + `). Lists are separated by commas there.
-` + "`OPENAI_API_KEY` and `OPENAI_BASE_URL`" + ` apply only to what no other source sets.
+Later sources override earlier ones: the defaults, the file, the environment (~EVERTURN_<SECTION>_<KEY>~, for instance
+~EVERTURN_RUNTIME_MAX_STEPS~) and the command line (~--set runtime.max_steps=3~). Lists are separated by commas there.
+~OPENAI_API_KEY~ and ~OPENAI_BASE_URL~ apply only to what neither the file nor a variable of Everturn sets.
 
-Strings in the file may contain ` + "`${VAR}`" + `, which must be set, ` + "`${VAR:-default}`" + ` and, in secrets, ` + "`${file:/path}`" + `;
-` + "`$${` is a literal `${`" + `. Durations are strings such as ` + "`\"90s\"`, `\"1m30s\"` or `\"250ms\"`" + `. Unknown keys, values of a wrong
-type and contradictions are errors: a command lists all of them at once, with their lines, and exits with 3.
+Strings in the file may contain ~${VAR}~, which must be set, ~${VAR:-default}~ and, in secrets, ~${file:/path}~; ~$${~
+is a literal ~${~. Durations are strings such as ~"90s"~, ~"1m30s"~ or ~"250ms"~. Unknown keys, values of a wrong type
+and contradictions are errors: a command lists all of them at once, with their lines, and exits with 3.
 `
 
 // page returns docs/configuration.md.
 func (d docs) page() string {
 	var b strings.Builder
-	b.WriteString(pageHead)
+	b.WriteString(strings.ReplaceAll(pageHead, "~", "`"))
 	for _, s := range d.all() {
 		if s.header != "" {
 			fmt.Fprintf(&b, "\n## `%s`\n\n%s\n", s.header, markdown(s.doc))

@@ -8,7 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// places are the positions of a file's keys and values, by dotted key; list elements are key[0] and so on. go-toml gives
+// places are the positions of a file's keys and values, by dotted key; list elements are key[0] and so on. go-toml
+// gives
 // them only while it parses.
 type places struct {
 	data  []byte
@@ -47,7 +48,8 @@ const (
 	beyond = "\x00" // stands for any key that exceeds them
 )
 
-// keyOf returns the dotted key of a header or a setting in a table, and adds its names' positions. A name before the last
+// keyOf returns the dotted key of a header or a setting in a table, and adds its names' positions. A name before the
+// last
 // one that is a [[list]] means its latest element.
 func (p places) keyOf(table string, e *unstable.Node) string {
 	depth := 0

@@ -82,7 +82,8 @@ func (v *validator) transport(key string, s MCPServer) {
 	v.remote(key+".url", s.URL, s.Networks)
 }
 
-// remote checks a URL that is not empty. It rejects plain text to another machine unless the operator lists its network.
+// remote checks a URL that is not empty. It rejects plain text to another machine unless the operator lists its
+// network.
 func (v *validator) remote(key, raw string, networks []string) {
 	v.address(key, raw)
 	u, err := url.Parse(raw)

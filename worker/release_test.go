@@ -56,7 +56,8 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// requireBuild builds a program. With releaseVariable it is the program of a release, which must need no dynamic linker:
+// requireBuild builds a program. With releaseVariable it is the program of a release, which must need no dynamic
+// linker:
 // the image has none.
 func requireBuild(t *testing.T, program, pkg, ldflags string) {
 	t.Helper()
