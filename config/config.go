@@ -7,116 +7,137 @@ import (
 )
 
 // Config is the content of agent.toml. Its zero value is not usable: start from Default or Load.
+//
+// The comment of each field is also its documentation in Example, Schema and docs/configuration.md. The tags give its
+// key (toml), its default, the values that it accepts (enum) and its limits (min, max, maxbytes, and zero, which says
+// what 0 means although it is less than min).
 type Config struct {
-	// Tenant is the tenant that a client acts for; empty means the default tenant. A client sees and begins only that
-	// tenant's sessions. Workers serve all tenants, regardless of this value.
+	// The tenant of this client: it sees and begins only sessions of this tenant. Empty means the default tenant.
+	// Workers serve all tenants. --tenant and EVERTURN_TENANT set it for one command.
 	Tenant string `toml:"tenant"`
 
-	Runtime    Runtime    `toml:"runtime"`
+	// The agent, and the limits of its turns.
+	Runtime Runtime `toml:"runtime"`
+	// Files of the workspace that the tools list_files, read_file and search_text do not read. They never read .git and
+	// .everturn.
 	LocalFiles LocalFiles `toml:"local_files"`
-	LLM        LLM        `toml:"llm"`
-	Policy     Policy     `toml:"policy"`
-	Approvals  Approvals  `toml:"approvals"`
-	MCP        MCP        `toml:"mcp"`
-	Journal    Journal    `toml:"journal"`
-	Temporal   Temporal   `toml:"temporal"`
-	Worker     Worker     `toml:"worker"`
+	// The model, and the limits of its inferences.
+	LLM LLM `toml:"llm"`
+	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
+	// task queue the same agent.toml.
+	Policy Policy `toml:"policy"`
+	// How long a turn waits for approvals and answers. Waiting uses no process, no turn_timeout and no step.
+	Approvals Approvals `toml:"approvals"`
+	// The database of transcripts and tool calls.
+	Journal Journal `toml:"journal"`
+	// The Temporal server that runs the turns.
+	Temporal Temporal `toml:"temporal"`
+	// The resources of a worker.
+	Worker Worker `toml:"worker"`
+	// Servers that speak the Model Context Protocol (MCP).
+	MCP MCP `toml:"mcp"`
 }
 
-// Runtime describes the agent and bounds its turns.
+// Runtime describes the agent and limits its turns.
 type Runtime struct {
-	// Agent is the agent's name in search attributes and in the Web UI.
-	Agent string `toml:"agent"`
-	// SystemPrompt is sent to the model before the transcript.
+	// The agent's name in lists and in the Web UI.
+	Agent string `toml:"agent" default:"default" required:"true" maxbytes:"200"`
+	// Sent to the model before the conversation.
 	SystemPrompt string `toml:"system_prompt"`
-	// Mode is how the model requests tool calls.
-	Mode turn.Mode `toml:"mode" enum:"auto,native,json"`
-	// MaxSteps is the maximum number of inferences of a turn; reprompts and retried steps count.
-	MaxSteps int `toml:"max_steps" min:"1"`
-	// MaxToolCalls is the maximum number of tool calls of a turn.
-	MaxToolCalls int `toml:"max_tool_calls" min:"0"`
-	// MaxConsecutiveErrors is the number of consecutive errors that a turn survives.
-	MaxConsecutiveErrors int `toml:"max_consecutive_errors" min:"0"`
-	// TurnTimeout bounds the working time of inferences and tools; time spent waiting for a decision does not count.
-	TurnTimeout time.Duration `toml:"turn_timeout" min:"1s"`
-	// ToolTimeout bounds a tool call whose tool sets no timeout of its own.
-	ToolTimeout time.Duration `toml:"tool_timeout" min:"1ms"`
-	// MaxReprompts is how often a turn tells the model what was wrong with its completion.
-	MaxReprompts int `toml:"max_reprompts" min:"0"`
-	// MaxHistoryMessages is the maximum number of messages in a prompt.
-	MaxHistoryMessages int `toml:"max_history_messages" min:"2"`
-	// KeepHistoryMessages is how many messages are left when MaxHistoryMessages is exceeded. Cutting in blocks keeps
-	// the prompt's prefix stable for the provider's cache.
-	KeepHistoryMessages int `toml:"keep_history_messages" min:"1"`
-	// MaxParallelCalls is the maximum number of tool calls of one completion that run at the same time.
-	MaxParallelCalls int `toml:"max_parallel_calls" min:"1"`
-	// MaxTokens is a turn's maximum of input plus output tokens; 0 means no limit.
+	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
+	// capabilities.
+	Mode turn.Mode `toml:"mode" default:"auto" enum:"auto,native,json"`
+	// Maximum number of inferences in a turn; reprompts and retries count.
+	MaxSteps int `toml:"max_steps" default:"12" min:"1"`
+	// Maximum number of tool calls in a turn.
+	MaxToolCalls int `toml:"max_tool_calls" default:"8" min:"0"`
+	// Number of consecutive errors that a turn survives.
+	MaxConsecutiveErrors int `toml:"max_consecutive_errors" default:"2" min:"0"`
+	// Maximum working time of a turn's inferences and tools in total. Waiting for approvals and answers does not count.
+	TurnTimeout time.Duration `toml:"turn_timeout" default:"1m30s" min:"1s"`
+	// Timeout of a tool call, unless its server or tool sets another.
+	ToolTimeout time.Duration `toml:"tool_timeout" default:"15s" min:"1ms"`
+	// How often a turn tells the model what was wrong with its completion; 0 means never.
+	MaxReprompts int `toml:"max_reprompts" default:"1" min:"0"`
+	// Maximum number of messages in a prompt. Longer transcripts are cut in blocks, so that the provider can cache
+	// prompts.
+	MaxHistoryMessages int `toml:"max_history_messages" default:"50" min:"2"`
+	// Number of messages that are kept when max_history_messages is exceeded; it must be lower.
+	KeepHistoryMessages int `toml:"keep_history_messages" default:"30" min:"1"`
+	// Maximum number of tool calls of one completion that run at the same time.
+	MaxParallelCalls int `toml:"max_parallel_calls" default:"8" min:"1"`
+	// Maximum number of input plus output tokens of a turn; 0 means no limit.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// MaxCostUSD is a turn's maximum cost in US dollars; 0 means no limit. Any other value is an error, because the
-	// product knows no model prices yet.
+	// Maximum cost of a turn in US dollars; 0 means no limit. Any other value is an error, because no model's price is
+	// known.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
-	// Workspace is the folder that the local tools are confined to, relative to the working directory.
-	Workspace string `toml:"workspace"`
-	// MaxResultBytes is how much of a tool's output the model sees, in bytes; the journal keeps all of it.
-	MaxResultBytes int `toml:"max_result_bytes" min:"1024"`
-	// Redact are regular expressions (RE2) of secrets. Matches are redacted in the output of the model and the tools,
-	// in the arguments of calls before they are approved and sent, and in logs. The secrets of this configuration are
-	// always redacted.
+	// The folder that the local tools are confined to, relative to the working directory.
+	Workspace string `toml:"workspace" default:"." required:"true"`
+	// Maximum number of bytes of a tool's output that the model sees; the journal keeps all of it.
+	MaxResultBytes int `toml:"max_result_bytes" default:"65536" min:"1024"`
+	// Regular expressions (RE2) of secrets. Matches are redacted in the output of the model and the tools, in the
+	// arguments of calls before they are approved and sent, and in logs. Secrets of this file are always redacted.
 	Redact []string `toml:"redact"`
 }
 
 // LocalFiles restricts which files of the workspace the file tools read.
 type LocalFiles struct {
-	// Deny are patterns of files that may hold credentials: see files.Options.
+	// Patterns of files that may hold credentials. A pattern matches the end of a path and ignores letter case. A
+	// pattern that ends in a slash matches a directory and everything in it. ! makes an exception. The last pattern
+	// that matches decides.
 	Deny []string `toml:"deny"`
-	// HardLinks permits reading files that have several hard links.
+	// Allow reading files with several hard links, whose other names may be outside the workspace. Package managers
+	// that share files between projects, such as pnpm and uv, create them.
 	HardLinks bool `toml:"hard_links"`
 }
 
-// ModeAuto leaves the mode to the known capabilities of the model.
+// ModeAuto as Runtime.Mode leaves the mode to the known capabilities of the model.
 const ModeAuto turn.Mode = "auto"
 
-// LLM selects the model and bounds its inferences.
+// LLM selects the model and limits its inferences.
 type LLM struct {
-	// Provider is auto until Effective resolves it.
-	Provider Provider `toml:"provider" enum:"auto,demo,openai"`
-	// Model is the model's name; empty means the provider's default. See Effective.
-	Model string `toml:"model"`
-	// BaseURL is an OpenAI-compatible endpoint, for instance http://127.0.0.1:11434/v1; empty means OpenAI's own.
+	// "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in set of rules without a
+	// language model. "auto": openai if an api_key or a base_url is set, else demo.
+	Provider Provider `toml:"provider" default:"auto" enum:"auto,demo,openai"`
+	// The model's name; empty means gpt-4.1-mini for openai.
+	Model string `toml:"model" maxbytes:"200"`
+	// The media of tool results that the model gets: "none", "images", "all" (images and audio), or "auto" by its
+	// capabilities.
+	Media Media `toml:"media" default:"auto" enum:"auto,none,images,all"`
+	// An OpenAI-compatible endpoint, for instance "http://127.0.0.1:11434/v1" for Ollama; empty means OpenAI's own.
+	// OPENAI_BASE_URL applies if it is not set here.
 	BaseURL string `toml:"base_url"`
-	// APIKey is sent to BaseURL.
-	APIKey Secret `toml:"api_key"`
-	// Temperature is nil for the provider's default; 0 is sent as 0.
-	Temperature *float64 `toml:"temperature" min:"0"`
-	// MaxOutputTokens bounds one completion; 0 leaves the bound to the provider.
+	// The key that is sent to base_url. OPENAI_API_KEY applies if it is not set here. Do not write the key itself into
+	// this file.
+	APIKey Secret `toml:"api_key" example:"${MY_PROVIDER_KEY}"`
+	// Sampling temperature from 0 to 2; the provider's default if it is not set.
+	Temperature *float64 `toml:"temperature" min:"0" max:"2" example:"0.2"`
+	// Maximum number of tokens in one completion; 0 leaves the limit to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
-	// Media is which parts of tool results the model gets besides text; auto follows the known capabilities of the
-	// model.
-	Media Media `toml:"media" enum:"auto,none,images,all"`
-	// RetryMax is how often a transport error or a rate limit is retried.
-	RetryMax int `toml:"retry_max" min:"0"`
-	// ConnectTimeout bounds dialling and the TLS handshake.
-	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
-	// FirstTokenTimeout bounds the time from the request to the first byte of the completion.
-	FirstTokenTimeout time.Duration `toml:"first_token_timeout" min:"1ms"`
-	// IdleTimeout bounds the silence between two pieces of a stream.
-	IdleTimeout time.Duration `toml:"idle_timeout" min:"1ms"`
-	// TotalTimeout bounds one inference as a whole.
-	TotalTimeout time.Duration `toml:"total_timeout" min:"1ms"`
-	// MaxRetryAfter caps the delay that a provider asks for with Retry-After.
-	MaxRetryAfter time.Duration `toml:"max_retry_after" min:"0s"`
-	// DemoSlow makes the demo provider answer slowly, so that its stream can be watched.
+	// Maximum number of retries after transport errors and rate limits.
+	RetryMax int `toml:"retry_max" default:"2" min:"0"`
+	// Timeout of connecting, including the TLS handshake.
+	ConnectTimeout time.Duration `toml:"connect_timeout" default:"10s" min:"1ms"`
+	// Timeout from the request to the first event of the response.
+	FirstTokenTimeout time.Duration `toml:"first_token_timeout" default:"1m" min:"1ms"`
+	// Maximum silence between two events of the response.
+	IdleTimeout time.Duration `toml:"idle_timeout" default:"30s" min:"1ms"`
+	// Timeout of one inference in total.
+	TotalTimeout time.Duration `toml:"total_timeout" default:"5m" min:"1ms"`
+	// Upper limit of the delay that a provider requests with Retry-After.
+	MaxRetryAfter time.Duration `toml:"max_retry_after" default:"1m" min:"0s"`
+	// Makes the demo provider answer slowly, to watch its stream.
 	DemoSlow bool `toml:"demo_slow"`
 }
 
 // Provider names a kind of model endpoint.
 type Provider string
 
-// The providers.
+// The providers. Effective resolves ProviderAuto.
 const (
-	ProviderAuto   Provider = "auto"   // openai if a key or a base_url is set, else demo
-	ProviderDemo   Provider = "demo"   // the built-in rule-based stand-in; no language model
-	ProviderOpenAI Provider = "openai" // OpenAI, or any server that speaks its Chat Completions
+	ProviderAuto   Provider = "auto"
+	ProviderDemo   Provider = "demo"
+	ProviderOpenAI Provider = "openai"
 )
 
 // Media is what a model accepts besides text.
@@ -132,76 +153,89 @@ const (
 
 // Policy decides which tools may be called and what follows an error.
 type Policy struct {
-	// Allow, Deny and Ask are patterns of tool IDs (local/read_file, mcp/files/*, *). Deny wins over Ask, Ask over
-	// Allow; a tool that no pattern matches is denied.
-	Allow []string `toml:"allow"`
-	Deny  []string `toml:"deny"`
-	Ask   []string `toml:"ask"`
-	// AskRisk is the lowest risk at which an allowed call needs an approval.
-	AskRisk turn.Risk `toml:"ask_risk" enum:"low,medium,high,never"`
-	// Taint guards a session whose transcript holds text of an untrusted server: later calls that could change or send
-	// something need an approval. Strict guards a session after text of any server, and covers every call.
-	Taint turn.TaintMode `toml:"taint" enum:"on,off,strict"`
-	// OnModelError is what follows an inference that failed permanently.
-	OnModelError turn.ErrorAction `toml:"on_model_error" enum:"fail,retry,reprompt,interrupt"`
-	// OnToolError is what follows a tool's error; reprompt means that the model gets the error as the call's result.
-	// There is no retry: a settled call never runs again, and a call that was not sent is dispatched again in any case.
-	OnToolError turn.ErrorAction `toml:"on_tool_error" enum:"fail,reprompt,interrupt"`
-	// OnInvalidAction is what follows a completion that is not a valid action. There is no retry, because it would send
-	// the same prompt again.
-	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" enum:"fail,reprompt,interrupt"`
-	// Rules apply to calls that Deny does not match. The first rule that matches a call decides, before Ask, Allow and
-	// AskRisk.
+	// Patterns of tool IDs: "local/read_file", "mcp/files/*", "*". deny wins over ask, and ask over allow. A tool that
+	// no pattern matches is denied.
+	Allow []string `toml:"allow" default:"local/*,mcp/*"`
+	// Tools that are never called.
+	Deny []string `toml:"deny"`
+	// Tools whose calls need an approval.
+	Ask []string `toml:"ask"`
+	// The lowest risk at which an allowed call needs an approval: "low" (every call), "medium", "high" or "never".
+	AskRisk turn.Risk `toml:"ask_risk" default:"high" enum:"low,medium,high,never"`
+	// "on": once the transcript contains text of an untrusted server, calls of tools that are not read_only need an
+	// approval. "strict": once it contains text of any server, every call needs an approval. "off": no such approvals.
+	Taint turn.TaintMode `toml:"taint" default:"on" enum:"on,off,strict"`
+	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
+	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.
+	OnModelError turn.ErrorAction `toml:"on_model_error" default:"fail" enum:"fail,retry,reprompt,interrupt"`
+	// What follows a tool's error: "fail", "reprompt" (the model gets the error as the call's result) or "interrupt".
+	OnToolError turn.ErrorAction `toml:"on_tool_error" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// What follows a completion that is not a valid action: "fail", "reprompt" or "interrupt".
+	OnInvalidAction turn.ErrorAction `toml:"on_invalid_action" default:"reprompt" enum:"fail,reprompt,interrupt"`
+	// Rules about calls by their arguments. The first rule that matches a call decides, after deny and before ask,
+	// allow and ask_risk. To confine a tool, allow the good calls and deny the others in the next rule.
+	//
+	// The form of a pattern determines the kind of value that it matches: a URL (https://*.corp.com/**), an email
+	// address (*@corp.com), an IP address (10.0.0.*), a number (1000), true or false, or else a path, a word or a host
+	// name (docs/**). No rule allows a value that is not in the canonical form of its kind; such a call needs an
+	// approval. Examples: a path with .., // or a space, 01000, 1e3, a list of addresses in one string, and anything
+	// that is not ASCII. For a JSON list, allow requires that all elements match; deny and ask require one. In rules
+	// that deny or ask, a relative path matches in any folder. A wildcard does not match a sign or a port, and matches a
+	// query only as a part of /**. In a host, and in the first segment of a relative path, it does not match a dot or
+	// the last label either, unless it is * alone or *. at the beginning. Patterns that could never decide are rejected:
+	// ~/.ssh/** (write .ssh/** or /home/ann/.ssh/**), ../docs, 10.0.0.0/8, [0-9], ???.
 	Rules []PolicyRule `toml:"rules"`
 }
 
 // PolicyRule decides about calls of a tool by their arguments.
 type PolicyRule struct {
-	// Tool is a pattern of tool IDs, as in Policy.Allow.
-	Tool string `toml:"tool"`
-	// Arguments are patterns of values by dotted key, all of which must match; an empty map matches every call. See
-	// turn.Rule and turn.CheckPattern.
-	Arguments map[string]string `toml:"arguments"`
-	// Permit is the rule's decision.
-	Permit turn.Permission `toml:"permit" enum:"allow,ask,deny"`
-	// Why is shown with the request, or to the model with the denial.
-	Why string `toml:"why"`
+	// A pattern of tool IDs, as in policy.allow.
+	Tool string `toml:"tool" maxbytes:"400" example:"mcp/files/write_*"`
+	// Patterns of values by dotted key, all of which must match; without it the rule matches every call. * does not
+	// match a slash; /** at the end does.
+	Arguments map[string]string `toml:"arguments" maxbytes:"400" example:"path = docs/**"`
+	// "allow", "ask" or "deny".
+	Permit turn.Permission `toml:"permit" enum:"allow,ask,deny" example:"allow"`
+	// Shown with the approval request, or to the model with the denial.
+	Why string `toml:"why" maxbytes:"400" example:"only the documentation may be written"`
 }
 
 // AskNever as Policy.AskRisk means that risk alone never makes a call need an approval.
 const AskNever turn.Risk = "never"
 
-// Approvals bounds how long a turn waits for decisions. Waiting uses no process, no turn_timeout and no step.
+// Approvals bounds how long a turn waits for decisions.
 type Approvals struct {
-	// ApprovalExpiry is how long an approval request stays open; 0 means without limit.
-	ApprovalExpiry time.Duration `toml:"approval_expiry" min:"0s"`
-	// OnExpiry is the decision on an approval request that expires.
-	OnExpiry turn.Permission `toml:"on_expiry" enum:"deny,allow"`
-	// QuestionExpiry is how long a question of the model stays open; 0 means without limit.
-	QuestionExpiry time.Duration `toml:"question_expiry" min:"0s"`
+	// How long an approval request stays open; "0s" means without limit.
+	ApprovalExpiry time.Duration `toml:"approval_expiry" default:"168h" min:"1s" zero:"to wait without limit"`
+	// The decision on an approval request that expires: "deny" or "allow".
+	OnExpiry turn.Permission `toml:"on_expiry" default:"deny" enum:"deny,allow"`
+	// How long a question of the model stays open; "0s" means without limit.
+	QuestionExpiry time.Duration `toml:"question_expiry" default:"168h" min:"1s" zero:"to wait without limit"`
 }
 
 // Journal configures where the journal is kept.
 type Journal struct {
-	// Driver is the kind of database.
-	Driver Driver `toml:"driver" enum:"sqlite,postgres"`
-	// Path is the file of a SQLite database, relative to the working directory.
-	Path string `toml:"path"`
-	// URL is the connection string of a Postgres database, "postgres://user@host/database".
+	// The kind of database: "sqlite" for the workers of one machine, "postgres" for workers on several.
+	Driver Driver `toml:"driver" default:"sqlite" enum:"sqlite,postgres"`
+	// The file of a SQLite database, relative to the working directory.
+	Path string `toml:"path" default:".everturn/journal.db" required:"true"`
+	// The connection string of a Postgres database, for instance "postgres://everturn@db.example/everturn". A password
+	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `starter journal
+	// migrate` first.
 	URL Secret `toml:"url"`
-	// Synchronous full survives a power cut, normal a crash of the process. It applies to SQLite only.
-	Synchronous Synchronous `toml:"synchronous" enum:"full,normal"`
-	// CacheBytes bounds the rendered prompt prefixes that a worker caches, in bytes.
-	CacheBytes int64 `toml:"cache_bytes" min:"0" max:"1099511627776"`
-	// ChunkRetention is how long the chunks of a finished turn are kept; 0 keeps them without limit. Transcripts are
-	// always kept.
-	ChunkRetention time.Duration `toml:"chunk_retention" min:"0s"`
+	// SQLite only: "full" survives a power cut, "normal" a crash of the process.
+	Synchronous Synchronous `toml:"synchronous" default:"full" enum:"full,normal"`
+	// Maximum number of bytes of rendered prompts that a worker caches in memory.
+	CacheBytes int64 `toml:"cache_bytes" default:"67108864" min:"0" max:"1099511627776"`
+	// How long the stream of a finished turn is kept; "0s" means without limit. Transcripts and tool calls are always
+	// kept.
+	ChunkRetention time.Duration `toml:"chunk_retention" default:"720h" min:"1m" zero:"to keep all chunks"`
 }
 
 // Driver is a kind of database.
 type Driver string
 
-// The databases that can hold a journal: SQLite for one machine, Postgres for workers on several.
+// The databases that can hold a journal.
 const (
 	DriverSQLite   Driver = "sqlite"
 	DriverPostgres Driver = "postgres"
@@ -227,37 +261,38 @@ const (
 
 // Temporal configures the server that runs the turns.
 type Temporal struct {
-	// Address is host:port; empty means Temporal's own configuration (TEMPORAL_*, profiles), or 127.0.0.1:7233 without
-	// one.
+	// host:port; empty means that of Temporal's own configuration (TEMPORAL_ADDRESS, temporal.toml), else
+	// 127.0.0.1:7233.
 	Address string `toml:"address"`
-	// Namespace is empty for the one of Temporal's own configuration, or "default" without one.
+	// Empty means that of Temporal's own configuration, else "default".
 	Namespace string `toml:"namespace"`
-	// TaskQueue is the task queue that the workers poll.
-	TaskQueue string `toml:"task_queue"`
-	// UIURL is the Web UI's address for links; empty means dev_ui_port on loopback.
+	// The task queue that workers poll.
+	TaskQueue string `toml:"task_queue" default:"everturn" required:"true"`
+	// The Web UI's address for links; empty means dev_ui_port on this machine.
 	UIURL string `toml:"ui_url"`
-	// Profile is a profile of Temporal's own configuration file.
+	// A profile of Temporal's own configuration file.
 	Profile string `toml:"profile"`
-	TLS     bool   `toml:"tls"`
-	APIKey  Secret `toml:"api_key"`
-	// AllowPlaintext permits a connection without TLS to a server beyond loopback.
+	// Use TLS.
+	TLS bool `toml:"tls"`
+	// The API key of a Temporal Cloud namespace.
+	APIKey Secret `toml:"api_key" example:"${MY_TEMPORAL_KEY}"`
+	// Permit an unencrypted connection to another machine.
 	AllowPlaintext bool `toml:"allow_plaintext"`
-	// DevUIPort is the Web UI port of the server that --dev starts.
-	DevUIPort int `toml:"dev_ui_port" min:"1"`
+	// The Web UI port of the server that --dev starts.
+	DevUIPort int `toml:"dev_ui_port" default:"8233" min:"1" max:"65535"`
 }
 
-// Worker bounds the resources of a worker.
+// Worker limits the resources of a worker.
 type Worker struct {
-	// MaxConcurrentTurns is the maximum number of workflow tasks, MaxConcurrentActivities that of inferences and tool
-	// calls in flight.
-	MaxConcurrentTurns      int `toml:"max_concurrent_turns" min:"2"`
-	MaxConcurrentActivities int `toml:"max_concurrent_activities" min:"1"`
-	// StickyCache is how many turns a worker keeps in memory between their workflow tasks. An evicted turn is rebuilt
-	// from its history when it wakes, within a second. A turn that waits for a decision stays cached like any other,
-	// for days if nothing evicts it: with 10,000 waiting turns a worker's memory follows this number, not theirs.
-	StickyCache int `toml:"sticky_cache" min:"0"`
-	// DrainTimeout is how long a stopping worker waits for its activities.
-	DrainTimeout time.Duration `toml:"drain_timeout" min:"0s"`
-	// Identity names the worker in the Web UI; empty means process ID and host name.
+	// Maximum number of workflow tasks at the same time.
+	MaxConcurrentTurns int `toml:"max_concurrent_turns" default:"100" min:"2"`
+	// Maximum number of inferences and tool calls at the same time.
+	MaxConcurrentActivities int `toml:"max_concurrent_activities" default:"100" min:"1"`
+	// Maximum number of turns that are kept in memory between their workflow tasks, including turns that wait for
+	// approvals. An evicted turn is rebuilt from its history when it continues.
+	StickyCache int `toml:"sticky_cache" default:"100" min:"0"`
+	// How long a stopping worker waits for its inferences and tool calls.
+	DrainTimeout time.Duration `toml:"drain_timeout" default:"30s" min:"0s"`
+	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
 }

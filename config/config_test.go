@@ -31,13 +31,6 @@ func TestExampleMeansTheDefault(t *testing.T) {
 	assert.Equal(t, Default(), loaded.Config)
 }
 
-func TestExampleHoldsEverySettingOfEverySection(t *testing.T) {
-	for _, key := range settingKeys() {
-		name := regexp.MustCompile(`^[^.]*\.`).ReplaceAllString(key, "")
-		assert.Regexp(t, `(?m)^#?`+name+` = `, Example(), key)
-	}
-}
-
 var commented = regexp.MustCompile(`(?m)^#([a-zA-Z_\[])`)
 
 func TestExampleUncommentedIsValid(t *testing.T) {

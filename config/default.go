@@ -1,56 +1,47 @@
 package config
 
 import (
-	"time"
-
-	"github.com/everturn/everturn/workflows/turn"
+	"fmt"
+	"reflect"
 )
 
-// DefaultModel is the model of provider openai if the configuration names none.
-const DefaultModel = "gpt-4.1-mini"
+// defaultModel is the model of provider openai if the configuration names none.
+const defaultModel = "gpt-4.1-mini"
 
-// DemoModel is the only model of provider demo.
-const DemoModel = "demo"
+// demoModel is the only model of provider demo.
+const demoModel = "demo"
 
-// Default returns the default configuration.
+const systemPrompt = "You are a careful assistant. Use the tools to look things up instead of guessing, " +
+	"and say so when they do not answer the question."
+
+// Default returns the default configuration: the defaults of the tags, and those that no tag can hold.
 func Default() Config {
-	return Config{
-		Runtime:    defaultRuntime(),
-		LocalFiles: LocalFiles{Deny: defaultDeny()},
-		LLM: LLM{
-			Provider: ProviderAuto, RetryMax: 2, Media: MediaAuto,
-			ConnectTimeout: 10 * time.Second, FirstTokenTimeout: time.Minute, IdleTimeout: 30 * time.Second,
-			TotalTimeout: 5 * time.Minute, MaxRetryAfter: time.Minute,
-		},
-		Policy: Policy{
-			Allow: []string{"local/*", "mcp/*"}, AskRisk: turn.RiskHigh, Taint: turn.TaintOn,
-			OnModelError: turn.ErrorFail, OnToolError: turn.ErrorReprompt, OnInvalidAction: turn.ErrorReprompt,
-		},
-		Approvals: Approvals{
-			ApprovalExpiry: 7 * 24 * time.Hour, OnExpiry: turn.Deny, QuestionExpiry: 7 * 24 * time.Hour,
-		},
-		Journal: Journal{
-			Driver: DriverSQLite, Path: ".everturn/journal.db", Synchronous: SynchronousFull, CacheBytes: 64 << 20,
-			ChunkRetention: 30 * 24 * time.Hour,
-		},
-		Temporal: Temporal{TaskQueue: "everturn", DevUIPort: 8233},
-		Worker: Worker{
-			MaxConcurrentTurns: 100, MaxConcurrentActivities: 100, StickyCache: 100,
-			DrainTimeout: 30 * time.Second,
-		},
+	var c Config
+	setDefaults(reflect.ValueOf(&c).Elem())
+	c.Runtime.SystemPrompt, c.Runtime.Redact, c.LocalFiles.Deny = systemPrompt, defaultRedact(), defaultDeny()
+	return c
+}
+
+// setDefaults sets the fields of a struct, and of the structs in it, to the defaults of their tags.
+func setDefaults(v reflect.Value) {
+	for _, f := range (field{value: v}).members() {
+		if f.value.Kind() == reflect.Struct {
+			setDefaults(f.value)
+		} else if text, ok := f.tag.Lookup("default"); ok {
+			if err := parseInto(f.value, text); err != nil {
+				panic(fmt.Sprintf("config: default of %s: %v", f.name, err))
+			}
+		}
 	}
 }
 
-func defaultRuntime() Runtime {
-	return Runtime{
-		Agent: "default",
-		SystemPrompt: "You are a careful assistant. Use the tools to look things up instead of guessing, " +
-			"and say so when they do not answer the question.",
-		Mode: ModeAuto, MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
-		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second, MaxReprompts: 1,
-		MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
-		Workspace: ".", MaxResultBytes: 64 << 10, Redact: defaultRedact(),
+// newElement returns a new element of a list or a map with its defaults.
+func newElement(list reflect.Type) reflect.Value {
+	v := reflect.New(list.Elem()).Elem()
+	if v.Kind() == reflect.Struct {
+		setDefaults(v)
 	}
+	return v
 }
 
 // defaultRedact returns patterns of secrets that have a published form: API keys of OpenAI and compatible providers,
@@ -81,13 +72,6 @@ func defaultDeny() []string {
 	}
 }
 
-// defaultServer returns the defaults of an entry of [[mcp.servers]].
-func defaultServer() MCPServer {
-	return MCPServer{
-		Transport: TransportStdio, ConnectTimeout: time.Minute, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
-	}
-}
-
 // Effective returns l with its provider and model resolved.
 func (l LLM) Effective() LLM {
 	if l.Provider == ProviderAuto {
@@ -98,9 +82,9 @@ func (l LLM) Effective() LLM {
 	}
 	switch {
 	case l.Provider == ProviderDemo:
-		l.Model = DemoModel
+		l.Model = demoModel
 	case l.Model == "":
-		l.Model = DefaultModel
+		l.Model = defaultModel
 	}
 	return l
 }

@@ -93,14 +93,6 @@ func table(t reflect.Type) bool {
 	return false
 }
 
-// defaultElement returns a new element of a list with its defaults.
-func defaultElement(list reflect.Type) reflect.Value {
-	if list.Elem() == reflect.TypeFor[MCPServer]() {
-		return reflect.ValueOf(defaultServer())
-	}
-	return reflect.Zero(list.Elem())
-}
-
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	secretType   = reflect.TypeFor[Secret]()
@@ -156,13 +148,14 @@ func bare(name string) bool {
 // foreign are keys of other agents' configurations, and what to write instead.
 var foreign = map[string]string{
 	"tool_timeout_ms": `runtime.tool_timeout = "15s"`,
-	"timeout_ms":      `a duration such as timeout = "15s"`,
+	"timeout_ms":      `a duration such as timeouts.call = "15s"`,
+	"timeout":         `timeouts.call = "15s" of a server, or runtime.tool_timeout`,
 	"allow_tools":     "policy.allow",
 	"allowed_tools":   "policy.allow",
 	"deny_tools":      "policy.deny",
 	"denied_tools":    "policy.deny",
 	"default_model":   "llm.model",
-	"skills":          "runtime.system_prompt; there are no skills",
+	"skills":          "runtime.system_prompt: Everturn has no skills",
 	"mcpServers":      "[[mcp.servers]]",
 	"mcp_servers":     "[[mcp.servers]]",
 }
@@ -172,7 +165,7 @@ var foreign = map[string]string{
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
 	if instead := foreign[name]; instead != "" {
-		return fmt.Sprintf("unknown key %s; Everturn's is %s", key, instead)
+		return fmt.Sprintf("unknown key %s; use %s", key, instead)
 	}
 	var known []string
 	for _, m := range in.members() {

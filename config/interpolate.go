@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // reference matches ${NAME}, ${NAME:-default}, ${file:PATH}, the escape $${ and, to reject it, any other ${.
@@ -19,9 +17,8 @@ var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([
 // maxSecretBytes bounds the size of a file that holds a secret.
 const maxSecretBytes = 64 << 10
 
-// interpolate replaces the references in a string of the file; raw is its range. It reports false if one of them cannot
-// be resolved.
-func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, bool) {
+// interpolate replaces the references in a string of the file. It reports false if one of them cannot be resolved.
+func (l *loader) interpolate(f field, s string) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
 	}
@@ -32,6 +29,7 @@ func (l *loader) interpolate(f field, s string, raw unstable.Range) (string, boo
 		if ok = false; len(l.problems) >= maxProblems {
 			return
 		}
+		raw := l.loaded.places.value[f.key]
 		source := l.loaded.places.data[raw.Offset : raw.Offset+raw.Length]
 		message := f.key + " " + fmt.Sprintf(format, args...)
 		p := Problem{Key: f.key, Source: l.loaded.Path, Message: message, Credentials: credentials}

@@ -8,82 +8,95 @@ import (
 
 // MCP holds the MCP servers.
 type MCP struct {
+	// Tool servers that speak the Model Context Protocol (MCP), one block each.
 	Servers []MCPServer `toml:"servers"`
 }
 
 // MCPServer configures one server that speaks the Model Context Protocol.
 type MCPServer struct {
-	// ID names the server in tool IDs: mcp/<id>/<tool>.
-	ID string `toml:"id"`
-	// Transport is stdio (the worker starts Command as a child process), http (streamable HTTP at URL) or sse (its
-	// predecessor).
-	Transport Transport `toml:"transport" enum:"stdio,http,sse"`
-	// Command and Args start the server. Dir is its working directory; empty means the worker's.
-	Command string   `toml:"command"`
-	Args    []string `toml:"args"`
-	Dir     string   `toml:"dir"`
-	// User is the account, by name or number, that the server's process runs as; empty means the worker's. It needs a
-	// worker that runs as root.
+	// Names the server in tool IDs, mcp/<id>/<tool>: a-z, 0-9, _ and -.
+	ID string `toml:"id" example:"files"`
+	// "stdio" starts command; "http" (streamable HTTP) and "sse" (its predecessor) connect to url.
+	Transport Transport `toml:"transport" default:"stdio" enum:"stdio,http,sse"`
+	// The program, found on PATH.
+	Command string `toml:"command" example:"npx"`
+	// Its arguments.
+	Args []string `toml:"args" example:"-y,@modelcontextprotocol/server-filesystem,."`
+	// Its working directory; empty means the worker's.
+	Dir string `toml:"dir"`
+	// The account that it runs as, without supplementary groups; empty means the worker's. It needs a worker that runs
+	// as root.
 	User string `toml:"user"`
-	// Env is set for the server in addition to the variables that EnvAllow lets through. The server inherits nothing
-	// else.
-	Env      map[string]Secret `toml:"env"`
-	EnvAllow []string          `toml:"env_allow"`
-	// URL and Headers are for the transports http and sse.
-	URL     string            `toml:"url"`
+	// Variables that are set for the server.
+	Env map[string]Secret `toml:"env" example:"LOG_LEVEL = warn"`
+	// Variables of the worker's environment that the server inherits. It inherits nothing else.
+	EnvAllow []string `toml:"env_allow" example:"PATH,HOME"`
+	// The address, for transport "http" and "sse".
+	URL string `toml:"url"`
+	// HTTP headers, for transport "http" and "sse".
 	Headers map[string]Secret `toml:"headers"`
-	// Networks are the private networks (10.0.0.0/8) that URL may resolve to. Loopback is allowed if URL itself names
-	// it.
+	// Private networks that url may resolve to, such as "10.0.0.0/8". Loopback is allowed if url itself names it.
 	Networks []string `toml:"networks"`
-	// OAuth gets a token with client credentials, for http and sse.
+	// A bearer token by OAuth 2 client credentials (RFC 6749, section 4.4), for transport "http" and "sse".
 	OAuth OAuth `toml:"oauth"`
-	// Required makes a turn refuse to start while the server is unreachable. Otherwise the turn starts and tells the
-	// model.
+	// Turns do not start while this server is unavailable. Otherwise they start, and the model is told.
 	Required bool `toml:"required"`
-	// ConnectTimeout bounds starting, connecting and listing the tools together.
-	ConnectTimeout time.Duration `toml:"connect_timeout" min:"1ms"`
-	// CallTimeout bounds a call; 0 means runtime.tool_timeout. Progress that the server reports restarts it, up to
-	// TotalTimeout in all; if TotalTimeout is 0, progress does not restart it.
-	CallTimeout  time.Duration `toml:"call_timeout" min:"0s"`
-	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
-	// IdleTimeout closes a connection after this time without use; 0 keeps it open.
-	IdleTimeout time.Duration `toml:"idle_timeout" min:"0s"`
-	// CatalogueGrace is how long turns may still begin with the tools of a server that has become unavailable: their
-	// calls wait for it. 0 means 1 minute, and 10 minutes if the server is required.
-	CatalogueGrace time.Duration `toml:"catalogue_grace" min:"0s"`
-	// MaxConcurrentCalls is the maximum number of calls in flight to the server, per worker.
-	MaxConcurrentCalls int `toml:"max_concurrent_calls" min:"1"`
-	// Allow and Deny are patterns of the server's own tool names. An empty Allow means all tools; Deny wins.
-	Allow []string `toml:"allow"`
-	Deny  []string `toml:"deny"`
-	// Trust accepts the server's annotations (read-only, idempotent) for what Tools leaves unset. The text of a trusted
-	// server does not taint a session.
+	// Maximum number of calls in flight to the server, per worker.
+	MaxConcurrentCalls int `toml:"max_concurrent_calls" default:"64" min:"1"`
+	// Patterns of its tools that are offered; empty means all.
+	Allow []string `toml:"allow" example:"*"`
+	// Patterns of its tools that are not offered.
+	Deny []string `toml:"deny" example:"write_*"`
+	// Trust the server: its annotations (read-only, idempotent) apply to what the settings of a tool leave out, and its
+	// text does not taint a session (see policy.taint).
 	Trust bool `toml:"trust"`
-	// AllowToolChanges accepts changes of the server's tools. Otherwise a tool that changes is quarantined until the
-	// operator approves it.
+	// Accept changes of the server's tools. Otherwise a changed tool is quarantined: see "tools diff" and "tools
+	// approve".
 	AllowToolChanges bool `toml:"allow_tool_changes"`
-	// SessionAffinity is "turn" if the server keeps state between a turn's calls, so that all of them go to one
-	// connection of one worker.
+	// "turn": the server keeps state between the calls of a turn, so all go to one connection. Empty: any worker may
+	// call it.
 	SessionAffinity SessionAffinity `toml:"session_affinity" enum:",turn"`
-	// ElicitationTimeout lets a server of an older protocol version send elicitations in the middle of a call, and
-	// bounds how long the call is held for each response; 0 does not allow it. Servers of the newest protocol version
-	// send elicitations without holding a call.
-	ElicitationTimeout time.Duration `toml:"elicitation_timeout" min:"0s"`
-	// Resources and Prompts offer the server's resources and prompts to the model, as tools that list and read them.
+	// Offer the server's resources to the model, as tools that list and read them.
 	Resources bool `toml:"resources"`
-	Prompts   bool `toml:"prompts"`
-	// OnAllWorkers declares that every worker hosts this server.
-	OnAllWorkers bool `toml:"on_all_workers"`
-	// Tools are the operator's settings of single tools, by the server's own name of the tool.
-	Tools map[string]MCPTool `toml:"tools"`
+	// Offer the server's prompts to the model, as tools that list and read them.
+	Prompts bool `toml:"prompts"`
+	// Every worker hosts this server. Tools with local_activity need it.
+	OnAllWorkers bool `toml:"on_all_workers" example:"true"`
+	// The timeouts of connections and calls.
+	Timeouts MCPTimeouts `toml:"timeouts"`
+	// Settings of a single tool, by the server's name for it.
+	Tools map[string]MCPTool `toml:"tools" example:"list_directory"`
 }
 
-// OAuth configures a client-credentials grant (RFC 6749, section 4.4).
+// MCPTimeouts are the timeouts of a server's connections and calls.
+type MCPTimeouts struct {
+	// Timeout of starting, connecting and listing the tools together.
+	Connect time.Duration `toml:"connect" default:"1m" min:"1ms"`
+	// Timeout of a call; "0s" means runtime.tool_timeout.
+	Call time.Duration `toml:"call" min:"0s"`
+	// Timeout of a call in total. Until then, progress that the server reports restarts the timeout call; "0s" means
+	// that it does not.
+	Total time.Duration `toml:"total" min:"0s"`
+	// How long an unused connection stays open; "0s" means without limit.
+	Idle time.Duration `toml:"idle" default:"10m" min:"1s" zero:"to keep connections open"`
+	// How long turns may still begin with the tools of an unavailable server; their calls wait for it. "0s" means 1
+	// minute, or 10 minutes if the server is required.
+	Catalogue time.Duration `toml:"catalogue" min:"0s"`
+	// How long a server of an older protocol version may hold a call during an elicitation; "0s" means that it cannot
+	// elicit. Servers of the newest protocol version send elicitations without holding a call.
+	Elicitation time.Duration `toml:"elicitation" min:"1s" max:"24h" zero:"to allow no elicitation"`
+}
+
+// OAuth configures a client-credentials grant.
 type OAuth struct {
-	TokenURL     string   `toml:"token_url"`
-	ClientID     string   `toml:"client_id"`
-	ClientSecret Secret   `toml:"client_secret"`
-	Scopes       []string `toml:"scopes"`
+	// The endpoint that issues tokens.
+	TokenURL string `toml:"token_url"`
+	// The OAuth client's ID.
+	ClientID string `toml:"client_id"`
+	// The OAuth client's secret.
+	ClientSecret Secret `toml:"client_secret"`
+	// The scopes to request.
+	Scopes []string `toml:"scopes"`
 }
 
 // SessionAffinity is how long a server keeps state between calls.
@@ -104,21 +117,21 @@ const (
 
 // MCPTool holds the operator's settings of one tool.
 type MCPTool struct {
-	// Repeatable means that running a call again does no harm.
-	Repeatable bool `toml:"repeatable"`
-	// LocalActivity means that the tool answers within a second and may run as a local activity. It needs Repeatable,
-	// and OnAllWorkers of the server.
-	LocalActivity bool `toml:"local_activity"`
-	// Risk is how much harm the tool can do. If empty, it follows the annotations of a trusted server; else it is high
-	// if the server marks the tool as destructive or the tool's name or description suggests it (delete, shell, …), and
-	// medium otherwise.
-	Risk turn.Risk `toml:"risk" enum:",low,medium,high"`
-	// Timeout bounds a call; 0 means the server's call_timeout. TotalTimeout is like the server's.
-	Timeout      time.Duration `toml:"timeout" min:"0s"`
+	// Running a call again does no harm.
+	Repeatable bool `toml:"repeatable" example:"true"`
+	// The tool answers within a second and runs as a local activity, which takes fewer events. It needs repeatable and
+	// on_all_workers.
+	LocalActivity bool `toml:"local_activity" example:"true"`
+	// How much harm a call can do: "low", "medium" or "high". Without it, a trusted server's annotations decide.
+	// Otherwise it is "high" if the server marks the tool as destructive or its name or description suggests it (delete,
+	// shell, ...), else "medium".
+	Risk turn.Risk `toml:"risk" enum:",low,medium,high" example:"low"`
+	// Timeout of a call; "0s" means the server's timeouts.call.
+	Timeout time.Duration `toml:"timeout" min:"0s" example:"5s"`
+	// Timeout of a call in total, with progress; "0s" means the server's timeouts.total.
 	TotalTimeout time.Duration `toml:"total_timeout" min:"0s"`
-	// BackgroundTimeout is how long a call may continue after its timeout. The model is told that its outcome is
-	// unknown, and gets the result when the call finishes.
-	BackgroundTimeout time.Duration `toml:"background_timeout" min:"0s"`
-	// ReadOnly means that a call changes nothing and sends nothing out. See Policy.Taint.
+	// How long a call may continue after its timeout. The model gets the result when the call finishes.
+	BackgroundTimeout time.Duration `toml:"background_timeout" min:"1s" max:"24h" zero:"to end calls at their timeout"`
+	// A call changes nothing and sends nothing out. See policy.taint.
 	ReadOnly bool `toml:"read_only"`
 }

@@ -58,19 +58,32 @@ func (v *validator) add(key, format string, args ...any) {
 	}
 }
 
-// check checks the enum, min and max tags of a field and of its members.
+// check checks the tags of a field and of its members: enum, min, max, zero, maxbytes and required.
 func (v *validator) check(f field) {
 	if f.value.Kind() == reflect.Pointer && !f.value.IsNil() {
 		f.value = f.value.Elem()
 	}
 	switch f.value.Kind() {
 	case reflect.String:
-		v.enum(f.key, f.tag, f.value.String())
+		v.text(f)
 	case reflect.Int, reflect.Int64, reflect.Float64:
 		v.bounds(f)
 	}
 	for _, m := range f.members() {
-		v.check(m)
+		if len(v.problems) < maxProblems {
+			v.check(m)
+		}
+	}
+}
+
+func (v *validator) text(f field) {
+	value := f.value.String()
+	v.enum(f.key, f.tag, value)
+	if _, required := f.tag.Lookup("required"); required && strings.TrimSpace(value) == "" {
+		v.add(f.key, "is empty; give it a value or leave the key out")
+	}
+	if most, err := strconv.Atoi(f.tag.Get("maxbytes")); err == nil && len(value) > most {
+		v.add(f.key, "is %d bytes; it must be at most %d", len(value), most)
 	}
 }
 
@@ -94,15 +107,11 @@ func oneOf(allowed []string) string {
 	return fmt.Sprintf("%q", named[0])
 }
 
-// bounds checks a number or a duration against the tags min and max. Without max, turn.MaxCount and turn.MaxDuration
-// apply.
+// bounds checks a number or a duration against the tags min, max and zero. Without max, turn.MaxCount and
+// turn.MaxDuration apply.
 func (v *validator) bounds(f field) {
 	if f.value.Type() == durationType {
-		d := time.Duration(f.value.Int())
-		if least, err := time.ParseDuration(f.tag.Get("min")); err == nil && d < least {
-			v.add(f.key, "is %s; it must be at least %s", d, f.tag.Get("min"))
-		}
-		v.atMost(f.key, d, turn.MaxDuration)
+		v.duration(f, time.Duration(f.value.Int()))
 		return
 	}
 	value := f.value.Convert(reflect.TypeFor[float64]()).Float()
@@ -112,6 +121,23 @@ func (v *validator) bounds(f field) {
 	most, err := strconv.ParseFloat(cmp.Or(f.tag.Get("max"), strconv.Itoa(turn.MaxCount)), 64)
 	if err == nil && !(value <= most) {
 		v.add(f.key, "is %v; it must be at most %.0f", f.value.Interface(), most)
+	}
+}
+
+func (v *validator) duration(f field, d time.Duration) {
+	zero, orZero := f.tag.Lookup("zero")
+	if least, err := time.ParseDuration(f.tag.Get("min")); err == nil && d < least && !(orZero && d == 0) {
+		if orZero {
+			zero = ", or 0s " + zero
+		}
+		v.add(f.key, "is %s; it must be at least %s%s", d, f.tag.Get("min"), zero)
+	}
+	most, err := time.ParseDuration(f.tag.Get("max"))
+	if err != nil {
+		most = turn.MaxDuration
+	}
+	if d > most {
+		v.add(f.key, "is %s; it must be at most %s", d, shortDuration(most))
 	}
 }
 
@@ -130,9 +156,6 @@ func (v *validator) tenant(name string) {
 }
 
 func (v *validator) runtime(r Runtime) {
-	v.required("runtime.agent", r.Agent)
-	v.indexed("runtime.agent", r.Agent)
-	v.required("runtime.workspace", r.Workspace)
 	if r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
 			r.KeepHistoryMessages, r.MaxHistoryMessages)
@@ -163,10 +186,6 @@ func (v *validator) localFiles(l LocalFiles) {
 
 func (v *validator) llm(l LLM) {
 	v.address("llm.base_url", l.BaseURL)
-	v.indexed("llm.model", l.Model)
-	if l.Temperature != nil && *l.Temperature > 2 {
-		v.add("llm.temperature", "is %v; it must be between 0 and 2", *l.Temperature)
-	}
 	for _, inner := range []struct {
 		key   string
 		value time.Duration
@@ -183,8 +202,6 @@ func (v *validator) llm(l LLM) {
 }
 
 func (v *validator) approvals(a Approvals) {
-	v.zeroOrMore("approvals.approval_expiry", a.ApprovalExpiry, time.Second, "to wait without limit")
-	v.zeroOrMore("approvals.question_expiry", a.QuestionExpiry, time.Second, "to wait without limit")
 	if a.ApprovalExpiry == 0 && a.OnExpiry == turn.Allow {
 		v.add("approvals.on_expiry", `is "allow", but approval_expiry is 0s, so approvals never expire; `+
 			`set an approval_expiry, or leave on_expiry out`)
@@ -192,7 +209,6 @@ func (v *validator) approvals(a Approvals) {
 }
 
 func (v *validator) journal(j Journal) {
-	v.required("journal.path", j.Path)
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
 		v.add("journal.path", "is %s; it must be the path of a file", quote(j.Path))
 	}
@@ -200,15 +216,10 @@ func (v *validator) journal(j Journal) {
 	if j.Driver == DriverPostgres && scheme != "postgres" && scheme != "postgresql" {
 		v.add("journal.url", "must be the connection string of a Postgres database: postgres://user@host/database")
 	}
-	v.zeroOrMore("journal.chunk_retention", j.ChunkRetention, time.Minute, "to keep all chunks")
 }
 
 func (v *validator) temporal(t Temporal) {
-	v.required("temporal.task_queue", t.TaskQueue)
 	v.address("temporal.ui_url", t.UIURL)
-	if t.DevUIPort > 65535 {
-		v.add("temporal.dev_ui_port", "is %d; a port is between 1 and 65535", t.DevUIPort)
-	}
 	if t.Address == "" {
 		return
 	}
@@ -220,22 +231,6 @@ func (v *validator) temporal(t Temporal) {
 	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
 		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
 			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
-	}
-}
-
-func (v *validator) required(key, value string) {
-	if strings.TrimSpace(value) == "" {
-		v.add(key, "is empty; give it a value or leave the key out")
-	}
-}
-
-// maxIndexed bounds the search attributes of a turn, in bytes. Temporal fails a workflow task whose value is over
-// 2 KiB.
-const maxIndexed = 200
-
-func (v *validator) indexed(key, value string) {
-	if len(value) > maxIndexed {
-		v.add(key, "is %d bytes; it must be at most %d", len(value), maxIndexed)
 	}
 }
 

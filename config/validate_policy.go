@@ -49,7 +49,7 @@ func (v *validator) toolPattern(key, pattern string) {
 const (
 	maxRules         = 64
 	maxRuleArguments = 16
-	maxRuleText      = 400 // bytes of a pattern, a key or a reason
+	maxArgumentName  = 400 // bytes
 )
 
 func (v *validator) rules(p Policy) {
@@ -60,8 +60,8 @@ func (v *validator) rules(p Policy) {
 	for i, r := range p.Rules {
 		key := fmt.Sprintf("policy.rules[%d]", i)
 		v.toolPattern(key+".tool", r.Tool)
-		v.ruleText(key+".tool", r.Tool)
-		v.ruleText(key+".why", r.Why)
+		v.printable(key+".tool", r.Tool)
+		v.printable(key+".why", r.Why)
 		if len(r.Arguments) > maxRuleArguments {
 			v.add(key+".arguments", "names %d arguments; the maximum is %d", len(r.Arguments), maxRuleArguments)
 			continue
@@ -73,10 +73,7 @@ func (v *validator) rules(p Policy) {
 	}
 }
 
-func (v *validator) ruleText(key, text string) {
-	if len(text) > maxRuleText {
-		v.add(key, "is %d bytes; the maximum is %d", len(text), maxRuleText)
-	}
+func (v *validator) printable(key, text string) {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		v.add(key, "contains a control character; remove it")
 	}
@@ -84,9 +81,10 @@ func (v *validator) ruleText(key, text string) {
 
 // argument checks the key and the pattern of one argument of a rule.
 func (v *validator) argument(key, name, pattern string) {
-	v.ruleText(key, name)
-	v.ruleText(key, pattern)
-	if slices.Contains(strings.Split(name, "."), "") {
+	v.printable(key, name+pattern)
+	if len(name) > maxArgumentName {
+		v.add(key, "is %d bytes; it must be at most %d", len(name), maxArgumentName)
+	} else if slices.Contains(strings.Split(name, "."), "") {
 		v.add(key, "is not a dotted key: a name is missing before, after or between its dots")
 	} else if err := turn.CheckPattern(pattern); err != nil {
 		v.add(key, "is %s; it must be %s", quote(pattern), err)

@@ -24,6 +24,9 @@ var (
 func (v *validator) servers(servers []MCPServer) {
 	first := map[string]int{}
 	for i, s := range servers {
+		if len(v.problems) >= maxProblems {
+			return
+		}
 		key := fmt.Sprintf("mcp.servers[%d]", i)
 		v.serverID(key+".id", s.ID)
 		if j, seen := first[s.ID]; seen && s.ID != "" {
@@ -35,7 +38,7 @@ func (v *validator) servers(servers []MCPServer) {
 		v.networks(key+".networks", s.Networks)
 		v.oauth(key+".oauth", s)
 		v.environment(key, s)
-		v.timeouts(key, s)
+		v.total(key+".timeouts.total", s.Timeouts.Total, s.Timeouts.Call, "timeouts.call")
 		v.toolNames(key+".allow", s.Allow)
 		v.toolNames(key+".deny", s.Deny)
 		if s.SessionAffinity == AffinityTurn && s.OnAllWorkers {
@@ -61,36 +64,28 @@ func (v *validator) serverID(key, id string) {
 
 // transport checks that a server has what its transport needs, and no settings of other transports.
 func (v *validator) transport(key string, s MCPServer) {
-	if s.Transport == TransportHTTP || s.Transport == TransportSSE {
-		if s.URL == "" {
-			v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
-		}
-		v.address(key+".url", s.URL)
-		v.encrypted(key+".url", s.URL, s.Networks)
-		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != "" {
-			v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
-				s.Transport)
-		}
-		return
-	}
-	if s.Transport != TransportStdio {
-		return
-	}
-	if s.URL != "" {
-		v.add(key+".url", `is for transport = "http", but the transport is "stdio"; change transport, or remove url`)
-	} else if s.Command == "" {
+	started := s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != ""
+	reached := s.URL != "" || len(s.Headers) > 0 || len(s.Networks) > 0 || s.OAuth.configured()
+	byURL := s.Transport == TransportHTTP || s.Transport == TransportSSE // else stdio, or a value that is reported already
+	switch {
+	case s.Transport == TransportStdio && reached:
+		v.add(key, `sets url, headers, networks or oauth, which need transport = "http"; set it, or remove them (pass `+
+			`secrets to a stdio server in env)`)
+	case s.Transport == TransportStdio && s.Command == "":
 		v.add(key+".command", `is missing; name the server's program, or set transport = "http" and url`)
+	case byURL && started:
+		v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
+			s.Transport)
+	case byURL && s.URL == "":
+		v.add(key+".url", `is missing; transport = "%s" needs it`, s.Transport)
 	}
-	if len(s.Headers) > 0 {
-		v.add(key+".headers", `is for transport = "http"; pass secrets to a stdio server in env`)
-	}
-	if len(s.Networks) > 0 {
-		v.add(key+".networks", `is for transport = "http"; restrict the network of a stdio server in the operating system`)
-	}
+	v.remote(key+".url", s.URL, s.Networks)
 }
 
-// encrypted rejects plain text to another machine unless the operator lists its network.
-func (v *validator) encrypted(key, raw string, networks []string) {
+// remote checks a URL that is not empty. It rejects plain text to another machine unless the operator lists its
+// network.
+func (v *validator) remote(key, raw string, networks []string) {
+	v.address(key, raw)
 	u, err := url.Parse(raw)
 	if err == nil && u.Scheme == "http" && u.Host != "" && !loopback.Host(u.Hostname()) && len(networks) == 0 {
 		v.add(key, `is unencrypted http to another machine; use https, or list its private network: `+
@@ -116,13 +111,14 @@ func (v *validator) networks(key string, list []string) {
 	}
 }
 
+// configured reports whether o has any setting.
+func (o OAuth) configured() bool {
+	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
+}
+
 func (v *validator) oauth(key string, s MCPServer) {
 	o := s.OAuth
-	if o.TokenURL == "" && o.ClientID == "" && o.ClientSecret == "" && len(o.Scopes) == 0 {
-		return
-	}
-	if s.Transport == TransportStdio {
-		v.add(key, `is for transport = "http" or "sse"; pass secrets to a stdio server in env`)
+	if !o.configured() {
 		return
 	}
 	if o.TokenURL == "" {
@@ -131,9 +127,8 @@ func (v *validator) oauth(key string, s MCPServer) {
 	if o.ClientID == "" {
 		v.add(key+".client_id", "is missing; set the ID of the OAuth client")
 	}
-	v.address(key+".token_url", o.TokenURL)
-	v.encrypted(key+".token_url", o.TokenURL, s.Networks)
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+	v.remote(key+".token_url", o.TokenURL, s.Networks)
+	for name := range s.Headers {
 		if strings.EqualFold(name, "Authorization") {
 			v.add(key, "conflicts with headers.%s, which authenticates too; remove one of them", name)
 		}
@@ -162,29 +157,15 @@ func (v *validator) toolNames(key string, patterns []string) {
 	}
 }
 
-// maxHold bounds how long a server may hold a call for a response, which is lost with the connection, and how long a
-// call may continue after its timeout.
-const maxHold = 24 * time.Hour
-
-// timeouts checks that no timeout of a server contradicts another or is too short to be intended.
-func (v *validator) timeouts(key string, s MCPServer) {
-	v.zeroOrMore(key+".idle_timeout", s.IdleTimeout, time.Second, "to keep connections open")
-	v.zeroOrMore(key+".elicitation_timeout", s.ElicitationTimeout, time.Second, "to allow no elicitation")
-	v.atMost(key+".elicitation_timeout", s.ElicitationTimeout, maxHold)
-	v.total(key+".total_timeout", s.TotalTimeout, s.CallTimeout, "call_timeout")
-}
-
 // tool checks the settings of a tool of s.
 func (v *validator) tool(key string, s MCPServer, t MCPTool) {
-	v.zeroOrMore(key+".background_timeout", t.BackgroundTimeout, time.Second, "to end calls at their timeout")
-	v.atMost(key+".background_timeout", t.BackgroundTimeout, maxHold)
 	timeout, of := t.Timeout, "timeout"
 	if timeout == 0 {
-		timeout, of = s.CallTimeout, "the server's call_timeout"
+		timeout, of = s.Timeouts.Call, "the server's timeouts.call"
 	}
-	if t.TotalTimeout == 0 && t.Timeout > 0 && s.TotalTimeout > 0 && t.Timeout > s.TotalTimeout {
-		v.add(key+".timeout", "is %s, longer than the server's total_timeout, which is %s; set a total_timeout for the tool",
-			t.Timeout, s.TotalTimeout)
+	if most := s.Timeouts.Total; t.TotalTimeout == 0 && most > 0 && t.Timeout > most {
+		v.add(key+".timeout", "is %s, longer than the server's timeouts.total, which is %s; set a total_timeout for the tool",
+			t.Timeout, most)
 	}
 	v.total(key+".total_timeout", t.TotalTimeout, timeout, of)
 	const runsWithTurn = "a local activity runs on whichever worker runs the turn"
@@ -206,18 +187,5 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 func (v *validator) total(key string, total, timeout time.Duration, of string) {
 	if total > 0 && total < timeout {
 		v.add(key, "is %s, shorter than %s, which is %s; raise it, or leave it out", total, of, timeout)
-	}
-}
-
-// zeroOrMore rejects a duration that is neither 0 nor long enough to be intended.
-func (v *validator) zeroOrMore(key string, d, least time.Duration, zero string) {
-	if d > 0 && d < least {
-		v.add(key, "is %s; it must be at least %s, or 0s %s", d, shortDuration(least), zero)
-	}
-}
-
-func (v *validator) atMost(key string, d, most time.Duration) {
-	if d > most {
-		v.add(key, "is %s; it must be at most %s", d, shortDuration(most))
 	}
 }

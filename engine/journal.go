@@ -116,17 +116,12 @@ func (e *Engine) watchJournal(ctx context.Context) {
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		return
 	}
-	tick := time.NewTicker(journalEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if _, err := e.journal.Turn(ctx, ""); errors.Is(err, journal.ErrReplaced) {
+	every(ctx, journalEvery, func() bool {
+		_, err := e.journal.Turn(ctx, "")
+		if errors.Is(err, journal.ErrReplaced) {
 			e.fail(err)
-			return
+			return false
 		}
-	}
+		return true
+	})
 }

@@ -51,7 +51,7 @@ func policy(p config.Policy) turn.Policy {
 	}
 	rules := make([]turn.Rule, len(p.Rules))
 	for i, r := range p.Rules {
-		rules[i] = turn.Rule{Tool: r.Tool, Arguments: r.Arguments, Permit: r.Permit, Why: r.Why}
+		rules[i] = turn.Rule(r)
 	}
 	return turn.Policy{
 		Allow: p.Allow, Deny: p.Deny, Ask: p.Ask, Rules: rules, AskRisk: p.AskRisk, Taint: p.Taint,
@@ -78,10 +78,10 @@ func servers(cfg config.Config) []mcp.Server {
 				Scopes: s.OAuth.Scopes,
 			},
 			Required: s.Required, Allow: s.Allow, Deny: s.Deny, Tools: tools, Resources: s.Resources, Prompts: s.Prompts,
-			ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout, TotalTimeout: s.TotalTimeout,
-			IdleTimeout: s.IdleTimeout, CatalogueGrace: s.CatalogueGrace, MaxConcurrent: s.MaxConcurrentCalls,
+			ConnectTimeout: s.Timeouts.Connect, CallTimeout: s.Timeouts.Call, TotalTimeout: s.Timeouts.Total,
+			IdleTimeout: s.Timeouts.Idle, CatalogueGrace: s.Timeouts.Catalogue, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
-			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.ElicitationTimeout,
+			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,
 		})
 	}
 	return out

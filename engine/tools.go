@@ -72,14 +72,10 @@ func (e *Engine) watch(ctx context.Context) {
 	known := &publishedCatalogues{last: map[string]turn.Catalogue{}}
 	beside.Go(func() { e.reportHealth(ctx) })
 	beside.Go(func() {
-		for tick := time.Tick(reconcileEvery); ; {
-			select {
-			case <-tick:
-				e.reconcile(ctx, known)
-			case <-ctx.Done():
-				return
-			}
-		}
+		every(ctx, reconcileEvery, func() bool {
+			e.reconcile(ctx, known)
+			return true
+		})
 	})
 	e.tools.Watch(ctx, func(c turn.Catalogue) {
 		for pause := minRepublishPause; ; pause = min(2*pause, maxRepublishPause) {

@@ -46,7 +46,7 @@ func (e *Engine) workerOptions() worker.Options {
 // is empty if there are no such servers. The queue ends with the process, as the servers' state does.
 func stickyQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
-		if s.SessionAffinity != "" || s.ElicitationTimeout > 0 {
+		if s.SessionAffinity != "" || s.Timeouts.Elicitation > 0 {
 			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // elicitation.
 func older(c *config.Config) {
 	s := &c.MCP.Servers[0]
-	s.Args, s.ElicitationTimeout = append(s.Args, "-old"), within
+	s.Args, s.Timeouts.Elicitation = append(s.Args, "-old"), within
 }
 
 // TestASuspendedCallContinuesOnItsWorker checks that the response to an elicitation in the middle of a call reaches the
@@ -31,7 +31,7 @@ func TestASuspendedCallContinuesOnItsWorker(t *testing.T) {
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
 	request := r.waits(begun.ID, 1)[0]
 	assert.Equal(t, "e1.0.1", request.ID)
-	assert.False(t, request.ExpiresAt.IsZero(), "the server keeps its call open for elicitation_timeout")
+	assert.False(t, request.ExpiresAt.IsZero(), "the server keeps its call open for timeouts.elicitation")
 	require.NoError(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
 	again := r.waits(begun.ID, 2)[1]
 	require.NoError(t, r.reply(session(t), again, turn.ElicitationAccept, `{"sure":true}`))

@@ -36,7 +36,7 @@ func (s *suspect) host(args ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
 			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"),
-			ConnectTimeout: 30 * time.Second,
+			Timeouts: config.MCPTimeouts{Connect: 30 * time.Second},
 			Args: append([]string{"-ledger", s.file("ledger"), "-release", s.file("release"), "-pidfile", s.file("pid"), "-face",
 				s.file("face")}, args...),
 		})

@@ -134,10 +134,11 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
 			ID: "ledger", Transport: config.TransportStdio, Command: binary(l.t, "./tests/mcpserver"),
-			Args:           []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
-			ConnectTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxConcurrentCalls: 64,
-			OnAllWorkers: tool.LocalActivity,
-			Tools:        map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
+			Args:               []string{"-ledger", l.file, "-release", l.release, "-pidfile", l.pid},
+			Timeouts:           config.MCPTimeouts{Connect: 10 * time.Second, Idle: 10 * time.Minute},
+			MaxConcurrentCalls: 64,
+			OnAllWorkers:       tool.LocalActivity,
+			Tools:              map[string]config.MCPTool{"append": tool, "stubborn": {Risk: turn.RiskLow}},
 		}}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/version"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -36,7 +37,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignalWithin, stop) }) // the second signal kills the process
-	if err := run(ctx, os.Args[1:], os.Environ(), os.Stderr); err != nil {
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 		os.Exit(exitCode(err))
 	}
@@ -60,11 +61,12 @@ func exitCode(err error) int {
 func usage(err error) error { return temporalconn.WithKind(config.ErrInvalid, err) }
 
 // run is the whole program. It returns when ctx has ended and the worker is drained.
-func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	path := flags.String("config", "", "configuration `file` (default agent.toml, if it exists)")
 	slow := flags.Bool("slow", false, "make the demo model answer slowly enough to watch")
+	printVersion := flags.Bool("version", false, "print the version")
 	overrides := map[string]string{}
 	flags.Func("set", "override a configuration `key=value`; may be repeated", func(s string) error {
 		key, value, ok := strings.Cut(s, "=")
@@ -82,6 +84,10 @@ func run(ctx context.Context, args, environ []string, stderr io.Writer) error {
 	}
 	if flags.NArg() > 0 {
 		return usage(fmt.Errorf("%q is not a flag: a worker reads its configuration from agent.toml (see -h)", flags.Arg(0)))
+	}
+	if *printVersion {
+		_, err := fmt.Fprintln(stdout, "everturn worker "+version.String())
+		return err
 	}
 	if *slow {
 		overrides["llm.demo_slow"] = "true"

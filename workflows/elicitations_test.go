@@ -175,7 +175,7 @@ func TestASuspendedCallThatEndedIsNotAskedAbout(t *testing.T) {
 			require.Len(t, p.queues, 2)
 			assert.Equal(t, gone, p.queues[1] != "its worker", p.queues)
 			assert.WithinDuration(t, time.Now().Add(time.Hour), p.opened[0].ExpiresAt, 10*time.Minute,
-				"it is open for elicitation_timeout")
+				"it is open for timeouts.elicitation")
 		})
 	}
 }

@@ -145,7 +145,7 @@ func (c *connector) explain(ctx context.Context, l *link, err error) error {
 	why, told := c.clean(err.Error(), 400), safeErrorText(err)
 	server := c.describer.server
 	if ctx.Err() != nil {
-		why = fmt.Sprintf("it did not finish its handshake within %s (connect_timeout)", server.ConnectTimeout)
+		why = fmt.Sprintf("it did not finish its handshake within %s (timeouts.connect)", server.ConnectTimeout)
 		told = why
 		if server.URL == "" {
 			why += "; if it is still downloading, install it first or raise that"

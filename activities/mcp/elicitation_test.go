@@ -204,7 +204,7 @@ func continued(req turn.ToolRequest, r turn.ToolResult, responses ...turn.Elicit
 }
 
 // TestAnOlderServerMayElicitOnlyIfAllowed checks that a server of an older protocol may send elicitations in the middle
-// of a call only if the operator has set elicitation_timeout and the caller can continue the call.
+// of a call only if the operator has set timeouts.elicitation and the caller can continue the call.
 func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
 	old := oldActor(t)
 	h := newHost(t, mcp.Options{}, old)

@@ -143,7 +143,7 @@ func TestAServerThatDoesNotAnswerIsNamedByItsAddress(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
 	problem := h.Catalogues(t.Context())[0].Problem
 	assert.Contains(t, problem, "http://"+l.Addr().String()+
-		"/mcp?key=hidden: it did not finish its handshake within 300ms (connect_timeout)")
+		"/mcp?key=hidden: it did not finish its handshake within 300ms (timeouts.connect)")
 	assert.NotContains(t, problem, "canary")
 	assert.NotContains(t, problem, "downloading")
 }

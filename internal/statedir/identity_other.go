@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// identify returns the inode of path.
-func identify(path string) (string, error) {
+// fileIdentity returns the inode of path.
+func fileIdentity(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", err

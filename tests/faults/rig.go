@@ -73,7 +73,7 @@ type rig struct {
 type settings struct {
 	toolTimeout time.Duration
 	more        string       // lines for the section [journal]
-	connect     string       // connect_timeout of the MCP servers
+	connect     string       // timeouts.connect of the MCP servers
 	remote      string       // URL of an MCP server over HTTP; empty for none
 	stateless   bool         // the server speaks the newest protocol, which has no sessions
 	taint       string       // policy.taint

@@ -18,11 +18,11 @@ import (
 )
 
 // The server speaks an older protocol: it holds its call while it waits for the response, which requires
-// elicitation_timeout.
+// timeouts.elicitation.
 func TestAnOlderServerElicits(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
-	server.ElicitationTimeout, server.Allow = within, []string{"trigger-*elicitation*"}
+	server.Timeouts.Elicitation, server.Allow = within, []string{"trigger-*elicitation*"}
 	r := newRig(t, server)
 	accepted := r.turnWith(func(ctx context.Context, session string) {
 		w := r.asked(ctx, session)

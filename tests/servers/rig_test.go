@@ -56,7 +56,7 @@ type rig struct {
 // about the servers, and the model is a script.
 func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config)) *rig {
 	t.Helper()
-	server.Required, server.ConnectTimeout = true, within
+	server.Required, server.Timeouts.Connect = true, within
 	r := &rig{t: t, server: server.ID, model: script.Start(t, script.Text("unused")), called: map[string]bool{}}
 	dir := t.TempDir()
 	if server.Transport == config.TransportStdio {

@@ -22,7 +22,7 @@ func TestAnnotationsCountOnlyFromTrustedServers(t *testing.T) {
 		true:  {Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true}},
 	} {
 		server := stdioServer(t, "files", "@modelcontextprotocol/server-filesystem", dir)
-		server.Trust, server.ConnectTimeout = trust, within
+		server.Trust, server.Timeouts.Connect = trust, within
 		tools := offered(t, server)
 		got := tools["mcp/files/read_text_file"]
 		assert.Equal(t, reading.Risk, got.Risk, "trust %t", trust)

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/version"
 	"github.com/everturn/everturn/journal"
 )
 
@@ -34,8 +35,9 @@ type app struct {
 // command builds the tree of commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "starter",
-		Short: "Run, follow and inspect durable agent turns",
+		Use:     "starter",
+		Version: version.String(),
+		Short:   "Run, follow and inspect durable agent turns",
 		Example: `  starter run --dev "Which files are here, and what is this project about?"
   starter show`,
 		SilenceUsage:     true,

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/internal/version"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -14,11 +14,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			version := "(devel)"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintf(a.out, "everturn %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(a.out, "everturn "+version.String())
 			return err
 		},
 	}

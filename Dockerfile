@@ -1,0 +1,28 @@
+# The worker and the starter as static programs, without a shell and without root:
+#
+#   docker build --build-arg VERSION=v0.1.0 -t everturn .
+#   docker run -e TEMPORAL_ADDRESS=… -e OPENAI_API_KEY=… -v everturn:/data -v "$PWD:/workspace" everturn
+#   docker run --entrypoint /usr/local/bin/everturn … everturn run "Which files are here?"
+#
+# The worker listens on no port. MCP servers over stdio need their own programs: copy the two binaries into an image that
+# has them. Workers on several machines need [journal] driver = "postgres".
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=
+ENV CGO_ENABLED=0
+RUN go build -trimpath -ldflags "-s -w -X github.com/everturn/everturn/internal/version.stamp=${VERSION}" -o /out/everturn ./starter
+RUN go build -trimpath -ldflags "-s -w -X github.com/everturn/everturn/internal/version.stamp=${VERSION}" -o /out/everturn-worker ./worker
+RUN mkdir -m 700 /data /workspace
+
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /out/ /usr/local/bin/
+COPY --from=build --chown=65532:65532 /data /data
+COPY --from=build --chown=65532:65532 /workspace /workspace
+USER 65532:65532
+WORKDIR /workspace
+ENV EVERTURN_JOURNAL_PATH=/data/journal.db
+VOLUME /data
+ENTRYPOINT ["/usr/local/bin/everturn-worker"]

@@ -1,0 +1,2 @@
+// Package version tells which version of Everturn a program is.
+package version
