@@ -65,13 +65,46 @@ var house = map[string][]string{
 		"internal/statedir", "internal/redact", "go.temporal.io/sdk", "golang.org/x/sync", "golang.org/x/sys"},
 	"worker":  {"engine", "config", "internal/cluster", "journal"},
 	"starter": {"starter/internal/cli"},
-	"starter/internal/cli": {"github.com/cli/browser", "internal/invisible", "internal/nearest", "workflows",
-		"workflows/turn", "journal",
-		"client", "config", "internal/cluster", "engine", "internal/devserver", "internal/statedir", "docs",
-		"starter/internal/ui/chat",
-		"starter/internal/ui", "starter/internal/ui/form", "starter/internal/ui/terminal", "github.com/spf13/cobra",
+	"starter/internal/cli": {
+		"engine", "starter/internal/cli/app", "starter/internal/cli/branch", "starter/internal/cli/decide",
+		"starter/internal/cli/develop", "starter/internal/cli/look", "starter/internal/cli/schedule",
+		"starter/internal/cli/setup", "starter/internal/cli/talk", "github.com/spf13/cobra",
+	},
+	"starter/internal/cli/app": {
+		"client", "config", "engine", "internal/cluster", "internal/devserver", "internal/invisible",
+		"internal/nearest", "internal/statedir", "journal", "starter/internal/ui", "starter/internal/ui/terminal",
+		"workflows", "workflows/turn", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys",
+		"golang.org/x/term",
+	},
+	"starter/internal/cli/branch": {
+		"journal", "starter/internal/cli/app", "starter/internal/ui", "starter/internal/ui/terminal",
+		"workflows/turn", "github.com/spf13/cobra",
+	},
+	"starter/internal/cli/decide": {
+		"client", "journal", "starter/internal/cli/app", "starter/internal/ui", "starter/internal/ui/form",
+		"starter/internal/ui/terminal", "workflows/turn", "github.com/spf13/cobra",
+	},
+	"starter/internal/cli/develop": {
+		"config", "docs", "internal/devserver", "starter/internal/cli/app", "github.com/spf13/cobra",
+	},
+	"starter/internal/cli/look": {
+		"journal", "starter/internal/cli/app", "starter/internal/ui", "starter/internal/ui/terminal",
+		"workflows/turn", "github.com/cli/browser", "github.com/spf13/cobra",
+	},
+	"starter/internal/cli/schedule": {
+		"client", "starter/internal/cli/app", "workflows", "workflows/turn", "github.com/spf13/cobra",
 		"github.com/spf13/pflag",
-		"golang.org/x/term", "golang.org/x/sys", "github.com/rogpeppe/go-internal"},
+	},
+	"starter/internal/cli/setup": {
+		"config", "engine", "internal/cluster", "journal", "starter/internal/cli/app", "starter/internal/ui",
+		"starter/internal/ui/terminal", "workflows/turn", "github.com/rogpeppe/go-internal",
+		"github.com/spf13/cobra",
+	},
+	"starter/internal/cli/talk": {
+		"client", "config", "journal", "starter/internal/cli/app", "starter/internal/cli/decide",
+		"starter/internal/ui", "starter/internal/ui/chat", "starter/internal/ui/terminal", "workflows",
+		"workflows/turn", "github.com/spf13/cobra",
+	},
 	"starter/internal/ui": {"workflows/turn", "starter/internal/ui/form", "starter/internal/ui/terminal",
 		"github.com/dustin/go-humanize"},
 	"starter/internal/ui/chat": {"internal/nearest", "workflows", "workflows/turn", "journal", "client",

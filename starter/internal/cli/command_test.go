@@ -1,22 +1,23 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/tests/stdio"
 )
 
 func TestWithoutACommandThereIsHelp(t *testing.T) {
-	c := newConsole(t)
-	assert.Equal(t, exitAnswered, c.run(t))
+	c := NewConsole(t)
+	assert.Equal(t, app.ExitAnswered, c.run(t))
 	assert.Contains(t, c.out.String(), "Talk:")
 	assert.Contains(t, c.out.String(), "starter run --dev")
 	assert.NotContains(t, c.out.String(), "dev-server", "the supervisor is nobody's command")
@@ -99,10 +100,10 @@ var mistakes = []struct {
 }
 
 func TestMistakesOfTheCommandLineExitWithThreeAndAHint(t *testing.T) {
-	c := newConsole(t)
+	c := NewConsole(t)
 	for _, m := range mistakes {
 		t.Run(strings.Join(m.args, " "), func(t *testing.T) {
-			assert.Equal(t, exitConfig, c.run(t, m.args...))
+			assert.Equal(t, app.ExitConfig, c.run(t, m.args...))
 			assert.True(t, strings.HasPrefix(c.err.String(), "everturn: "), "%s", c.err.String())
 			assert.Contains(t, c.err.String(), m.hint)
 			assert.Empty(t, c.out.String())
@@ -125,87 +126,67 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit((&app{streams: streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}}).command())
+	visit(command((&app.App{Streams: app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}})))
 }
 
 func TestCompletionScripts(t *testing.T) {
-	c := newConsole(t)
+	c := NewConsole(t)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		assert.Equal(t, exitAnswered, c.run(t, "completion", shell))
+		assert.Equal(t, app.ExitAnswered, c.run(t, "completion", shell))
 		assert.Contains(t, c.out.String(), "starter", shell)
 	}
-	assert.Equal(t, exitAnswered, c.run(t, "__complete", "sh"))
+	assert.Equal(t, app.ExitAnswered, c.run(t, "__complete", "sh"))
 	assert.Contains(t, c.out.String(), "show\t")
 }
 
 func TestNoTemporalIsSaidClearly(t *testing.T) {
-	c := newConsole(t)
-	assert.Equal(t, exitUnreachable, c.run(t, "run", "--set", "temporal.address=127.0.0.1:1", "hi"))
+	c := NewConsole(t)
+	assert.Equal(t, app.ExitUnreachable, c.run(t, "run", "--set", "temporal.address=127.0.0.1:1", "hi"))
 	assert.Contains(t, c.err.String(), "no Temporal answers at 127.0.0.1:1: start one with")
 	assert.NoFileExists(t, ".everturn/journal.db")
-	assert.Equal(t, exitConfig, c.run(t, "run", "--set", "temporal.address=example.com:7233", "hi"))
+	assert.Equal(t, app.ExitConfig, c.run(t, "run", "--set", "temporal.address=example.com:7233", "hi"))
 	assert.Contains(t, c.err.String(), "tls = true")
 }
 
 func TestDevRefusesAServerElsewhereAndAMissingKey(t *testing.T) {
-	c := newConsole(t)
-	assert.Equal(t, exitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "--set",
+	c := NewConsole(t)
+	assert.Equal(t, app.ExitConfig, c.run(t, "run", "--dev", "--set", "temporal.address=example.com:7233", "--set",
 		"temporal.tls=true", "hi"))
 	assert.Contains(t, c.err.String(), "--dev never uses a Temporal that is not on this machine")
-	assert.Equal(t, exitCredentials, c.run(t, "run", "--dev", "--set", "llm.provider=openai", "hi"))
+	assert.Equal(t, app.ExitCredentials, c.run(t, "run", "--dev", "--set", "llm.provider=openai", "hi"))
 	assert.Contains(t, c.err.String(), "OPENAI_API_KEY")
 }
 
-func TestTheStateFolderKeepsOutOfRepositories(t *testing.T) {
-	newConsole(t)
-	require.NoError(t, keepState())
-	ignore := filepath.Join(stateDir, ".gitignore")
-	b, err := os.ReadFile(ignore)
-	require.NoError(t, err)
-	assert.Equal(t, "*\n", string(b))
-	require.NoError(t, os.WriteFile(ignore, []byte("!*\n"), 0o600))
-	require.NoError(t, keepState())
-	b, err = os.ReadFile(ignore)
-	require.NoError(t, err)
-	assert.Equal(t, "*\n", string(b), "one that came with a clone is overwritten")
-}
-
 func TestASignalEndsACommandThatWaits(t *testing.T) {
-	c := newConsole(t)
-	c.in = pipe(t, "half a prompt", false)
+	c := NewConsole(t)
+	c.in = stdio.Pipe(t, "half a prompt", false)
 	c.signals <- os.Interrupt
-	assert.Equal(t, exitCancelled, c.run(t, "run", "-"))
+	assert.Equal(t, app.ExitCancelled, c.run(t, "run", "-"))
 	assert.Equal(t, "everturn: interrupted\n", c.err.String())
 }
 
-func TestSignalsThatWereTakenEndNothing(t *testing.T) {
-	signals := make(chan os.Signal, 1)
-	ctx, i := catch(t.Context(), signals)
-	mine := i.take()
-	signals <- os.Interrupt
-	assert.Equal(t, os.Interrupt, <-mine)
-	assert.NoError(t, ctx.Err())
-	assert.Equal(t, mine, i.take(), "taking twice is the same")
+func TestCompletionWritesNothing(t *testing.T) {
+	c := NewConsole(t)
+	assert.Equal(t, app.ExitAnswered, c.run(t, "__complete", "attach", ""))
+	assert.Equal(t, app.ExitAnswered, c.run(t, "__complete", "approve", "s", ""))
+	assert.Equal(t, app.ExitAnswered, c.run(t, "__complete", "run", "--set", "no=such", "-s", ""))
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Empty(t, entries)
 }
 
-func TestOnlyCtrlCPressedAgainStops(t *testing.T) {
-	for name, tc := range map[string]struct {
-		next  os.Signal
-		after time.Duration
-		stops bool
-	}{
-		"pressed again":              {os.Interrupt, time.Second, true},
-		"delivered twice":            {os.Interrupt, 10 * time.Millisecond, false},
-		"ended by another process":   {syscall.SIGTERM, time.Second, false},
-		"pressed long after leaving": {os.Interrupt, 4 * time.Second, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				signals := make(chan os.Signal, 2)
-				time.AfterFunc(tc.after, func() { signals <- tc.next })
-				assert.Equal(t, tc.stops, pressedAgain(signals))
-				synctest.Wait()
-			})
-		})
-	}
+func TestManualPages(t *testing.T) {
+	c := NewConsole(t)
+	c.environ = []string{"SOURCE_DATE_EPOCH=0"}
+	assert.Equal(t, app.ExitAnswered, c.run(t, "man", "here"))
+	b, err := os.ReadFile(filepath.Join("here", "starter-approve.1"))
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "Jan 1970")
+	assert.Contains(t, string(b), "--hash")
+	c.run(t, "man", "again")
+	again, err := os.ReadFile(filepath.Join("again", "starter-approve.1"))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(b, again), "they are the same each time")
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	assert.Equal(t, app.ExitConfig, c.run(t, "man", "file"))
 }
