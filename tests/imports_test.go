@@ -89,7 +89,7 @@ var house = map[string][]string{
 	},
 	"starter/internal/cli/look": {
 		"journal", "starter/internal/cli/app", "starter/internal/ui", "starter/internal/ui/terminal",
-		"workflows/turn", "github.com/cli/browser", "github.com/spf13/cobra",
+		"workflows", "workflows/turn", "github.com/cli/browser", "github.com/spf13/cobra",
 	},
 	"starter/internal/cli/schedule": {
 		"client", "starter/internal/cli/app", "workflows", "workflows/turn", "github.com/spf13/cobra",

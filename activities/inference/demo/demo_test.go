@@ -146,6 +146,15 @@ func inBothModes(t *testing.T, f func(t *testing.T, a *agent)) {
 	}
 }
 
+func TestItMakesTheCallThatAMessageNames(t *testing.T) {
+	inBothModes(t, func(t *testing.T, a *agent) {
+		a.write("main.go", "package main\n")
+		assert.Equal(t, "package main", strings.TrimSpace(a.ask(`call local/read_file {"path":"main.go"}`)))
+		assert.Equal(t, []string{"read_file main.go"}, a.called)
+		assert.Contains(t, a.ask(`call local/read_file {"path":}`), "not a JSON object")
+	})
+}
+
 func TestItAsksItsUser(t *testing.T) {
 	inBothModes(t, func(t *testing.T, a *agent) {
 		a.write("main.go", "package main // the whole of it\n")

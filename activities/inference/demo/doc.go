@@ -7,6 +7,7 @@
 //
 // It keeps no state. The next step depends only on the messages of the request (see decide):
 //
+//	call NAME {ARGUMENTS}    → that call, of any offered tool, then its result
 //	nothing known            → list_files, or search_text if the question asks to find a quoted word
 //	a listing                → read_file for the files that the question names, or README, go.mod and the like
 //	all wanted files are read → answer with quotes

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"encoding/json"
 	"path"
 	"regexp"
 	"slices"
@@ -22,6 +23,8 @@ func (c conversation) next() step {
 	search, canSearch := c.tools[toolSearch]
 	word := soughtWord(c.question)
 	switch {
+	case namedCall.MatchString(c.question):
+		return c.callNamed()
 	case c.canAsk && asking.MatchString(c.question):
 		return step{ask: "Which file shall I look at?"}
 	case isGreeting(c.question), !canList && !canSearch, len(c.results) > 8:
@@ -35,6 +38,22 @@ func (c conversation) next() step {
 		return step{text: "I look at the files first.", calls: []call{{list, map[string]any{"path": "."}}}}
 	}
 	return c.readNext()
+}
+
+// namedCall matches a question that is a tool call: the tool's name and its arguments, a JSON object.
+var namedCall = regexp.MustCompile(`(?s)^call ([\w/.-]+) (\{.*\})\s*$`)
+
+// callNamed makes the call that the question names, and then answers with its result alone.
+func (c conversation) callNamed() step {
+	if len(c.results) > 0 {
+		return step{text: c.results[len(c.results)-1].text}
+	}
+	m := namedCall.FindStringSubmatch(c.question)
+	var arguments map[string]any
+	if err := json.Unmarshal([]byte(m[2]), &arguments); err != nil {
+		return step{text: "The arguments are not a JSON object: " + err.Error()}
+	}
+	return step{calls: []call{{strings.ReplaceAll(m[1], "/", "_"), arguments}}}
 }
 
 // readNext reads the wanted files that have not been read. If there are none, it answers.

@@ -67,7 +67,7 @@ func groups(a *app.App) []group {
 		{"Decide", []*cobra.Command{decide.Approvals(a), decide.Approve(a), decide.Deny(a), decide.Answer(a)}},
 		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Diff(a), look.Open(a)}},
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Export(a), branch.Import(a)}},
-		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a),
+		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
 			setup.Journal(a)}},
 		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Events(a), develop.Version(a)}},
 	}

@@ -59,9 +59,6 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 	if cfg.Temporal.Address, cfg.Temporal.Namespace, err = opts.Resolved(); err != nil {
 		return nil, cfg, err
 	}
-	if !n.Server {
-		return l, cfg, nil
-	}
 	if n.Worker {
 		if err := cfg.LLM.CheckCredentials(); err != nil {
 			return nil, cfg, err
@@ -70,7 +67,9 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 			return nil, cfg, err
 		}
 	}
-	cfg, err = l.startServer(ctx, a, cfg, n, movable)
+	if n.Server {
+		cfg, err = l.startServer(ctx, a, cfg, n, movable)
+	}
 	if err == nil && n.Worker {
 		err = l.startWorker(ctx, a, cfg)
 	}
@@ -188,6 +187,9 @@ func prepareNamespace(ctx context.Context, c cluster.Conn, namespace, folder, jo
 
 // startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
 func (l *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
+	if err := KeepState(); err != nil {
+		return err
+	}
 	var err error
 	l.log, err = os.OpenFile(filepath.Join(StateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

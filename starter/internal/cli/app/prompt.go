@@ -1,10 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
 )
@@ -49,7 +51,11 @@ func readPrompt(ctx context.Context, f *os.File) (string, error) {
 		case c.err != nil:
 			return "", Usage("reading the message from standard input: %w", c.err)
 		case len(c.b) > maxPrompt:
-			return "", Usage("the message on standard input is larger than %d MiB", maxPrompt>>20)
+			return "", Usage("the message on standard input is larger than %d MiB: put the text into a file of the workspace, "+
+				"and tell the model to read it", maxPrompt>>20)
+		case !utf8.Valid(c.b) || bytes.IndexByte(c.b, 0) >= 0:
+			return "", Usage("the message on standard input is not text in UTF-8: convert it first, or put the file into the " +
+				"workspace and name it in the message")
 		}
 		return string(c.b), nil
 	}

@@ -61,6 +61,15 @@ func TestADashWithAClosedStandardInputIsAnError(t *testing.T) {
 func TestAPromptIsBounded(t *testing.T) {
 	_, err := (&App{Streams: Streams{In: stdio.File(t, strings.Repeat("x", maxPrompt+1))}}).Prompt(t.Context(), nil)
 	assert.ErrorContains(t, err, "8 MiB")
+	assert.Equal(t, ExitConfig, ExitCode(err))
+}
+
+func TestAPromptIsText(t *testing.T) {
+	for name, content := range map[string]string{"another encoding": "gr\xfcn", "a null byte": "\x7fELF\x00"} {
+		_, err := (&App{Streams: Streams{In: stdio.File(t, content)}}).Prompt(t.Context(), []string{"-"})
+		assert.Equal(t, ExitConfig, ExitCode(err), name)
+		assert.ErrorContains(t, err, "UTF-8", name)
+	}
 }
 
 func TestASignalEndsReadingThePrompt(t *testing.T) {

@@ -129,7 +129,9 @@ type TurnClient struct {
 type Started struct {
 	Version int `json:"v"`
 	client.Turn
-	Link string `json:"link"`
+	// Queued means that the message waits for the end of this turn, and then starts a turn of its own.
+	Queued bool   `json:"queued,omitempty"`
+	Link   string `json:"link"`
 }
 
 // NewTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
@@ -149,11 +151,14 @@ func (t *TurnClient) connect(c cluster.Conn) {
 
 // Send sends a message to its session. If it returns no error, the message will be answered exactly once.
 func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, error) {
-	sent, err := t.Client.Send(ctx, in)
+	var sent client.Turn
+	err := t.UntilWorkerAnswers(func() (err error) { sent, err = t.Client.Send(ctx, in); return err })
 	if err != nil {
 		return Started{}, sendError(sent, in.Alone, err)
 	}
-	return t.linked(sent), nil
+	s := t.linked(sent)
+	s.Queued = sent.Merged && in.Message.Queue
+	return s, nil
 }
 
 // linked adds the link to a turn.
@@ -201,7 +206,7 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	t.App.Note("no worker has answered yet: Temporal keeps the request until a worker runs, for example `starter dev`")
+	t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
 	return <-done
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -27,20 +28,17 @@ func Show(a *app.App) *cobra.Command {
 session, the last one.
 
 The ledger of a turn lists each inference with its attempts and each tool call with its runs, so it
-shows what was interrupted, repeated or left with an unknown outcome.`,
+shows what was interrupted, repeated or left with an unknown outcome. If Temporal and a worker
+answer, the messages that wait for the running turn are listed too.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(store journal.Store) error {
-				session, err := app.SessionArg(cmd.Context(), store, args)
-				if err != nil {
-					return err
-				}
-				history, err := readHistory(cmd.Context(), store, session)
+			return a.OnSession(cmd.Context(), args, app.Needs{}, lastOrRunning, func(t *app.TurnClient, session string) error {
+				h, err := sessionHistory(cmd.Context(), t, session)
 				if err == nil && output == app.OutputJSON {
-					return app.WriteJSON(a.Out, history)
+					return app.WriteJSON(a.Out, h)
 				}
 				if err == nil {
-					history.print(a.Out)
+					h.print(a.Out)
 				}
 				return err
 			})
@@ -55,6 +53,60 @@ type history struct {
 	Session  journal.SessionRecord `json:"session"`
 	Messages []turn.Message        `json:"messages"`
 	Turns    []turnHistory         `json:"turns"`
+	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
+	Waiting []turn.UserMessage `json:"waiting,omitempty"`
+	Link    string             `json:"link,omitempty"` // of a turn that no worker has begun
+}
+
+// lastOrRunning returns the session that was used last, or the only running one if the journal has no session yet.
+func lastOrRunning(t *app.TurnClient, ctx context.Context) (string, error) {
+	session, err := t.Latest(ctx)
+	if err == nil {
+		return session, nil
+	}
+	if running, runningErr := t.Running(ctx); runningErr == nil {
+		return running, nil
+	}
+	return "", err
+}
+
+// sessionHistory reads a session from the journal, and from Temporal what the journal does not have yet.
+func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (history, error) {
+	h, err := readHistory(ctx, t.Store, session)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return accepted(ctx, t, session)
+	case err == nil && !h.Session.LastTurn.State.Terminal():
+		h.Waiting = waiting(ctx, t, session)
+	}
+	return h, err
+}
+
+// accepted returns a session that Temporal has accepted and no worker has begun.
+func accepted(ctx context.Context, t *app.TurnClient, session string) (history, error) {
+	s, err := t.Find(ctx, session, "")
+	if err != nil {
+		_, err = app.SessionArg(ctx, t.Store, []string{session})
+	}
+	return history{Session: journal.SessionRecord{ID: session}, Link: s.Link}, err
+}
+
+// askWithin bounds how long show waits for Temporal and a worker, which it can do without.
+const askWithin = 2 * time.Second
+
+// waiting returns the messages that the running turn has accepted and not used yet.
+func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.UserMessage {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	err := t.ConnectToTemporal(ctx)
+	if err == nil {
+		var s workflows.Snapshot
+		if s, err = t.Client.Snapshot(ctx, session); err == nil {
+			return s.Inbox
+		}
+	}
+	t.App.Aside("messages that wait for the turn are not shown: no worker answers (%v)", err)
+	return nil
 }
 
 type turnHistory struct {
@@ -92,6 +144,10 @@ func readHistory(ctx context.Context, store journal.Store, id string) (history, 
 }
 
 func (h history) print(w io.Writer) {
+	if h.Link != "" {
+		fmt.Fprintf(w, "session %s · accepted; its turn begins when a worker runs\n%s\n", app.Line(h.Session.ID, 80), h.Link)
+		return
+	}
 	fmt.Fprintf(w, "session %s · %s · head %s\n", app.Line(h.Session.ID, 80),
 		ui.Count(int(h.Session.Head.Seq), "message"),
 		turn.Truncate(h.Session.Head.Hash, 15))
@@ -103,6 +159,13 @@ func (h history) print(w io.Writer) {
 	}
 	for _, t := range h.Turns {
 		t.print(w, h.Messages)
+	}
+	for _, m := range h.Waiting {
+		state := "to be merged"
+		if m.Queue {
+			state = "queued"
+		}
+		fmt.Fprintf(w, "  » %s: %s\n", state, ui.Excerpt(m.Text, 200, 0))
 	}
 }
 

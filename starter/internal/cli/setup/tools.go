@@ -15,7 +15,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func Tools(a *app.App) *cobra.Command {
+// Tools returns the command tools, with more subcommands.
+func Tools(a *app.App, more ...*cobra.Command) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "tools",
@@ -50,6 +51,7 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 		},
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	cmd.AddCommand(more...)
 	cmd.AddCommand(toolsStatus(a), toolsDiff(a), toolsApprove(a))
 	return cmd
 }

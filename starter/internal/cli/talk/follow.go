@@ -26,6 +26,8 @@ type followOptions struct {
 	stay bool
 	// noWait never asks the user, not even on a terminal.
 	noWait bool
+	// stopOnLeave stops the turn when the command ends early, because no other worker continues the turn.
+	stopOnLeave bool
 	// timeout bounds how long the command follows the turn; 0 means no bound.
 	timeout time.Duration
 }
@@ -164,9 +166,12 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 			"`%s`: %w", attachHint(f.TurnClient, f.turn), err)
 	case first := <-f.signals:
 		f.view.pause()
-		return true, leave(f.TurnClient, f.turn, first, f.signals)
+		return true, f.leave(ctx, first)
 	case <-timeout:
 		f.view.pause()
+		if f.options.stopOnLeave {
+			return true, errors.Join(&app.ExitError{Code: app.ExitTimeout}, f.stopTurn(ctx))
+		}
 		f.App.Note("no answer within %s; the turn continues. Follow it with `%s`", f.options.timeout,
 			attachHint(f.TurnClient, f.turn))
 		return true, &app.ExitError{Code: app.ExitTimeout}
@@ -193,7 +198,7 @@ func (f *follower) deadline() <-chan time.Time {
 
 // startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
 // within moments.
-const startWithin = 5 * time.Second
+const startWithin = 2 * time.Second
 
 // receive handles a chunk that the journal returns, or the end of the chunks.
 func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {

@@ -106,7 +106,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		return err
 	}
 	if f.detach {
-		return accepted(t.App, s, f.follow.output, f.follow.quiet)
+		return accepted(ctx, t, s, f.follow.output, f.follow.quiet)
 	}
 	err = follow(ctx, t, s, f.follow)
 	if f.dev && !f.exit && !f.follow.quiet && app.IsTerminal(t.App.Out) && !errors.Is(err, app.ErrDetached) {
@@ -146,22 +146,35 @@ func (f runFlags) check() error {
 	return nil
 }
 
-// accepted prints which session and turn a message went to.
-func accepted(a *app.App, s app.Started, output string, quiet bool) error {
+// accepted prints which session and turn a message went to, and whether the turn waits for a decision.
+func accepted(ctx context.Context, t *app.TurnClient, s app.Started, output string, quiet bool) error {
+	a := t.App
 	switch output {
 	case app.OutputJSON, app.OutputJSONL:
 		return app.WriteJSON(a.Out, s)
 	case app.OutputNone:
 		return nil
 	}
-	fmt.Fprintf(a.Out, "session %s\nturn    %s\nmessage %s\n", s.Session, s.ID, s.MessageID)
+	fmt.Fprintf(a.Out, "session %s\n", s.Session)
+	if !s.Queued { // the message's turn has no ID before it starts
+		fmt.Fprintf(a.Out, "turn    %s\n", s.ID)
+	}
+	fmt.Fprintf(a.Out, "message %s\n", s.MessageID)
 	if quiet {
 		return nil
 	}
-	if s.Merged {
+	switch {
+	case s.Queued:
+		a.Aside("the message is queued: it starts a turn of its own when turn %s ends", s.ID)
+	case s.Merged:
 		a.Aside("the message is merged into the running turn before its next inference, or starts the session's next turn")
 	}
-	a.Aside("a worker runs the turn; follow it with\n  starter attach %s\n  %s", app.Quoted(s.Session), s.Link)
+	pending, err := t.Client.Pending(ctx, client.PendingInput{Session: s.Session, Limit: 1})
+	if s.Merged && err == nil && len(pending) > 0 {
+		a.Note("the running turn waits for a decision: see `starter approvals %s`", app.Quoted(s.Session))
+	}
+	a.Aside("the session continues while a worker runs; follow it with\n  starter attach %s\n  %s", app.Quoted(s.Session),
+		s.Link)
 	return nil
 }
 

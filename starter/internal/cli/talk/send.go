@@ -37,7 +37,7 @@ run.`,
 				if err != nil {
 					return err
 				}
-				return accepted(a, s, output, quiet)
+				return accepted(cmd.Context(), t, s, output, quiet)
 			})
 		},
 	}

@@ -80,10 +80,8 @@ func cancel(ctx context.Context, t *app.TurnClient, s app.Started, f stopFlags) 
 	case err == nil || waiting.Err() != context.DeadlineExceeded:
 		return r, err
 	case !f.force:
-		return r, &app.ExitError{Code: app.ExitCancelled,
-			Cause: fmt.Errorf("no worker has stopped the turn within %s: it stops "+
-				"when a worker runs; "+
-				"`starter stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
+		return r, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
+			"it stops when a worker runs; `starter stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
 	}
 	if err := t.Client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return r, err
@@ -99,26 +97,33 @@ func attachHint(t *app.TurnClient, s app.Started) string {
 	return "starter attach " + app.Quoted(s.Session)
 }
 
-// leave detaches, and stops the turn if the user then presses Ctrl-C again. After a SIGTERM, leave only detaches: its
-// sender wants this program to end.
-func leave(t *app.TurnClient, s app.Started, first os.Signal, signals <-chan os.Signal) error {
-	canStop := t.Online && first == os.Interrupt
+// leave detaches, and stops the turn if the user then presses Ctrl-C again, or if no other worker continues the turn.
+// After a SIGTERM, leave only detaches: its sender wants this program to end.
+func (f *follower) leave(ctx context.Context, first os.Signal) error {
+	if f.options.stopOnLeave {
+		return f.stopTurn(ctx)
+	}
+	canStop := f.Online && first == os.Interrupt
 	hint := ""
 	if canStop {
 		hint = "; press Ctrl-C again to stop it"
 	}
 	after := "a worker continues the turn"
-	if t.Failed != nil {
+	if f.Failed != nil {
 		after = "the turn continues when a worker runs again, because the worker of --dev stops with this command"
 	}
-	t.App.Note("\ndetached; %s. Follow it with `%s`%s", after, attachHint(t, s), hint)
-	if !canStop || !app.PressedAgain(signals) {
+	f.App.Note("\ndetached; %s. Follow it with `%s`%s", after, attachHint(f.TurnClient, f.turn), hint)
+	if !canStop || !app.PressedAgain(f.signals) {
 		return app.ErrDetached
 	}
-	r, err := cancel(context.Background(), t, s, stopFlags{within: stopWithin})
+	return f.stopTurn(ctx)
+}
+
+func (f *follower) stopTurn(ctx context.Context) error {
+	r, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
 	if err != nil {
 		return err
 	}
-	t.App.Note("stopped: %s", r.Message)
+	f.App.Note("stopped: %s", r.Message)
 	return &app.ExitError{Code: app.TurnExit(r)}
 }
