@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
@@ -43,7 +45,15 @@ func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.S
 	}
 	var exit *app.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Cause != nil) {
-		fmt.Fprintln(a.Err, a.WithTypedCommands("everturn: "+app.Printable(err.Error())))
+		a.Report(err, outputOf(cmd))
 	}
 	return app.ExitCode(err)
+}
+
+// outputOf returns the value of a command's --output, or "" if it has no such flag.
+func outputOf(cmd *cobra.Command) string {
+	if f := cmd.Flags().Lookup("output"); f != nil {
+		return f.Value.String()
+	}
+	return ""
 }

@@ -21,7 +21,7 @@ type console struct {
 	signals  chan os.Signal
 }
 
-func NewConsole(t *testing.T) *console {
+func newConsole(t *testing.T) *console {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	return &console{signals: make(chan os.Signal, 2)}

@@ -37,7 +37,7 @@ func publish(t *testing.T, store journal.Store, tools ...turn.Descriptor) {
 // drifting is a folder whose journal has a changed tool and a new one.
 func drifting(t *testing.T) (*console, journal.Store) {
 	t.Helper()
-	c := NewConsole(t)
+	c := newConsole(t)
 	require.NoError(t, os.Mkdir(".everturn", 0o700))
 	store, err := sqlite.Open(t.Context(), filepath.Join(".everturn", "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
 }
 
 func TestToolsDiffNeedsAJournal(t *testing.T) {
-	c := NewConsole(t)
+	c := newConsole(t)
 	assert.Equal(t, app.ExitConfig, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.err.String(), "there is no journal")
 }

@@ -21,7 +21,7 @@ const (
 	ExitCredentials = 4
 	ExitUnreachable = 5
 	ExitWaiting     = 6 // the turn waits for a decision or an answer
-	exitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
+	ExitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
 	ExitTimeout     = 124
 )
 
@@ -99,7 +99,7 @@ func TurnExit(r workflows.Result) int {
 	case turn.FinishInterrupted, turn.FinishNoMessage:
 		return ExitFailed
 	}
-	return exitGuard
+	return ExitGuard
 }
 
 // ErrDetached reports that the user detached from the turn, which goes on.
@@ -107,3 +107,27 @@ var ErrDetached = &ExitError{Code: ExitAnswered}
 
 // MinHash is the minimum number of digits that identify a hash.
 const MinHash = 8
+
+// errorCodes name the exit codes in JSON.
+var errorCodes = map[int]string{ExitFailed: "failed", ExitCancelled: "cancelled", ExitConfig: "config_invalid",
+	ExitCredentials: "credentials", ExitUnreachable: "unreachable", ExitWaiting: "waiting", ExitGuard: "guard_exceeded",
+	ExitTimeout: "timeout"}
+
+// errorRecord is an error as -o json prints it.
+type errorRecord struct {
+	Version int    `json:"v"`
+	Error   string `json:"error"` // one of errorCodes
+	Exit    int    `json:"exit"`
+	Message string `json:"message"`
+}
+
+// Report prints the error of a command on stderr: as JSON if its output is JSON, otherwise as text.
+func (a *App) Report(err error, output string) {
+	message, exit := a.WithTypedCommands(Printable(err.Error())), ExitCode(err)
+	if output == OutputJSON || output == OutputJSONL {
+		// an error of writing to stderr cannot be reported
+		_ = WriteJSON(a.Err, errorRecord{workflows.WireVersion, errorCodes[exit], exit, message})
+		return
+	}
+	fmt.Fprintln(a.Err, "everturn: "+message)
+}

@@ -12,10 +12,11 @@ import (
 )
 
 func Open(a *app.App) *cobra.Command {
-	var inBrowser bool
+	var printOnly bool
 	cmd := &cobra.Command{
 		Use:               "open [session]",
-		Short:             "Print the Web UI's link to a session's last turn",
+		Short:             "Open a session's last turn in the Web UI",
+		Long:              `Print the Web UI's link to a session's last turn. On a terminal, also open it in a browser.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,22 +30,16 @@ func Open(a *app.App) *cobra.Command {
 						return err
 					}
 					fmt.Fprintln(a.Out, s.Link)
-					if inBrowser && app.IsTerminal(a.Out) {
-						return browse(s.Link)
+					if !printOnly && app.IsTerminal(a.Out) {
+						browser.Stdout = io.Discard // this command prints only the link
+						if err := browser.OpenURL(s.Link); err != nil {
+							a.Note("no browser opens: %v; open the link yourself", err)
+						}
 					}
 					return nil
 				})
 		},
 	}
-	cmd.Flags().BoolVar(&inBrowser, "browser", false, "also open the link in a browser, if standard output is a terminal")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "only print the link")
 	return cmd
-}
-
-// browse opens a link in the user's browser.
-func browse(link string) error {
-	browser.Stdout = io.Discard // this command prints only the link
-	if err := browser.OpenURL(link); err != nil {
-		return app.Usage("opening a browser: %w; open the link yourself", err)
-	}
-	return nil
 }

@@ -122,7 +122,7 @@ func checkTools(ctx context.Context, a *app.App, cfg config.Config) (string, err
 	for _, c := range catalogues {
 		tools += len(c.Tools)
 		if c.Problem != "" {
-			problems = append(problems, fmt.Errorf("server %s: %s", c.Server, c.Problem))
+			problems = append(problems, errors.New(c.Problem))
 		}
 	}
 	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
