@@ -16,8 +16,18 @@ import (
 	"github.com/everturn/everturn/internal/cluster"
 )
 
-// OnTerminal reports whether the command can show something to the user and ask about it.
-func (a *App) OnTerminal() bool { return IsTerminal(a.In) && IsTerminal(a.Err) }
+// App is the program: its streams, its environment and the flags that every command has.
+type App struct {
+	Streams
+	Environ    []string
+	Interrupts *interrupts
+	Program    string // how the user started the program; see ProgramName
+	Parsed     bool   // cobra has accepted the command line
+
+	ConfigPath string
+	Color      string
+	Overrides  map[string]string
+}
 
 // Streams are a command's standard input and outputs.
 type Streams struct {
@@ -26,31 +36,7 @@ type Streams struct {
 	Err io.Writer
 }
 
-// UserName identifies the deciding user as user@host, as the operating system names both.
-func UserName() string {
-	name, host := "unknown", "unknown"
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		name = u.Username
-	}
-	if h, err := os.Hostname(); err == nil && h != "" {
-		host = h
-	}
-	return name + "@" + host
-}
-
-// App is the program: its streams, its environment and the flags that every command has.
-type App struct {
-	Streams
-	Environ    []string
-	Interrupts *interrupts
-	Program    string // how the user started the program; see programName
-	Parsed     bool   // cobra has accepted the command line
-
-	ConfigPath string
-	Color      string
-	Overrides  map[string]string
-}
-
+// ShowHelp runs a command that only has subcommands.
 func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // Parent returns a command that only has subcommands.
@@ -95,19 +81,36 @@ func (a *App) CheckEnviron() error {
 	return loaded.CheckEnviron(a.Environ)
 }
 
+// Dial connects to the configured Temporal.
 func (a *App) Dial(ctx context.Context, cfg config.Config) (cluster.Conn, error) {
 	return cluster.Dial(ctx, cluster.FromConfig(cfg.Temporal, a.Environ))
 }
 
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// OnTerminal reports whether the command can show something to the user and ask about it.
+func (a *App) OnTerminal() bool { return IsTerminal(a.In) && IsTerminal(a.Err) }
+
 // Lookup returns the value of an environment variable, or "" if it is not set.
 func (a *App) Lookup(name string) string {
 	value, _ := cluster.Environ(a.Environ).LookupEnv(name)
 	return value
+}
+
+// UserName identifies the deciding user as user@host, as the operating system names both.
+func UserName() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil && h != "" {
+		host = h
+	}
+	return name + "@" + host
 }
 
 // logger returns a logger for an in-process worker. w is a file or discards the log, because the terminal belongs to

@@ -44,8 +44,8 @@ type devStack struct {
 }
 
 // StartStack resolves the cluster that the configuration means and returns the configuration with its address and
-// namespace. If n asks for a server, startStack starts one on this machine or joins the running one; if n asks for a
-// worker, startStack runs it in this process.
+// namespace. If n asks for a server, StartStack starts one on this machine or joins the running one; if n asks for a
+// worker, StartStack runs it in this process.
 func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devStack, config.Config, error) {
 	l := &devStack{}
 	opts := cluster.FromConfig(cfg.Temporal, a.Environ)
@@ -139,7 +139,7 @@ func refuseOwner(err error) error {
 	return err
 }
 
-// stackError gives a refused stack the exit code exitConfig, and one that did not start exitUnreachable.
+// stackError gives a refused stack the exit code ExitConfig, and one that did not start ExitUnreachable.
 func stackError(err error) error {
 	var refused *devserver.Refusal
 	switch {

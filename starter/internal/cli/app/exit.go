@@ -41,11 +41,12 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Cause }
 
+// Usage returns a configuration error (ExitConfig).
 func Usage(format string, args ...any) error {
 	return &ExitError{Code: ExitConfig, Cause: fmt.Errorf(format, args...)}
 }
 
-// AsUsage turns err into a configuration error (exitConfig), unless it already has an exit code.
+// AsUsage turns err into a configuration error (ExitConfig), unless it already has an exit code.
 func AsUsage(err error) error {
 	var exit *ExitError
 	if errors.As(err, &exit) {

@@ -63,6 +63,7 @@ func (a *App) WithJournal(ctx context.Context, do func(journal.Store) error) err
 	return do(store)
 }
 
+// LastSession returns the session that was used last.
 func LastSession(ctx context.Context, store journal.Store) (string, error) {
 	sessions, err := store.Sessions(ctx, 1)
 	if err != nil {

@@ -15,6 +15,7 @@ type LimitFlags struct {
 	Request                *workflows.LimitsRequest
 }
 
+// Register adds the flags.
 func (l *LimitFlags) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&l.maxSteps, "max-steps", 0, "the maximum number of inferences of the turn")
 	flags.IntVar(&l.maxToolCalls, "max-tool-calls", 0, "the maximum number of tool calls of the turn")

@@ -30,6 +30,7 @@ func WriteJSON(w io.Writer, v any) error {
 	return err
 }
 
+// Unseen reports whether a terminal obeys a character or does not show it.
 func Unseen(r rune) bool { return terminal.Unprintable(r) || invisible.Rune(r) }
 
 // escape replaces invisible characters by \u escapes. In JSON without white space, such characters occur only in

@@ -22,7 +22,7 @@ type followOptions struct {
 	outputLast string
 	after      int64 // the index of the last chunk seen before; -1 for none
 	// stay keeps following when the turn waits for a user who cannot be asked here; otherwise the command ends with
-	// exitWaiting.
+	// ExitWaiting.
 	stay bool
 	// noWait never asks the user, not even on a terminal.
 	noWait bool
