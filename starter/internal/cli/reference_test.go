@@ -24,7 +24,8 @@ func TestReference(t *testing.T) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	var b bytes.Buffer
-	b.WriteString("# Command line\n\nThe help of each command. `go test ./starter/internal/cli -run TestReference -update` " +
+	b.WriteString("# Command line\n\nThe help of each command. `go test ./starter/internal/cli -run TestReference " +
+		"-update` " +
 		"writes this page.\n")
 	writeReference(&b, root)
 	file := filepath.Join("..", "..", "..", "docs", "cli.md")

@@ -35,7 +35,7 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 		return err
 	}
 	defer stack.Close()
-	t := &TurnClient{App: a, Cfg: cfg, Failed: stack.Failed(), closeConn: func() {}}
+	t := &TurnClient{App: a, Cfg: cfg, Failed: stack.Failed(), quiet: n.Quiet, closeConn: func() {}}
 	defer func() { t.closeConn() }()
 	open := OpenJournal
 	if n.Journal {

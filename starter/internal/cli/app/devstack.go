@@ -30,7 +30,7 @@ const devRetention = 30 * 24 * time.Hour
 // Needs are the processes and connections that a command needs.
 type Needs struct {
 	Server, Worker bool // on this machine
-	Quiet          bool // do not print the progress of starting them
+	Quiet          bool // do not print the progress of starting them, or of waiting for a worker
 	Journal        bool // the journal must exist
 	offline        bool // Temporal may be unreachable
 }

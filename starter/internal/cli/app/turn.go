@@ -120,6 +120,7 @@ type TurnClient struct {
 	Client    *client.Client
 	conn      cluster.Conn // nil until the command has connected
 	Online    bool         // client has a connection
+	quiet     bool         // print no notes about waiting
 	closeConn func()       // closes the connection that call has opened
 	// failed reports the end of this command's own worker; nil if the command has no worker.
 	Failed <-chan error
@@ -206,7 +207,9 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
+	if !t.quiet {
+		t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
+	}
 	return <-done
 }
 

@@ -32,7 +32,7 @@ run.`,
 				return err
 			}
 			m.Text = text
-			return a.WithClient(cmd.Context(), app.Needs{}, func(t *app.TurnClient) error {
+			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet}, func(t *app.TurnClient) error {
 				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
 				if err != nil {
 					return err
