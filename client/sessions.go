@@ -62,6 +62,25 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	return t, nil
 }
 
+// Snapshot returns the state of the session's running turn, with the messages that it has accepted and not used yet. A
+// worker answers it.
+//
+// Errors: ErrNotRunning, ErrNoWorker, ErrUnreachable.
+func (c *Client) Snapshot(ctx context.Context, session string) (workflows.Snapshot, error) {
+	var s workflows.Snapshot
+	if c.temporal == nil {
+		return s, ErrUnreachable
+	}
+	err := c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
+		value, err := c.temporal.QueryWorkflow(ctx, c.WorkflowID(session), "", workflows.StateQuery)
+		if err != nil {
+			return err
+		}
+		return value.Get(&s)
+	})
+	return s, err
+}
+
 func (c *Client) describe(
 	ctx context.Context, session, run string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/tests/loopback"
+	"github.com/everturn/everturn/tests/stdio"
 )
 
 // temporalDir returns the folder of the pinned `temporal` binary, looked up once.
@@ -105,14 +105,8 @@ func (h *home) dial() client.Client {
 // onTerminal runs the command line on a terminal of its own (ptmx(4)). The file takes what the user types.
 func (h *home) onTerminal(args ...string) (*command, *os.File) {
 	h.t.Helper()
-	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	require.NoError(h.t, err)
+	near, far := stdio.Pseudoterminal(h.t)
 	h.t.Cleanup(func() { near.Close() })
-	require.NoError(h.t, unix.IoctlSetPointerInt(int(near.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(near.Fd()), unix.TIOCGPTN)
-	require.NoError(h.t, err)
-	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(h.t, err)
 	cmd := exec.Command(binary(h.t, "./starter"), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = far, far, far
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -349,7 +349,7 @@ func (r *rig) joined(session string, n int) {
 	require.Eventually(r.t, func() bool {
 		v, err := r.client.QueryWorkflow(r.t.Context(), session, "", workflows.StateQuery)
 		var s workflows.Snapshot
-		return err == nil && v.Get(&s) == nil && s.Inbox == n
+		return err == nil && v.Get(&s) == nil && len(s.Inbox) == n
 	}, within, 20*time.Millisecond, "the message never joins")
 }
 

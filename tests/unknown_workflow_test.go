@@ -42,7 +42,7 @@ func TestCLIStopsATurnWithoutAWorkerByForceOnly(t *testing.T) {
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "polled by no worker"},
 		workflows.TurnWorkflow, map[string]any{"message": map[string]any{"text": "hello"}})
 	require.NoError(t, err)
-	refused := h.starter("stop", "kept", "--timeout", "1s").exits(2)
+	refused := h.starter("stop", "kept", "--timeout", "1s").exits(124)
 	assert.Contains(t, refused.err.String(), "starter stop kept --force")
 	d, err := c.DescribeWorkflowExecution(t.Context(), "kept", run.GetRunID())
 	require.NoError(t, err)

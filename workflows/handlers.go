@@ -20,9 +20,9 @@ type Snapshot struct {
 	Counters turn.Counters  `json:"counters"`
 	Head     turn.Head      `json:"head"`
 	Model    string         `json:"model,omitempty"`
-	// Requests are the open requests. Inbox is the number of accepted messages that are not merged yet.
+	// Requests are the open requests. Inbox has the accepted messages that are not merged yet.
 	Requests []turn.Request `json:"requests,omitempty"`
-	Inbox    int            `json:"inbox,omitempty"`
+	Inbox    []Message      `json:"inbox,omitempty"`
 }
 
 // SendResult acknowledges a message: it is in the turn's inbox and will be answered.
@@ -54,7 +54,7 @@ func (r *run) handlers(ctx workflow.Context) error {
 
 func (r *run) snapshot() Snapshot {
 	return Snapshot{Session: r.session, Turn: r.turnID, Phase: r.phase, Counters: r.progress.Counters,
-		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.requests.open(), Inbox: len(r.progress.Inbox)}
+		Head: r.progress.Head, Model: r.progress.Config.Model, Requests: r.requests.open(), Inbox: r.progress.Inbox}
 }
 
 // The bounds of the inbox, in bytes of JSON. Its messages become part of the input of an inference or of the next run,

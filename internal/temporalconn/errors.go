@@ -3,6 +3,7 @@ package temporalconn
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/everturn/everturn/config"
 )
@@ -11,8 +12,13 @@ import (
 var ErrUnreachable = errors.New("no connection to Temporal")
 
 func unreachable(address string, cause error) error {
-	return WithKind(ErrUnreachable, fmt.Errorf("no Temporal answers at %s: start one with `go run ./starter dev`, add "+
-		"--dev to the command, or set [temporal] address in agent.toml (%w)", address, cause))
+	detail := cause.Error()
+	if _, dialing, ok := strings.Cut(detail, "Error while dialing: "); ok { // the layers of gRPC before it say nothing
+		detail = strings.TrimSuffix(dialing, `"`)
+	}
+	err := fmt.Errorf("no Temporal answers at %s: start one with `starter dev`, add --dev to the command, or set "+
+		"[temporal] address in agent.toml (%s)", address, detail)
+	return WithKind(ErrUnreachable, WithKind(cause, err))
 }
 
 // kindError is an error with its own text that is also another one.

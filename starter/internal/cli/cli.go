@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 // Main runs the command line of this process and returns its exit code.
@@ -20,37 +22,38 @@ func Main() int {
 	// The buffer also holds a second Ctrl-C, with which run stops its turn.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	a := &app{
-		streams: streams{in: os.Stdin, out: os.Stdout, err: os.Stderr},
-		program: programName(os.Args[0]),
-		environ: os.Environ(),
+	a := &app.App{
+		Streams: app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
+		Program: app.ProgramName(os.Args[0]),
+		Environ: os.Environ(),
 	}
-	return a.execute(context.Background(), os.Args[1:], signals)
-}
-
-// streams are a command's standard input and outputs.
-type streams struct {
-	in  *os.File
-	out io.Writer
-	err io.Writer
+	return execute(context.Background(), a, os.Args[1:], signals)
 }
 
 // execute runs one command and returns the exit code.
-func (a *app) execute(ctx context.Context, args []string, signals <-chan os.Signal) int {
-	ctx, a.interrupts = catch(ctx, signals)
-	defer a.interrupts.take()
-	root := a.command()
+func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.Signal) int {
+	ctx, a.Interrupts = app.Catch(ctx, signals)
+	defer a.Interrupts.Take()
+	root := command(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err != nil && !a.parsed:
-		err = usageError(cmd, err)
-	case err != nil && context.Cause(ctx) == errInterrupted:
-		err = &exitError{code: exitCancelled, cause: errInterrupted}
+	case err != nil && !a.Parsed:
+		err = app.UsageError(cmd, err)
+	case err != nil && context.Cause(ctx) == app.ErrInterrupted:
+		err = &app.ExitError{Code: app.ExitCancelled, Cause: app.ErrInterrupted}
 	}
-	var exit *exitError
-	if err != nil && (!errors.As(err, &exit) || exit.cause != nil) {
-		fmt.Fprintln(a.err, a.withTypedCommands("everturn: "+printable(err.Error())))
+	var exit *app.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.Cause != nil) {
+		a.Report(err, outputOf(cmd))
 	}
-	return exitCode(err)
+	return app.ExitCode(err)
+}
+
+// outputOf returns the value of a command's --output, or "" if it has no such flag.
+func outputOf(cmd *cobra.Command) string {
+	if f := cmd.Flags().Lookup("output"); f != nil {
+		return f.Value.String()
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
-// Package cli is Everturn's command line. Each command has a file that is named after it: tools_status.go holds
-// `starter tools status`.
+// Package cli is Everturn's command line. Its packages are the groups of the help; each command has a file that is
+// named
+// after it: setup/tools_status.go holds `starter tools status`. root.go puts the commands together.
 //
 // Only the answer goes to stdout. Progress goes to stderr, and only on a terminal. The exit code tells how the turn
-// ended; see exit.go.
+// ended; see app/exit.go.
 package cli

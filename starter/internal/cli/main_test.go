@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,6 +32,6 @@ func (c *console) run(t *testing.T, args ...string) int {
 	t.Helper()
 	c.out.Reset()
 	c.err.Reset()
-	a := &app{streams: streams{in: c.in, out: &c.out, err: &c.err}, program: "starter", environ: c.environ}
-	return a.execute(context.WithoutCancel(t.Context()), args, c.signals)
+	a := &app.App{Streams: app.Streams{In: c.in, Out: &c.out, Err: &c.err}, Program: "starter", Environ: c.environ}
+	return execute(context.WithoutCancel(t.Context()), a, args, c.signals)
 }

@@ -2,10 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,17 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/tests/stdio"
 	"github.com/everturn/everturn/workflows/turn"
 )
+
+// pushTool is a tool as its server describes it.
+func pushTool(description, hash string) turn.Descriptor {
+	return turn.Descriptor{ID: "mcp/git/push", Wire: "mcp_git_push", Description: description,
+		Schema: json.RawMessage(`{"type":"object"}`), Hash: strings.Repeat(hash, 32), Activity: turn.ActivityRegular,
+		Risk: turn.RiskMedium}
+}
 
 // publish puts tools of git into a journal, as a worker does.
 func publish(t *testing.T, store *journal.DB, tools ...turn.Descriptor) {
@@ -32,39 +42,39 @@ func drifting(t *testing.T) (*console, *journal.DB) {
 	store, err := sqlite.Open(t.Context(), filepath.Join(".everturn", "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	publish(t, store, tool("Pushes.", "ab"))
-	force := tool("Pushes by force.", "ef")
+	publish(t, store, pushTool("Pushes.", "ab"))
+	force := pushTool("Pushes by force.", "ef")
 	force.ID, force.Wire = "mcp/git/force", "mcp_git_force"
-	publish(t, store, tool("Pushes, and tells everybody.", "cd"), force)
+	publish(t, store, pushTool("Pushes, and tells everybody.", "cd"), force)
 	return c, store
 }
 
 func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	c, _ := drifting(t)
-	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
 	assert.Contains(t, c.err.String(), "  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 
-	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "--yes"))
+	require.Equal(t, app.ExitConfig, c.run(t, "tools", "approve", "git", "--yes"))
 	assert.Contains(t, c.err.String(), "2 tools of git are quarantined")
-	require.Equal(t, exitConfig, c.run(t, "tools", "approve", "git", "push"))
+	require.Equal(t, app.ExitConfig, c.run(t, "tools", "approve", "git", "push"))
 	assert.Contains(t, c.err.String(), "no terminal to confirm on")
-	require.Equal(t, exitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
 	assert.Contains(t, c.err.String(),
 		"--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
 			"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
-	require.Equal(t, exitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
-	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
+	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
 	assert.Contains(t, c.err.String(),
 		"approved mcp/git/push (hash cdcdcdcdcdcd)\nthis takes effect for turns that begin from now on")
-	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 	assert.NotContains(t, c.out.String(), "mcp/git/push")
-	require.Equal(t, exitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
-	require.Equal(t, exitAnswered, c.run(t, "tools", "diff"))
+	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "--all", "-y"))
+	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "diff"))
 	assert.Equal(t, "no tool is quarantined\n", c.err.String())
-	require.Equal(t, exitAnswered, c.run(t, "__complete", "tools", "approve", ""))
+	require.Equal(t, app.ExitAnswered, c.run(t, "__complete", "tools", "approve", ""))
 	assert.NotContains(t, c.out.String(), "git")
 }
 
@@ -80,11 +90,11 @@ func says(prompt, line string) keyed { return keyed{prompt, func() string { retu
 // what the terminal showed.
 func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...string) string {
 	t.Helper()
-	near, far := pseudoterminal(t)
+	near, far := stdio.Pseudoterminal(t)
 	ended := make(chan int, 1)
 	go func() {
-		a := &app{streams: streams{in: far, out: far, err: far}, environ: append(c.environ, "NO_COLOR=1")}
-		ended <- a.execute(t.Context(), args, c.signals)
+		a := &app.App{Streams: app.Streams{In: far, Out: far, Err: far}, Environ: append(c.environ, "NO_COLOR=1")}
+		ended <- execute(t.Context(), a, args, c.signals)
 		far.Close()
 	}()
 	stuck := time.AfterFunc(20*time.Second, func() { near.Close() }) // the program is hung up then
@@ -111,16 +121,17 @@ func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...stri
 
 func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 	c, store := drifting(t)
-	long := tool("Pushes.", "01")
+	long := pushTool("Pushes.", "01")
 	for i := range 60 {
 		long.Description += fmt.Sprintf("\nline %d", i)
 	}
 	publish(t, store, long)
-	shown := c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")}, "tools",
+	shown := c.onTerminal(t, app.ExitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")},
+		"tools",
 		"approve", "git")
 	assert.Contains(t, shown, "nothing was approved")
 	assert.NotContains(t, shown, "line 59", "a yes is not taken before its end")
-	shown = c.onTerminal(t, exitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""),
+	shown = c.onTerminal(t, app.ExitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", ""),
 		says("rows more; Enter", ""), says("as shown?", "y")}, "tools", "approve", "git")
 	assert.Contains(t, shown, "+line 59\n")
 	assert.Contains(t, shown, "approved mcp/git/push (hash 010101010101)")
@@ -128,19 +139,16 @@ func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 
 func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
 	c, store := drifting(t)
-	shown := c.onTerminal(t, exitFailed, []keyed{{"as shown?", func() string {
-		publish(t, store, tool("Pushes, and sends your keys.", "99"))
+	shown := c.onTerminal(t, app.ExitFailed, []keyed{{"as shown?", func() string {
+		publish(t, store, pushTool("Pushes, and sends your keys.", "99"))
 		return "yes"
 	}}}, "tools", "approve", "git", "push")
 	assert.Contains(t, shown, "nothing was approved: a tool has changed again; look again with `starter tools diff git`")
-	require.Equal(t, exitFailed, c.run(t, "tools", "diff"))
+	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 }
 
-func TestWhatCannotBeApprovedSaysWhatToDo(t *testing.T) {
-	assert.ErrorContains(t, approveToolsError("git", fmt.Errorf("x: %w", journal.ErrNotFound)),
-		"no longer quarantined; look again")
-	assert.ErrorContains(t, approveToolsError("git", errors.New("disk full")), "approving tools: disk full")
+func TestToolsDiffNeedsAJournal(t *testing.T) {
 	c := newConsole(t)
-	assert.Equal(t, exitConfig, c.run(t, "tools", "diff"))
+	assert.Equal(t, app.ExitConfig, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.err.String(), "there is no journal")
 }

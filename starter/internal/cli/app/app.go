@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+)
+
+// App is the program: its streams, its environment and the flags that every command has.
+type App struct {
+	Streams
+	Environ    []string
+	Interrupts *interrupts
+	Program    string // how the user started the program; see ProgramName
+	Parsed     bool   // cobra has accepted the command line
+
+	ConfigPath string
+	Color      string
+	Overrides  map[string]string
+}
+
+// Streams are a command's standard input and outputs.
+type Streams struct {
+	In  *os.File
+	Out io.Writer
+	Err io.Writer
+}
+
+// ShowHelp runs a command that only has subcommands.
+func ShowHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// Parent returns a command that only has subcommands.
+func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: OnlySubcommands, RunE: ShowHelp}
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+// Set records a --set flag, in the form key=value.
+func (a *App) Set(pair string) error {
+	key, value, ok := strings.Cut(pair, "=")
+	if !ok || key == "" {
+		return errors.New("use key=value")
+	}
+	if a.Overrides == nil {
+		a.Overrides = map[string]string{}
+	}
+	a.Overrides[key] = value
+	return nil
+}
+
+// Override sets a configuration key on behalf of another flag, unless --set has set it.
+func (a *App) Override(key, value string) {
+	if _, set := a.Overrides[key]; !set {
+		_ = a.Set(key + "=" + value) // the pair is well formed
+	}
+}
+
+// Load reads the configuration: defaults, file, environment, flags.
+func (a *App) Load() (*config.Loaded, error) {
+	return config.Load(config.LoadOptions{Path: a.ConfigPath, Environ: a.Environ, Overrides: a.Overrides})
+}
+
+// CheckEnviron checks the environment variables that the configured servers inherit, before the command starts the
+// servers.
+func (a *App) CheckEnviron() error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	return loaded.CheckEnviron(a.Environ)
+}
+
+// Dial connects to the configured Temporal.
+func (a *App) Dial(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
+	return temporalconn.Dial(ctx, temporalconn.FromConfig(cfg.Temporal, a.Environ))
+}
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// OnTerminal reports whether the command can show something to the user and ask about it.
+func (a *App) OnTerminal() bool { return IsTerminal(a.In) && IsTerminal(a.Err) }
+
+// Lookup returns the value of an environment variable, or "" if it is not set.
+func (a *App) Lookup(name string) string {
+	value, _ := temporalconn.Environ(a.Environ).LookupEnv(name)
+	return value
+}
+
+// UserName identifies the deciding user as user@host, as the operating system names both.
+func UserName() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil && h != "" {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// logger returns a logger for an in-process worker. w is a file or discards the log, because the terminal belongs to
+// the turn.
+func logger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}

@@ -1,0 +1,53 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+)
+
+// MaxCompletions is the maximum number of sessions or requests that shell completion offers.
+const MaxCompletions = 100
+
+// Completion returns a function that offers what list finds in the journal, except what the command line already has.
+// Shell completion does not show errors: without a journal, it offers nothing.
+func (a *App) Completion(list func(ctx context.Context, store *journal.DB,
+	args []string) []cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		loaded, err := a.Load()
+		if err != nil || !engine.HasJournal(loaded.Config) {
+			return nil, directive
+		}
+		store, err := OpenJournal(cmd.Context(), loaded.Config)
+		if err != nil {
+			return nil, directive
+		}
+		defer store.Close()
+		var offers []cobra.Completion
+		for _, offer := range list(cmd.Context(), store, args) {
+			if !slices.Contains(offers, offer) && !slices.Contains(args, offer) {
+				offers = append(offers, offer)
+			}
+		}
+		return offers, directive
+	}
+}
+
+// CompleteSessions offers the journal's sessions for the first n arguments.
+func (a *App) CompleteSessions(n int) cobra.CompletionFunc {
+	return a.Completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
+		if len(args) >= n {
+			return nil
+		}
+		sessions, _ := store.Sessions(ctx, MaxCompletions)
+		for _, s := range sessions {
+			offers = append(offers, cobra.CompletionWithDesc(s.ID, Line(s.FirstText, 40)))
+		}
+		return offers
+	})
+}

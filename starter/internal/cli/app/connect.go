@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+)
+
+// connectChecked connects to Temporal, and refuses a development server that belongs to another folder: its workers
+// write to a different journal, so this command would not see the turns it starts, and a turn of the same name there is
+// a different turn. If the server does not tell its owner, reach cannot check and accepts it.
+func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
+	c, err := a.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := temporalconn.CheckOwner(ctx, c, cfg.Temporal.Address, cfg.Temporal.Namespace,
+		cfg.Journal.Path); errors.Is(err, config.ErrInvalid) {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// WithClient starts what n asks for on this machine, and calls do with a client for turns.
+func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) error) error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	stack, cfg, err := a.StartStack(ctx, loaded.Config, n)
+	if err != nil {
+		return err
+	}
+	defer stack.Close()
+	t := &TurnClient{App: a, Cfg: cfg, Failed: stack.Failed(), quiet: n.Quiet, closeConn: func() {}}
+	defer func() { t.closeConn() }()
+	open := OpenJournal
+	if n.Journal {
+		open = ReadJournal
+		if err := checkJournalExists(cfg); err != nil {
+			return err
+		}
+	}
+	if !n.offline { // before the journal, which a command that cannot reach Temporal does not create
+		if err := t.ConnectToTemporal(ctx); err != nil {
+			return err
+		}
+	}
+	if t.Store, err = open(ctx, cfg); err != nil {
+		return err
+	}
+	defer t.Store.Close()
+	t.connect(t.conn)
+	return do(t)
+}
+
+// OnSession calls do with the named session, or with the one that find returns if none is named. Temporal may be
+// unreachable; in that case the client's methods return the error.
+func (a *App) OnSession(ctx context.Context, args []string, n Needs,
+	find func(*TurnClient, context.Context) (string, error),
+	do func(*TurnClient, string) error) error {
+	n.Journal, n.offline = true, true
+	return a.WithClient(ctx, n, func(t *TurnClient) (err error) {
+		session := ""
+		if len(args) > 0 {
+			session = args[0]
+		} else if session, err = find(t, ctx); err != nil {
+			return err
+		}
+		return do(t, session)
+	})
+}
+
+// ConnectToTemporal connects to Temporal. If the client is already connected, call does nothing.
+func (t *TurnClient) ConnectToTemporal(ctx context.Context) error {
+	if t.Online {
+		return nil
+	}
+	c, err := t.App.connectChecked(ctx, t.Cfg)
+	if err != nil {
+		return err
+	}
+	t.connect(c)
+	t.closeConn = c.Close
+	return nil
+}

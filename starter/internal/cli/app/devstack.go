@@ -1,0 +1,229 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/internal/statedir"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/workflows"
+)
+
+// StateDir holds everything that --dev writes.
+const StateDir = statedir.Name
+
+// devDrain bounds how long a --dev worker waits for its running activities. It is short because the user waits too, and
+// no work is lost.
+const devDrain = 2 * time.Second
+
+// devRetention is how long the development server keeps closed turns.
+const devRetention = 30 * 24 * time.Hour
+
+// Needs are the processes and connections that a command needs.
+type Needs struct {
+	Server, Worker bool // on this machine
+	Quiet          bool // do not print the progress of starting them, or of waiting for a worker
+	Journal        bool // the journal must exist
+	offline        bool // Temporal may be unreachable
+}
+
+// devStack is what a command has started on this machine: nothing, a server, or a server and a worker.
+type devStack struct {
+	server *devserver.Stack
+	stop   context.CancelFunc
+	done   chan error // closed when the worker has ended
+	log    *os.File
+}
+
+// StartStack resolves the cluster that the configuration means and returns the configuration with its address and
+// namespace. If n asks for a server, StartStack starts one on this machine or joins the running one; if n asks for a
+// worker, StartStack runs it in this process.
+func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devStack, config.Config, error) {
+	l := &devStack{}
+	opts := temporalconn.FromConfig(cfg.Temporal, a.Environ)
+	ports, movable, err := opts.DevPorts()
+	if err != nil {
+		return nil, cfg, err
+	}
+	if ports.UI > 0 {
+		cfg.Temporal.DevUIPort = ports.UI
+	}
+	if cfg.Temporal.Address, cfg.Temporal.Namespace, err = opts.Resolved(); err != nil {
+		return nil, cfg, err
+	}
+	if n.Worker {
+		if err := cfg.LLM.CheckCredentials(); err != nil {
+			return nil, cfg, err
+		}
+		if err := a.CheckEnviron(); err != nil {
+			return nil, cfg, err
+		}
+	}
+	if n.Server {
+		cfg, err = l.startServer(ctx, a, cfg, n, movable)
+	}
+	if err == nil && n.Worker {
+		err = l.startWorker(ctx, a, cfg)
+	}
+	if err != nil {
+		l.Close()
+		return nil, cfg, err
+	}
+	return l, cfg, nil
+}
+
+// startServer starts the development server or joins the running one. If movable, the server may use other ports than
+// the configured ones.
+func (l *devStack) startServer(ctx context.Context, a *App,
+	cfg config.Config, n Needs, movable bool) (config.Config, error) {
+	if err := KeepState(); err != nil {
+		return cfg, err
+	}
+	progress := a.Err
+	if n.Quiet {
+		progress = io.Discard
+	}
+	folder, err := filepath.Abs(StateDir)
+	if err != nil {
+		return cfg, fmt.Errorf("finding the folder %s: %w", StateDir, err)
+	}
+	with := func(do func(context.Context, temporalconn.Conn) error) func(context.Context, string) error {
+		return func(ctx context.Context, address string) error {
+			at := cfg
+			at.Temporal.Address = address
+			return a.withConnection(ctx, at, do)
+		}
+	}
+	t := cfg.Temporal
+	options := devserver.Options{
+		Dir: StateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress,
+		Environ: a.Environ,
+		Started: with(func(ctx context.Context, c temporalconn.Conn) error {
+			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
+		}),
+		Joined: with(func(ctx context.Context, c temporalconn.Conn) error {
+			return refuseOwner(temporalconn.CheckOwner(ctx, c, t.Address, t.Namespace, cfg.Journal.Path))
+		}),
+		Prepare: with(func(ctx context.Context, c temporalconn.Conn) error {
+			return temporalconn.EnsureAttributes(ctx, c, t.Namespace, workflows.SearchAttributes())
+		}),
+	}
+	if movable {
+		options.Moved = func(frontend, ui int) error {
+			return temporalconn.DevPorts{Frontend: frontend, UI: ui}.Write(StateDir)
+		}
+	}
+	if l.server, err = devserver.Ensure(ctx, options); err != nil {
+		return cfg, stackError(err)
+	}
+	cfg.Temporal.Address = l.server.Address
+	if cfg.Temporal.UIURL == "" {
+		cfg.Temporal.UIURL = l.server.UIURL
+	}
+	return cfg, nil
+}
+
+// refuseOwner turns the error that a server belongs to another folder into a refusal.
+func refuseOwner(err error) error {
+	if errors.Is(err, config.ErrInvalid) {
+		return &devserver.Refusal{Reason: err.Error()}
+	}
+	return err
+}
+
+// stackError gives a refused stack the exit code ExitConfig, and one that did not start ExitUnreachable.
+func stackError(err error) error {
+	var refused *devserver.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return AsUsage(err)
+	case ExitCode(err) == ExitFailed:
+		return &ExitError{Code: ExitUnreachable, Cause: err}
+	}
+	return err
+}
+
+// KeepState secures the state folder and writes a .gitignore into it, so that no journal is committed by accident. It
+// overwrites a different .gitignore, which may have come with a clone.
+func KeepState() error {
+	if err := statedir.Secure(StateDir); err != nil {
+		return Usage("%w", err)
+	}
+	const ignoreAll = "*\n"
+	file := filepath.Join(StateDir, ".gitignore")
+	if b, err := os.ReadFile(file); err == nil && string(b) == ignoreAll {
+		return nil
+	}
+	if err := os.WriteFile(file, []byte(ignoreAll), 0o600); err != nil {
+		return Usage("writing to the folder %s: %w", StateDir, err)
+	}
+	return nil
+}
+
+func (a *App) withConnection(ctx context.Context, cfg config.Config, do func(context.Context,
+	temporalconn.Conn) error) error {
+	c, err := a.Dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(ctx, c)
+}
+
+// prepareNamespace sets the retention of a namespace on a server that this command started, and records this folder as
+// its owner.
+func prepareNamespace(ctx context.Context, c temporalconn.Conn, namespace, folder, journal string) error {
+	return errors.Join(temporalconn.EnsureRetention(ctx, c, namespace, devRetention),
+		temporalconn.SetOwner(ctx, c, namespace,
+			folder, journal))
+}
+
+// startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
+func (l *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
+	if err := KeepState(); err != nil {
+		return err
+	}
+	var err error
+	l.log, err = os.OpenFile(filepath.Join(StateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return Usage("opening the worker's log: %w", err)
+	}
+	cfg.Worker.DrainTimeout = min(cfg.Worker.DrainTimeout, devDrain)
+	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.Environ), engine.WithLogger(logger(l.log)))
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop, l.done = stop, make(chan error, 1)
+	go func() {
+		defer close(l.done)
+		l.done <- errors.Join(e.Run(running), e.Close())
+	}()
+	return nil
+}
+
+// Failed returns a channel that reports that the worker ended by itself. Without a worker, the channel is nil.
+func (l *devStack) Failed() <-chan error { return l.done }
+
+// Close drains the worker, then releases the server, which stops when its last user releases it.
+func (l *devStack) Close() {
+	if l.stop != nil {
+		l.stop()
+		for range l.done { // until the channel is closed
+		}
+	}
+	if l.log != nil {
+		l.log.Close()
+	}
+	if l.server != nil {
+		l.server.Close()
+	}
+}

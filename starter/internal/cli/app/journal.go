@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+)
+
+// OpenJournal opens the configured journal as its tenant sees it: no command can see another tenant's sessions. A file
+// that cannot be opened is a configuration error; a busy one is not.
+func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
+		if err := KeepState(); err != nil {
+			return nil, err
+		}
+	}
+	store, err := engine.OpenJournal(ctx, cfg)
+	if err != nil {
+		return nil, JournalError(ctx, err)
+	}
+	return store.Tenant(cfg.Tenant), nil
+}
+
+// JournalError turns an error of opening the journal into a configuration error, unless trying again may help.
+func JournalError(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
+		return err
+	}
+	return AsUsage(err)
+}
+
+func checkJournalExists(cfg config.Config) error {
+	if engine.HasJournal(cfg) {
+		return nil
+	}
+	return Usage("there is no journal at %s yet: start a session first, for example `starter run --dev \"hello\"`",
+		cfg.Journal.Path)
+}
+
+// ReadJournal opens a journal that must exist. Commands that only read do not create one.
+func ReadJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+	if err := checkJournalExists(cfg); err != nil {
+		return nil, err
+	}
+	return OpenJournal(ctx, cfg)
+}
+
+// WithJournal calls do with the journal, which must exist.
+func (a *App) WithJournal(ctx context.Context, do func(*journal.DB) error) error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	store, err := ReadJournal(ctx, loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return do(store)
+}
+
+// LastSession returns the session that was used last.
+func LastSession(ctx context.Context, store *journal.DB) (string, error) {
+	sessions, err := store.Sessions(ctx, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(sessions) == 0 {
+		return "", Usage("the journal has no sessions yet: start one with `starter run`")
+	}
+	return sessions[0].ID, nil
+}
+
+// SessionArg returns the named session, or the last one if none is named.
+func SessionArg(ctx context.Context, store *journal.DB, args []string) (string, error) {
+	if len(args) == 0 {
+		return LastSession(ctx, store)
+	}
+	if _, err := store.Session(ctx, args[0]); err != nil {
+		if errors.Is(err, journal.ErrNotFound) {
+			return "", Usage("the journal has no session %q; `starter list` lists them", args[0])
+		}
+		return "", err
+	}
+	return args[0], nil
+}

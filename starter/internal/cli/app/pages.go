@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+)
+
+// TypedLine is a line that the user typed, or the error of reading it.
+type TypedLine struct {
+	Text string
+	Err  error
+}
+
+// The size of a terminal that does not report its size: the default of programs since the VT100.
+const (
+	defaultColumns = 80
+	defaultRows    = 24
+)
+
+// SizeOf returns a terminal's size. If w is not a terminal, sizeOf returns 0 columns: its lines are not broken.
+func SizeOf(w any) (columns, rows int) {
+	f, ok := w.(*os.File)
+	if !ok || !IsTerminal(f) {
+		return 0, 0
+	}
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 || rows <= 0 {
+		return defaultColumns, defaultRows
+	}
+	return columns, rows
+}
+
+// Pages are the screens of a text that the user must see before the command accepts a yes.
+type Pages struct {
+	rows   []string
+	height int
+}
+
+// PagesOf splits a text into pages for the terminal on stderr. A page leaves two rows: one for the prompt, one of the
+// page before.
+func (a *App) PagesOf(text string) *Pages {
+	columns, height := SizeOf(a.Err)
+	return &Pages{rows: termsafe.Rows(text, columns), height: max(height-2, 1)}
+}
+
+// Next removes the next page and returns it.
+func (p *Pages) Next() string {
+	n := min(len(p.rows), p.height)
+	page := strings.Join(p.rows[:n], "\n")
+	p.rows = p.rows[n:]
+	return page
+}
+
+// Left returns the number of rows not shown yet.
+func (p *Pages) Left() int { return len(p.rows) }
+
+func (p *Pages) Prompt() string {
+	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", ui.Count(p.Left(), "row"))
+}
+
+// Line asks for a line on the terminal. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
+// the command ends.
+func (a *App) Line(ctx context.Context, prompt string) (string, error) {
+	fmt.Fprint(a.Err, prompt)
+	answer := make(chan TypedLine, 1)
+	go func() {
+		line, err := ReadLine(a.In)
+		answer <- TypedLine{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case typed := <-answer:
+		return typed.Text, typed.Err
+	}
+}
+
+// Seen shows a text page by page and reports whether the user has gone to its end.
+func (a *App) Seen(ctx context.Context, text string) (bool, error) {
+	p := a.PagesOf(text)
+	a.Note("%s", p.Next())
+	for p.Left() > 0 {
+		line, err := a.Line(ctx, p.Prompt())
+		switch {
+		case ctx.Err() != nil:
+			return false, err
+		case err != nil || strings.TrimSpace(line) != "": // the terminal is closed, or the user wants to see no more
+			return false, nil
+		}
+		a.Note("%s", p.Next())
+	}
+	return true, nil
+}
+
+// Agrees asks a question and reports whether the answer is yes.
+func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
+	line, err := a.Line(ctx, question+" [y]es, [n]o: ")
+	if ctx.Err() != nil {
+		return false, err
+	}
+	word := strings.ToLower(strings.TrimSpace(line))
+	return err == nil && (word == "y" || word == "yes"), nil
+}
+
+// maxLine bounds the length of a typed line, in bytes. A terminal buffers at most 4,096 bytes (termios(3)).
+const maxLine = 64 << 10
+
+// ReadLine reads up to the next newline and nothing after it, so that a later reader misses nothing.
+func ReadLine(f *os.File) (string, error) {
+	var line []byte
+	b := make([]byte, 1)
+	for len(line) < maxLine {
+		n, err := f.Read(b)
+		switch {
+		case n == 1 && b[0] == '\n':
+			return string(line), nil
+		case n == 1:
+			line = append(line, b[0])
+		case err != nil:
+			return "", err
+		}
+	}
+	return "", errors.New("the line is too long")
+}

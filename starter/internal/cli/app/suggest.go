@@ -1,0 +1,62 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/everturn/everturn/internal/nearest"
+)
+
+// UsageError adds the command's usage to the error with which cobra refused a command line.
+func UsageError(cmd *cobra.Command, err error) error {
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return err
+	}
+	return Usage("%w: use `%s` (see `%s --help`)", err, cmd.UseLine(), cmd.CommandPath())
+}
+
+// FlagError adds a suggestion to the error of a flag that cannot be read.
+func FlagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if best := nearest.Name(unknown.GetSpecifiedName(), flagNames(cmd)); best != "" {
+			hint = fmt.Sprintf("; did you mean --%s?", best)
+		}
+	}
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &invalid) && errors.As(err, &number) {
+		err = fmt.Errorf("--%s is %q, which is not a whole number", invalid.GetFlag().Name, invalid.GetValue())
+	}
+	return Usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
+}
+
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// OnlySubcommands checks the arguments of a command that only has subcommands.
+func OnlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	hint := ""
+	if best := nearest.Name(args[0], names); best != "" {
+		hint = fmt.Sprintf("; did you mean `%s %s`?", cmd.CommandPath(), best)
+	}
+	return Usage("unknown command %q%s (see `%s --help`)", args[0], hint, cmd.CommandPath())
+}

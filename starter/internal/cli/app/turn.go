@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// dialWithin bounds how long a command waits for a Temporal server that it can do without.
+const dialWithin = 3 * time.Second
+
+// Find returns the turn to follow: the named one, or the session's last turn, which Temporal may know before the
+// journal does. Without Temporal, find uses what the journal knows.
+func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started, error) {
+	if turnID != "" {
+		if row, err := t.Store.Turn(ctx, turnID); err == nil && row.Session != session {
+			return Started{}, Usage("turn %s belongs to session %q: use `starter attach %s --turn %s`", turnID, row.Session,
+				Quoted(row.Session), turnID)
+		}
+	}
+	known, err := t.Client.Find(ctx, session, turnID)
+	if err != nil && (t.Online || !errors.Is(err, client.ErrNotFound)) {
+		return Started{}, t.notFound(session, turnID, err)
+	}
+	recorded, ended := err == nil, false
+	if recorded {
+		r, err := t.Client.Result(ctx, known)
+		ended = err == nil && r.State.Terminal()
+	}
+	if t.Online || turnID != "" && ended {
+		return t.linked(known), nil
+	}
+	return t.askTemporal(ctx, known, turnID, recorded, ended)
+}
+
+// askTemporal connects to Temporal and asks it for the turn. known is what the journal has of the turn.
+func (t *TurnClient) askTemporal(ctx context.Context, known client.Turn,
+	turnID string, recorded, ended bool) (Started, error) {
+	dialling, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	err := t.ConnectToTemporal(dialling)
+	switch {
+	case err == nil:
+		session := known.Session
+		if known, err = t.Client.Find(ctx, session, turnID); err != nil {
+			return Started{}, t.notFound(session, turnID, err)
+		}
+	case ended && errors.Is(err, config.ErrInvalid): // another folder's server uses our address; ours is not running
+	case !recorded, !errors.Is(err, client.ErrUnreachable) && dialling.Err() == nil:
+		return Started{}, err
+	case !ended:
+		t.App.Note("Temporal is unreachable; showing what the journal has of the turn (%v)", err)
+	}
+	return t.linked(known), nil
+}
+
+// notFound says what to do about a turn that could not be found.
+func (t *TurnClient) notFound(session, turnID string, err error) error {
+	switch {
+	case !errors.Is(err, client.ErrNotFound):
+		return err
+	case turnID != "":
+		return Usage("session %q has no turn %q; `starter show %s` lists its turns", session, turnID, Quoted(session))
+	}
+	return Usage("Temporal has no session %q; `starter list` lists the sessions of the journal", session)
+}
+
+// Latest returns the session that was used last.
+func (t *TurnClient) Latest(ctx context.Context) (string, error) { return LastSession(ctx, t.Store) }
+
+// Running returns the only session with a turn that is not over.
+func (t *TurnClient) Running(ctx context.Context) (string, error) {
+	if err := t.ConnectToTemporal(ctx); err != nil {
+		return "", err
+	}
+	found, err := t.Client.RunningSessions(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", Usage("no session has a running turn; `starter list` lists the sessions")
+	case len(found) == 1:
+		return found[0], nil
+	}
+	return "", Usage("several sessions have a running turn: name one of them (%s)", Line(strings.Join(found, ", "), 400))
+}
+
+// Fork creates a session that shares messages 1..at of another one, or all messages if at is 0. An empty ID makes the
+// client choose one.
+func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as string) (journal.SessionRecord, error) {
+	rec, err := t.Client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		return rec, Usage("the journal has no session %q; `starter list` lists them", session)
+	case errors.Is(err, client.ErrForkPoint):
+		return rec, Usage("%w; `starter show %s` numbers its messages", err, Quoted(session))
+	case errors.Is(err, client.ErrExists):
+		return rec, Usage("session %q already exists: choose another name, or continue it with `starter run -s %s \"...\"`",
+			as, Quoted(as))
+	}
+	return rec, err
+}
+
+// TurnClient is a command's client for turns, with the journal that the command itself reads.
+type TurnClient struct {
+	App   *App
+	Store *journal.DB
+	Cfg   config.Config
+	// client only reads the journal until the command has connected to Temporal.
+	Client    *client.Client
+	conn      temporalconn.Conn // nil until the command has connected
+	Online    bool              // client has a connection
+	quiet     bool              // print no notes about waiting
+	closeConn func()            // closes the connection that call has opened
+	// failed reports the end of this command's own worker; nil if the command has no worker.
+	Failed <-chan error
+}
+
+// Started names a turn, with its link.
+type Started struct {
+	Version int `json:"v"`
+	client.Turn
+	// Queued means that the message waits for the end of this turn, and then starts a turn of its own.
+	Queued bool   `json:"queued,omitempty"`
+	Link   string `json:"link"`
+}
+
+// NewTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
+func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.Config, failed <-chan error) *TurnClient {
+	t := &TurnClient{App: a, Store: store, Cfg: cfg, Failed: failed, closeConn: func() {}}
+	t.connect(c)
+	return t
+}
+
+// connect makes the client use a connection from now on; nil means no connection.
+func (t *TurnClient) connect(c temporalconn.Conn) {
+	t.conn, t.Online = c, c != nil
+	t.Client = client.New(c, client.Options{
+		Journal: t.Store, TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant,
+	})
+}
+
+// Send sends a message to its session. If it returns no error, the message will be answered exactly once.
+func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, error) {
+	var sent client.Turn
+	err := t.UntilWorkerAnswers(func() (err error) { sent, err = t.Client.Send(ctx, in); return err })
+	if err != nil {
+		return Started{}, sendError(sent, in.Alone, err)
+	}
+	s := t.linked(sent)
+	s.Queued = sent.Merged && in.Message.Queue
+	return s, nil
+}
+
+// linked adds the link to a turn.
+func (t *TurnClient) linked(named client.Turn) Started {
+	s := Started{Version: workflows.WireVersion, Turn: named}
+	s.Link = t.link(s)
+	return s
+}
+
+// sendError says what to do about a message that was not accepted.
+func sendError(sent client.Turn, alone bool, err error) error {
+	var refused *turn.Error
+	session := Quoted(sent.Session)
+	switch {
+	case errors.Is(err, client.ErrBusy) && alone:
+		return &ExitError{Code: ExitFailed, Cause: fmt.Errorf("session %q has a running turn: "+
+			"follow it with `starter attach %s`, or stop it with `starter stop %s`", sent.Session, session, session)}
+	case errors.Is(err, client.ErrInvalid) && errors.As(err, &refused):
+		return Usage("the message was refused: %s", refused.Message)
+	case errors.As(err, &refused):
+		return &ExitError{Code: ExitFailed, Cause: fmt.Errorf("the message was not accepted: %s", refused.Message)}
+	case errors.Is(err, client.ErrNoWorker):
+		return NoWorker(fmt.Sprintf("the message may still be accepted: send it again with --message-id %s, and it is "+
+			"answered once", sent.MessageID))
+	}
+	return err
+}
+
+// NoWorker is the error of a request that no worker has answered.
+func NoWorker(then string) error {
+	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s",
+		client.ErrNoWorker, then)}
+}
+
+// answerWithin is how long a request may go without an answer before the command tells the user why. A worker answers
+// within moments.
+const answerWithin = 2 * time.Second
+
+// UntilWorkerAnswers calls ask, which only a worker answers, and tells the user if no worker answers for a while.
+func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- ask() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(answerWithin):
+	}
+	if !t.quiet {
+		t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
+	}
+	return <-done
+}
+
+// link returns the link to the turn in Temporal's Web UI.
+func (t *TurnClient) link(s Started) string { return t.RunLink(t.Client.WorkflowID(s.Session), s.ID) }
+
+// RunLink returns the link to a run of a workflow in Temporal's Web UI.
+func (t *TurnClient) RunLink(workflowID, run string) string {
+	return fmt.Sprintf("%s/workflows/%s/%s/history", webUI(t.Cfg.Temporal), url.PathEscape(workflowID),
+		url.PathEscape(run))
+}
+
+// webUI returns the address at which Temporal's Web UI shows the configured namespace.
+func webUI(c config.Temporal) string {
+	base := c.UIURL
+	if base == "" {
+		base = fmt.Sprintf("http://127.0.0.1:%d", c.DevUIPort)
+	}
+	return strings.TrimRight(base, "/") + "/namespaces/" + url.PathEscape(c.Namespace)
+}

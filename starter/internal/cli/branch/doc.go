@@ -1,0 +1,2 @@
+// Package branch holds the commands that fork, export and import sessions.
+package branch

@@ -1,0 +1,98 @@
+package branch
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func Import(a *app.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "import <file>",
+		Short: `Import an exported session, without its grants`,
+		Long: `Import an exported session; "-" reads standard input. The checksums of the file detect damage but
+not forgery, so import lists permissions without importing them: grants, and approvals of a running
+turn, which it ends. Allow the calls again when the session asks for them. The session is tainted:
+see policy.taint.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			var r io.Reader = a.In
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return app.Usage("opening the file to import: %w", err)
+				}
+				defer f.Close()
+				r = f
+			}
+			store, err := app.OpenJournal(cmd.Context(), loaded.Config)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			imported, err := store.Import(cmd.Context(), r)
+			if err != nil {
+				return app.JournalError(cmd.Context(), fmt.Errorf("importing: %w (nothing was changed)", err))
+			}
+			if output == app.OutputJSON {
+				return app.WriteJSON(a.Out, imported)
+			}
+			printImported(a.Out, imported)
+			return nil
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
+	return cmd
+}
+
+func printImported(w io.Writer, imported journal.Imported) {
+	s := imported.Session
+	fmt.Fprintf(w, "session %s · %s · %s\n", app.Line(s.ID, 80), ui.Count(int(s.Head.Seq), "message"),
+		ui.Count(s.Turns, "turn"))
+	if imported.Unchanged {
+		fmt.Fprintln(w, "unchanged: the journal already has this session")
+		return
+	}
+	fmt.Fprintln(w, "tainted: anyone may have written this file; "+
+		"calls that could change or send something need approval (policy.taint)")
+	if len(imported.DroppedPermissions) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "not imported: %s; allow the calls again when the session asks for them\n",
+		ui.Count(len(imported.DroppedPermissions), "permission"))
+	for _, p := range imported.DroppedPermissions {
+		fmt.Fprintf(w, "  %-4s  %s  %s\n", p.Scope, exactly(p.Tool), permittedArguments(p))
+	}
+}
+
+// permittedArguments returns all arguments of a permission in one line.
+func permittedArguments(p journal.DroppedPermission) string {
+	shown := exactly(p.Arguments)
+	switch {
+	case p.Scope == turn.GrantTool:
+		return "any arguments"
+	case p.Arguments == "":
+		return "arguments with the hash " + exactly(p.ArgumentsHash)
+	case p.ArgumentsBytes > int64(len(p.Arguments)):
+		return fmt.Sprintf("%s (the first %d of %d bytes; hash %s)",
+			shown, len(p.Arguments), p.ArgumentsBytes, exactly(p.ArgumentsHash))
+	}
+	return shown
+}
+
+// exactly returns all of a text in one line.
+func exactly(s string) string { return strings.ReplaceAll(termsafe.Visible(s), "\n", `\n`) }

@@ -1,0 +1,166 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// answerFlags are the flags with which a user answers a question or an elicitation.
+type answerFlags struct {
+	fields                  []string
+	accept, decline, cancel bool
+}
+
+func Answer(a *app.App) *cobra.Command {
+	var f answerFlags
+	cmd := &cobra.Command{
+		Use:   "answer [session] [request] [text]",
+		Short: "Answer a model's question or an MCP server's elicitation",
+		Long: `Answer a question of the model, or an elicitation: a request by an MCP server in the middle of a
+tool call. Without a session and a request, the only pending one. starter approvals lists them.
+
+The text is the last argument; "-" reads standard input. For a form, give each field with --field,
+or the whole answer as a JSON object; fields that you omit take their defaults, and the text alone
+is enough for a form of one field. On a terminal, the command asks for an answer that you do not
+give, field by field. The server and the journal get the answer. If a server asks you to open an
+address, open it yourself if you trust it, then confirm with --accept.`,
+		Example: `  starter answer "The second one."
+  starter answer s-k2j3 q4 - < letter.txt
+  starter answer s-k2j3 e2.0.1 --field name=Ann --field age=42
+  starter answer s-k2j3 e2.0.1 '{"name":"Ann","age":42}'
+  starter answer s-k2j3 --decline`,
+		Args:              cobra.MaximumNArgs(3),
+		ValidArgsFunction: completeRequests(a, 2, turn.RequestQuestion, turn.RequestElicitation),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, text, err := f.split(cmd.Context(), a, args)
+			if err != nil {
+				return err
+			}
+			return a.WithClient(cmd.Context(), app.Needs{Journal: true}, func(t *app.TurnClient) error {
+				return answerNamed(cmd.Context(), t,
+					names, text, f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.fields, "field", nil, "a field of the form as `name=value`; may be repeated")
+	flags.BoolVar(&f.accept, "accept", false, "accept an elicitation that needs no values; the fields of a form take "+
+		"their defaults")
+	flags.BoolVar(&f.decline, "decline", false, "decline an elicitation")
+	flags.BoolVar(&f.cancel, "cancel", false, "cancel an elicitation without answering")
+	return cmd
+}
+
+// given reports whether the flags contain the answer.
+func (f answerFlags) given() bool { return len(f.fields) > 0 || f.accept || f.decline || f.cancel }
+
+// requestID matches the ID of a question (q) or of an elicitation (e).
+var requestID = regexp.MustCompile(`^(q[0-9]+|e[0-9]+(\.[0-9]+){2})$`)
+
+// split separates the names on the command line from the answer. If there is no answer, the command asks for it on the
+// terminal.
+func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (names []string, text string, err error) {
+	actions := 0
+	for _, set := range []bool{f.accept || len(f.fields) > 0, f.decline, f.cancel} {
+		if set {
+			actions++
+		}
+	}
+	last := len(args) - 1
+	switch {
+	case actions > 1:
+		return nil, "", app.Usage("--accept or --field, --decline and --cancel exclude each other: use one of them")
+	case f.given() && len(args) > 2:
+		return nil, "", app.Usage("the flags already give the answer: remove %q", app.Line(args[last], 40))
+	case f.given():
+		return args, "", nil
+	case len(args) == 0 || len(args) == 2 && requestID.MatchString(args[last]):
+		if a.OnTerminal() {
+			return args, "", nil
+		}
+		return nil, "", app.Usage("there is no answer: give it as the last argument, for example `starter answer s-k2j3 q4 " +
+			"\"Yes.\"`, or see `starter answer --help`")
+	}
+	text, err = a.Prompt(ctx, args[last:])
+	return args[:last], strings.TrimSuffix(text, "\n"), err
+}
+
+// answerNamed answers the named question or elicitation, or the only pending one.
+func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text string, f answerFlags) error {
+	r, err := question(ctx, t, names)
+	if err != nil {
+		return err
+	}
+	status := "answered"
+	switch {
+	case text == "" && !f.given():
+		status, err = converse(ctx, t, r)
+	case r.Kind == turn.RequestQuestion && f.given():
+		return app.Usage("%s is a question of the model, which takes a text: `starter answer %s %s \"...\"`", r.ID,
+			app.Quoted(r.Session), r.ID)
+	case r.Kind == turn.RequestQuestion:
+		err = t.UntilWorkerAnswers(func() error { return answer(ctx, t, r, text) })
+	default:
+		status, err = respondWith(ctx, t, r, text, f)
+	}
+	if err != nil {
+		return err
+	}
+	t.App.Note("%s %s of session %s; follow the turn with `starter attach %s`", status, r.ID, r.Session,
+		app.Quoted(r.Session))
+	return nil
+}
+
+// respondWith sends the response that the command line gives to an elicitation.
+func respondWith(ctx context.Context, t *app.TurnClient, r journal.RequestRecord,
+	text string, f answerFlags) (string, error) {
+	response, err := f.response(form.ElicitationOf(r.Request), text)
+	if err != nil {
+		return "", app.Usage("nothing was sent: %w; `starter approvals %s` shows the request", err, app.Quoted(r.Session))
+	}
+	return form.Acted(response), t.UntilWorkerAnswers(func() error { return respond(ctx, t, r, response) })
+}
+
+func (f answerFlags) response(e turn.Elicitation, text string) (turn.ElicitationResponse, error) {
+	switch {
+	case f.decline:
+		return turn.ElicitationResponse{Key: e.Key, Action: turn.ElicitationDecline}, nil
+	case f.cancel:
+		return turn.ElicitationResponse{Key: e.Key, Action: turn.ElicitationCancel}, nil
+	}
+	var fields []form.Pair
+	for _, s := range f.fields {
+		p, err := form.PairOf(s)
+		if err != nil {
+			return turn.ElicitationResponse{}, err
+		}
+		fields = append(fields, p)
+	}
+	return form.Accept(e, text, fields)
+}
+
+// converse asks the user at the terminal for the answer, sends it, and says which action it was.
+func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (status string, err error) {
+	d := NewDialog(t, r)
+	for {
+		text, err := t.App.Line(ctx, d.Prompt())
+		if err != nil {
+			return "", fmt.Errorf("reading the answer: %w", err)
+		}
+		if send := d.Take(text); send != nil {
+			return d.status(), t.UntilWorkerAnswers(func() error { return send(ctx) })
+		}
+		if d.interview == nil {
+			return "", app.Usage("the answer is empty, so the question stays open")
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func Approvals(a *app.App) *cobra.Command {
+	var output string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "approvals [session]",
+		Short: "List the pending requests: approvals, questions and elicitations",
+		Long: `List the pending requests of all sessions, or of one: the approvals of tool calls with their exact
+arguments, the questions of models, and the elicitations of MCP servers. Each comes with the
+commands that decide it.`,
+		Example: `  starter approvals
+  starter approvals s-k2j3 -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
+				return listRequests(cmd.Context(), a, store, args, limit, output)
+			})
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "the maximum number of requests to list")
+	return cmd
+}
+
+// listRequests prints the pending requests of all sessions, or of one.
+func listRequests(ctx context.Context, a *app.App, store *journal.DB, args []string, limit int, output string) error {
+	session := ""
+	if len(args) > 0 {
+		var err error
+		if session, err = app.SessionArg(ctx, store, args); err != nil {
+			return err
+		}
+	}
+	requests, err := store.PendingRequests(ctx, session, limit)
+	if err != nil {
+		return err
+	}
+	if len(requests) == limit {
+		defer a.Note("there may be more: list them with --limit %d", 10*limit)
+	}
+	return app.PrintList(a.Out, output, requests, func() error {
+		if len(requests) == 0 {
+			a.Note("no requests are pending")
+			return nil
+		}
+		l := LayoutOf(a.Out)
+		if l.quarantined, err = quarantinedTools(ctx, store); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Out, a.WithTypedCommands(app.Printable(l.WithCommands(requests))))
+		return nil
+	})
+}

@@ -1,0 +1,169 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// decideFlags are the flags of approve and deny.
+type decideFlags struct {
+	deny, all, yes       bool
+	reason, always, hash string
+}
+
+func (f *decideFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.all, "all", false, "decide every pending approval of the session")
+	flags.StringVar(&f.hash, "hash", "", "refuse unless the call has the arguments with this `hash`, of which the first "+
+		"digits suffice")
+	flags.StringVar(&f.reason, "reason", "", "the reason, which the journal keeps; the model gets it if the call is "+
+		"denied")
+}
+
+func Approve(a *app.App) *cobra.Command {
+	var f decideFlags
+	cmd := &cobra.Command{
+		Use:   "approve <session> [call...]",
+		Short: "Allow tool calls that wait for approval",
+		Long: `Allow tool calls of a session that wait for approval; without a call, the only one. starter
+approvals lists them.
+
+A decision is valid for the arguments with which the call waits. --hash makes sure that these are
+the ones you have seen. The decision is recorded with your name and applied once. On a terminal,
+each call is shown and you confirm it; without a terminal, --hash or -y is required.`,
+		Example: `  starter approve s-k2j3 2.0 --hash 9f86d081884c
+  starter approve s-k2j3 --all --always tool`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeRequests(a, app.MaxCompletions, turn.RequestApproval),
+		RunE:              func(cmd *cobra.Command, args []string) error { return decideCalls(cmd.Context(), a, args, f) },
+	}
+	f.register(cmd)
+	flags := cmd.Flags()
+	app.Choose(cmd, flags, &f.always, "always", "",
+		"also allow later calls: call (with the same arguments) or tool (every "+
+			"call of it)",
+		string(turn.GrantCall), string(turn.GrantTool))
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not show the calls or ask for confirmation")
+	return cmd
+}
+
+// decideCalls decides the calls that the command line names.
+func decideCalls(ctx context.Context, a *app.App, args []string, f decideFlags) error {
+	if err := f.check(args[1:]); err != nil {
+		return err
+	}
+	return a.WithClient(ctx, app.Needs{Journal: true},
+		func(t *app.TurnClient) error { return decideNamed(ctx, t, args[0], args[1:], f) })
+}
+
+func (f decideFlags) check(calls []string) error {
+	switch {
+	case f.all && len(calls) > 0:
+		return app.Usage("--all decides every pending approval: remove %s", strings.Join(calls, " "))
+	case f.all && f.hash != "":
+		return app.Usage("--hash identifies the arguments of one call, but --all decides all calls: use one of them")
+	case len(calls) > 1 && f.hash != "":
+		return app.Usage("--hash identifies the arguments of one call: use one command for each call")
+	}
+	return nil
+}
+
+// decideNamed decides the named calls, or all pending ones.
+func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls []string, f decideFlags) error {
+	requests, err := approvals(ctx, t, session, calls, f)
+	if err != nil {
+		return err
+	}
+	for _, r := range requests {
+		if err := f.permits(t.App, r); err != nil {
+			return err
+		}
+	}
+	quarantined, err := quarantinedTools(ctx, t.Store)
+	if err != nil {
+		return err
+	}
+	for _, r := range requests {
+		agreed, err := confirmed(ctx, t, r, f, quarantined)
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			t.App.Note("%s is not decided", r.ID)
+			continue
+		}
+		if err := decideOne(ctx, t, r, f, quarantined); err != nil {
+			return err
+		}
+	}
+	t.App.Aside("follow the turn with `starter attach %s`", app.Quoted(session))
+	return nil
+}
+
+// permits refuses a decision that the request does not permit, before any call is decided.
+func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
+	if f.deny {
+		return nil
+	}
+	if f.always != "" && !r.Grants(turn.GrantScope(f.always)) {
+		return app.Usage("nothing was decided: %s", r.WhyNoGrant())
+	}
+	if err := checkArguments(r); err != nil {
+		return fmt.Errorf("nothing was decided: %w", err)
+	}
+	if !f.yes && f.hash == "" && !a.OnTerminal() {
+		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `starter approvals %s`, "+
+			"then allow it with "+
+			"--hash %s, or without looking with --yes", r.ID, app.Quoted(r.Session), ui.ShortHash(r.ArgumentsHash))
+	}
+	return nil
+}
+
+func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
+	quarantined map[string]string) error {
+	var result client.DecideResult
+	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
+	err := t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, d); return err })
+	if err != nil {
+		return err
+	}
+	if server := quarantined[r.Tool]; server != "" && d.allow {
+		t.App.Note("%s", quarantineWarning(r, server))
+	}
+	status := turn.StatusAllowed
+	if f.deny {
+		status = turn.StatusDenied
+	}
+	t.App.Note("%s %s %s", status, r.ID, r.Tool)
+	if result.Pending > 0 {
+		t.App.Note("%s of this step still to be decided; none runs until then", ui.Count(result.Pending, "call"))
+	}
+	return nil
+}
+
+// confirmed shows the whole call on a terminal and asks for confirmation. Without a terminal, --hash identifies the
+// arguments that the user has seen.
+func confirmed(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
+	quarantined map[string]string) (bool, error) {
+	a := t.App
+	if f.yes || f.deny || !a.OnTerminal() {
+		return true, nil
+	}
+	app.DiscardInput(a.In)
+	l := LayoutOf(a.Err)
+	l.quarantined = quarantined
+	seen, err := a.Seen(ctx, l.describe(r))
+	if err != nil || !seen {
+		return false, err
+	}
+	return a.Agrees(ctx, "allow it?")
+}

@@ -1,0 +1,35 @@
+package decide
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// completeRequests offers sessions with pending requests of some kinds, then their IDs, for the first n arguments.
+func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.CompletionFunc {
+	return a.Completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
+		session := ""
+		if len(args) > 0 {
+			session = args[0]
+		}
+		requests, _ := store.PendingRequests(ctx, session, app.MaxCompletions)
+		for _, r := range requests {
+			if len(args) >= n || !slices.Contains(kinds, r.Kind) || slices.Contains(args, r.ID) {
+				continue
+			}
+			offer := r.Session
+			if len(args) > 0 {
+				offer = cobra.CompletionWithDesc(r.ID, app.Line(ui.Subject(r.Request), 40))
+			}
+			offers = append(offers, offer)
+		}
+		return offers
+	})
+}

@@ -1,0 +1,120 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// layout controls how requests are printed.
+type layout struct {
+	// columns is the width of the terminal; 0 breaks no lines.
+	columns int
+	// asked leaves out the list of a form's fields, because the command asks for them one by one.
+	asked bool
+	// quarantined maps the IDs of quarantined tools to their servers.
+	quarantined map[string]string
+}
+
+// LayoutOf returns the layout for one of the program's streams.
+func LayoutOf(w any) layout {
+	columns, _ := app.SizeOf(w)
+	return layout{columns: columns}
+}
+
+// describe prints a request exactly and completely.
+func (l layout) describe(r journal.RequestRecord) string {
+	var lines []string
+	for _, p := range ui.Describe(r.Session, r.Request) {
+		if p.Fields && l.asked {
+			continue
+		}
+		if p.Quoted {
+			p.Text = l.barred(p.Text)
+		}
+		lines = append(lines, p.Text)
+	}
+	if server := l.quarantined[r.Tool]; server != "" {
+		lines = append(lines, quarantineWarning(r, server))
+	}
+	if err := checkArguments(r); err != nil {
+		lines = append(lines, "warning: "+err.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+const bar = "  │ "
+
+// barred shows a text exactly and completely, each line behind a bar.
+func (l layout) barred(s string) string {
+	columns := 0
+	if l.columns > 0 {
+		columns = max(l.columns-len("  | "), 1)
+	}
+	return bar + strings.Join(termsafe.Rows(termsafe.Visible(s), columns), "\n"+bar)
+}
+
+// WithCommands describes requests, each with the commands that decide it.
+func (l layout) WithCommands(requests []journal.RequestRecord) string {
+	var lines []string
+	for _, r := range requests {
+		lines = append(lines, l.describe(r), commandsFor(r))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// commandsFor returns the commands that decide a request.
+func commandsFor(r journal.RequestRecord) string {
+	names := app.Quoted(r.Session) + " " + r.ID
+	switch r.Kind {
+	case turn.RequestQuestion:
+		return fmt.Sprintf("answer it with\n  starter answer %s \"...\"", names)
+	case turn.RequestElicitation:
+		return fmt.Sprintf("answer or decline it with\n  starter answer %s %s\n  starter answer %s --decline", names,
+			exampleAnswer(r), names)
+	}
+	deny := fmt.Sprintf("\n  starter deny %s --reason \"...\"", names)
+	if checkArguments(r) != nil {
+		return "deny it with" + deny
+	}
+	return fmt.Sprintf("decide it with\n  starter approve %s --hash %s", names, ui.ShortHash(r.ArgumentsHash)) + deny
+}
+
+// exampleAnswer returns the flags that answer an elicitation, with an ellipsis for each value.
+func exampleAnswer(r journal.RequestRecord) string {
+	e := form.ElicitationOf(r.Request)
+	if e.URL != "" {
+		return "--accept"
+	}
+	f, err := form.Parse(e.Schema)
+	if err != nil {
+		return "--cancel"
+	}
+	return f.Example(app.Quoted)
+}
+
+// quarantinedTools returns the quarantined tools: the server of each, by the tool's ID.
+func quarantinedTools(ctx context.Context, store *journal.DB) (map[string]string, error) {
+	catalogues, err := store.Catalogues(ctx)
+	servers := map[string]string{}
+	for _, c := range catalogues {
+		for _, q := range c.Quarantined {
+			servers[q.Now.ID] = c.Server
+		}
+	}
+	return servers, err
+}
+
+// quarantineWarning warns that a decision has no effect, because the tool has changed since the turn received it.
+func quarantineWarning(r journal.RequestRecord, server string) string {
+	return fmt.Sprintf("warning: %s has changed and is quarantined: the call ends in tool_drift even if you allow it, "+
+		"unless the tool changes back; "+
+		"see `starter tools diff %s`", termsafe.Visible(r.Tool), app.Quoted(server))
+}

@@ -1,0 +1,230 @@
+package decide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// pending returns the pending requests of some kinds in a session, or in all sessions.
+func pending(ctx context.Context, t *app.TurnClient, session string,
+	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
+	if session != "" {
+		if _, err := app.SessionArg(ctx, t.Store, []string{session}); err != nil {
+			return nil, err
+		}
+	}
+	all, err := t.Client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
+	return slices.DeleteFunc(all, func(r journal.RequestRecord) bool { return !slices.Contains(kinds, r.Kind) }), err
+}
+
+// approvals returns the approvals that the command line names.
+func approvals(ctx context.Context, t *app.TurnClient, session string,
+	calls []string, f decideFlags) ([]journal.RequestRecord, error) {
+	pending, err := pending(ctx, t, session, turn.RequestApproval)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(pending) == 0 && len(calls) == 0:
+		return nil, app.Usage("no call of session %q waits for approval; `starter approvals` lists the pending requests",
+			session)
+	case len(calls) == 0 && len(pending) > 1 && !f.all:
+		return nil, app.Usage("%d calls of session %q wait for approval: name the calls (%s), or use --all", len(pending),
+			session, names(pending))
+	case len(calls) == 0:
+		return pending, checkHash(pending[0], f.hash)
+	}
+	var chosen []journal.RequestRecord
+	for _, call := range calls {
+		i := slices.IndexFunc(pending, func(r journal.RequestRecord) bool { return r.ID == call })
+		if i < 0 {
+			return nil, notPending(ctx, t, session, call, pending)
+		}
+		if err := checkHash(pending[i], f.hash); err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, pending[i])
+	}
+	return chosen, nil
+}
+
+// question returns the question or elicitation that an answer is for.
+func question(ctx context.Context, t *app.TurnClient, args []string) (journal.RequestRecord, error) {
+	session, id := "", ""
+	if len(args) > 0 {
+		session = args[0]
+	}
+	if len(args) > 1 {
+		id = args[1]
+	}
+	pending, err := pending(ctx, t, session, turn.RequestQuestion, turn.RequestElicitation)
+	if err != nil {
+		return journal.RequestRecord{}, err
+	}
+	for _, r := range pending {
+		if r.ID == id || id == "" && len(pending) == 1 {
+			return r, nil
+		}
+	}
+	switch {
+	case id != "":
+		err = notPending(ctx, t, session, id, pending)
+	case len(pending) > 1 && session != "":
+		err = app.Usage("session %q waits for %d answers: name the request (%s); `starter approvals %s` shows them", session,
+			len(pending), names(pending), app.Quoted(session))
+	case len(pending) > 1:
+		err = app.Usage("%d requests wait for an answer: name the session; `starter approvals` lists them", len(pending))
+	case session != "":
+		err = app.Usage("session %q does not wait for an answer; send it a message with `starter send %s \"...\"`", session,
+			app.Quoted(session))
+	default:
+		err = app.Usage("no session waits for an answer; `starter list` lists the sessions")
+	}
+	return journal.RequestRecord{}, err
+}
+
+// checkHash refuses a call whose arguments are not the ones that the user has seen.
+func checkHash(r journal.RequestRecord, hash string) error {
+	if hash == "" || len(hash) >= app.MinHash && strings.HasPrefix(r.ArgumentsHash, hash) {
+		return nil
+	}
+	if len(hash) < app.MinHash {
+		return app.Usage("--hash %q is too short: use at least %d digits", hash, app.MinHash)
+	}
+	return &app.ExitError{Code: app.ExitFailed,
+		Cause: fmt.Errorf("nothing was decided: call %s waits with other arguments "+
+			"(hash %s) than --hash %s; look at it again with `starter approvals %s`",
+			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
+}
+
+// checkArguments returns an error if the journal does not have exactly the arguments that a call waits with, because it
+// has lost them or a part of them. Such a call can only be denied.
+func checkArguments(r journal.RequestRecord) error {
+	if r.Kind != turn.RequestApproval || journal.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
+		return nil
+	}
+	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is "+
+		"not %s",
+		app.Line(r.ID, 80), len(r.Arguments), r.ArgumentsBytes, ui.ShortHash(r.ArgumentsHash))
+}
+
+// notPending says why a request cannot be decided: it is already decided, or does not exist.
+func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
+	rec, err := t.Store.Session(ctx, session)
+	if err != nil {
+		return err
+	}
+	requests, err := t.Store.Requests(ctx, rec.LastTurn.ID)
+	if err != nil && !errors.Is(err, journal.ErrNotFound) {
+		return err
+	}
+	for _, r := range requests {
+		switch {
+		case r.ID != id || r.Decision == nil:
+		case r.Decision.Reason == turn.ReasonCallEnded:
+			return app.Usage("%s can no longer be answered: %s; `starter show %s` shows the turn", id, turn.ReasonCallEnded,
+				app.Quoted(session))
+		default:
+			return app.Usage("%s is already decided: %s; the first decision stands. Follow the turn with `starter attach %s`",
+				id,
+				app.DecidedAt(*r.Decision), app.Quoted(session))
+		}
+	}
+	hint := "the session has no pending request"
+	if len(pending) > 0 {
+		hint = "pending: " + names(pending)
+	}
+	return app.Usage("session %q has no pending request %s; %s", session, app.Line(id, 40), hint)
+}
+
+func names(requests []journal.RequestRecord) string {
+	ids := make([]string, len(requests))
+	for i, r := range requests {
+		ids[i] = r.ID
+	}
+	return strings.Join(ids, ", ")
+}
+
+// decision is a user's decision about an approval.
+type decision struct {
+	allow  bool
+	reason string
+	always turn.GrantScope
+}
+
+// decide sends the decision to the turn. It allows a call only with the hash of the arguments that were shown, and
+// denies it whatever they are.
+func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d decision) (client.DecideResult, error) {
+	in := client.DecideInput{
+		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
+		Grant: d.always,
+	}
+	decide := t.Client.Deny
+	if d.allow {
+		if err := checkArguments(r); err != nil {
+			return client.DecideResult{}, err
+		}
+		decide = t.Client.Approve
+	}
+	result, err := decide(ctx, in)
+	return result, decideError(r, err)
+}
+
+// answer answers a question of the model.
+func answer(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, text string) error {
+	return decideError(r, t.Client.Answer(ctx, client.AnswerInput{
+		Session: r.Session, Turn: r.Turn, Question: r.ID, Text: text, By: app.UserName(),
+	}))
+}
+
+// respond responds to an elicitation.
+func respond(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, response turn.ElicitationResponse) error {
+	return decideError(r, t.Client.Respond(ctx, client.RespondInput{
+		Session: r.Session, Turn: r.Turn, Request: r.ID, Response: response, By: app.UserName(),
+	}))
+}
+
+// decideError says what to do about a decision that the turn did not accept.
+func decideError(r journal.RequestRecord, err error) error {
+	session := app.Quoted(r.Session)
+	var refused *turn.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, client.ErrNotRunning):
+		return app.Usage("%w: the turn of session %q has ended and takes no more decisions; `starter show %s` shows the "+
+			"result",
+			err, r.Session, session)
+	case errors.Is(err, client.ErrNoWorker):
+		return app.NoWorker(
+			fmt.Sprintf("Temporal keeps the decision on %s and delivers it when a worker runs; check `starter "+
+				"show %s` before you decide again", r.ID, session))
+	case !errors.As(err, &refused):
+		return err
+	}
+	switch refused.Code {
+	case turn.CodeNotWaiting, turn.CodeConfigInvalid:
+		return app.Usage("%s; `starter approvals` lists the pending requests: %w", refused.Message, codeOnly{refused})
+	case turn.CodeToolDrift:
+		return fmt.Errorf("%s; look at it again with `starter approvals %s`: %w", refused.Message, session, codeOnly{refused})
+	case turn.CodeApprovalExpired:
+		return fmt.Errorf("%s; follow the turn with `starter attach %s`: %w", refused.Message, session, codeOnly{refused})
+	}
+	return fmt.Errorf("%s: %w", refused.Message, codeOnly{refused})
+}
+
+// codeOnly is a turn's error that prints only its code, because the surrounding error has its message.
+type codeOnly struct{ refused *turn.Error }
+
+func (s codeOnly) Error() string { return string(s.refused.Code) }
+
+func (s codeOnly) Unwrap() error { return s.refused }

@@ -1,0 +1,68 @@
+package develop
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/devserver"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func Dev(a *app.App) *cobra.Command {
+	var noWorker, slow bool
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run Temporal, its Web UI and a worker on this machine until Ctrl-C",
+		Long: `Run Temporal, its Web UI and a worker on this machine until Ctrl-C.
+
+All commands of this folder with --dev share the server, and the last one to exit stops it. The
+server keeps its data in the folder .everturn.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if slow && noWorker {
+				return app.Usage("--slow configures the worker, and --no-worker starts none: use `go run ./worker -slow` instead")
+			}
+			if slow {
+				a.Override("llm.demo_slow", "true")
+			}
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			return runStack(cmd.Context(), a, loaded.Config, !noWorker)
+		},
+	}
+	cmd.Flags().BoolVar(&noWorker, "no-worker", false, "do not start a worker")
+	cmd.Flags().BoolVar(&slow, "slow", false, "let the demo model answer slowly")
+	return cmd
+}
+
+// runStack keeps the stack up until a signal arrives or its worker ends.
+func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) error {
+	stack, cfg, err := a.StartStack(ctx, cfg, app.Needs{Server: true, Worker: worker})
+	if err != nil {
+		return err
+	}
+	defer stack.Close()
+	signals := a.Interrupts.Take()
+	a.Note("Temporal  %s (namespace %s)\nWeb UI    %s", cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Temporal.UIURL)
+	if worker {
+		a.Note("the worker polls task queue %s; send a message with `starter run \"...\"`", cfg.Temporal.TaskQueue)
+	} else {
+		a.Note("no worker is running; start one with `go run ./worker`")
+	}
+	a.Note("press Ctrl-C to exit")
+	select {
+	case <-signals:
+		return nil
+	case <-ctx.Done(): // the signal arrived before take
+		return context.Cause(ctx)
+	case err := <-stack.Failed():
+		return err
+	}
+}
+
+// DevServer is the supervisor of the development server. Only --dev starts it.
+func DevServer(a *app.App) *cobra.Command { return devserver.Command(a.Err) }

@@ -1,0 +1,2 @@
+// Package develop holds the commands for development and packaging.
+package develop

@@ -1,0 +1,22 @@
+package develop
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/internal/version"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func Version(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(a.Out, "everturn "+version.String())
+			return err
+		},
+	}
+}

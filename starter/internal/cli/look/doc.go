@@ -1,0 +1,2 @@
+// Package look holds the commands that show sessions.
+package look

@@ -1,0 +1,63 @@
+package look
+
+import (
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func List(a *app.App) *cobra.Command {
+	var limit int
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the journal's sessions, the latest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
+				sessions, err := store.Sessions(cmd.Context(), limit)
+				if err != nil {
+					return err
+				}
+				if limit > 0 && len(sessions) == limit {
+					defer a.Aside("these are the latest %d; list more with -n", limit)
+				}
+				return app.PrintList(a.Out, output, sessions, func() error {
+					w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+					fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tPENDING\tLAST\tFIRST MESSAGE")
+					for _, s := range sessions {
+						fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", app.Line(s.ID, 60), s.Turns, ending(s.LastTurn),
+							openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), app.Line(s.FirstText, 60))
+					}
+					return w.Flush()
+				})
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "the maximum number of sessions to list")
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	return cmd
+}
+
+// ending returns the state of a turn, with its finish reason if the turn completed without an answer.
+func ending(t journal.TurnRecord) string {
+	if t.State == turn.StateCompleted && t.Reason != turn.FinishAnswered {
+		return fmt.Sprintf("%s (%s)", t.State, app.Line(string(t.Reason), 40))
+	}
+	return string(t.State)
+}
+
+// openCount formats the number of open requests.
+func openCount(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}

@@ -1,0 +1,38 @@
+package setup
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func Init(a *app.App) *cobra.Command {
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Print a complete, commented agent.toml",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if !write {
+				_, err := fmt.Fprint(a.Out, config.Example())
+				return err
+			}
+			f, err := os.OpenFile("agent.toml", os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+			if err != nil {
+				return app.Usage("writing agent.toml: %w (existing files are not overwritten)", err)
+			}
+			defer f.Close()
+			if _, err := f.WriteString(config.Example()); err != nil {
+				return fmt.Errorf("writing agent.toml: %w", err)
+			}
+			a.Note("wrote agent.toml")
+			return f.Close()
+		},
+	}
+	cmd.Flags().BoolVar(&write, "write", false, "write it to ./agent.toml instead of standard output")
+	return cmd
+}

@@ -1,0 +1,12 @@
+package setup
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func Journal(a *app.App) *cobra.Command {
+	return app.Parent("journal", "Create the journal's tables, or copy a journal", journalMigrate(a),
+		journalCopy(a))
+}

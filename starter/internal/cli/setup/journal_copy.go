@@ -1,0 +1,31 @@
+package setup
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+func journalCopy(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "copy <from> <to>",
+		Short: "Copy a whole journal into an empty one",
+		Long: `Copy all sessions of a journal into an empty one, with their grants, pending requests and running
+turns. Each journal is the path of a SQLite file or the connection string of a Postgres database,
+whose tables must exist: see starter journal migrate. Stop all workers first, and point agent.toml
+to the copy before they start again.`,
+		Example: `  starter journal copy .everturn/journal.db postgres://everturn@db.example/everturn`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sessions, err := engine.CopyJournal(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return app.JournalError(cmd.Context(), err)
+			}
+			fmt.Fprintf(a.Out, "sessions copied: %d\n", sessions)
+			return nil
+		},
+	}
+}

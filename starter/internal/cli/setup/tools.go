@@ -1,0 +1,121 @@
+package setup
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Tools returns the command tools, with more subcommands.
+func Tools(a *app.App, more ...*cobra.Command) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "Connect to the configured MCP servers and list their tools",
+		Long: `Connect to the configured MCP servers and list their tools, and the local ones. Turns cannot call
+quarantined tools: tools that are new, or have changed since you approved them.
+
+Exit codes: 0 every server answered, 1 a server did not.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			if err := loaded.CheckEnviron(a.Environ); err != nil {
+				return err
+			}
+			catalogues, _, err := engine.AskServers(cmd.Context(), loaded.Config, engine.WithEnviron(a.Environ))
+			if err != nil {
+				return err
+			}
+			published, _, err := reported(cmd.Context(), loaded.Config)
+			if err != nil {
+				return err
+			}
+			applyQuarantine(catalogues, published)
+			err = app.PrintList(a.Out, output, catalogues, func() error { return printTools(a, catalogues) })
+			if err == nil && slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Problem != "" }) {
+				return &app.ExitError{Code: app.ExitFailed}
+			}
+			return err
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	cmd.AddCommand(more...)
+	cmd.AddCommand(toolsStatus(a), toolsDiff(a), toolsApprove(a))
+	return cmd
+}
+
+// applyQuarantine removes the tools that the journal has quarantined from the tools that the servers offer now. If a
+// server now offers yet another version, that version is not approved either.
+func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalogue) {
+	for i := range offered {
+		c := &offered[i]
+		for _, q := range published[c.Server].Quarantined {
+			at := slices.IndexFunc(c.Tools, func(t turn.Descriptor) bool { return t.ID == q.Now.ID })
+			if at < 0 || q.Approved != nil && q.Approved.Hash == c.Tools[at].Hash {
+				continue // the tool is gone, or is the approved version again
+			}
+			q.Now = c.Tools[at]
+			c.Tools, c.Quarantined = slices.Delete(c.Tools, at, at+1), append(c.Quarantined, q)
+		}
+	}
+}
+
+// printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
+func printTools(a *app.App, catalogues []turn.Catalogue) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tACTIVITY\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
+	for _, c := range catalogues {
+		for _, t := range c.Tools {
+			printTool(w, t, "offered")
+		}
+		for _, q := range c.Quarantined {
+			printTool(w, q.Now, "quarantined")
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range catalogues {
+		if c.Problem != "" {
+			a.Note("%s is not available: %s", c.Server, c.Problem)
+		}
+		for _, d := range c.Dropped {
+			a.Note("%s: left out: %s", c.Server, d)
+		}
+		noteMisnamed(a, c.Server, c.Misnamed)
+		noteQuarantined(a, c.Server, len(c.Quarantined))
+	}
+	return nil
+}
+
+// noteMisnamed prints the tools that agent.toml names and the server does not offer.
+func noteMisnamed(a *app.App, server string, tools []string) {
+	if len(tools) > 0 {
+		a.Note("%s: agent.toml names tools that the server does not offer: %s", server,
+			app.Line(strings.Join(tools, ", "), 400))
+	}
+}
+
+func noteQuarantined(a *app.App, server string, n int) {
+	if n > 0 {
+		a.Note("%s: %s, which turns cannot call: see `starter tools diff %s`", server, ui.Count(n, "quarantined tool"),
+			app.Quoted(server))
+	}
+}
+
+func printTool(w io.Writer, t turn.Descriptor, state string) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", app.Line(t.ID, 60), t.Activity, t.Risk, t.Repeatable, state,
+		app.Line(t.Description, 60))
+}

@@ -1,0 +1,184 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+)
+
+// approveToolsFlags are the flags of tools approve.
+type approveToolsFlags struct {
+	all, yes bool
+	hash     string
+}
+
+func toolsApprove(a *app.App) *cobra.Command {
+	var f approveToolsFlags
+	cmd := &cobra.Command{
+		Use:   "approve <server> [tool...]",
+		Short: "Approve quarantined tools, so that turns may call them",
+		Long: `Approve the current versions of quarantined tools, so that turns may call them. On a terminal, the
+command shows the changes and you confirm them; without a terminal, look at starter tools diff and
+use --yes. The command approves exactly what it has shown: if a tool changes in the meantime,
+nothing is approved.
+
+The approval takes effect for turns that begin later, and is recorded with your name.
+
+Exit codes: 0 tools were approved or none is quarantined, 1 a tool is not the version that was shown
+or that --hash names, 3 the command line does not match the quarantined tools.`,
+		Example: `  starter tools approve github mcp/github/create_issue
+  starter tools approve github create_issue --hash 9f86d081884c --yes
+  starter tools approve github --all --yes`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeQuarantined(a),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(args); err != nil {
+				return err
+			}
+			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
+				return approveTools(cmd.Context(), a, store, args[0], args[1:], f)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&f.all, "all", false, "approve every quarantined tool of the server")
+	cmd.Flags().StringVar(&f.hash, "hash", "", "refuse unless the tool has this `hash`, of which the first digits suffice")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not show the tools or ask for confirmation")
+	return cmd
+}
+
+func (f approveToolsFlags) check(args []string) error {
+	switch {
+	case f.all && len(args) > 1:
+		return app.Usage("--all approves every quarantined tool of %s: remove %s", args[0], strings.Join(args[1:], " "))
+	case f.hash != "" && (f.all || len(args) > 2):
+		return app.Usage("--hash identifies the version of one tool: use one command for each tool")
+	case f.hash != "" && len(f.hash) < app.MinHash:
+		return app.Usage("--hash %q is too short: use at least %d digits", f.hash, app.MinHash)
+	}
+	return nil
+}
+
+// approveTools approves quarantined tools on behalf of the operator.
+func approveTools(ctx context.Context, a *app.App, store *journal.DB, server string,
+	names []string, f approveToolsFlags) error {
+	all, err := quarantined(ctx, store, []string{server})
+	if err != nil {
+		return err
+	}
+	tools, err := selectTools(all, server, names, f.all, confirmFlag(a))
+	if err != nil {
+		return err
+	}
+	if len(tools) == 0 {
+		a.Note("no tool of %s is quarantined", app.Line(server, 60))
+		return nil
+	}
+	if f.hash != "" && !strings.HasPrefix(tools[0].Now.Hash, f.hash) {
+		return otherVersion(tools[0], f.hash, confirmFlag(a))
+	}
+	agreed, err := confirmTools(ctx, a, tools, f)
+	if err != nil {
+		return err
+	}
+	if !agreed {
+		a.Note("nothing was approved")
+		return nil
+	}
+	in := journal.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: app.UserName(), At: time.Now()}
+	for _, q := range tools {
+		in.Tools = append(in.Tools, q.Tool)
+		in.Hashes[q.Tool] = q.Now.Hash
+	}
+	approved, err := store.ApproveTools(ctx, in)
+	if err != nil {
+		return approveToolsError(server, err)
+	}
+	for _, q := range approved {
+		a.Note("approved %s (hash %s)", q.Now.ID, ui.ShortHash(q.Now.Hash))
+	}
+	a.Aside("this takes effect for turns that begin from now on; running turns keep their tools")
+	return nil
+}
+
+// selectTools returns the quarantined tools that the command line names, by their IDs or by the server's own names.
+func selectTools(tools []quarantinedTool, server string,
+	names []string, all bool, more string) ([]quarantinedTool, error) {
+	if len(names) == 0 {
+		if len(tools) > 1 && !all {
+			return nil, app.Usage("%d tools of %s are quarantined: name the tools to approve, or use --all\n%s", len(tools),
+				app.Line(server, 60), approveCommands(tools, more))
+		}
+		return tools, nil
+	}
+	var selected []quarantinedTool
+	for _, name := range names {
+		i := slices.IndexFunc(tools, func(q quarantinedTool) bool {
+			return q.Tool == name ||
+				q.Tool == "mcp/"+server+"/"+name
+		})
+		if i < 0 {
+			return nil, app.Usage("%s is not quarantined; `starter tools diff %s` shows the quarantined tools",
+				app.Line(name, 80),
+				app.Quoted(server))
+		}
+		if !slices.ContainsFunc(selected, func(q quarantinedTool) bool { return q.Tool == tools[i].Tool }) {
+			selected = append(selected, tools[i])
+		}
+	}
+	return selected, nil
+}
+
+// confirmTools shows the tools and asks for a yes, unless --yes was given.
+func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f approveToolsFlags) (bool, error) {
+	switch {
+	case f.yes:
+		return true, nil
+	case !a.OnTerminal():
+		return false, app.Usage(
+			"nothing was approved: there is no terminal to confirm on. Look at `starter tools diff`, then " +
+				"use --yes")
+	}
+	var b strings.Builder
+	for _, q := range tools {
+		b.WriteString(q.show(false) + "\n")
+	}
+	app.DiscardInput(a.In)
+	seen, err := a.Seen(ctx, strings.TrimRight(b.String(), "\n"))
+	if err != nil || !seen {
+		return false, err
+	}
+	return a.Agrees(ctx, fmt.Sprintf("approve %s as shown?", ui.Count(len(tools), "tool")))
+}
+
+// otherVersion refuses a tool that is not the version that the operator has seen.
+func otherVersion(q quarantinedTool, hash, more string) error {
+	return &app.ExitError{Code: app.ExitFailed,
+		Cause: fmt.Errorf("nothing was approved: --hash %s is not the current hash of "+
+			"%s; look at it with `starter tools diff %s`, then approve it with\n%s",
+			app.Line(hash, 20), app.Line(termsafe.Visible(q.Tool), 120), app.Quoted(q.Server),
+			approveCommands([]quarantinedTool{q}, more))}
+}
+
+// approveToolsError says what to do if nothing was approved.
+func approveToolsError(server string, err error) error {
+	look := fmt.Sprintf("look again with `starter tools diff %s`", app.Quoted(server))
+	switch {
+	case errors.Is(err, journal.ErrConflict):
+		return &app.ExitError{Code: app.ExitFailed,
+			Cause: fmt.Errorf("nothing was approved: a tool has changed again; %s: %w", look,
+				err)}
+	case errors.Is(err, journal.ErrNotFound):
+		return app.Usage("nothing was approved: a tool is no longer quarantined; %s: %w", look, err)
+	}
+	return fmt.Errorf("approving tools: %w", err)
+}

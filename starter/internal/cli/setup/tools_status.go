@@ -1,0 +1,233 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func toolsStatus(a *app.App) *cobra.Command {
+	var connect bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of the configured MCP servers",
+		Long: `Show the state of the configured MCP servers: as the running workers report it to the journal,
+otherwise as the journal's catalogues have it. If the journal has neither, or with --connect, the
+command connects to the servers itself. A worker that was killed is shown for up to 15 seconds.
+
+Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			all, err := readStatus(cmd.Context(), a, loaded, connect)
+			if err != nil {
+				return err
+			}
+			err = app.PrintList(a.Out, output, all, func() error { return printStatus(a, all) })
+			if err == nil && slices.ContainsFunc(all, serverStatus.bad) {
+				return &app.ExitError{Code: app.ExitFailed}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the servers, whatever the workers report")
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	return cmd
+}
+
+// The states of a server whose health no running worker reports.
+const (
+	statePublished   = "published"   // the server was available when a worker last published its tools
+	stateUnavailable = "unavailable" // the server was not available then
+	stateUnknown     = "unknown"     // no worker has published the server's tools
+)
+
+// serverStatus is the status of one server, from a worker, from the journal or from this command's own connection.
+type serverStatus struct {
+	engine.ServerHealth
+	Worker      string `json:"worker,omitempty"` // empty if no worker reported the status
+	Required    bool   `json:"required,omitempty"`
+	Tools       int    `json:"tools"`
+	Quarantined int    `json:"quarantined"`
+	Dropped     int    `json:"dropped"`
+	// Misnamed are tools that agent.toml names and the server does not offer.
+	Misnamed []string `json:"misnamed,omitempty"`
+	Problem  string   `json:"problem,omitempty"` // why the server cannot be used now
+}
+
+func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
+
+// readStatus returns a row for each configured server and each worker that reports on it, or one row if no worker
+// does.
+func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
+	cfg := loaded.Config
+	published, workers, err := reported(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if connect || len(workers) == 0 && len(published) == 0 {
+		if err := loaded.CheckEnviron(a.Environ); err != nil {
+			return nil, err
+		}
+		asked, health, err := engine.AskServers(ctx, cfg, engine.WithEnviron(a.Environ))
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range asked { // only the journal knows the quarantined tools
+			asked[i].Quarantined = published[c.Server].Quarantined
+		}
+		for i := range health {
+			health[i].RetryAt = time.Time{} // the connection is closed again
+		}
+		published, workers = byServer(asked), []engine.WorkerHealth{{Servers: health}}
+	}
+	return joinStatus(cfg, published, workers), nil
+}
+
+// reported returns the catalogues that workers have published, by server, and the health of the workers that run now.
+// It returns nothing if there is no journal yet.
+func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
+	workers []engine.WorkerHealth, err error) {
+	if !engine.HasJournal(cfg) {
+		return nil, nil, nil
+	}
+	store, err := app.OpenJournal(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	list, err := store.Catalogues(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	workers, err = engine.Health(ctx, store)
+	return byServer(list), workers, err
+}
+
+func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
+	out := make(map[string]turn.Catalogue, len(list))
+	for _, c := range list {
+		out[c.Server] = c
+	}
+	return out
+}
+
+func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers []engine.WorkerHealth) []serverStatus {
+	all := []serverStatus{}
+	for _, s := range cfg.MCP.Servers {
+		c, known := published[s.ID]
+		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
+			Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
+		reported := false
+		for _, w := range workers {
+			for _, h := range w.Servers {
+				if h.Server == s.ID {
+					row.ServerHealth, row.Worker, reported = h, w.Worker, true
+					row.Problem = problemNow(h, c)
+					all = append(all, row)
+				}
+			}
+		}
+		if !reported {
+			row.Server, row.State = s.ID, stateUnknown
+			if known {
+				row.State = statePublished
+			}
+			if c.Problem != "" {
+				row.State = stateUnavailable
+			}
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// problemNow returns why a worker cannot use a server now. The published catalogue may be older than the worker's
+// report.
+func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
+	if h.State == engine.ServerFailing {
+		return cmp.Or(h.LastError, c.Problem, "the server fails")
+	}
+	return ""
+}
+
+// printStatus prints a line for each row, and on stderr the problems.
+func printStatus(a *app.App, all []serverStatus) error {
+	if len(all) == 0 {
+		a.Note("no MCP servers are configured: see [[mcp.servers]] in `starter init`")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTOOLS\tQUARANTINED\tCALLS\tFAILURES\tRESTARTS\tWORKER")
+	for _, s := range all {
+		since := "-"
+		if !s.Since.IsZero() {
+			since = s.Since.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", app.Line(s.Server, 40), s.State, since, s.Tools, s.Quarantined,
+			s.Calls, s.Failures, s.Restarts,
+			app.Line(cmp.Or(s.Worker, "-"), 60))
+		for _, e := range s.Processes {
+			state, at := cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime)
+			fmt.Fprintf(w, "  process %d\t%s\t%s\t\t\t\t\t\t\n", e.PID, state, at)
+		}
+		for _, t := range s.Tenants {
+			fmt.Fprintf(w, "  %s\t%s\t%s\t\t\t\t\t\t\n", tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, s := range all {
+		notes(a, s)
+	}
+	return nil
+}
+
+// tenantRow names a tenant in the notes about a server: each tenant has its own connections and processes.
+func tenantRow(tenant string) string {
+	if tenant == "" {
+		return "default tenant"
+	}
+	return "tenant " + app.Line(tenant, 64)
+}
+
+func notes(a *app.App, s serverStatus) {
+	failing := slices.DeleteFunc(slices.Clone(s.Tenants),
+		func(t engine.TenantHealth) bool { return t.State != engine.ServerFailing })
+	switch {
+	case len(failing) > 0:
+		for _, t := range failing {
+			a.Note("%s is not available for the %s; the next attempt is at %s: %s", s.Server, tenantRow(t.Tenant),
+				t.RetryAt.Local().Format(time.TimeOnly), t.Problem)
+		}
+	case s.Problem != "" && !s.RetryAt.IsZero():
+		a.Note("%s is not available; the next attempt is at %s: %s", s.Server, s.RetryAt.Local().Format(time.TimeOnly),
+			s.Problem)
+	case s.Problem != "":
+		a.Note("%s is not available: %s", s.Server, s.Problem)
+	case s.LastError != "":
+		a.Note("%s: its last error was at %s: %s", s.Server, s.LastErrorAt.Local().Format(time.DateTime), s.LastError)
+	}
+	noteQuarantined(a, s.Server, s.Quarantined)
+	if s.Dropped > 0 {
+		a.Note("%s: %s left out: see `starter tools`", s.Server, ui.Count(s.Dropped, "tool"))
+	}
+	noteMisnamed(a, s.Server, s.Misnamed)
+}

@@ -1,0 +1,109 @@
+package talk
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui/chat"
+)
+
+// chatHistory is the file that keeps the lines typed into chats.
+var chatHistory = filepath.Join(app.StateDir, "chat_history")
+
+func Chat(a *app.App) *cobra.Command {
+	var f sessionFlags
+	cmd := &cobra.Command{
+		Use:   "chat",
+		Short: "Talk to a session on this terminal",
+		Long: `Talk to a session on this terminal. Answers and tool calls appear as they happen, and keys decide
+approvals.
+
+A message that you send while a turn runs is merged into it. The same session may be open on several
+terminals. When you leave the chat, its turn continues. /help lists the commands and keys.`,
+		Example: `  starter chat --dev
+  starter chat -c`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return startChat(cmd.Context(), a, f)
+		},
+	}
+	f.register(a, cmd)
+	return cmd
+}
+
+// startChat starts what a chat needs and shows the chat. It rejects an unsuitable terminal before it starts anything.
+func startChat(ctx context.Context, a *app.App, f sessionFlags) error {
+	out, ok := a.Out.(*os.File)
+	switch {
+	case !ok || !app.IsTerminal(a.In) || !app.IsTerminal(a.Out):
+		return app.Usage("chat needs a terminal for input and output; in a pipe or a script use `starter run \"...\"`")
+	case a.Lookup("TERM") == "dumb" || a.Lookup("TERM") == "":
+		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `starter run \"...\"` and "+
+			"`starter run -c \"...\"`", a.Lookup("TERM"))
+	}
+	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, out) })
+}
+
+// talkTo runs a chat with a session until the user leaves it.
+func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File) error {
+	if err := app.KeepState(); err != nil { // for the history
+		return err
+	}
+	session, err := f.resolve(ctx, t)
+	if err != nil {
+		return err
+	}
+	if session == "" {
+		session = client.NewSessionID()
+	}
+	a := t.App
+	left, err := chat.Run(ctx, chat.Options{
+		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: modelName(t.Cfg.LLM),
+		History: chatHistory,
+		Link:    func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
+		Color:   a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
+	})
+	if err != nil {
+		return err
+	}
+	sayGoodbye(t, left)
+	return nil
+}
+
+// modelName returns the display name of the model that turns use.
+func modelName(c config.LLM) string {
+	if c.Model == "" {
+		return "the default model of " + string(c.Provider)
+	}
+	return c.Model
+}
+
+// sayGoodbye prints how to return to the session, and what continues in the meantime.
+func sayGoodbye(t *app.TurnClient, left chat.Left) {
+	a, resume := t.App, "starter chat -s "+app.Quoted(left.Session)
+	if t.Failed != nil { // the chat's worker ends with this command
+		resume = "starter chat --dev -s " + app.Quoted(left.Session)
+	}
+	for _, text := range left.Unsent {
+		a.Note("not sent: %s", app.Line(text, 200))
+	}
+	switch {
+	case left.Waiting:
+		a.Note("the turn waits for your decision; resume with `%s`", resume)
+	case left.Running && t.Failed != nil:
+		a.Note("the turn continues when a worker runs; resume with `%s`", resume)
+	case left.Running:
+		a.Note("the turn continues; resume with `%s`", resume)
+	case left.Begun:
+		a.Aside("resume with `%s`", resume)
+	}
+}

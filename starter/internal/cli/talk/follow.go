@@ -1,0 +1,320 @@
+package talk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui/chat"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+type followOptions struct {
+	output     string
+	quiet      bool
+	outputLast string
+	after      int64 // the index of the last chunk seen before; -1 for none
+	// stay keeps following when the turn waits for a user who cannot be asked here; otherwise the command ends with
+	// ExitWaiting.
+	stay bool
+	// noWait never asks the user, not even on a terminal.
+	noWait bool
+	// stopOnLeave stops the turn when the command ends early, because no other worker continues the turn.
+	stopOnLeave bool
+	// timeout bounds how long the command follows the turn; 0 means no bound.
+	timeout time.Duration
+}
+
+// follower follows one turn.
+type follower struct {
+	*app.TurnClient
+	turn    app.Started
+	options followOptions
+	view    *view
+	asker   asker
+	signals <-chan os.Signal
+	chunks  <-chan received  // closed when the turn is over; nil if the journal cannot be read
+	over    <-chan outcome   // the result; nil until wait is called
+	pending <-chan struct{}  // the journal has changed, while the turn has not merged the sent message yet
+	seen    int64            // the index of the last chunk
+	ended   bool             // the follower has seen turn_completed
+	silence <-chan time.Time // fires if the turn has no chunk within startWithin; nil after the first chunk
+	readers sync.WaitGroup
+}
+
+// received is a chunk of the turn, or the error of reading it.
+type received struct {
+	chunk turn.Chunk
+	err   error
+}
+
+// outcome is the result of a turn, or the error of waiting for it.
+type outcome struct {
+	result workflows.Result
+	err    error
+}
+
+// follow shows a turn's chunks until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
+// stops the turn.
+func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptions) error {
+	f := &follower{TurnClient: t, turn: s, options: o, view: newView(t.App, o), seen: o.after,
+		signals: t.App.Interrupts.Take()}
+	f.asker = newAsker(f)
+	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.Store, c) }
+	if o.output == app.OutputText && !o.quiet {
+		t.App.Aside("%s", s.Link)
+		if s.Merged {
+			t.App.Aside("the message is merged into the session's running turn")
+		}
+	}
+	defer f.readers.Wait() // the caller closes the journal after that
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.read(ctx)
+	timeout := f.deadline()
+	if s.Merged { // the running turn may need a decision before it takes the message
+		f.pending = t.Store.Changed(ctx)
+	} else {
+		f.silence = time.After(startWithin)
+	}
+	done, err := f.asker.look(ctx)
+	for !done {
+		done, err = f.next(ctx, timeout)
+	}
+	if f.ended && f.chunks != nil {
+		f.awaitEnd()
+	}
+	return err
+}
+
+// read starts reading the turn's chunks in the background, until ctx ends.
+func (f *follower) read(ctx context.Context) {
+	s, after, chunks := f.turn, f.options.after, make(chan received)
+	f.chunks = chunks
+	emit := func(h received) bool {
+		select {
+		case chunks <- h:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	f.readers.Go(func() {
+		defer close(chunks)
+		for c, err := range f.Client.Follow(ctx, s.Turn, after) {
+			if !emit(received{c, err}) {
+				return
+			}
+		}
+	})
+}
+
+// awaitEnd waits until the reader ends, which is when Temporal has also closed the run. The answer is printed before
+// that.
+func (f *follower) awaitEnd() {
+	for {
+		select {
+		case _, more := <-f.chunks:
+			if !more {
+				return
+			}
+		case <-f.signals:
+			return
+		}
+	}
+}
+
+// wait waits for the result in the background.
+func (f *follower) wait(ctx context.Context) {
+	s, over := f.turn, make(chan outcome, 1)
+	f.over = over
+	f.readers.Go(func() {
+		r, err := f.Client.Wait(ctx, s.Turn)
+		over <- outcome{r, err}
+	})
+}
+
+// next waits for one event and reports whether the command is done with the turn.
+func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
+	select {
+	case h, more := <-f.chunks:
+		return f.receive(ctx, h, more)
+	case end := <-f.over:
+		return true, f.conclude(ctx, end)
+	case <-f.pending:
+		f.pending = f.Store.Changed(ctx)
+		return f.asker.look(ctx)
+	case <-f.silence:
+		f.silence = nil
+		if f.Online && !f.options.quiet {
+			f.App.Note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
+		}
+		return false, nil
+	case typed := <-f.asker.lines:
+		return f.asker.line(ctx, typed)
+	case err := <-f.asker.sent:
+		return f.asker.acknowledged(ctx, err)
+	case err := <-f.Failed:
+		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
+			"`%s`: %w", attachHint(f.TurnClient, f.turn), err)
+	case first := <-f.signals:
+		f.view.pause()
+		return true, f.leave(ctx, first)
+	case <-timeout:
+		f.view.pause()
+		if f.options.stopOnLeave {
+			return true, errors.Join(&app.ExitError{Code: app.ExitTimeout}, f.stopTurn(ctx))
+		}
+		f.App.Note("no answer within %s; the turn continues. Follow it with `%s`", f.options.timeout,
+			attachHint(f.TurnClient, f.turn))
+		return true, &app.ExitError{Code: app.ExitTimeout}
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
+}
+
+// bound returns a context that ends after --timeout.
+func (o followOptions) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.timeout)
+}
+
+// deadline returns a channel that fires after --timeout, or nil if there is none.
+func (f *follower) deadline() <-chan time.Time {
+	if f.options.timeout <= 0 {
+		return nil
+	}
+	return time.After(f.options.timeout)
+}
+
+// startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
+// within moments.
+const startWithin = 2 * time.Second
+
+// receive handles a chunk that the journal returns, or the end of the chunks.
+func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {
+	f.silence = nil
+	switch {
+	case !more: // the turn ended without turn_completed, or the reader began after it
+		f.chunks = nil
+		f.wait(ctx)
+		return false, nil
+	case h.err != nil:
+		return f.withoutJournal(ctx, h.err)
+	}
+	f.turn.ID, f.turn.Merged, f.pending = h.chunk.Turn, false, nil
+	f.seen = h.chunk.Index
+	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
+	f.view.chunk(h.chunk)
+	if f.ended {
+		r, err := f.Client.Result(ctx, f.turn.Turn)
+		return true, f.conclude(ctx, outcome{r, err})
+	}
+	return f.asker.chunk(ctx, h.chunk)
+}
+
+// withoutJournal continues without the journal if Temporal can tell how the turn ends.
+func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) {
+	if !f.Online {
+		return true, fmt.Errorf("reading the journal: %w", err)
+	}
+	f.App.Note("reading the journal: %v (the turn continues)", err)
+	f.chunks = nil
+	f.wait(ctx)
+	return false, nil
+}
+
+// checkAfter returns an error if --after-chunk names a chunk beyond the end of the turn.
+func (f *follower) checkAfter(ctx context.Context) error {
+	last := int64(-1)
+	for {
+		chunks, err := f.Store.Chunks(ctx, f.turn.ID, last, 1000)
+		if err != nil {
+			return err
+		}
+		if len(chunks) == 0 {
+			break
+		}
+		end := chunks[len(chunks)-1]
+		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // turn_completed is before o.after
+	}
+	if f.ended && f.options.after > last {
+		return app.Usage("turn %s ended with chunk %d, so there is no chunk after %d: use --after-chunk %d or less, or "+
+			"omit it",
+			f.turn.ID, last, f.options.after, last)
+	}
+	return nil
+}
+
+// conclude ends the command with the turn's result, or with the error of waiting for it.
+func (f *follower) conclude(ctx context.Context, end outcome) error {
+	switch {
+	case errors.Is(end.err, client.ErrUndelivered):
+		id := f.turn.MessageID
+		return &app.ExitError{Code: app.ExitFailed,
+			Cause: fmt.Errorf("the turn was ended from outside before it took message %s: "+
+				"send the message again with --message-id %s, and it is answered once", id, id)}
+	case errors.Is(end.err, client.ErrNotFound):
+		return app.Usage("turn %s does not exist: %w; `starter show %s` shows the turns in the journal", f.turn.ID, end.err,
+			app.Quoted(f.turn.Session))
+	case end.err != nil:
+		return end.err
+	}
+	if !f.ended && f.options.after >= 0 {
+		if err := f.checkAfter(ctx); err != nil {
+			return err
+		}
+	}
+	if f.options.output == app.OutputJSONL && !f.ended {
+		if err := f.view.closing(end.result, f.seen+1); err != nil {
+			return err
+		}
+	}
+	return finish(f.TurnClient, end.result, f.view, f.options)
+}
+
+// finish prints the turn's result.
+func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) error {
+	switch o.output {
+	case app.OutputJSON:
+		if err := app.WriteJSON(t.App.Out, r); err != nil {
+			return err
+		}
+	case app.OutputText:
+		view.end(r.Answer, r)
+	}
+	if o.outputLast != "" { // after printing: an error of the file must not lose an answer that was paid for
+		if err := os.WriteFile(o.outputLast, []byte(r.Answer), 0o600); err != nil {
+			return app.Usage("writing the answer: %w", err)
+		}
+	}
+	if code := app.TurnExit(r); code != app.ExitAnswered {
+		return &app.ExitError{Code: code}
+	}
+	return nil
+}
+
+// rest returns the turn's chunks that are in the journal and that the follower has not seen.
+func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
+	return func(yield func(turn.Chunk, error) bool) {
+		chunks, err := f.Store.Chunks(ctx, f.turn.ID, f.seen, 1000)
+		for _, c := range chunks {
+			f.seen = c.Index
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(turn.Chunk{}, err)
+		}
+	}
+}

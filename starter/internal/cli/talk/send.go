@@ -1,0 +1,51 @@
+package talk
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func Send(a *app.App) *cobra.Command {
+	var m turn.UserMessage
+	var output string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "send <session> [message...]",
+		Short: "Send a message to a session without following the turn",
+		Long: `Send a message to a session and exit when it is accepted. An accepted message is answered once,
+whatever happens next.
+
+The message is merged into the session's running turn before the next inference. With --queue, or if
+no turn is running, it starts a turn of its own. The text is the arguments, or standard input as for
+run.`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := turn.CheckSession(args[0]); err != nil {
+				return app.Usage("%w", err)
+			}
+			text, err := a.Prompt(cmd.Context(), args[1:])
+			if err != nil {
+				return err
+			}
+			m.Text = text
+			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet}, func(t *app.TurnClient) error {
+				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
+				if err != nil {
+					return err
+				}
+				return accepted(cmd.Context(), t, s, output, quiet)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&m.Queue, "queue", false, "queue the message for the next turn instead of merging it into the running "+
+		"one")
+	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: a message sent again with the same ID is answered once")
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputNone)
+	flags.BoolVarP(&quiet, "quiet", "q", false, "print only the IDs")
+	return cmd
+}

@@ -1,0 +1,59 @@
+package talk
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// sessionFlags are the flags of run and chat that choose the session, and what the command starts on this machine.
+type sessionFlags struct {
+	session         string
+	last, dev, slow bool
+}
+
+func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
+	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
+	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
+	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
+	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions(1)) // the flag exists
+}
+
+// named reports whether the flags choose a session.
+func (f sessionFlags) named() bool { return f.session != "" || f.last }
+
+func (f sessionFlags) check() error {
+	switch {
+	case f.last && f.session != "":
+		return app.Usage("--continue and --session exclude each other: use one of them")
+	case f.slow && !f.dev:
+		return app.Usage("--slow needs --dev; start another worker with `go run ./worker -slow` instead")
+	case f.session == "":
+		return nil
+	}
+	if err := turn.CheckSession(f.session); err != nil {
+		return app.Usage("--session: %w", err)
+	}
+	return nil
+}
+
+// needs returns what the flags start on this machine.
+func (f sessionFlags) needs(a *app.App, quiet bool) app.Needs {
+	if f.slow {
+		a.Override("llm.demo_slow", "true")
+	}
+	return app.Needs{Server: f.dev, Worker: f.dev, Quiet: quiet}
+}
+
+// resolve returns the session that the flags choose, or "" for a new one.
+func (f sessionFlags) resolve(ctx context.Context, t *app.TurnClient) (string, error) {
+	if f.last {
+		return app.LastSession(ctx, t.Store)
+	}
+	return f.session, nil
+}

@@ -1,0 +1,129 @@
+package talk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows"
+)
+
+// stopFlags are the flags of stop.
+type stopFlags struct {
+	within time.Duration
+	force  bool
+}
+
+func Stop(a *app.App) *cobra.Command {
+	var f stopFlags
+	cmd := &cobra.Command{
+		Use:   "stop [session]",
+		Short: "Stop the running turn of a session",
+		Long: `Stop the running turn of a session; the results so far are kept. Without a session, the only one
+with a running turn.
+
+A worker stops the turn within moments. If no worker does in time, --force ends the turn without
+one: messages that the turn has accepted but not used are lost, and a tool call in progress is not
+interrupted.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.OnSession(cmd.Context(), args, app.Needs{}, (*app.TurnClient).Running,
+				func(t *app.TurnClient, session string) error { return stopTurn(cmd.Context(), a, t, session, f) })
+		},
+	}
+	cmd.Flags().DurationVar(&f.within, "timeout", stopWithin, "how long to wait for a worker to stop the turn")
+	cmd.Flags().BoolVar(&f.force, "force", false, "end the turn if no worker stops it in time")
+	return cmd
+}
+
+// stopTurn stops a turn and prints how it ended. A turn that is already over is not an error.
+func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string, f stopFlags) error {
+	if err := t.ConnectToTemporal(ctx); err != nil {
+		return err
+	}
+	s, err := t.Find(ctx, session, "")
+	if err != nil {
+		return err
+	}
+	r, err := cancel(ctx, t, s, f)
+	if err != nil {
+		return err
+	}
+	if r.Message == "" {
+		a.Note("turn %s is %s", s.ID, r.State)
+		return nil
+	}
+	a.Note("turn %s is %s: %s", s.ID, r.State, r.Message)
+	return nil
+}
+
+// stopWithin is how long a worker has to carry out a stop.
+const stopWithin = 30 * time.Second
+
+// cancel asks Temporal to cancel the turn, waits until the turn is over and returns its result.
+func cancel(ctx context.Context, t *app.TurnClient, s app.Started, f stopFlags) (workflows.Result, error) {
+	waiting, cancel := context.WithTimeout(ctx, f.within)
+	defer cancel()
+	if err := t.Client.Stop(waiting, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
+		return workflows.Result{}, err
+	}
+	var r workflows.Result
+	err := t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(waiting, s.Turn); return err })
+	switch {
+	case err == nil || waiting.Err() != context.DeadlineExceeded:
+		return r, err
+	case !f.force:
+		return r, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
+			"it stops when a worker runs; `starter stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
+	}
+	if err := t.Client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
+		return r, err
+	}
+	return t.Client.Wait(ctx, s.Turn)
+}
+
+// attachHint returns the command that follows the turn again.
+func attachHint(t *app.TurnClient, s app.Started) string {
+	if t.Failed != nil { // the turn's worker ends with this command
+		return "starter attach --dev " + app.Quoted(s.Session)
+	}
+	return "starter attach " + app.Quoted(s.Session)
+}
+
+// leave detaches, and stops the turn if the user then presses Ctrl-C again, or if no other worker continues the turn.
+// After a SIGTERM, leave only detaches: its sender wants this program to end.
+func (f *follower) leave(ctx context.Context, first os.Signal) error {
+	if f.options.stopOnLeave {
+		return f.stopTurn(ctx)
+	}
+	canStop := f.Online && first == os.Interrupt
+	hint := ""
+	if canStop {
+		hint = "; press Ctrl-C again to stop it"
+	}
+	after := "a worker continues the turn"
+	if f.Failed != nil {
+		after = "the turn continues when a worker runs again, because the worker of --dev stops with this command"
+	}
+	f.App.Note("\ndetached; %s. Follow it with `%s`%s", after, attachHint(f.TurnClient, f.turn), hint)
+	if !canStop || !app.PressedAgain(f.signals) {
+		return app.ErrDetached
+	}
+	return f.stopTurn(ctx)
+}
+
+func (f *follower) stopTurn(ctx context.Context) error {
+	r, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
+	if err != nil {
+		return err
+	}
+	f.App.Note("stopped: %s", r.Message)
+	return &app.ExitError{Code: app.TurnExit(r)}
+}

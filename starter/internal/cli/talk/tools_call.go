@@ -1,0 +1,99 @@
+package talk
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// ToolsCall returns the command tools call. It runs a turn of a session of its own, whose model is the built-in demo:
+// the demo makes the one call and returns the result. So the call passes everything that a model's call passes: policy,
+// approval, ledger, taint and the host. The turn has a task queue of its own, because the workers of the configured
+// queue have another model.
+func ToolsCall(a *app.App) *cobra.Command {
+	o := followOptions{after: -1, stay: true, stopOnLeave: true}
+	var arguments string
+	var dev bool
+	cmd := &cobra.Command{
+		Use:   "call <server>/<tool>",
+		Short: "Call one tool, as a model would",
+		Long: `Call one tool and print its result. The call is a turn in a new session, run by a worker in this
+process, so policy, approvals and the journal's ledger apply to it as to the calls of a model. If it
+needs approval, the command asks on the terminal, or waits for starter approve. No model is asked.
+
+The tool is named as starter tools lists it; mcp/ may be left out.
+
+Exit codes: 0 the tool returned a result, 1 the call failed or was denied, 3 usage or configuration,
+5 Temporal is unreachable, 124 a timeout.`,
+		Example: `  starter tools call local/list_files --args '{"path":"."}'
+  starter tools call github/get_issue --args '{"number":1}' --dev`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			message, err := callMessage(args[0], arguments)
+			if err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			session := "call-" + strings.TrimPrefix(client.NewSessionID(), "s-")
+			for _, setting := range []string{"llm.provider=demo", "llm.model=", "llm.base_url=",
+				"temporal.task_queue=everturn-" + session} {
+				_ = a.Set(setting) // the pairs are well formed
+			}
+			in := client.SendInput{Session: session, Message: turn.UserMessage{Text: message}}
+			return a.WithClient(cmd.Context(), app.Needs{Server: dev, Worker: true, Quiet: o.quiet},
+				func(t *app.TurnClient) error { return callTool(cmd.Context(), t, in, o) })
+		},
+	}
+	cmd.Flags().StringVar(&arguments, "args", "{}", "the arguments: a JSON `object`")
+	cmd.Flags().BoolVar(&dev, "dev", false, "start Temporal on this machine")
+	o.register(a, cmd)
+	return cmd
+}
+
+// callMessage returns the message that makes the demo call a tool.
+func callMessage(tool, arguments string) (string, error) {
+	var object map[string]any
+	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
+		return "", app.Usage("--args is not a JSON object: write for example --args '{\"path\":\".\"}' (%v)", err)
+	}
+	switch strings.Count(tool, "/") {
+	case 1:
+		if !strings.HasPrefix(tool, "local/") {
+			tool = "mcp/" + tool
+		}
+	case 2:
+	default:
+		return "", app.Usage("the tool is %q: name it as <server>/<tool>, for example local/list_files; `starter tools` "+
+			"lists the tools", tool)
+	}
+	return "call " + turn.WireName(tool) + " " + arguments, nil
+}
+
+// callTool sends the message, follows the turn, and fails if the call did not return a result.
+func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o followOptions) error {
+	in.Limits = &workflows.LimitsRequest{MaxToolCalls: new(1)}
+	s, err := t.Send(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := follow(ctx, t, s, o); err != nil {
+		return err
+	}
+	calls, err := t.Store.Calls(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if len(calls) != 1 || calls[0].Outcome != turn.OutcomeOK {
+		return &app.ExitError{Code: app.ExitFailed}
+	}
+	return nil
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package cli
-
-import "os"
-
-// discardInput does nothing: dropping unread input is only implemented for Linux.
-func discardInput(*os.File) {}

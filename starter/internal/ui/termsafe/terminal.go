@@ -1,0 +1,90 @@
+package termsafe
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/everturn/everturn/internal/invisible"
+)
+
+// Printable removes the characters of a text that could move the cursor, set a title or write to the clipboard: C0 and
+// C1 controls except newline and tab, and Unicode's direction controls. It keeps the letters of an escape sequence,
+// which have no effect by themselves. It examines one character at a time, so that a stream is as safe as the whole
+// text.
+func Printable(s string) string {
+	clean := func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case Unprintable(r):
+			return -1
+		}
+		return r
+	}
+	return strings.Map(clean, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// Unprintable reports whether r is a C0 or C1 control, DEL, or a character that changes the direction of writing.
+func Unprintable(r rune) bool { return unicode.IsControl(r) || isDirection(r) }
+
+// isDirection reports whether r is a bidirectional control (Unicode UAX #9, section 2).
+func isDirection(r rune) bool {
+	return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
+}
+
+// Line returns a text as one printable line of at most n runes.
+func Line(s string, n int) string {
+	s = strings.Join(strings.Fields(Printable(s)), " ")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+// Visible writes the characters that Printable removes as Go escapes (\x1b, \u202e), and also all other characters
+// without a visible shape, such as a zero-width space, because a user must see the whole text of an approval. It keeps
+// a combining mark that follows a letter or a digit and at most maxMarks-1 other marks. Newlines stay; a tab becomes
+// \t.
+func Visible(s string) string {
+	var b strings.Builder
+	marks := maxMarks // the number of marks on the last letter; maxMarks if there is no letter
+	for i, r := range s {
+		mark := unicode.Is(unicode.M, r)
+		switch {
+		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], "\uFFFD"): // an invalid byte
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == '\n' || !hidden(r) && !(mark && marks >= maxMarks):
+			b.WriteRune(r)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+		switch {
+		case mark && !hidden(r):
+			marks++
+		case unicode.In(r, unicode.L, unicode.N) && !hidden(r):
+			marks = 0
+		default:
+			marks = maxMarks
+		}
+	}
+	return b.String()
+}
+
+// maxMarks is the number of combining marks on one letter that Visible shows. All marks share the cells of their
+// letter, so thousands of them look like one. Few words of living languages have more than four marks on a letter.
+const maxMarks = 4
+
+// hidden reports whether a terminal shows nothing for r: a control or format character, a surrogate, a private or
+// unassigned code point, any space except U+0020, and a letter or symbol without ink.
+func hidden(r rune) bool { return !unicode.IsPrint(r) || invisible.Rune(r) || blank(r) }
+
+// blank reports whether r is a symbol or mark that has width but no ink, or whose shape depends on a missing object:
+// the object replacement character, the blank Braille pattern, a null notehead and the Khitan filler.
+func blank(r rune) bool { return r == 0xFFFC || r == 0x2800 || r == 0x1D159 || r == 0x16FE4 }
