@@ -10,7 +10,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -94,4 +94,4 @@ func permittedArguments(p journal.DroppedPermission) string {
 }
 
 // exactly returns all of a text in one line.
-func exactly(s string) string { return strings.ReplaceAll(terminal.Visible(s), "\n", `\n`) }
+func exactly(s string) string { return strings.ReplaceAll(termsafe.Visible(s), "\n", `\n`) }

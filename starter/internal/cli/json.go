@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/everturn/everturn/internal/invisible"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,7 +32,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-func unseen(r rune) bool { return terminal.Unprintable(r) || invisible.Rune(r) }
+func unseen(r rune) bool { return termsafe.Unprintable(r) || invisible.Rune(r) }
 
 // escape replaces invisible characters by \u escapes. In JSON without white space, such characters occur only in
 // strings.

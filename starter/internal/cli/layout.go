@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -57,7 +57,7 @@ func (l layout) barred(s string) string {
 	if l.columns > 0 {
 		columns = max(l.columns-len("  | "), 1)
 	}
-	return bar + strings.Join(terminal.Rows(terminal.Visible(s), columns), "\n"+bar)
+	return bar + strings.Join(termsafe.Rows(termsafe.Visible(s), columns), "\n"+bar)
 }
 
 // withCommands describes requests, each with the commands that decide it.
@@ -115,5 +115,5 @@ func quarantinedTools(ctx context.Context, store journal.Journal) (map[string]st
 func quarantineWarning(r journal.RequestRecord, server string) string {
 	return fmt.Sprintf("warning: %s has changed and is quarantined: the call ends in tool_drift even if you allow it, "+
 		"unless the tool changes back; "+
-		"see `starter tools diff %s`", terminal.Visible(r.Tool), quoted(server))
+		"see `starter tools diff %s`", termsafe.Visible(r.Tool), quoted(server))
 }

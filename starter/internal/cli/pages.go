@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // The size of a terminal that does not report its size: the default of programs since the VT100.
@@ -41,7 +41,7 @@ type pages struct {
 // page before.
 func (a *app) pagesOf(text string) *pages {
 	columns, height := sizeOf(a.err)
-	return &pages{rows: terminal.Rows(text, columns), height: max(height-2, 1)}
+	return &pages{rows: termsafe.Rows(text, columns), height: max(height-2, 1)}
 }
 
 // next removes the next page and returns it.

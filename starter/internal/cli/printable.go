@@ -3,15 +3,15 @@ package cli
 import (
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // printable removes the characters of a text that could control a terminal. Models and tools write the text that is
 // printed here.
-func printable(s string) string { return terminal.Printable(s) }
+func printable(s string) string { return termsafe.Printable(s) }
 
 // line returns a text as one line of at most n runes.
-func line(s string, n int) string { return terminal.Line(s, n) }
+func line(s string, n int) string { return termsafe.Line(s, n) }
 
 // quoted quotes a word for a shell.
 func quoted(s string) string {

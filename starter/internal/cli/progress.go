@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,7 +32,7 @@ func (v *view) progress(c turn.Chunk) {
 	}
 	v.pause()
 	columns, _ := sizeOf(v.app.err)
-	text = terminal.Fit(printable(text), columns-1)
+	text = termsafe.Fit(printable(text), columns-1)
 	if v.app.colored(v.app.err) {
 		text = "\x1b[2m" + text + "\x1b[0m"
 	}

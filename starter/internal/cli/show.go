@@ -13,7 +13,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -196,7 +196,7 @@ func printRequest(w io.Writer, r journal.RequestRecord) {
 	if d := r.Decision; d != nil {
 		status = decidedAt(*d)
 		if d.Response != nil && len(d.Response.Content) > 0 {
-			status += " with " + ui.Excerpt(terminal.Visible(string(d.Response.Content)), 200, 0)
+			status += " with " + ui.Excerpt(termsafe.Visible(string(d.Response.Content)), 200, 0)
 		}
 	}
 	fmt.Fprintf(w, "  ? %s %s · %s\n", line(r.ID, 80), what, status)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // approveToolsFlags are the flags of tools approve.
@@ -161,7 +161,7 @@ func (a *app) confirmTools(ctx context.Context, tools []quarantinedTool, f appro
 func otherVersion(q quarantinedTool, hash, more string) error {
 	return &exitError{code: exitFailed, cause: fmt.Errorf("nothing was approved: --hash %s is not the current hash of "+
 		"%s; look at it with `starter tools diff %s`, then approve it with\n%s",
-		line(hash, 20), line(terminal.Visible(q.Tool), 120), quoted(q.Server), approveCommands([]quarantinedTool{q}, more))}
+		line(hash, 20), line(termsafe.Visible(q.Tool), 120), quoted(q.Server), approveCommands([]quarantinedTool{q}, more))}
 }
 
 // approveToolsError says what to do if nothing was approved.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -123,7 +123,7 @@ func approveCommands(tools []quarantinedTool, more string) string {
 
 // show describes the change of a tool.
 func (q quarantinedTool) show(color bool) string {
-	head := line(terminal.Visible(q.Tool), 120)
+	head := line(termsafe.Visible(q.Tool), 120)
 	if q.Approved == nil {
 		head += fmt.Sprintf(" is new (hash %s)", ui.ShortHash(q.Now.Hash))
 	} else {
@@ -194,7 +194,7 @@ func indented(raw json.RawMessage) string {
 // diff compares whole words.
 func broken(s string) string {
 	var b strings.Builder
-	for line := range strings.SplitSeq(terminal.Visible(s), "\n") {
+	for line := range strings.SplitSeq(termsafe.Visible(s), "\n") {
 		for more := true; more; more = line != "" {
 			row := firstRow(line)
 			b.WriteString(row + "\n")
@@ -211,7 +211,7 @@ func firstRow(line string) string {
 	for reach < len(line) && !utf8.RuneStart(line[reach]) {
 		reach--
 	}
-	rows := terminal.Rows(line[:reach], diffColumns)
+	rows := termsafe.Rows(line[:reach], diffColumns)
 	if len(rows) == 1 {
 		return rows[0]
 	}

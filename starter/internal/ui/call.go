@@ -7,7 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,12 +15,12 @@ import (
 const previewRunes = 80
 
 // Preview returns a text as one line of a length that suits a line of the screen.
-func Preview(s string) string { return terminal.Line(s, previewRunes) }
+func Preview(s string) string { return termsafe.Line(s, previewRunes) }
 
 // Excerpt returns data as one line of at most n runes, and adds the size of the data if the line shows only a part. If
 // s is only the beginning of the data, size is the size of the whole, in bytes.
 func Excerpt(s string, n int, size int64) string {
-	out := terminal.Line(s, n)
+	out := termsafe.Line(s, n)
 	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {
 		return out
 	}
@@ -60,7 +60,7 @@ func CallEnded(c turn.CallChunk, media []turn.Media) string {
 
 // Outcome describes how a call ended. If the call did not reach its tool, it names the command that shows why.
 func Outcome(outcome turn.Outcome, code turn.Code) string {
-	out := terminal.Line(string(outcome), previewRunes)
+	out := termsafe.Line(string(outcome), previewRunes)
 	switch code {
 	case "":
 		return out
@@ -76,7 +76,7 @@ func Outcome(outcome turn.Outcome, code turn.Code) string {
 func Media(media []turn.Media) string {
 	out := ""
 	for _, m := range media {
-		out += fmt.Sprintf(" [%s, %s]", terminal.Line(m.Type, 60), Bytes(m.Bytes))
+		out += fmt.Sprintf(" [%s, %s]", termsafe.Line(m.Type, 60), Bytes(m.Bytes))
 	}
 	return out
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -22,13 +22,13 @@ type Part struct {
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }
-	head := requestTitle(terminal.Visible(session), r)
+	head := requestTitle(termsafe.Visible(session), r)
 	if !r.ExpiresAt.IsZero() {
 		head += " · expires " + r.ExpiresAt.Local().Format(time.DateTime)
 	}
 	add(head)
 	if r.Why != "" {
-		add("reason: " + terminal.Line(r.Why, 300))
+		add("reason: " + termsafe.Line(r.Why, 300))
 	}
 	switch r.Kind {
 	case turn.RequestQuestion:
@@ -42,25 +42,25 @@ func Describe(session string, r turn.Request) []Part {
 
 // requestTitle names a request, its session and its source.
 func requestTitle(session string, r turn.Request) string {
-	id := terminal.Visible(r.ID)
+	id := termsafe.Visible(r.ID)
 	switch r.Kind {
 	case turn.RequestQuestion:
 		return fmt.Sprintf("question %s of session %s", id, session)
 	case turn.RequestElicitation:
 		return fmt.Sprintf("elicitation %s of session %s: %s", id, session, Asks(r))
 	}
-	return fmt.Sprintf("approval %s of session %s: call %s · risk %s", id, session, terminal.Visible(r.Tool),
-		terminal.Visible(string(r.Risk)))
+	return fmt.Sprintf("approval %s of session %s: call %s · risk %s", id, session, termsafe.Visible(r.Tool),
+		termsafe.Visible(string(r.Risk)))
 }
 
 // Asks says which server asks, and the call that it has interrupted.
 func Asks(r turn.Request) string {
 	out := form.Asker(r) + " asks"
 	if r.Call != "" {
-		out += " during call " + terminal.Line(r.Call, 40)
+		out += " during call " + termsafe.Line(r.Call, 40)
 	}
 	if r.Tool != "" {
-		out += " of " + terminal.Line(terminal.Visible(r.Tool), 120)
+		out += " of " + termsafe.Line(termsafe.Visible(r.Tool), 120)
 	}
 	return out
 }
@@ -74,7 +74,7 @@ func Elicitation(r turn.Request) []Part {
 	}
 	f, err := form.Parse(e.Schema)
 	if err != nil {
-		return append(parts, Part{Text: "its form cannot be shown, so it can only be declined: " + terminal.Line(err.Error(),
+		return append(parts, Part{Text: "its form cannot be shown, so it can only be declined: " + termsafe.Line(err.Error(),
 			300)})
 	}
 	if len(f.Fields) > 0 {
@@ -114,7 +114,7 @@ func Requested(r turn.Request) string {
 func Subject(r turn.Request) string {
 	switch r.Kind {
 	case turn.RequestApproval:
-		return strings.TrimSpace(Preview(r.Tool) + " " + Preview(terminal.Visible(r.Arguments)))
+		return strings.TrimSpace(Preview(r.Tool) + " " + Preview(termsafe.Visible(r.Arguments)))
 	case turn.RequestElicitation:
 		return form.Asker(r) + ": " + Preview(form.ElicitationOf(r).Message)
 	}
@@ -156,4 +156,4 @@ func Decision(d turn.Decision) string {
 }
 
 // ShortHash returns the first 12 digits of a hash, enough for a user to copy.
-func ShortHash(hash string) string { return terminal.Visible(hash[:min(len(hash), 12)]) }
+func ShortHash(hash string) string { return termsafe.Visible(hash[:min(len(hash), 12)]) }

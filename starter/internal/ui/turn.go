@@ -7,7 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,7 +18,7 @@ func Count(n int, noun string) string { return english.Plural(n, noun, "") }
 const Withdrawn = "the inference was interrupted and starts again; its text so far is withdrawn"
 
 // Retry describes a failed attempt that is repeated.
-func Retry(why string) string { return strings.TrimSuffix(terminal.Line(why, 300), ".") + "; retrying" }
+func Retry(why string) string { return strings.TrimSuffix(termsafe.Line(why, 300), ".") + "; retrying" }
 
 // Usage describes the tokens that were used, and their cost.
 func Usage(u turn.Usage) string {

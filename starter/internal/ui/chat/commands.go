@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -48,7 +48,7 @@ func (m *Model) command(line string) tea.Cmd {
 	all := slashes()
 	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
-		m.refuse("there is no command /%s%s; /help lists them", terminal.Line(name, 20), suggestion(name, all))
+		m.refuse("there is no command /%s%s; /help lists them", termsafe.Line(name, 20), suggestion(name, all))
 		return nil
 	}
 	if argument != "" && all[i].argument == "" {
@@ -196,7 +196,7 @@ func (m *Model) toolsCommand(string) tea.Cmd {
 
 func toolLines(c turn.Catalogue) []string {
 	if c.Problem != "" {
-		return []string{fmt.Sprintf("%s is not available: %s", ui.Preview(c.Server), terminal.Line(c.Problem, 160))}
+		return []string{fmt.Sprintf("%s is not available: %s", ui.Preview(c.Server), termsafe.Line(c.Problem, 160))}
 	}
 	var lines []string
 	for _, t := range c.Tools {

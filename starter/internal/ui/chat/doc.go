@@ -9,6 +9,6 @@
 // A Model is what Bubble Tea runs: Update takes keys and what the feed has read, and View shows the live part. Output
 // that is to be printed goes through a queue (see queue.go), a few lines at a time and in order.
 //
-// Models, tools and other users write what the chat shows. The text passes through package terminal before it is laid
+// Models, tools and other users write what the chat shows. The text passes through package termsafe before it is laid
 // out, and the Markdown renderer's output then passes through sgrOnly.
 package chat

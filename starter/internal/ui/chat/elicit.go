@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -37,7 +37,7 @@ func (w *pendingRequest) interview() *form.Interview {
 func elicitationText(r turn.Request) string {
 	var lines []string
 	for _, p := range ui.Elicitation(r) {
-		lines = append(lines, terminal.Visible(p.Text))
+		lines = append(lines, termsafe.Visible(p.Text))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -48,9 +48,9 @@ func sessionLine(n int, s journal.SessionRecord) string {
 	if s.PendingRequests > 0 {
 		waits = " · waiting for you"
 	}
-	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, terminal.Line(s.ID, 60), ui.Count(s.Turns, "turn"),
+	return fmt.Sprintf("%d  %s · %s · %s%s · %s", n, termsafe.Line(s.ID, 60), ui.Count(s.Turns, "turn"),
 		s.LastTurn.State,
-		waits, terminal.Line(s.FirstText, 60))
+		waits, termsafe.Line(s.FirstText, 60))
 }
 
 // switchTo switches to a session, given by its number in the list or by its ID.
@@ -80,7 +80,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	if argument != "" {
 		n, err := strconv.ParseInt(argument, 10, 64)
 		if err != nil || n < 1 {
-			m.refuse("/fork: %q is not a message number; the first message is 1", terminal.Line(argument, 20))
+			m.refuse("/fork: %q is not a message number; the first message is 1", termsafe.Line(argument, 20))
 			return nil
 		}
 		at = n

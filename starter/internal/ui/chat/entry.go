@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // entryKind is the kind of a printed entry.
@@ -45,11 +45,11 @@ func (e entry) lines(p palette, m *markdown) []string {
 	case entryBarred:
 		out = p.barred(e.text, width)
 	case entryLink:
-		out = []string{terminal.Line(e.text, maxLine)}
+		out = []string{termsafe.Line(e.text, maxLine)}
 	case entryFault:
-		out = p.paintLines(red, wrapText(terminal.Printable(e.text), width))
+		out = p.paintLines(red, wrapText(termsafe.Printable(e.text), width))
 	default:
-		out = p.paintLines(dim, wrapText(terminal.Printable(e.text), width))
+		out = p.paintLines(dim, wrapText(termsafe.Printable(e.text), width))
 	}
 	if e.gap {
 		out = append([]string{""}, out...)
@@ -63,7 +63,7 @@ func (p palette) marked(mark, text string, width int) []string {
 		mark = ""
 	}
 	indent := len([]rune(mark))
-	lines := p.paintLines(bold, wrapText(terminal.Printable(text), width-indent))
+	lines := p.paintLines(bold, wrapText(termsafe.Printable(text), width-indent))
 	for i, line := range lines {
 		switch {
 		case i == 0:
@@ -81,7 +81,7 @@ func (p palette) barred(text string, width int) []string {
 	if width < narrowColumns {
 		mark = ""
 	}
-	lines := wrapText(terminal.Printable(text), width-len([]rune(mark)))
+	lines := wrapText(termsafe.Printable(text), width-len([]rune(mark)))
 	for i, line := range lines {
 		lines[i] = mark + line
 	}

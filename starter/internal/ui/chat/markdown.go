@@ -7,7 +7,7 @@ import (
 	"charm.land/glamour/v2"
 	"charm.land/glamour/v2/ansi"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // markdown renders blocks for a width. It is not safe for concurrent use.
@@ -56,7 +56,7 @@ func newMarkdown(p palette, width int) *markdown {
 
 // render lays out one block in lines of at most the width. The lines hold only text and SGR sequences.
 func (m *markdown) render(b block) []string {
-	text := terminal.Printable(b.text)
+	text := termsafe.Printable(b.text)
 	if b.code {
 		return m.code(text)
 	}
@@ -64,7 +64,7 @@ func (m *markdown) render(b block) []string {
 	if m.width < narrowColumns || tooComplex(text) {
 		return trimBlank(wrapText(text, m.width))
 	}
-	out := sgrOnly(m.tryProse(strings.Map(standIn, text)), bool(m.palette), terminal.Unprintable)
+	out := sgrOnly(m.tryProse(strings.Map(standIn, text)), bool(m.palette), termsafe.Unprintable)
 	out = restore.Replace(out)
 	return trimBlank(fit(strings.ReplaceAll(out, "\t", strings.Repeat(" ", tabWidth)), m.width))
 }
@@ -119,7 +119,7 @@ func (m *markdown) tryProse(text string) (out string) {
 		return ""
 	}
 	out, err := m.prose.Render(text)
-	if err != nil || strings.TrimSpace(sgrOnly(out, false, terminal.Unprintable)) == "" {
+	if err != nil || strings.TrimSpace(sgrOnly(out, false, termsafe.Unprintable)) == "" {
 		return ""
 	}
 	return out
@@ -155,7 +155,7 @@ func trimBlank(lines []string) []string {
 
 // trimRight removes blanks from the end of a line. It keeps the escapes that end a look.
 func trimRight(line string) string {
-	bare := strings.TrimRight(sgrOnly(line, false, terminal.Unprintable), " ")
+	bare := strings.TrimRight(sgrOnly(line, false, termsafe.Unprintable), " ")
 	if bare == "" {
 		return ""
 	}

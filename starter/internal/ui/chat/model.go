@@ -8,7 +8,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -201,7 +201,7 @@ const noticeFor = 4 * time.Second
 
 // hint shows a hint below the input. It replaces the previous hint.
 func (m *Model) hint(format string, args ...any) {
-	m.notice = terminal.Line(fmt.Sprintf(format, args...), 200)
+	m.notice = termsafe.Line(fmt.Sprintf(format, args...), 200)
 	m.noticeCount++
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -20,7 +20,7 @@ func (m *Model) panel(rows int) []string {
 	case rows < 1:
 		return nil
 	case w.Kind == turn.RequestQuestion:
-		lines := wrapText("? "+strings.TrimSpace(terminal.Printable(w.Question)), m.cols())
+		lines := wrapText("? "+strings.TrimSpace(termsafe.Printable(w.Question)), m.cols())
 		return m.palette.paintLines(yellow, clip(lines, rows))
 	case w.Kind == turn.RequestElicitation:
 		return m.elicitationPanel(w, rows)
@@ -45,7 +45,7 @@ func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
 		head, room = append(head, why...), room-len(why)
 	}
-	arguments := breakText(terminal.Visible(w.Arguments), m.cols())
+	arguments := breakText(termsafe.Visible(w.Arguments), m.cols())
 	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
 	w.show(len(arguments), room)
 	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
@@ -74,9 +74,9 @@ func (w *pendingRequest) position() string {
 }
 
 func (m *Model) approvalHead(w *pendingRequest) []string {
-	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(terminal.Visible(w.Tool), "\n", `\n`))
+	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(termsafe.Visible(w.Tool), "\n", `\n`))
 	if w.Risk != "" {
-		title += fmt.Sprintf(" (%s risk)", terminal.Line(string(w.Risk), 20))
+		title += fmt.Sprintf(" (%s risk)", termsafe.Line(string(w.Risk), 20))
 	}
 	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
@@ -91,7 +91,7 @@ func (m *Model) approvalWhy(w *pendingRequest) []string {
 	if w.Why == "" {
 		return nil
 	}
-	return m.palette.paintLines(dim, wrapText(terminal.Line(w.Why, 300), m.cols()))
+	return m.palette.paintLines(dim, wrapText(termsafe.Line(w.Why, 300), m.cols()))
 }
 
 // Texts about the keys that decide: the long one, the short one, and the explanation.

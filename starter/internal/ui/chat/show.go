@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/starter/internal/ui"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -108,7 +108,7 @@ func (m *Model) showText(c turn.Chunk) {
 		t.step, t.printed = c.Step, false
 	}
 	t.thinking = false
-	t.text.write(terminal.Printable(c.Text))
+	t.text.write(termsafe.Printable(c.Text))
 }
 
 // withdraw drops the step's text because the inference starts again. Text that is already printed stays, and a note
@@ -166,7 +166,7 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 	}
 	m.printText(entryCall, ui.CallEnded(call, media))
 	if call.Outcome == turn.OutcomeError || call.Outcome == turn.OutcomeDenied {
-		if why := terminal.Line(call.Preview, 160); why != "" {
+		if why := termsafe.Line(call.Preview, 160); why != "" {
 			m.printText(entryCall, "  "+why)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -177,7 +177,7 @@ func (m *Model) decideKey(key string) tea.Cmd {
 		w.scroll = w.rows
 	case "?":
 		if w.Why != "" { // a small screen has no room for the reason
-			m.note("reason: %s", terminal.Line(w.Why, 300))
+			m.note("reason: %s", termsafe.Line(w.Why, 300))
 		}
 		m.note(keyHelp)
 	default:

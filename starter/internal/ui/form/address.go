@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Address is where a server sends the user. This program never opens it.
@@ -18,7 +18,7 @@ type Address struct {
 
 // AddressOf analyses an address that a server gives.
 func AddressOf(raw string) Address {
-	a := Address{URL: strings.ReplaceAll(terminal.Visible(raw), "\n", `\n`)}
+	a := Address{URL: strings.ReplaceAll(termsafe.Visible(raw), "\n", `\n`)}
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		a.Warnings = append(a.Warnings, "it is not the address of a web page")

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/internal/nearest"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Kind is the kind of value that a field takes.
@@ -90,7 +90,7 @@ func Parse(schema json.RawMessage) (Form, error) {
 	for _, m := range members {
 		field, err := parseField(m)
 		if err != nil {
-			return f, fmt.Errorf("reading the form: field %q: %w", terminal.Line(m.name, shownName), err)
+			return f, fmt.Errorf("reading the form: field %q: %w", termsafe.Line(m.name, shownName), err)
 		}
 		field.Required = slices.Contains(s.Required, m.name)
 		f.Fields = append(f.Fields, field)
@@ -105,7 +105,7 @@ type Pair struct{ Name, Text string }
 func PairOf(s string) (Pair, error) {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
-		return Pair{}, fmt.Errorf("%q has no value: write name=value", terminal.Line(s, shownName))
+		return Pair{}, fmt.Errorf("%q has no value: write name=value", termsafe.Line(s, shownName))
 	}
 	return Pair{name, text}, nil
 }
@@ -184,9 +184,9 @@ func (f Form) named() string {
 		names[i] = field.Name
 	}
 	if len(names) == 1 {
-		return fmt.Sprintf("one field (%s)", terminal.Line(names[0], shownName))
+		return fmt.Sprintf("one field (%s)", termsafe.Line(names[0], shownName))
 	}
-	return fmt.Sprintf("%d fields (%s)", len(names), terminal.Line(strings.Join(names, ", "), shownList))
+	return fmt.Sprintf("%d fields (%s)", len(names), termsafe.Line(strings.Join(names, ", "), shownList))
 }
 
 func (f Form) find(name string) (Field, bool) {
@@ -208,9 +208,9 @@ func (f Form) unknownField(name string) error {
 		hint = "; the form has " + f.named()
 	}
 	if best := nearest.Name(name, names); best != "" {
-		hint = fmt.Sprintf(" (did you mean %q?)", terminal.Line(best, shownName))
+		hint = fmt.Sprintf(" (did you mean %q?)", termsafe.Line(best, shownName))
 	}
-	return fmt.Errorf("there is no field %q%s", terminal.Line(name, shownName), hint)
+	return fmt.Errorf("there is no field %q%s", termsafe.Line(name, shownName), hint)
 }
 
 // object encodes the answer as a JSON object, with its members in the form's order.

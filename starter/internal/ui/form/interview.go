@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -85,7 +85,7 @@ func (i *Interview) Lines() []string {
 		return i.field().Lines()[1:]
 	case stageConfirm:
 		content, _ := i.form.object(i.given)
-		return strings.Split(terminal.Visible(string(content)), "\n")
+		return strings.Split(termsafe.Visible(string(content)), "\n")
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func choose(line string, keys map[string]func()) error {
 	key := strings.ToLower(strings.TrimSpace(line))
 	do, known := keys[key]
 	if !known {
-		return fmt.Errorf("%q is not one of the keys", terminal.Line(key, shownText))
+		return fmt.Errorf("%q is not one of the keys", termsafe.Line(key, shownText))
 	}
 	do()
 	return nil

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 // Parse converts what the user types to the field's value. It accepts the number of a choice unless a number could be a
@@ -40,7 +40,7 @@ func (f Field) parseAll(texts []string) (json.RawMessage, error) {
 
 // wrong adds the field's name to an error.
 func (f Field) wrong(err error) error {
-	return fmt.Errorf("%s: %w", terminal.Line(f.Name, shownName), err)
+	return fmt.Errorf("%s: %w", termsafe.Line(f.Name, shownName), err)
 }
 
 func (f Field) missing() error { return f.wrong(fmt.Errorf("it is required (%s)", f.takes())) }
@@ -69,7 +69,7 @@ func (f Field) typed(texts []string) (any, error) {
 		return f.choice(bare)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("%q is not JSON: write text in double quotes", terminal.Line(text, shownText))
+		return nil, fmt.Errorf("%q is not JSON: write text in double quotes", termsafe.Line(text, shownText))
 	}
 	return json.RawMessage(bare), nil
 }
@@ -81,7 +81,7 @@ var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?
 func numberOf(text string) (any, error) {
 	plain := strings.TrimPrefix(text, "+")
 	if !number.MatchString(plain) {
-		return nil, fmt.Errorf("%q is not a number: write it like 3 or 3.5", terminal.Line(text, shownText))
+		return nil, fmt.Errorf("%q is not a number: write it like 3 or 3.5", termsafe.Line(text, shownText))
 	}
 	return json.Number(plain), nil
 }
@@ -93,7 +93,7 @@ func yesOrNo(text string) (any, error) {
 	case "n", "no", "false", "off", "0":
 		return false, nil
 	}
-	return nil, fmt.Errorf("%q is not yes or no", terminal.Line(text, shownText))
+	return nil, fmt.Errorf("%q is not yes or no", termsafe.Line(text, shownText))
 }
 
 // chosen parses several choices: one in each text, or several separated by commas.
@@ -142,7 +142,7 @@ func (f Field) choice(text string) (string, error) {
 	if f.byNumber() && err == nil && n >= 1 && n <= len(f.Options) {
 		return f.Options[n-1].Value, nil
 	}
-	return "", fmt.Errorf("%q is not one of the choices: %s", terminal.Line(text, shownText), f.optionNames())
+	return "", fmt.Errorf("%q is not one of the choices: %s", termsafe.Line(text, shownText), f.optionNames())
 }
 
 // byNumber reports whether the user may name choices by number. It is false if a number could be a choice's own name.
@@ -159,7 +159,7 @@ func (f Field) check(value json.RawMessage) error {
 	if f.fits(value) {
 		return nil
 	}
-	return f.wrong(fmt.Errorf("%s does not fit: the field takes %s", terminal.Line(string(value), shownText), f.shape()))
+	return f.wrong(fmt.Errorf("%s does not fit: the field takes %s", termsafe.Line(string(value), shownText), f.shape()))
 }
 
 func (f Field) fits(value json.RawMessage) bool {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -42,7 +42,7 @@ func ElicitationOf(w turn.Request) turn.Elicitation {
 const Recipients = "the server and the journal get your answer: enter no passwords or keys"
 
 // word returns a server's text on one line of at most n characters, with invisible characters written out.
-func word(s string, n int) string { return terminal.Line(terminal.Visible(s), n) }
+func word(s string, n int) string { return termsafe.Line(termsafe.Visible(s), n) }
 
 // Lines describes the field, safe for a terminal: its name and what it takes, then its description and its choices. The
 // choices are numbered if the user may name them by number.
@@ -91,7 +91,7 @@ func (f Form) Example(quoted func(string) string) string {
 		return `"..."`
 	}
 	var parts []string
-	part := func(field Field) string { return "--field " + quoted(terminal.Visible(field.Name)) + "=..." }
+	part := func(field Field) string { return "--field " + quoted(termsafe.Visible(field.Name)) + "=..." }
 	for _, field := range f.Fields {
 		if field.Required {
 			parts = append(parts, part(field))

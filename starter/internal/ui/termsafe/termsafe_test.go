@@ -1,4 +1,4 @@
-package terminal_test
+package termsafe_test
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/internal/invisible"
-	"github.com/everturn/everturn/starter/internal/ui/terminal"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
 func TestVisibleHidesNothing(t *testing.T) {
@@ -32,7 +32,7 @@ func TestVisibleHidesNothing(t *testing.T) {
 		"a\u200b\u0301":                      `a\u200b\u0301`,
 		"e" + strings.Repeat("\u0301", 6):    "e" + strings.Repeat("\u0301", 4) + `\u0301\u0301`,
 	} {
-		assert.Equal(t, want, terminal.Visible(in))
+		assert.Equal(t, want, termsafe.Visible(in))
 	}
 }
 
@@ -45,15 +45,15 @@ func TestVisibleWritesOutWhatHasNoInk(t *testing.T) {
 		ignorable := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point,
 			unicode.Variation_Selector)
 		if ignorable || unicode.Is(unicode.Zs, r) || unicode.Is(unicode.M, r) { // a mark has nothing to stand on here
-			assert.NotContains(t, terminal.Visible("."+string(r)+"."), string(r), "%U", r)
+			assert.NotContains(t, termsafe.Visible("."+string(r)+"."), string(r), "%U", r)
 		}
 	}
 }
 
 func TestPrintableLeavesTextOnly(t *testing.T) {
-	assert.Equal(t, "[2Jone\n\ttwo]52;c;aGk=", terminal.Printable("\x1b[2Jo\u202ene\n\ttwo\x1b]52;c;aGk=\x07"))
-	assert.Equal(t, "one two", terminal.Line("one\n\t two\x1b", 10))
-	assert.Equal(t, "one…", terminal.Line("one two", 4))
+	assert.Equal(t, "[2Jone\n\ttwo]52;c;aGk=", termsafe.Printable("\x1b[2Jo\u202ene\n\ttwo\x1b]52;c;aGk=\x07"))
+	assert.Equal(t, "one two", termsafe.Line("one\n\t two\x1b", 10))
+	assert.Equal(t, "one…", termsafe.Line("one two", 4))
 }
 
 // The redactor looks for secrets without the invisible characters. If Printable dropped others, it could join the
@@ -61,7 +61,7 @@ func TestPrintableLeavesTextOnly(t *testing.T) {
 func TestPrintableDropsOnlyWhatTheRedactorIgnores(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if utf8.ValidRune(r) && !invisible.Rune(r) {
-			assert.Equal(t, "a"+string(r)+"b", terminal.Printable("a"+string(r)+"b"), "%U", r)
+			assert.Equal(t, "a"+string(r)+"b", termsafe.Printable("a"+string(r)+"b"), "%U", r)
 		}
 	}
 }
@@ -80,9 +80,9 @@ func TestRowsFitAndLoseNothing(t *testing.T) {
 		{"│ → …x", 5, []string{"│ → …", "x"}},
 		{"long", 0, []string{"long"}},
 	} {
-		assert.Equal(t, c.want, terminal.Rows(c.text, c.columns))
+		assert.Equal(t, c.want, termsafe.Rows(c.text, c.columns))
 	}
-	assert.Equal(t, "abc", terminal.Fit("abc", 3))
-	assert.Equal(t, "ab…", terminal.Fit("abcd", 3))
-	assert.Equal(t, "abcd", terminal.Fit("abcd", 0))
+	assert.Equal(t, "abc", termsafe.Fit("abc", 3))
+	assert.Equal(t, "ab…", termsafe.Fit("abcd", 3))
+	assert.Equal(t, "abcd", termsafe.Fit("abcd", 0))
 }
