@@ -48,11 +48,11 @@ func (m *Model) command(line string) tea.Cmd {
 	all := slashes()
 	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
-		m.refuse("there is no command /%s%s; /help lists them", termsafe.Line(name, 20), suggestion(name, all))
+		m.printError("there is no command /%s%s; /help lists them", termsafe.Line(name, 20), suggestion(name, all))
 		return nil
 	}
 	if argument != "" && all[i].argument == "" {
-		m.refuse("/%s takes no argument", name)
+		m.printError("/%s takes no argument", name)
 		return nil
 	}
 	if name != "queue" { // /queue sends a message, which is accepted with its own text
@@ -60,9 +60,6 @@ func (m *Model) command(line string) tea.Cmd {
 	}
 	return all[i].run(m, argument)
 }
-
-// refuse reports what is wrong with a command. The command stays in the input so that the user can correct it.
-func (m *Model) refuse(format string, args ...any) { m.printError(format, args...) }
 
 // suggestion suggests a command with a similar name; empty if there is none.
 func suggestion(name string, all []slashCommand) string {
@@ -82,8 +79,7 @@ type replyMsg struct {
 	lines  []string
 	err    error
 	listed []string // session IDs, in the order in which they were listed
-	link   string
-	open   string // the session to switch to
+	open   string   // the session to switch to
 }
 
 func (m *Model) replied(msg replyMsg) tea.Cmd {
@@ -91,10 +87,7 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 		m.printError("%v", msg.err)
 	}
 	for _, line := range msg.lines {
-		m.printText(entryNote, line)
-	}
-	if msg.link != "" {
-		m.printText(entryLink, msg.link)
+		m.addText(entryNote, line)
 	}
 	if msg.listed != nil {
 		m.listed = msg.listed
@@ -117,7 +110,7 @@ func (m *Model) switchSession(session string) tea.Cmd {
 
 func (m *Model) queueCommand(text string) tea.Cmd {
 	if text == "" {
-		m.refuse("/queue needs a text, for example: /queue And the tests?")
+		m.printError("/queue needs a text, for example: /queue And the tests?")
 		return nil
 	}
 	return m.queueMessage(text, true)
@@ -125,18 +118,29 @@ func (m *Model) queueCommand(text string) tea.Cmd {
 
 func (m *Model) helpCommand(string) tea.Cmd {
 	for _, s := range slashes() {
-		m.printText(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
+		m.note("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does)
 	}
-	m.note("Enter sends a message, which is merged into a running turn; Alt-Enter or Ctrl-J starts a new line; the " +
-		"arrow keys " +
-		"recall earlier messages; type // to begin a message with a slash")
-	m.note("in an approval: " + keyHelp)
-	m.note("Ctrl-C twice stops the running turn, or leaves if none runs; Ctrl-D leaves, and a running turn continues")
+	for _, k := range [][2]string{
+		{"Enter", "send a message, which is merged into a running turn; // begins one that starts with a slash"},
+		{"Alt-Enter, Ctrl-J", "start a new line"},
+		{"@", "complete the path of a file"},
+		{"Up, Down", "recall earlier messages"},
+		{"PgUp, PgDn, wheel", "scroll the conversation; Shift-Up and Shift-Down by a line"},
+		{"Ctrl-O, click", "open or fold tool calls"},
+		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
+		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
+		{"Tab, Esc", "switch between a request and the input"},
+		{"Ctrl-C twice", "stop the running turn, or leave if none runs"},
+		{"Ctrl-D", "leave; a running turn continues"},
+	} {
+		m.note("%-17s %s", k[0], k[1])
+	}
 	return nil
 }
 
 func (m *Model) modelCommand(string) tea.Cmd {
-	m.note("model: %s (set by [llm] model in the workers' agent.toml)", ui.Preview(m.o.Model))
+	m.note("model: %s; new turns use %s ([llm] model in the workers' agent.toml)", ui.Preview(m.model),
+		ui.Preview(m.o.Model))
 	return nil
 }
 
@@ -153,7 +157,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 		if current == "" {
 			return replyMsg{lines: []string{"the session has no turns yet"}}
 		}
-		return replyMsg{link: m.o.Link(session, current)}
+		return replyMsg{lines: []string{m.o.Link(session, current)}}
 	})
 }
 
