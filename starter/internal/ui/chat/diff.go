@@ -31,7 +31,8 @@ func diffOf(arguments string) string {
 	if json.Unmarshal([]byte(arguments), &e) != nil {
 		return ""
 	}
-	return termsafe.Visible(strings.TrimSuffix(e.text(e.Path+e.FilePath), "\n"))
+	text := strings.TrimSuffix(e.text(e.Path+e.FilePath), "\n")
+	return termsafe.Visible(strings.ReplaceAll(text, "\t", "    "))
 }
 
 func (e edit) text(path string) string {

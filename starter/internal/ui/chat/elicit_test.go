@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -23,7 +24,7 @@ func (s *stage) hears(kind turn.ChunkKind, data any) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Model.showItem(item{chunk: turn.Chunk{Turn: "t", Step: 1, Kind: kind, At: s.clock, Data: b}})
+	s.Model.showItem(item{chunk: turn.Chunk{Turn: cmp.Or(s.story.turn, "t"), Step: 1, Kind: kind, At: s.clock, Data: b}})
 	s.take(noticeMsg{-1})
 }
 

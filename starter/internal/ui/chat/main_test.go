@@ -119,8 +119,8 @@ func newStage(t *testing.T, width, height int) *stage {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), clock: time.Now(),
-		msgs: make(chan tea.Msg, 1000)}
+	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), msgs: make(chan tea.Msg, 1000)}
+	s.clock = s.at.Add(time.Minute)
 	s.enter("s", width, height)
 	return s
 }
@@ -345,14 +345,20 @@ func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 	s.settleCall(c, turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))})
 }
 
-func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
+func (s *story) claim(c turn.ToolCall) time.Time {
 	s.t.Helper()
 	at := s.now()
 	_, err := s.store.ClaimCall(s.t.Context(),
 		journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
 	require.NoError(s.t, err)
+	return at
+}
+
+func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
+	s.t.Helper()
+	at := s.claim(c)
 	r.Duration = 1500 * time.Millisecond
-	_, err = s.store.SettleCall(s.t.Context(),
+	_, err := s.store.SettleCall(s.t.Context(),
 		journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
 	require.NoError(s.t, err)
 }

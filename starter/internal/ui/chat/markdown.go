@@ -48,7 +48,7 @@ func (t theme) render(text string, width int) []string {
 	if width < narrowColumns+nested || complex {
 		return wrapText(text, width)
 	}
-	out, ok := t.tryRender(strings.Map(standIn, text), width-nested)
+	out, ok := t.tryRender(strings.Map(standIn, steady.Replace(text)), width-nested)
 	if !ok {
 		return wrapText(text, width)
 	}
