@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 )
 
@@ -66,7 +65,7 @@ func (t *turnClient) chat(ctx context.Context, f sessionFlags, out *os.File) err
 	}
 	a := t.app
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.store, Client: t.client, Session: session, Person: userName(), Model: modelName(t.cfg.LLM),
+		Store: t.store, Client: t.client, Session: session, Person: userName(), Model: t.cfg.LLM.Effective().Model,
 		History: chatHistory,
 		Link:    func(session, id string) string { return t.runLink(t.client.WorkflowID(session), id) },
 		Color:   a.colored(out), In: a.in, Out: out, Environ: a.environ, Signals: a.interrupts.take(), Failed: t.failed,
@@ -76,14 +75,6 @@ func (t *turnClient) chat(ctx context.Context, f sessionFlags, out *os.File) err
 	}
 	t.sayGoodbye(left)
 	return nil
-}
-
-// modelName returns the display name of the model that turns use.
-func modelName(c config.LLM) string {
-	if c.Model == "" {
-		return "the default model of " + string(c.Provider)
-	}
-	return c.Model
 }
 
 // sayGoodbye prints how to return to the session, and what continues in the meantime.

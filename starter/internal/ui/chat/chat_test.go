@@ -59,7 +59,8 @@ func TestAnOpenedSessionShowsItsPastAndGoesOn(t *testing.T) {
 	s.shows("Half an")
 	s.enter("s", 60, 20)
 	s.shows("Half an")
-	assert.Equal(t, []string{"session s, 2 turns", "", "› one", "", "First.", "", "» two", "", "Half an"}, s.talkLines())
+	assert.Equal(t, []string{"session s, 2 turns", "", "› one", "", "First.", "", "» two", "", "Half an"},
+		s.talkLines())
 	assert.Contains(t, s.bottom(), "30 tokens in, 8 out", "the session's earlier turns count")
 }
 
@@ -373,18 +374,6 @@ func TestSmallTerminals(t *testing.T) {
 
 const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|---|\n| long cell text | other " +
 	"|\n\n```go\n\tfmt.Println(\"\\*\")\n```\n\n1. one\n\n2. two\n\n> quote &#27;[2J <b>bold</b>\n"
-
-func TestCommandsThatAreMeant(t *testing.T) {
-	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "",
-		"": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
-		got := suggestion(name, slashes())
-		if want == "" {
-			assert.Empty(t, got, name)
-		} else {
-			assert.Equal(t, "; did you mean /"+want+"?", got)
-		}
-	}
-}
 
 func TestForkLeavesARunningTurnBehind(t *testing.T) {
 	s := newStage(t, 80, 24)

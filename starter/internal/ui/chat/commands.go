@@ -10,8 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/internal/nearest"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
@@ -37,7 +35,6 @@ func slashes() []slashCommand {
 		{"stop", "", "stop the running turn; its results so far are " +
 			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
 		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
-		{"usage", "", "show the tokens that the session has used", (*Model).usageCommand},
 	}
 }
 
@@ -48,7 +45,7 @@ func (m *Model) command(line string) tea.Cmd {
 	all := slashes()
 	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
-		m.printError("there is no command /%s%s; /help lists them", termsafe.Line(name, 20), suggestion(name, all))
+		m.printError("there is no command /%s; /help lists them", termsafe.Line(name, 20))
 		return nil
 	}
 	if argument != "" && all[i].argument == "" {
@@ -59,19 +56,6 @@ func (m *Model) command(line string) tea.Cmd {
 		m.clearInput(line)
 	}
 	return all[i].run(m, argument)
-}
-
-// suggestion suggests a command with a similar name; empty if there is none.
-func suggestion(name string, all []slashCommand) string {
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.name
-	}
-	best := nearest.Name(name, names)
-	if best == "" {
-		return ""
-	}
-	return "; did you mean /" + best + "?"
 }
 
 // replyMsg is the result of a command.
@@ -125,7 +109,7 @@ func (m *Model) helpCommand(string) tea.Cmd {
 		{"Alt-Enter, Ctrl-J", "start a new line"},
 		{"@", "complete the path of a file"},
 		{"Up, Down", "recall earlier messages"},
-		{"PgUp, PgDn, wheel", "scroll the conversation; Shift-Up and Shift-Down by a line"},
+		{"PgUp, PgDn, wheel", "scroll the conversation; hold Shift to select text with the mouse"},
 		{"Ctrl-O, click", "open or fold tool calls"},
 		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
 		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
@@ -211,28 +195,4 @@ func toolLines(c turn.Catalogue) []string {
 			ui.Count(n, "quarantined tool")))
 	}
 	return lines
-}
-
-// usageCommand shows the sum of what the session's turns have used.
-func (m *Model) usageCommand(string) tea.Cmd {
-	session, current, live := m.session, m.turn.id, m.turn.usage
-	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Store.Turns(ctx, session)
-		if err != nil && !errors.Is(err, journal.ErrNotFound) {
-			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}
-		}
-		var sum, last turn.Usage
-		steps, calls := 0, 0
-		for _, t := range list {
-			if t.ID == current {
-				t.Usage = live
-			}
-			sum, last = sum.Add(t.Usage), t.Usage
-			steps, calls = steps+t.Steps, calls+t.Calls
-		}
-		return replyMsg{lines: []string{
-			"this turn: " + ui.Usage(last),
-			fmt.Sprintf("session: %s · %s", ui.Count(len(list), "turn"), ui.Totals(steps, calls, sum)),
-		}}
-	})
 }

@@ -83,7 +83,8 @@ func (m *Model) entryLines(e *entry) []string {
 
 // gap reports whether a blank line stands before an entry.
 func (e *entry) gap(before *entry) bool {
-	return before != nil && (e.kind == entryOwn || e.kind == entryOther || e.kind == entryAnswer || before.kind == entryAnswer)
+	return before != nil && (e.kind == entryOwn || e.kind == entryOther || e.kind == entryAnswer ||
+		before.kind == entryAnswer)
 }
 
 // marked puts a mark before the first line and indents the others.

@@ -44,7 +44,8 @@ var screens = map[string]func(*stage){
 	},
 	"approval": func(s *stage) {
 		s.begin("m1", "Rename the function.")
-		c := callOf("1.0", `{"path":"parser/comment.go","old_string":"func skip() {\n\treturn\n}","new_string":"func skipLine() {\n\treturn\n}"}`)
+		c := callOf("1.0",
+			`{"path":"parser/comment.go","old_string":"func skip() {\n\treturn\n}","new_string":"func skipLine() {\n\treturn\n}"}`)
 		s.settle(s.infer(nil), "", c)
 		s.asks(approvalOf(c, 1))
 		s.shows("Allow mcp/disk/write?")
@@ -145,6 +146,7 @@ func requireGolden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.True(t, bytes.Equal(want, []byte(got)), "%s differs; `go test ./starter/internal/ui/chat -run TestScreens -update` "+
-		"writes it. It is now:\n%s", name, got)
+	assert.True(t, bytes.Equal(want, []byte(got)),
+		"%s differs; `go test ./starter/internal/ui/chat -run TestScreens -update` "+
+			"writes it. It is now:\n%s", name, got)
 }

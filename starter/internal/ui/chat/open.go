@@ -17,7 +17,7 @@ import (
 // pastMessages is how many messages of a session are shown when the chat opens it, and pastText how much of each, in
 // bytes.
 const (
-	pastMessages = 24
+	pastMessages = 200
 	pastText     = 16 << 10
 )
 
@@ -125,7 +125,7 @@ func (m *Model) showPast(msg openedMsg) {
 			if ui.IsNotice(p) {
 				kind = entryNote
 			}
-			m.addText(kind, beginning(p.Text))
+			m.addText(kind, text)
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c

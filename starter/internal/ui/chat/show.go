@@ -86,20 +86,7 @@ func (m *Model) showUserMessage(id, text string) {
 	if m.outbox.seen(id) {
 		kind = entryOwn
 	}
-	m.addText(kind, beginning(text))
-}
-
-// saidLines is how many lines of a user message are shown.
-const saidLines = 30
-
-// beginning returns the part of a user message that is shown.
-func beginning(text string) string {
-	lines := strings.SplitN(turn.Truncate(text, pastText), "\n", saidLines+1)
-	if len(lines) <= saidLines {
-		return turn.Truncate(text, pastText)
-	}
-	more := strings.Count(text, "\n") + 1 - saidLines
-	return strings.Join(lines[:saidLines], "\n") + "\n… " + ui.Count(more, "line") + " more"
+	m.addText(kind, turn.Truncate(text, pastText))
 }
 
 func (m *Model) showText(c turn.Chunk) {

@@ -3,7 +3,6 @@ package form
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
@@ -156,8 +155,7 @@ func (f Field) choiceValue(chosen int) (json.RawMessage, error) {
 	return marshal(f.Options[chosen].Value)
 }
 
-// value returns the value of a field; nil if it has none. An empty text means the default, or no value if the field is
-// optional.
+// value returns the value of a field; nil if it has none.
 func (d *Dialog) value(i int) (json.RawMessage, error) {
 	f := d.form.Fields[i]
 	switch {
@@ -173,12 +171,8 @@ func (d *Dialog) value(i int) (json.RawMessage, error) {
 			err = f.check(value)
 		}
 		return value, err
-	case strings.TrimSpace(d.texts[i]) != "":
-		return f.Parse(d.texts[i])
-	case f.Required && f.Default == nil:
-		return nil, f.missing()
 	}
-	return f.Default, nil
+	return f.valueOf(d.texts[i])
 }
 
 func (d *Dialog) content() (json.RawMessage, error) {
