@@ -15,18 +15,6 @@ import (
 
 // The tests of this file run the real chat in real terminals and look at them.
 
-// sizes are those of a large terminal and of a small one, in columns and rows.
-var sizes = [][2]int{{100, 40}, {60, 15}}
-
-func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
-	for _, size := range sizes {
-		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
-			t.Parallel()
-			test(t, size[0], size[1])
-		})
-	}
-}
-
 // named returns a session ID that no other run of the test has used, because all runs share the server.
 func named(session string) string { return fmt.Sprintf("%s-%d", session, time.Now().UnixNano()%1e9) }
 
@@ -34,27 +22,25 @@ const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;t
 
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
-		h.worker()
-		id := named("talk")
-		s := h.chat(width, height+20, nil, "-s", id)
-		s.ready()
-		s.says("What is this?")
-		s.shows("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
-		s.ready()
-		s.fits()
-		s.shows("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "Report",
-			"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
-		s.press("C-d")
-		s.leaves(0)
-		s.shows("resume with `starter chat -s " + id + "`")
-		again := h.chat(width, height, nil, "-c")
-		again.shows(`fmt.Println("\*")`)
-		again.ready()
-		again.says("/quit")
-		again.leaves(0)
-	})
+	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
+	h.worker()
+	id := named("talk")
+	s := h.chat(80, 40, nil, "-s", id)
+	s.ready()
+	s.says("What is this?")
+	s.shows("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
+	s.ready()
+	s.fits()
+	s.shows("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "Report",
+		"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
+	s.press("C-d")
+	s.leaves(0)
+	s.shows("resume with `starter chat -s " + id + "`")
+	again := h.chat(80, 40, nil, "-c")
+	again.shows(`fmt.Println("\*")`)
+	again.ready()
+	again.says("/quit")
+	again.leaves(0)
 }
 
 func TestChatIsCleanWithoutColour(t *testing.T) {
@@ -74,40 +60,6 @@ func TestChatIsCleanWithoutColour(t *testing.T) {
 	assert.NotContains(t, captured(nil, "--color", "never"), "\x1b")
 }
 
-func TestChatStreams(t *testing.T) {
-	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		gate := script.NewGate()
-		h := newHome(t, asking(script.Start(t, script.Text("The first words, and the last.").Hold(3, gate))))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Slowly.")
-		s.shows("The first", "answering")
-		gate.Release()
-		s.shows("The first words, and the last.")
-		s.ready()
-	})
-}
-
-func TestChatTakesBackWhatAnInterruptedInferenceSaid(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	wrong := script.Text("A wrong beginning of it all.").Hold(4, gate).ResetAfter(5)
-	h := newHome(t, asking(script.Start(t, script.Attempts(wrong, script.Text("The right answer.")))))
-	h.worker()
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Go on.")
-	s.shows("A wrong beginning")
-	gate.Release()
-	s.shows("The right answer.")
-	s.ready()
-	all := s.visible()
-	assert.Contains(t, all, "its text so far is withdrawn")
-	assert.NotContains(t, all, "A wrong beginning", "it was never printed")
-}
-
 // approving returns a home whose ledger tool needs an approval. The model calls it with arguments that could mislead
 // the operator.
 func approving(t *testing.T, effects string) (*home, *script.Server) {
@@ -122,54 +74,50 @@ func approving(t *testing.T, effects string) (*home, *script.Server) {
 
 func TestChatAsksBeforeACall(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		effects := t.TempDir() + "/effects"
-		h, _ := approving(t, effects)
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Write it.")
-		s.shows("Allow mcp/ledger/append?", "y")
-		s.shows(`\u202e`)
-		s.awaitKeys()
-		s.press("End")
-		s.shows(`the end"}`)
-		s.press("Home")
-		s.shows(`{"text":"one \u001b[2J`)
-		s.shows("Allow mcp/ledger/append?")
-		require.NoFileExists(t, effects)
-		s.allows()
-		s.shows("Done with it.")
-		s.shows("allowed by")
-		s.ready()
-		b, err := os.ReadFile(effects)
-		require.NoError(t, err)
-		assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
-	})
+	effects := t.TempDir() + "/effects"
+	h, _ := approving(t, effects)
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Write it.")
+	s.shows("Allow mcp/ledger/append?", "y")
+	s.shows(`\u202e`)
+	s.awaitKeys()
+	s.press("End")
+	s.shows(`the end"}`)
+	s.press("Home")
+	s.shows(`{"text":"one \u001b[2J`)
+	s.shows("Allow mcp/ledger/append?")
+	require.NoFileExists(t, effects)
+	s.allows()
+	s.shows("Done with it.")
+	s.shows("allowed by")
+	s.ready()
+	b, err := os.ReadFile(effects)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
 }
 
 func TestChatAnswersAToolsServer(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		effects := t.TempDir() + "/effects"
-		h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Confirm it.")
-		s.shows("1/2 note (text)")
-		s.awaitKeys()
-		s.says("for Ann")
-		s.shows("2/2 sure (yes or")
-		s.press("Home", "Enter")
-		s.shows("send it?")
-		s.press("Enter")
-		s.shows("It is confirmed.")
-		s.shows("· answered by")
-		s.ready()
-		b, err := os.ReadFile(effects)
-		require.NoError(t, err)
-		assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
-	})
+	effects := t.TempDir() + "/effects"
+	h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Confirm it.")
+	s.shows("1/2 note (text)")
+	s.awaitKeys()
+	s.says("for Ann")
+	s.shows("2/2 sure (yes or")
+	s.press("Home", "Enter")
+	s.shows("send it?")
+	s.press("Enter")
+	s.shows("It is confirmed.")
+	s.shows("· answered by")
+	s.ready()
+	b, err := os.ReadFile(effects)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
 }
 
 func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
@@ -205,71 +153,47 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	assert.Equal(t, 2, s.times("· denied by")+s.times("· allowed by"), "the third was not asked for")
 }
 
-func TestChatDecidesNothingForWhoIsWriting(t *testing.T) {
-	t.Parallel()
-	effects := t.TempDir() + "/effects"
-	h, _ := approving(t, effects)
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Write it.")
-	s.types("yyy")
-	s.shows("Allow mcp/ledger/append?", "tab decide", "> yyy")
-	s.types("y")
-	s.shows("> yyyy")
-	s.press("C-u", "Tab")
-	s.awaitKeys()
-	require.NoFileExists(t, effects)
-	s.press("n")
-	s.shows("Done with it.")
-	s.shows("· denied by")
-	require.NoFileExists(t, effects)
-}
-
 func TestChatTakesAnAnswer(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		h := newHome(t, asking(script.Start(t, script.Cases(
-			script.When("blue", script.Text("Blue it is.")),
-			script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
-		))))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Paint it.")
-		s.shows("Which [2Jcolour?", "question:")
-		s.says("blue")
-		s.shows("Blue it is.")
-		s.ready()
-		s.shows("› blue", "answered")
-	})
+	h := newHome(t, asking(script.Start(t, script.Cases(
+		script.When("blue", script.Text("Blue it is.")),
+		script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
+	))))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Paint it.")
+	s.shows("Which [2Jcolour?", "question:")
+	s.says("blue")
+	s.shows("Blue it is.")
+	s.ready()
+	s.shows("› blue", "answered")
 }
 
 func TestChatStopsATurn(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		gate := script.NewGate()
-		model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
-			script.When("", script.Text("It takes its time.").Hold(3, gate))))
-		h := newHome(t, asking(model))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Slowly.")
-		s.shows("It takes")
-		s.press("C-c")
-		s.shows("press Ctrl-C again")
-		s.press("C-c")
-		s.shows("cancelled")
-		s.ready()
-		s.shows("It takes")
-		s.says("And again.")
-		s.shows("Gladly.")
-		s.ready()
-		s.press("C-c")
-		s.shows("press Ctrl-C again")
-		s.press("C-c")
-		s.leaves(0)
-	})
+	gate := script.NewGate()
+	model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
+		script.When("", script.Text("It takes its time.").Hold(3, gate))))
+	h := newHome(t, asking(model))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Slowly.")
+	s.shows("It takes")
+	s.press("C-c")
+	s.shows("press Ctrl-C again")
+	s.press("C-c")
+	s.shows("cancelled")
+	s.ready()
+	s.shows("It takes")
+	s.says("And again.")
+	s.shows("Gladly.")
+	s.ready()
+	s.press("C-c")
+	s.shows("press Ctrl-C again")
+	s.press("C-c")
+	s.leaves(0)
 }
 
 func TestChatLeavesATurnRunning(t *testing.T) {
@@ -290,50 +214,6 @@ func TestChatLeavesATurnRunning(t *testing.T) {
 	gate.Release()
 	again.shows("It takes its time.")
 	again.ready()
-}
-
-func TestChatKeepsItsShape(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	words := strings.Repeat("These words are there to be laid out anew. ", 8)
-	model := script.Start(t, script.Cases(script.When("more", script.Text(words+"More follows.").Hold(60, gate)),
-		script.When("", script.Text(words+"The end."))))
-	h := newHome(t, asking(model))
-	h.worker()
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Talk.")
-	s.shows("The end.")
-	s.ready()
-	for _, size := range [][2]int{{30, 24}, {80, 24}, {30, 10}, {80, 24}, {33, 12}} {
-		s.resize(size[0], size[1])
-		s.laidOut("The end.")
-	}
-	s.says("Talk more.")
-	s.shows("answering")
-	s.resize(30, 10)
-	s.resize(80, 24)
-	s.laidOut("answering")
-	gate.Release()
-	s.shows("More follows.")
-	s.ready()
-	s.fits()
-}
-
-// laidOut waits until the terminal shows a text, one input and one status line, and nothing of its previous layout.
-func (s *screen) laidOut(text string) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool {
-		shown := s.visible()
-		inputs := 0
-		for line := range strings.Lines(shown) {
-			if strings.TrimSpace(line) == ">" {
-				inputs++
-			}
-		}
-		return inputs == 1 && strings.Contains(squeezed(shown), squeezed(text)) && strings.Count(shown, "s-") <= 2
-	}, within, 20*time.Millisecond, "it is not laid out for %d columns", s.width)
-	s.fits()
 }
 
 func TestTwoChatsShareASession(t *testing.T) {
