@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/client"
@@ -169,4 +170,42 @@ func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s.press(tab)
 	s.types("?")
 	s.prints("reason: the conversation holds what mcp/web/get has said")
+}
+
+const manyFields = `{"properties":{"count":{"type":"integer","minimum":2},"size":{"type":"string",` +
+	`"oneOf":[{"const":"s","title":"Small"},{"const":"l"}]},"days":{"type":"array","minItems":1,` +
+	`"items":{"enum":["mon","tue"]},"default":["tue"]},"sure":{"type":"boolean"},"extra":{}},"required":["sure"]}`
+
+func TestEveryKindOfFieldHasAPage(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.",
+		Schema: json.RawMessage(manyFields)}))
+	s.shows("1/5 count (whole number, at least 2)")
+	s.press(tab)
+	s.says("1")
+	s.shows("does not fit")
+	s.press(ctrlU)
+	s.says("3")
+	s.shows("2/5 size")
+	s.shows("> (no value)")
+	s.press(up, up, enter)
+	s.shows("3/5 days")
+	s.shows("[•] tue")
+	s.press(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "}, enter)
+	s.shows("4/5 sure")
+	s.press(down, enter)
+	s.shows("5/5 extra")
+	s.press(enter)
+	s.shows("send it?")
+	s.press(enter)
+	assert.JSONEq(t, `{"count":3,"size":"s","days":["mon","tue"],"sure":false}`,
+		string(s.replies()[0].Response.Content))
+}
+
+func TestAFormThatCannotBeReadIsNotAccepted(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.", Schema: json.RawMessage(`[]`)}))
+	s.shows("it cannot be answered here")
+	s.press(tab, enter)
+	assert.Equal(t, turn.ElicitationDecline, s.replies()[0].Response.Action)
 }

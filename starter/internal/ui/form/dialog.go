@@ -62,8 +62,9 @@ func (d *Dialog) page(i int, f Field) huh.Field {
 		return huh.NewSelect[int]().Title(title).Description(about).Options(options...).Value(&d.chosen[i])
 	case KindChoices:
 		d.several[i] = f.defaultChoices()
-		return huh.NewMultiSelect[int]().Title(title).Description(about).Options(f.choices()...).Value(&d.several[i]).
-			Validate(func(picked []int) error { d.several[i] = picked; return check() })
+		options := f.choices() // huh takes the title and the description from the height of the options
+		return huh.NewMultiSelect[int]().Title(title).Description(about).Options(options...).Value(&d.several[i]).
+			Height(len(options) + 2).Validate(func(picked []int) error { d.several[i] = picked; return check() })
 	}
 	return huh.NewInput().Title(title).Description(about).Value(&d.texts[i]).
 		Validate(func(text string) error { d.texts[i] = text; return check() })
