@@ -24,7 +24,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The highlighter of code has a clock that stops by itself a second after its last use.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+}
 
 // within bounds how long a test waits for an event.
 const within = 20 * time.Second
