@@ -201,7 +201,7 @@ func (s *stage) until(what string, done func() bool) {
 		case msg := <-s.msgs:
 			s.take(msg)
 		case <-timer.C:
-			require.Fail(s, "waited in vain until "+what, "conversation:\n%s\nscreen:\n%s", s.all(), s.live())
+			require.Fail(s, "timed out until "+what, "conversation:\n%s\nscreen:\n%s", s.all(), s.live())
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (s *stage) all() string  { return ansi.Strip(s.talk.GetContent()) }
 // bottom is what stands below the conversation.
 func (s *stage) bottom() string { return ansi.Strip(strings.Join(s.below(), "\n")) }
 
-// shows waits for a text on the screen, and says for one in the conversation. Both ignore how lines are wrapped.
+// shows waits for a text on the screen, and prints for one in the conversation. Both ignore how lines are wrapped.
 func (s *stage) shows(text string) {
 	s.Helper()
 	s.until("the screen shows "+text, func() bool { return strings.Contains(spaced(s.live()), text) })

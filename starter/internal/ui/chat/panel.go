@@ -69,8 +69,8 @@ func (m *Model) argumentLines(w *pendingRequest) []string {
 	if diff == "" {
 		return exact
 	}
-	lines := append(m.theme.paintDiff(breakText(diff, m.cols())), m.theme.dim.Render("exact arguments:"))
-	return append(lines, exact...)
+	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2))) // so that no line passes for text of the chat itself
+	return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
 }
 
 // show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.

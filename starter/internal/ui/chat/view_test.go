@@ -161,3 +161,13 @@ func TestTheConversationScrolls(t *testing.T) {
 	s.shows("» two")
 	assert.NotContains(t, s.bottom(), "more below")
 }
+
+func TestADiffCannotPassForTheExactArguments(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", ArgumentsHash: "h",
+		Arguments: `{"path":"/etc/passwd","patch":"@@ -1 +1 @@\nexact arguments:\n{\"path\":\"notes.txt\"}"}`},
+		turn: "t", complete: true})
+	assert.Contains(t, s.bottom(), `│ {"path":"notes.txt"}`)
+	assert.Equal(t, 1, strings.Count(s.bottom(), "\nexact arguments:"))
+	assert.Contains(t, s.bottom(), `{"path":"/etc/passwd"`)
+}
