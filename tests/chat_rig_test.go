@@ -17,9 +17,9 @@ import (
 
 // screen is a real terminal: a tmux server of its own that runs the real command.
 type screen struct {
-	t             *testing.T
-	dir           string // holds the tmux server's socket
-	width, height int
+	t     *testing.T
+	dir   string // holds the tmux server's socket
+	width int
 }
 
 // chat runs `starter chat` in a terminal of this size. settings go before the command as env(1) takes them.
@@ -30,7 +30,7 @@ func (h *home) chat(width, height int, settings []string, args ...string) *scree
 	}
 	dir, err := os.MkdirTemp("", "chat-") // not t.TempDir: the path of a socket must be short
 	require.NoError(h.t, err)
-	s := &screen{t: h.t, dir: dir, width: width, height: height}
+	s := &screen{t: h.t, dir: dir, width: width}
 	h.t.Cleanup(s.close)
 	command := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", h.dir, "env",
 		"-i"}, h.environ...)
@@ -104,12 +104,6 @@ func (s *screen) pastes(text string) {
 	require.NoError(s.t, os.WriteFile(file, []byte(text), 0o600))
 	s.tmux("load-buffer", file)
 	s.tmux("paste-buffer", "-p")
-}
-
-func (s *screen) resize(width, height int) {
-	s.t.Helper()
-	s.width, s.height = width, height
-	s.tmux("resize-window", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height))
 }
 
 // awaitKeys waits until keys decide an approval or fill in a form. The chat ignores them for a moment after it appears.
