@@ -17,9 +17,9 @@ import (
 
 // screen is a real terminal: a tmux server of its own that runs the real command.
 type screen struct {
-	t             *testing.T
-	dir           string // holds the tmux server's socket
-	width, height int
+	t     *testing.T
+	dir   string // holds the tmux server's socket
+	width int
 }
 
 // chat runs `starter chat` in a terminal of this size. settings go before the command as env(1) takes them.
@@ -30,7 +30,7 @@ func (h *home) chat(width, height int, settings []string, args ...string) *scree
 	}
 	dir, err := os.MkdirTemp("", "chat-") // not t.TempDir: the path of a socket must be short
 	require.NoError(h.t, err)
-	s := &screen{t: h.t, dir: dir, width: width, height: height}
+	s := &screen{t: h.t, dir: dir, width: width}
 	h.t.Cleanup(s.close)
 	command := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", h.dir, "env",
 		"-i"}, h.environ...)
@@ -60,9 +60,8 @@ func (s *screen) close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// visible returns what the terminal shows now; whole also returns its scrollback.
+// visible returns what the terminal shows now.
 func (s *screen) visible() string { return s.tmux("capture-pane", "-p") }
-func (s *screen) whole() string   { return s.tmux("capture-pane", "-p", "-S", "-") }
 
 // shows waits until the terminal shows each of the texts, however their lines are wrapped.
 func (s *screen) shows(texts ...string) {
@@ -74,27 +73,11 @@ func (s *screen) shows(texts ...string) {
 	s.fits()
 }
 
-// printed waits until the terminal or its scrollback has the text.
-func (s *screen) printed(text string) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool { return strings.Contains(squeezed(s.whole()), squeezed(text)) }, within,
-		20*time.Millisecond, "%q is not printed", text)
-}
-
 // squeezed returns a text without its white space, which depends on the terminal's width.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// was checks that the terminal or its scrollback has each of the texts.
-func (s *screen) was(texts ...string) {
-	s.t.Helper()
-	all := squeezed(s.whole())
-	for _, text := range texts {
-		assert.Contains(s.t, all, squeezed(text))
-	}
-}
-
-// times returns how often the terminal and its scrollback have the text.
-func (s *screen) times(text string) int { return strings.Count(squeezed(s.whole()), squeezed(text)) }
+// times returns how often the terminal shows the text.
+func (s *screen) times(text string) int { return strings.Count(squeezed(s.visible()), squeezed(text)) }
 
 // fits checks that no visible line is wider than the terminal or has control characters.
 func (s *screen) fits() {
@@ -123,20 +106,14 @@ func (s *screen) pastes(text string) {
 	s.tmux("paste-buffer", "-p")
 }
 
-func (s *screen) resize(width, height int) {
-	s.t.Helper()
-	s.width, s.height = width, height
-	s.tmux("resize-window", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height))
-}
-
-// awaitKeys waits until keys decide an approval. The chat ignores them for a moment after it appears.
+// awaitKeys waits until keys decide an approval or fill in a form. The chat ignores them for a moment after it appears.
 func (s *screen) awaitKeys() {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		return strings.Contains(s.visible(), "y allow") ||
-			strings.Contains(s.visible(), "y/n/")
-	},
-		within, 20*time.Millisecond, "nothing can be decided")
+		shown := s.visible()
+		return strings.Contains(shown, "y allow") || strings.Contains(shown, "space show the rest") ||
+			strings.Contains(shown, "esc type a message")
+	}, within, 20*time.Millisecond, "nothing can be decided")
 }
 
 // allows reads the arguments to their end, page by page, and allows the call.
@@ -144,9 +121,7 @@ func (s *screen) allows() {
 	s.t.Helper()
 	s.awaitKeys()
 	require.Eventually(s.t, func() bool {
-		shown := s.visible()
-		if strings.Contains(shown, "y allow this") || strings.Contains(shown, "y allow ·") ||
-			strings.Contains(shown, "y/n/a") {
+		if strings.Contains(s.visible(), "y allow") {
 			return true
 		}
 		s.press("PageDown")
@@ -158,5 +133,5 @@ func (s *screen) allows() {
 // leaves waits for the command to exit and checks its code.
 func (s *screen) leaves(code int) {
 	s.t.Helper()
-	s.printed(fmt.Sprintf("left with %d", code))
+	s.shows(fmt.Sprintf("left with %d", code))
 }

@@ -15,18 +15,6 @@ import (
 
 // The tests of this file run the real chat in real terminals and look at them.
 
-// sizes are those of a common terminal and of a very small one, in columns and rows.
-var sizes = [][2]int{{80, 24}, {20, 10}}
-
-func everySize(t *testing.T, test func(t *testing.T, width, height int)) {
-	for _, size := range sizes {
-		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
-			t.Parallel()
-			test(t, size[0], size[1])
-		})
-	}
-}
-
 // named returns a session ID that no other run of the test has used, because all runs share the server.
 func named(session string) string { return fmt.Sprintf("%s-%d", session, time.Now().UnixNano()%1e9) }
 
@@ -34,28 +22,25 @@ const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;t
 
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
-		h.worker()
-		id := named("talk")
-		s := h.chat(width, height, nil, "-s", id)
-		s.ready()
-		s.says("What is this?")
-		s.printed("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
-		s.ready()
-		s.fits()
-		s.was("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "# Report",
-			"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
-		s.press("C-d")
-		s.leaves(0)
-		s.printed("resume with `starter chat -s " + id + "`")
-		again := h.chat(width, height, nil, "-c")
-		again.printed("session " + id + ", 1 turn")
-		again.printed(`fmt.Println("\*")`)
-		again.ready()
-		again.says("/quit")
-		again.leaves(0)
-	})
+	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
+	h.worker()
+	id := named("talk")
+	s := h.chat(80, 40, nil, "-s", id)
+	s.ready()
+	s.says("What is this?")
+	s.shows("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
+	s.ready()
+	s.fits()
+	s.shows("new session "+id, "› What is this?", "I look.", "✓ local/list_files {}", "· ok ·", "Report",
+		"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
+	s.press("C-d")
+	s.leaves(0)
+	s.shows("resume with `starter chat -s " + id + "`")
+	again := h.chat(80, 40, nil, "-c")
+	again.shows(`fmt.Println("\*")`)
+	again.ready()
+	again.says("/quit")
+	again.leaves(0)
 }
 
 func TestChatIsCleanWithoutColour(t *testing.T) {
@@ -66,47 +51,13 @@ func TestChatIsCleanWithoutColour(t *testing.T) {
 		s := h.chat(80, 24, settings, args...)
 		s.ready()
 		s.says("What is this?")
-		s.printed("2 steps · 1 tool call")
+		s.shows("2 steps · 1 tool call")
 		s.ready()
-		return s.tmux("capture-pane", "-p", "-e", "-S", "-")
+		return s.tmux("capture-pane", "-p", "-e")
 	}
-	assert.Contains(t, captured(nil), "\x1b[1m", "the check below would notice")
+	assert.Contains(t, captured(nil), "\x1b[", "the check below would notice")
 	assert.NotContains(t, captured([]string{"NO_COLOR=1"}), "\x1b")
 	assert.NotContains(t, captured(nil, "--color", "never"), "\x1b")
-}
-
-func TestChatStreams(t *testing.T) {
-	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		gate := script.NewGate()
-		h := newHome(t, asking(script.Start(t, script.Text("The first words, and the last.").Hold(3, gate))))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Slowly.")
-		s.shows("The first", "answering")
-		gate.Release()
-		s.printed("The first words, and the last.")
-		s.ready()
-	})
-}
-
-func TestChatTakesBackWhatAnInterruptedInferenceSaid(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	wrong := script.Text("A wrong beginning of it all.").Hold(4, gate).ResetAfter(5)
-	h := newHome(t, asking(script.Start(t, script.Attempts(wrong, script.Text("The right answer.")))))
-	h.worker()
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Go on.")
-	s.shows("A wrong beginning")
-	gate.Release()
-	s.printed("The right answer.")
-	s.ready()
-	all := s.whole()
-	assert.Contains(t, all, "its text so far is withdrawn")
-	assert.NotContains(t, all, "A wrong beginning", "it was never printed")
 }
 
 // approving returns a home whose ledger tool needs an approval. The model calls it with arguments that could mislead
@@ -123,58 +74,50 @@ func approving(t *testing.T, effects string) (*home, *script.Server) {
 
 func TestChatAsksBeforeACall(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		effects := t.TempDir() + "/effects"
-		h, _ := approving(t, effects)
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Write it.")
-		s.shows("Allow mcp/ledger/append?", "y")
-		s.shows(`\u202e`)
-		s.awaitKeys()
-		s.press("End")
-		s.shows(`the end"}`)
-		s.press("Home")
-		s.shows(`{"text":"one \u001b[2J`)
-		s.shows("Allow mcp/ledger/append?")
-		require.NoFileExists(t, effects)
-		s.allows()
-		s.printed("Done with it.")
-		s.printed("allowed by")
-		s.ready()
-		b, err := os.ReadFile(effects)
-		require.NoError(t, err)
-		assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
-	})
+	effects := t.TempDir() + "/effects"
+	h, _ := approving(t, effects)
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Write it.")
+	s.shows("Allow mcp/ledger/append?", "y")
+	s.shows(`\u202e`)
+	s.awaitKeys()
+	s.press("End")
+	s.shows(`the end"}`)
+	s.press("Home")
+	s.shows(`{"text":"one \u001b[2J`)
+	s.shows("Allow mcp/ledger/append?")
+	require.NoFileExists(t, effects)
+	s.allows()
+	s.shows("Done with it.")
+	s.shows("allowed by")
+	s.ready()
+	b, err := os.ReadFile(effects)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
 }
 
 func TestChatAnswersAToolsServer(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		effects := t.TempDir() + "/effects"
-		h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Confirm it.")
-		s.printed("round 1?")
-		s.printed("or keys")
-		s.shows("1/2 note (text)")
-		s.says("for Ann")
-		s.shows("2/2 sure (yes or")
-		s.says("maybe")
-		s.shows("maybe")
-		s.press("C-u")
-		s.says("yes")
-		s.shows("send it?")
-		s.says("y")
-		s.printed("It is confirmed.")
-		s.was("· answered by")
-		s.ready()
-		b, err := os.ReadFile(effects)
-		require.NoError(t, err)
-		assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
-	})
+	effects := t.TempDir() + "/effects"
+	h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Confirm it.")
+	s.shows("1/2 note (text)")
+	s.awaitKeys()
+	s.says("for Ann")
+	s.shows("2/2 sure (yes or")
+	s.press("Home", "Enter")
+	s.shows("send it?")
+	s.press("Enter")
+	s.shows("It is confirmed.")
+	s.shows("· answered by")
+	s.ready()
+	b, err := os.ReadFile(effects)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(b), `"effect"`), "%s", b)
 }
 
 func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
@@ -187,95 +130,70 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	))
 	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "trust = true"))
 	h.worker()
-	s := h.chat(80, 24, nil)
+	s := h.chat(80, 40, nil)
 	s.ready()
 	s.says("the first")
 	s.awaitKeys()
 	s.press("r")
-	s.shows("reason?")
+	s.shows("type the reason")
 	s.says("not on a Friday")
-	s.printed("So be it.")
-	s.was("· denied by", "not on a Friday")
+	s.shows("So be it.")
+	s.shows("· denied by", "not on a Friday")
 	s.ready()
 	requests := model.Requests()
 	assert.Contains(t, requests[len(requests)-1].Chat.Last("tool").Content, "not on a Friday", "the model is told why")
 	s.says("the second")
 	s.awaitKeys()
 	s.press("t")
-	s.printed("Written.")
-	s.was("every later call of this tool")
+	s.shows("Written.")
+	s.shows("every later call of this tool")
 	s.ready()
 	s.says("the third")
-	s.printed("Written again.")
+	s.shows("Written again.")
 	assert.Equal(t, 2, s.times("· denied by")+s.times("· allowed by"), "the third was not asked for")
-	assert.Zero(t, s.times("Allow mcp"), "what was asked is gone")
-}
-
-func TestChatDecidesNothingForWhoIsWriting(t *testing.T) {
-	t.Parallel()
-	effects := t.TempDir() + "/effects"
-	h, _ := approving(t, effects)
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Write it.")
-	s.types("yyy")
-	s.shows("Allow mcp/ledger/append?", "Tab to decide", "> yyy")
-	s.types("y")
-	s.shows("> yyyy")
-	s.press("C-u", "Tab")
-	s.awaitKeys()
-	require.NoFileExists(t, effects)
-	s.press("n")
-	s.printed("Done with it.")
-	s.was("· denied by")
-	require.NoFileExists(t, effects)
 }
 
 func TestChatTakesAnAnswer(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		h := newHome(t, asking(script.Start(t, script.Cases(
-			script.When("blue", script.Text("Blue it is.")),
-			script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
-		))))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Paint it.")
-		s.shows("Which [2Jcolour?", "question:")
-		s.says("blue")
-		s.printed("Blue it is.")
-		s.ready()
-		s.was("› blue", "answered")
-	})
+	h := newHome(t, asking(script.Start(t, script.Cases(
+		script.When("blue", script.Text("Blue it is.")),
+		script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
+	))))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Paint it.")
+	s.shows("Which [2Jcolour?", "question:")
+	s.says("blue")
+	s.shows("Blue it is.")
+	s.ready()
+	s.shows("› blue", "answered")
 }
 
 func TestChatStopsATurn(t *testing.T) {
 	t.Parallel()
-	everySize(t, func(t *testing.T, width, height int) {
-		gate := script.NewGate()
-		model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
-			script.When("", script.Text("It takes its time.").Hold(3, gate))))
-		h := newHome(t, asking(model))
-		h.worker()
-		s := h.chat(width, height, nil)
-		s.ready()
-		s.says("Slowly.")
-		s.shows("It takes")
-		s.press("C-c")
-		s.shows("press Ctrl-C again")
-		s.press("C-c")
-		s.printed("cancelled")
-		s.ready()
-		s.was("It takes")
-		s.says("And again.")
-		s.printed("Gladly.")
-		s.ready()
-		s.press("C-c")
-		s.shows("press Ctrl-C again")
-		s.press("C-c")
-		s.leaves(0)
-	})
+	gate := script.NewGate()
+	model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
+		script.When("", script.Text("It takes its time.").Hold(3, gate))))
+	h := newHome(t, asking(model))
+	h.worker()
+	s := h.chat(60, 15, nil)
+	s.ready()
+	s.says("Slowly.")
+	s.shows("It takes")
+	s.press("C-c")
+	s.shows("press Ctrl-C again")
+	s.press("C-c")
+	s.shows("cancelled")
+	s.ready()
+	s.shows("It takes")
+	s.says("And again.")
+	s.shows("Gladly.")
+	s.ready()
+	s.press("C-c")
+	s.shows("press Ctrl-C again")
+	s.press("C-c")
+	s.leaves(0)
 }
 
 func TestChatLeavesATurnRunning(t *testing.T) {
@@ -290,56 +208,12 @@ func TestChatLeavesATurnRunning(t *testing.T) {
 	s.shows("It takes")
 	s.press("C-d")
 	s.leaves(0)
-	s.printed("the turn continues; resume with `starter chat -s " + id + "`")
+	s.shows("the turn continues; resume with `starter chat -s " + id + "`")
 	again := h.chat(80, 24, nil, "-s", id)
 	again.shows("It takes", "answering")
 	gate.Release()
-	again.printed("It takes its time.")
+	again.shows("It takes its time.")
 	again.ready()
-}
-
-func TestChatKeepsItsShape(t *testing.T) {
-	t.Parallel()
-	gate := script.NewGate()
-	words := strings.Repeat("These words are there to be laid out anew. ", 8)
-	model := script.Start(t, script.Cases(script.When("more", script.Text(words+"More follows.").Hold(60, gate)),
-		script.When("", script.Text(words+"The end."))))
-	h := newHome(t, asking(model))
-	h.worker()
-	s := h.chat(80, 24, nil)
-	s.ready()
-	s.says("Talk.")
-	s.printed("The end.")
-	s.ready()
-	for _, size := range [][2]int{{20, 24}, {80, 24}, {20, 10}, {80, 24}, {33, 12}} {
-		s.resize(size[0], size[1])
-		s.laidOut("The end.")
-	}
-	s.says("Talk more.")
-	s.shows("answering")
-	s.resize(20, 10)
-	s.resize(80, 24)
-	s.laidOut("answering")
-	gate.Release()
-	s.printed("More follows.")
-	s.ready()
-	s.fits()
-}
-
-// laidOut waits until the terminal shows a text, one input and one status line, and nothing of its previous layout.
-func (s *screen) laidOut(text string) {
-	s.t.Helper()
-	require.Eventually(s.t, func() bool {
-		shown := s.visible()
-		inputs := 0
-		for line := range strings.Lines(shown) {
-			if strings.TrimSpace(line) == ">" {
-				inputs++
-			}
-		}
-		return inputs == 1 && strings.Contains(squeezed(shown), squeezed(text)) && strings.Count(shown, "s-") <= 2
-	}, within, 20*time.Millisecond, "it is not laid out for %d columns", s.width)
-	s.fits()
 }
 
 func TestTwoChatsShareASession(t *testing.T) {
@@ -356,13 +230,13 @@ func TestTwoChatsShareASession(t *testing.T) {
 	one.awaitKeys()
 	two.allows()
 	for _, s := range []*screen{one, two} {
-		s.printed("Done with it.")
+		s.shows("Done with it.")
 		s.ready()
-		s.was("· allowed by")
+		s.shows("· allowed by")
 		assert.Zero(t, s.times("Allow mcp/ledger/append?"))
 	}
 	two.says("And thank you.")
-	one.printed("» And thank you.")
+	one.shows("» And thank you.")
 	b, err := os.ReadFile(effects)
 	require.NoError(t, err)
 	assert.Equal(t, 1, strings.Count(string(b), "effect"), "%s", b)
@@ -388,10 +262,10 @@ func TestChatSteersAndQueues(t *testing.T) {
 	s.says("please steer left")
 	s.shows("please steer left · accepted")
 	gate.Release()
-	s.printed("Steered.")
-	s.printed("Now to the later one.")
+	s.shows("Steered.")
+	s.shows("Now to the later one.")
 	s.ready()
-	all := s.whole()
+	all := s.visible()
 	assert.Less(t, strings.Index(all, "› please steer left"), strings.Index(all, "Steered."))
 	assert.Less(t, strings.Index(all, "Steered."), strings.Index(all, "› the later one"))
 	assert.NotContains(t, all, "Unsteered.")
@@ -405,15 +279,14 @@ func TestChatCommands(t *testing.T) {
 	s := h.chat(80, 40, nil, "-s", id)
 	s.ready()
 	s.says("/fork")
-	s.printed("this session has no messages yet")
+	s.shows("this session has no messages yet")
 	s.says("What is this?")
-	s.printed("It is a test.")
+	s.shows("It is a test.")
 	s.ready()
 	for command, answer := range map[string]string{
-		"/toolz":         "there is no command /toolz; did you mean /tools?",
+		"/toolz":         "there is no command /toolz; /help lists them",
 		"/tools":         "local/list_files · low risk",
-		"/usage":         "session: 1 turn · 2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown",
-		"/model":         "model: scripted",
+		"/model":         "model: scripted; new turns use scripted",
 		"/open":          "/namespaces/default/workflows/" + id + "/",
 		"/stop":          "no turn is running",
 		"/fork 2":        "the session cannot be forked there",
@@ -424,17 +297,15 @@ func TestChatCommands(t *testing.T) {
 	} {
 		s.press("C-u")
 		s.says(command)
-		s.printed(answer)
+		s.shows(answer)
 	}
 	s.press("C-u")
 	s.says("/fork")
-	s.printed("forked " + id + " at message 4")
-	s.says("/usage")
-	s.printed("session: 0 turns")
+	s.shows("forked " + id + " at message 4")
 	s.says("/sessions")
-	s.printed("/sessions N switches to one")
+	s.shows("/sessions N switches to one")
 	s.says("/sessions " + id)
-	s.printed("session " + id + ", 1 turn")
+	s.shows("session " + id + ", 1 turn")
 	s.fits()
 }
 
@@ -450,19 +321,18 @@ func TestChatKeepsWhatWasTyped(t *testing.T) {
 	s.types("two")
 	s.press("M-Enter")
 	s.says("three")
-	s.printed("Yes.")
+	s.shows("Yes.")
 	s.ready()
 	s.pastes("pasted\nlines")
 	s.shows("> pasted")
 	s.press("Enter")
-	s.printed("› pasted")
+	s.shows("› pasted")
 	s.ready()
 	long := strings.Repeat("a long line of a paste\tand its end\n", 400)
 	s.pastes(long + "last")
 	s.shows("[paste 1: 401 lines]")
 	s.press("Enter")
-	s.printed("› a long line")
-	s.printed("lines more")
+	s.shows("and its end")
 	s.ready()
 	said := said(model.Requests()[2].Chat)
 	assert.Equal(t, []string{"one\ntwo\nthree", "Yes.", "pasted\nlines", "Yes.", long + "last"}, said)
@@ -489,7 +359,7 @@ func TestChatNeedsATerminal(t *testing.T) {
 	assert.Contains(t, both.err.String(), "use one of them")
 	s := h.chat(80, 24, []string{"TERM=dumb"})
 	s.leaves(3)
-	s.was("move its cursor", "use `starter run")
+	s.shows("move its cursor", "use `starter run")
 }
 
 func TestChatRunsWithItsOwnWorker(t *testing.T) {
@@ -497,9 +367,9 @@ func TestChatRunsWithItsOwnWorker(t *testing.T) {
 	s := h.chat(80, 24, nil, "--dev")
 	s.ready()
 	s.says("Who is the lighthouse keeper?")
-	s.printed("The lighthouse keeper is called Ottoline.")
+	s.shows("The lighthouse keeper is called Ottoline.")
 	s.ready()
 	s.press("C-d")
 	s.leaves(0)
-	s.printed("starter chat --dev -s")
+	s.shows("starter chat --dev -s")
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +33,6 @@ func CallStarted(c turn.CallChunk) string {
 	return strings.TrimSpace("→ " + Preview(c.Tool) + " " + Excerpt(c.Arguments, previewRunes, c.ArgumentsBytes))
 }
 
-// outcomeMarks show at a glance how a call ended.
 var outcomeMarks = map[turn.Outcome]string{
 	turn.OutcomeOK: "✓", turn.OutcomeError: "✗", turn.OutcomeDenied: "✗", turn.OutcomeUnknown: "?",
 	turn.OutcomeCancelled: "–",
@@ -40,14 +40,18 @@ var outcomeMarks = map[turn.Outcome]string{
 
 // CallEnded describes a call that has ended, in one line. It omits the size and the duration if they are unknown.
 func CallEnded(c turn.CallChunk, media []turn.Media) string {
-	mark := outcomeMarks[c.Outcome]
-	if mark == "" {
-		mark = "·"
-	}
 	what := strings.TrimSpace(Preview(c.Tool) + " " + Preview(c.Arguments))
-	parts := []string{strings.TrimSpace(mark + " " + what), Outcome(c.Outcome, c.Code)}
+	return strings.TrimSpace(OutcomeMark(c.Outcome)+" "+what) + " · " + CallResult(c, media)
+}
+
+// OutcomeMark shows at a glance how a call ended.
+func OutcomeMark(o turn.Outcome) string { return cmp.Or(outcomeMarks[o], "·") }
+
+// CallResult describes how a call ended, without naming the call.
+func CallResult(c turn.CallChunk, media []turn.Media) string {
+	parts := []string{Outcome(c.Outcome, c.Code)}
 	if c.Outcome == turn.OutcomeUnknown {
-		parts[1] += ": it may or may not have taken effect"
+		parts[0] += ": it may or may not have taken effect"
 	}
 	if c.SizeBytes > 0 {
 		parts = append(parts, Bytes(c.SizeBytes))

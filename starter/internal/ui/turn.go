@@ -20,14 +20,18 @@ const Withdrawn = "the inference was interrupted and starts again; its text so f
 // Retry describes a failed attempt that is repeated.
 func Retry(why string) string { return strings.TrimSuffix(termsafe.Line(why, 300), ".") + "; retrying" }
 
+// Tokens describes the tokens that were used.
+func Tokens(u turn.Usage) string {
+	return fmt.Sprintf("%s in, %s out", Count(int(u.InputTokens), "token"), humanize.Comma(u.OutputTokens))
+}
+
 // Usage describes the tokens that were used, and their cost.
 func Usage(u turn.Usage) string {
 	estimated := ""
 	if u.Estimated {
 		estimated = " (estimated)"
 	}
-	return fmt.Sprintf("%s in, %s out%s · cost unknown", Count(int(u.InputTokens), "token"),
-		humanize.Comma(u.OutputTokens), estimated)
+	return Tokens(u) + estimated + " · cost unknown"
 }
 
 // Totals describes what a turn took.

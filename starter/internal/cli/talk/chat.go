@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
 )
@@ -67,7 +66,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File
 	}
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: modelName(t.Cfg.LLM),
+		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.Cfg.LLM.Effective().Model,
 		History: chatHistory,
 		Link:    func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color:   a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
@@ -77,14 +76,6 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File
 	}
 	sayGoodbye(t, left)
 	return nil
-}
-
-// modelName returns the display name of the model that turns use.
-func modelName(c config.LLM) string {
-	if c.Model == "" {
-		return "the default model of " + string(c.Provider)
-	}
-	return c.Model
 }
 
 // sayGoodbye prints how to return to the session, and what continues in the meantime.

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -18,7 +17,7 @@ import (
 func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.begin("m1", "What is this?")
-	c := toolCall("1.0", `{"path":"a\u001b.txt"}`)
+	c := callOf("1.0", `{"path":"a\u001b.txt"}`)
 	attempt := s.infer(nil)
 	s.stream(attempt, "I ", "look.")
 	s.settle(attempt, "I look.", c)
@@ -26,20 +25,29 @@ func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}}, turn.UserMessage{ID: "m2", Text: "In short, please."})
 	s.stream(attempt, "It is\x1b[2J ", "a **test**.\n\nA ", "short one.")
 	s.shows("short one.")
-	assert.Contains(t, s.live(), "10 tokens in, 2 out · cost unknown", "tokens are shown live")
+	assert.Contains(t, s.bottom(), "10 tokens in, 2 out", "tokens are shown live")
 	s.settle(attempt, "It is\x1b[2J a **test**.\n\nA short one.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
 	assert.Equal(t, []string{
 		"new session s; /help lists the commands",
 		"", "» What is this?",
-		"", "I look.",
+		"", "I look.", "",
 		`✓ mcp/disk/write {"path":"a\u001b.txt"} · ok · 5 B · 1.5s`,
 		"", "» In short, please.",
-		"", "It is[2J a **test**.",
+		"", "It is[2J a test.",
 		"", "A short one.",
-	}, s.printed[:len(s.printed)-1])
+	}, s.talkLines()[:13])
 	s.shows("ready")
+}
+
+// talkLines are the lines of the conversation without trailing blanks.
+func (s *stage) talkLines() []string {
+	var out []string
+	for line := range strings.SplitSeq(s.all(), "\n") {
+		out = append(out, strings.TrimRight(line, " "))
+	}
+	return out
 }
 
 func TestAnOpenedSessionShowsItsPastAndGoesOn(t *testing.T) {
@@ -49,20 +57,11 @@ func TestAnOpenedSessionShowsItsPastAndGoesOn(t *testing.T) {
 	s.begin("m2", "two")
 	s.stream(s.infer(nil), "Half an ")
 	s.shows("Half an")
-	s.printed = nil
 	s.enter("s", 60, 20)
 	s.shows("Half an")
-	s.drained()
-	assert.Equal(t, []string{"session s, 2 turns", "", "» one", "", "First.", "", "» two"}, s.past())
-}
-
-// past is what was printed, with own messages and others alike.
-func (s *stage) past() []string {
-	out := make([]string, len(s.printed))
-	for i, line := range s.printed {
-		out[i] = strings.Replace(line, "› ", "» ", 1)
-	}
-	return out
+	assert.Equal(t, []string{"session s, 2 turns", "", "› one", "", "First.", "", "» two", "", "Half an"},
+		s.talkLines())
+	assert.Contains(t, s.bottom(), "30 tokens in, 8 out", "the session's earlier turns count")
 }
 
 func TestTextOfAnInterruptedInferenceIsWithdrawn(t *testing.T) {
@@ -77,45 +76,14 @@ func TestTextOfAnInterruptedInferenceIsWithdrawn(t *testing.T) {
 	s.settle(attempt, "The right answer.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("1 step")
-	all := strings.Join(s.printed, "\n")
-	assert.NotContains(t, all, "wrong")
-	assert.Contains(t, all, "its text so far is withdrawn")
-}
-
-func TestWhatWasPrintedAlreadyIsSaidToBeWithdrawn(t *testing.T) {
-	s := newStage(t, 80, 12)
-	s.begin("m1", "Go on.")
-	s.stream(s.infer(nil), strings.Repeat("A wrong paragraph.\n\n", 40))
-	s.prints("A wrong paragraph.")
-	s.stream(s.again(nil), "Right.")
-	s.shows("Right.")
-	s.prints("its text above is withdrawn")
-	assert.NotContains(t, s.live(), "wrong")
-}
-
-func TestALongAnswerCostsNoMoreThanItsEnd(t *testing.T) {
-	s := newStage(t, 80, 24)
-	s.begin("m1", "At length.")
-	attempt := s.infer(nil)
-	for i := range 200 {
-		s.stream(attempt, fmt.Sprintf("Paragraph %d %s", i, strings.Repeat("with many words ", 20)),
-			"and an end.\n\n```\ncode\n", "more code\n```\n")
-	}
-	s.stream(attempt, strings.Repeat("no end of a line ", 20_000))
-	s.shows("no end")
-	s.until("all was read", func() bool { return len(s.feed.items) == 0 && s.Model.turn.text.line.Len() > 0 })
-	s.drained()
-	text := &s.Model.turn.text
-	assert.LessOrEqual(t, len(text.settled), s.textRows(), "what is above the live part is printed")
-	assert.LessOrEqual(t, text.open.Len()+text.line.Len(), maxBlock+maxLine,
-		"what is rendered again with each piece is bounded")
-	assert.Contains(t, strings.Join(s.printed, "\n"), "Paragraph 199")
+	assert.NotContains(t, s.all(), "wrong")
+	assert.Contains(t, s.all(), "its text so far is withdrawn")
 }
 
 func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s := newStage(t, 60, 20)
 	s.begin("m1", "Write.")
-	c := toolCall("1.0", "{\"text\":\"\u202eevil\u009b2J"+strings.Repeat(" and so on", turn.WaitArguments/10)+
+	c := callOf("1.0", "{\"text\":\"\u202eevil\u009b2J"+strings.Repeat(" and so on", turn.WaitArguments/10)+
 		" the end\"}")
 	attempt := s.infer(nil)
 	s.settle(attempt, "", c)
@@ -136,6 +104,7 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	}
 	s.types("y")
 	s.shows("decided; waiting for the turn")
+	assert.NotContains(t, s.bottom(), "y allow")
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, []decision{{client.DecideInput{
@@ -165,8 +134,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 	for _, size := range []struct {
 		width, height int
 		allowed       bool
-	}{{60, 3, false}, {60, 4, false}, {60, 5, false}, {60, 6, false}, {60, 7, true}, {80, 7, true}, {18, 7, false},
-		{18, 12, true}} {
+	}{{60, 3, false}, {60, 4, false}, {60, 5, true}, {80, 7, true}, {18, 6, false}, {18, 7, true}} {
 		s := newStage(t, size.width, size.height)
 		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool,
 			Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
@@ -174,8 +142,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 		s.press(tab)
 		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
 		shown := strings.Split(s.live(), "\n")
-		assert.LessOrEqual(t, len(shown), s.maxLive(), "%v", size)
-		bare := strings.Join(shown, "")
+		bare := strings.Join(shown, " ")
 		assert.Equal(t, size.allowed, strings.Contains(bare, tool) && strings.Contains(bare, "high risk"), "%v: %q", size,
 			shown)
 		s.types("yat")
@@ -195,7 +162,7 @@ func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
 		ArgumentsHash: "h"}, turn: "t", complete: true})
 	s.press(tab)
-	s.take(tea.WindowSizeMsg{Width: 80, Height: 5})
+	s.take(tea.WindowSizeMsg{Width: 80, Height: 3})
 	s.types("y")
 	assert.False(t, s.currentRequest().sent)
 	s.types("n")
@@ -239,7 +206,7 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.begin("m1", "Write.")
-	one, two := toolCall("1.0", `{"n":1}`), toolCall("1.1", `{"n":2}`)
+	one, two := callOf("1.0", `{"n":1}`), callOf("1.1", `{"n":2}`)
 	attempt := s.infer(nil)
 	s.settle(attempt, "", one, two)
 	s.asks(approvalOf(one, 1), approvalOf(two, 1))
@@ -351,7 +318,6 @@ func TestTheInputRemembers(t *testing.T) {
 	assert.Equal(t, "second\nline", s.input.Value())
 	s.press(up)
 	assert.Equal(t, "first", s.input.Value())
-	down := tea.KeyPressMsg{Code: tea.KeyDown}
 	s.press(down, down, down)
 	assert.Equal(t, "draft", s.input.Value())
 	s.press(ctrlC)
@@ -378,18 +344,18 @@ func TestPastes(t *testing.T) {
 // redactor did not see.
 func TestCharactersOfTheRendererJoinNothing(t *testing.T) {
 	for _, width := range []int{10, 80} {
-		for _, r := range "\uf5a6\uf5a7\uf5a8" {
-			out := strings.Join(newMarkdown(true, width).render(block{text: "a1" + string(r) + "b2"}), "")
+		for _, r := range "\uf5a6\uf5a7\uf5a8\uf5a9" {
+			out := strings.Join(newTheme(true, true).render("a1"+string(r)+"b2", width), "")
 			assert.Regexp(t, "a1["+string(r)+"\ufffd]b2", out)
 		}
 	}
 }
 
 func TestSmallTerminals(t *testing.T) {
-	for _, size := range [][2]int{{1, 1}, {2, 2}, {5, 3}, {11, 6}, {20, 10}, {300, 100}} {
+	for _, size := range [][2]int{{5, 3}, {11, 6}, {20, 10}, {300, 100}} {
 		s := newStage(t, size[0], size[1])
 		s.begin("m1", "What is this? 世界")
-		c := toolCall("1.0", `{"path":"世界世界世界 and more of it"}`)
+		c := callOf("1.0", `{"path":"世界世界世界 and more of it"}`)
 		attempt := s.infer(nil)
 		s.stream(attempt, styled)
 		s.settle(attempt, styled, c)
@@ -400,28 +366,14 @@ func TestSmallTerminals(t *testing.T) {
 		s.until("it is ruled", func() bool { return s.currentRequest() == nil })
 		s.finish(turn.StateFailed, turn.FinishFailed, "it broke")
 		s.until("it is over", func() bool { return s.Model.turn.id == "" })
-		s.drained()
-		requireShape(t, strings.Join(s.printed, "\n"), size[0], 0)
+		requireShape(t, s.all(), size[0], 0)
 		s.take(tea.WindowSizeMsg{Width: 30, Height: 8})
 		s.pass()
-		s.drained()
 	}
 }
 
 const styled = "# Title\n\nSome *words* 世界 and `code`.\n\n| a | b |\n|---|---|\n| long cell text | other " +
 	"|\n\n```go\n\tfmt.Println(\"\\*\")\n```\n\n1. one\n\n2. two\n\n> quote &#27;[2J <b>bold</b>\n"
-
-func TestCommandsThatAreMeant(t *testing.T) {
-	for name, want := range map[string]string{"toolz": "tools", "usag": "usage", "s": "sessions", "nothing": "", "x": "",
-		"": "", "stpo": "stop", "hlep": "help", "qiut": "quit"} {
-		got := suggestion(name, slashes())
-		if want == "" {
-			assert.Empty(t, got, name)
-		} else {
-			assert.Equal(t, "; did you mean /"+want+"?", got)
-		}
-	}
-}
 
 func TestForkLeavesARunningTurnBehind(t *testing.T) {
 	s := newStage(t, 80, 24)

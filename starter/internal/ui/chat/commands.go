@@ -10,8 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/internal/nearest"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
@@ -37,7 +35,6 @@ func slashes() []slashCommand {
 		{"stop", "", "stop the running turn; its results so far are " +
 			"kept", func(m *Model, _ string) tea.Cmd { return m.stop() }},
 		{"tools", "", "list the tools that workers offer", (*Model).toolsCommand},
-		{"usage", "", "show the tokens that the session has used", (*Model).usageCommand},
 	}
 }
 
@@ -48,11 +45,11 @@ func (m *Model) command(line string) tea.Cmd {
 	all := slashes()
 	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
-		m.refuse("there is no command /%s%s; /help lists them", termsafe.Line(name, 20), suggestion(name, all))
+		m.printError("there is no command /%s; /help lists them", termsafe.Line(name, 20))
 		return nil
 	}
 	if argument != "" && all[i].argument == "" {
-		m.refuse("/%s takes no argument", name)
+		m.printError("/%s takes no argument", name)
 		return nil
 	}
 	if name != "queue" { // /queue sends a message, which is accepted with its own text
@@ -61,29 +58,12 @@ func (m *Model) command(line string) tea.Cmd {
 	return all[i].run(m, argument)
 }
 
-// refuse reports what is wrong with a command. The command stays in the input so that the user can correct it.
-func (m *Model) refuse(format string, args ...any) { m.printError(format, args...) }
-
-// suggestion suggests a command with a similar name; empty if there is none.
-func suggestion(name string, all []slashCommand) string {
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = s.name
-	}
-	best := nearest.Name(name, names)
-	if best == "" {
-		return ""
-	}
-	return "; did you mean /" + best + "?"
-}
-
 // replyMsg is the result of a command.
 type replyMsg struct {
 	lines  []string
 	err    error
 	listed []string // session IDs, in the order in which they were listed
-	link   string
-	open   string // the session to switch to
+	open   string   // the session to switch to
 }
 
 func (m *Model) replied(msg replyMsg) tea.Cmd {
@@ -91,10 +71,7 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 		m.printError("%v", msg.err)
 	}
 	for _, line := range msg.lines {
-		m.printText(entryNote, line)
-	}
-	if msg.link != "" {
-		m.printText(entryLink, msg.link)
+		m.addText(entryNote, line)
 	}
 	if msg.listed != nil {
 		m.listed = msg.listed
@@ -117,7 +94,7 @@ func (m *Model) switchSession(session string) tea.Cmd {
 
 func (m *Model) queueCommand(text string) tea.Cmd {
 	if text == "" {
-		m.refuse("/queue needs a text, for example: /queue And the tests?")
+		m.printError("/queue needs a text, for example: /queue And the tests?")
 		return nil
 	}
 	return m.queueMessage(text, true)
@@ -125,18 +102,29 @@ func (m *Model) queueCommand(text string) tea.Cmd {
 
 func (m *Model) helpCommand(string) tea.Cmd {
 	for _, s := range slashes() {
-		m.printText(entryNote, fmt.Sprintf("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does))
+		m.note("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does)
 	}
-	m.note("Enter sends a message, which is merged into a running turn; Alt-Enter or Ctrl-J starts a new line; the " +
-		"arrow keys " +
-		"recall earlier messages; type // to begin a message with a slash")
-	m.note("in an approval: " + keyHelp)
-	m.note("Ctrl-C twice stops the running turn, or leaves if none runs; Ctrl-D leaves, and a running turn continues")
+	for _, k := range [][2]string{
+		{"Enter", "send a message, which is merged into a running turn; // begins one that starts with a slash"},
+		{"Alt-Enter, Ctrl-J", "start a new line"},
+		{"@", "complete the path of a file"},
+		{"Up, Down", "recall earlier messages"},
+		{"PgUp, PgDn, wheel", "scroll the conversation; hold Shift to select text with the mouse"},
+		{"Ctrl-O, click", "open or fold tool calls"},
+		{"y, n", "in an approval: allow or deny the call; r denies with a reason"},
+		{"a, t", "in an approval: allow later calls with the same arguments, or all later calls of this tool"},
+		{"Tab, Esc", "switch between a request and the input"},
+		{"Ctrl-C twice", "stop the running turn, or leave if none runs"},
+		{"Ctrl-D", "leave; a running turn continues"},
+	} {
+		m.note("%-17s %s", k[0], k[1])
+	}
 	return nil
 }
 
 func (m *Model) modelCommand(string) tea.Cmd {
-	m.note("model: %s (set by [llm] model in the workers' agent.toml)", ui.Preview(m.o.Model))
+	m.note("model: %s; new turns use %s ([llm] model in the workers' agent.toml)", ui.Preview(m.model),
+		ui.Preview(m.o.Model))
 	return nil
 }
 
@@ -153,7 +141,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 		if current == "" {
 			return replyMsg{lines: []string{"the session has no turns yet"}}
 		}
-		return replyMsg{link: m.o.Link(session, current)}
+		return replyMsg{lines: []string{m.o.Link(session, current)}}
 	})
 }
 
@@ -207,28 +195,4 @@ func toolLines(c turn.Catalogue) []string {
 			ui.Count(n, "quarantined tool")))
 	}
 	return lines
-}
-
-// usageCommand shows the sum of what the session's turns have used.
-func (m *Model) usageCommand(string) tea.Cmd {
-	session, current, live := m.session, m.turn.id, m.turn.usage
-	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Store.Turns(ctx, session)
-		if err != nil && !errors.Is(err, journal.ErrNotFound) {
-			return replyMsg{err: fmt.Errorf("adding up the session's turns: %w", err)}
-		}
-		var sum, last turn.Usage
-		steps, calls := 0, 0
-		for _, t := range list {
-			if t.ID == current {
-				t.Usage = live
-			}
-			sum, last = sum.Add(t.Usage), t.Usage
-			steps, calls = steps+t.Steps, calls+t.Calls
-		}
-		return replyMsg{lines: []string{
-			"this turn: " + ui.Usage(last),
-			fmt.Sprintf("session: %s · %s", ui.Count(len(list), "turn"), ui.Totals(steps, calls, sum)),
-		}}
-	})
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -24,8 +25,8 @@ func (s *stage) hears(kind turn.ChunkKind, data any) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Model.show([]item{{chunk: turn.Chunk{Turn: "t", Step: 1, Kind: kind, At: s.clock, Data: b}}})
-	s.take(tickMsg{})
+	s.Model.showItem(item{chunk: turn.Chunk{Turn: cmp.Or(s.story.turn, "t"), Step: 1, Kind: kind, At: s.clock, Data: b}})
+	s.take(noticeMsg{-1})
 }
 
 func elicitation(q turn.Elicitation) turn.RequestChunk {
@@ -39,90 +40,87 @@ func (s *stage) replies() []client.RespondInput {
 	return s.requests.responses
 }
 
-func TestAServersQuestionIsAskedFieldByField(t *testing.T) {
+func TestAServersFormIsFilledIn(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.hears(turn.ChunkQuestionAsked,
 		elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
 	s.prints(`? the server git asks during call 1.0 of mcp/git/commit: │ Who \x1b[2Jare you?`)
 	s.prints("passwords")
 	s.shows("1/3 name (text, required)")
+	s.press(tab)
 	s.press(enter)
-	s.shows("this field is required")
-	s.press(enter)
+	s.shows("it is required")
 	s.says("Ann")
 	s.shows("2/3 colour (one of the choices, required)")
-	assert.Contains(t, s.live(), "2 blue")
-	s.says("green")
-	s.shows(`"green" is not one of the choices: red, blue`)
-	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl}, esc)
-	s.shows("1/3 name")
-	s.says("Bob")
-	s.says("2")
+	s.press(down, enter)
+	s.shows("3/3 sure")
 	s.press(enter)
-	s.shows(`{"name":"Bob","colour":"blue","sure":true}`)
-	s.says("y")
+	s.shows(`{"name":"Ann","colour":"blue","sure":true}`)
+	s.press(enter)
 	assert.Equal(t, []client.RespondInput{{Session: "s", Turn: "t", Request: "e1.0.1", By: "me",
 		Response: turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
-			Content: json.RawMessage(`{"name":"Bob","colour":"blue","sure":true}`)}}}, s.replies())
-	s.says("more")
-	s.shows("the answer is being sent")
+			Content: json.RawMessage(`{"name":"Ann","colour":"blue","sure":true}`)}}}, s.replies())
+	s.shows("answered; waiting for the turn")
 	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
 	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me",
 		Response: &s.requests.responses[0].Response}
 	s.hears(turn.ChunkQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
-	assert.NotContains(t, s.live(), "asks")
-	assert.NotContains(t, strings.Join(s.printed, "\n"), "Bob", "what a server is told is not shown again")
+	assert.NotContains(t, s.bottom(), "asks")
+	assert.NotContains(t, s.all(), "Ann", "the conversation does not repeat the response")
 }
 
-func TestAServersQuestionIsDeclined(t *testing.T) {
+func TestAServersFormIsDeclined(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.says("/decline")
 	s.prints("no server asks for anything")
-	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
 	s.hears(turn.ChunkQuestionAsked,
 		elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
-	s.press(esc)
-	s.shows("/decline declines; Ctrl-D leaves the request open")
 	s.says("/decline")
 	assert.Equal(t, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
 }
 
 func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
-	s := newStage(t, 40, 16)
+	s := newStage(t, 40, 24)
 	long := "http://bank.example@evil.example/" + strings.Repeat("x", 100)
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Log in.", URL: long}))
 	s.prints("evil.example:")
-	s.drained()
-	assert.Contains(t, strings.ReplaceAll(strings.Join(s.printed, ""), "│ ", ""), long)
+	assert.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(s.all(), "│ ", "")), ""), long)
 	s.prints("warning: it is not an https address")
 	s.shows("have you opened it")
-	s.says("perhaps")
-	assert.Empty(t, s.requests.responses)
-	s.press(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
-	s.says("y")
+	s.press(tab, enter)
 	assert.Equal(t, turn.ElicitationResponse{Action: turn.ElicitationAccept}, s.replies()[0].Response)
 }
 
-func TestWhatWasWrittenBeforeAServerAskedIsNotItsAnswer(t *testing.T) {
+func TestTextTypedBeforeAServerAsksStaysInTheInput(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.types("my secret plan")
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
-	s.shows("your text goes to the server git: press Enter again to send it")
+	s.until("the text is sent as a message", func() bool { return len(s.messages) == 1 })
 	assert.Empty(t, s.requests.responses)
+	s.pass()
+	s.pass()
+	s.says("Ann")
+	s.shows(`{"name":"Ann"}`)
 	s.press(enter)
-	assert.JSONEq(t, `{"name":"my secret plan"}`, string(s.replies()[0].Response.Content))
+	assert.JSONEq(t, `{"name":"Ann"}`, string(s.replies()[0].Response.Content))
 }
 
-func TestAReplyThatDidNotArriveIsAskedForAgain(t *testing.T) {
+func TestAResponseThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.requests.err = errors.New("no Temporal answers")
 	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
-	s.says("Ann")
+	answer := func(name string) {
+		s.press(tab)
+		s.says(name)
+		s.shows(`{"name":"` + name + `"}`)
+		s.press(enter)
+	}
+	answer("Ann")
 	s.prints("sending the decision: no Temporal answers")
 	s.requests.err = nil
-	s.says("Bob")
+	answer("Bob")
 	s.until("it is sent again", func() bool { return len(s.requests.responses) == 2 })
 	assert.JSONEq(t, `{"name":"Bob"}`, string(s.requests.responses[1].Response.Content))
 }
@@ -134,7 +132,7 @@ func TestProgressAndLateResultsAreShown(t *testing.T) {
 		ToolProgress: turn.ToolProgress{Done: 1, Total: 3, Message: "load\x1bing"}})
 	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
 		ToolProgress: turn.ToolProgress{Done: 2, Total: 3}})
-	s.shows("→ mcp/x/long 67% (2 of 3)")
+	s.shows("→ mcp/x/long {} · 67% (2 of 3)")
 	assert.NotContains(t, s.live(), "loading", "it is one line")
 	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
 	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
@@ -145,7 +143,7 @@ func TestProgressAndLateResultsAreShown(t *testing.T) {
 func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	s := newStage(t, 100, 24)
 	s.begin("m1", "Draw.")
-	c := toolCall("1.0", "{}")
+	c := callOf("1.0", "{}")
 	attempt := s.infer(nil)
 	s.settle(attempt, "", c)
 	s.settleCall(c, turn.ToolResult{Outcome: turn.OutcomeOK, Text: "drawn",
@@ -155,16 +153,14 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 	s.settle(attempt, "Here.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 	s.prints("1 tool call")
-	s.printed = nil
 	s.enter("s", 100, 24)
 	s.prints("✓ mcp/disk/write {} · ok [image/png, 34 kB]")
 	notice := turn.Message{ID: "late:turn-1:1.0:1", Role: turn.RoleUser, Text: "Notice of the system.", Step: 2}
 	s.Model.showPast(openedMsg{found: true,
 		past: []turn.Message{notice, {ID: "late:x", Role: turn.RoleUser, Text: "My words."}}})
-	s.take(tickMsg{})
-	s.drained()
-	assert.Contains(t, s.printed, "Notice of the system.")
-	assert.Contains(t, s.printed, "› My words.")
+	s.take(noticeMsg{-1})
+	assert.Contains(t, s.talkLines(), "Notice of the system.")
+	assert.Contains(t, s.talkLines(), "› My words.")
 }
 
 func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
@@ -174,4 +170,42 @@ func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s.press(tab)
 	s.types("?")
 	s.prints("reason: the conversation holds what mcp/web/get has said")
+}
+
+const manyFields = `{"properties":{"count":{"type":"integer","minimum":2},"size":{"type":"string",` +
+	`"oneOf":[{"const":"s","title":"Small"},{"const":"l"}]},"days":{"type":"array","minItems":1,` +
+	`"items":{"enum":["mon","tue"]},"default":["tue"]},"sure":{"type":"boolean"},"extra":{}},"required":["sure"]}`
+
+func TestEveryKindOfFieldHasAPage(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.",
+		Schema: json.RawMessage(manyFields)}))
+	s.shows("1/5 count (whole number, at least 2)")
+	s.press(tab)
+	s.says("1")
+	s.shows("does not fit")
+	s.press(ctrlU)
+	s.says("3")
+	s.shows("2/5 size")
+	s.shows("> (no value)")
+	s.press(up, up, enter)
+	s.shows("3/5 days")
+	s.shows("[•] tue")
+	s.press(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "}, enter)
+	s.shows("4/5 sure")
+	s.press(down, enter)
+	s.shows("5/5 extra")
+	s.press(enter)
+	s.shows("send it?")
+	s.press(enter)
+	assert.JSONEq(t, `{"count":3,"size":"s","days":["mon","tue"],"sure":false}`,
+		string(s.replies()[0].Response.Content))
+}
+
+func TestAFormThatCannotBeReadIsNotAccepted(t *testing.T) {
+	s := newStage(t, 80, 30)
+	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.", Schema: json.RawMessage(`[]`)}))
+	s.shows("it cannot be answered here")
+	s.press(tab, enter)
+	assert.Equal(t, turn.ElicitationDecline, s.replies()[0].Response.Action)
 }

@@ -59,7 +59,7 @@ func (m *Model) switchTo(which string) tea.Cmd {
 		return m.switchSession(m.listed[n-1])
 	}
 	if err := turn.CheckSession(which); err != nil {
-		m.refuse("%v", err)
+		m.printError("%v", err)
 		return nil
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
@@ -80,7 +80,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	if argument != "" {
 		n, err := strconv.ParseInt(argument, 10, 64)
 		if err != nil || n < 1 {
-			m.refuse("/fork: %q is not a message number; the first message is 1", termsafe.Line(argument, 20))
+			m.printError("/fork: %q is not a message number; the first message is 1", termsafe.Line(argument, 20))
 			return nil
 		}
 		at = n

@@ -1,89 +1,190 @@
 package chat
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
+	"time"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-// entryKind is the kind of a printed entry.
+// entryKind is the kind of an entry.
 type entryKind int
 
 const (
-	entryNote     entryKind = iota // a note by the chat itself
-	entryOwn                       // a user message that was sent from here
-	entryOther                     // a user message that was sent elsewhere
-	entryCall                      // a tool call that ended
-	entryDecision                  // a decision on a request
-	entryBlock                     // a block of an answer
-	entryEnd                       // how a turn ended
-	entryFault                     // an error
-	entryBarred                    // an elicitation, each line behind a bar
-	entryLink                      // an address, which the terminal itself breaks, so that it can be copied whole
+	entryNote   entryKind = iota // a note by the chat itself
+	entryOwn                     // a user message that was sent from here
+	entryOther                   // a user message that was sent elsewhere
+	entryCall                    // a tool call
+	entryAnswer                  // text of the model
+	entryFault                   // an error
+	entryBarred                  // an elicitation, each line behind a bar
 )
 
-// entry is something that is printed. The model keeps its source for a while, to lay it out again after a resize.
+// entry is a part of the conversation as the chat shows it.
 type entry struct {
-	kind  entryKind
-	text  string
-	block block
-	// gap puts a blank line before the entry.
-	gap bool
+	kind   entryKind
+	text   string
+	call   *toolCall // of entryCall
+	open   bool      // the details of the call are shown
+	lines  []string
+	width  int       // the width for which lines were laid out; 0 if they must be laid out again
+	paused time.Time // a growing entry is not laid out again before this time
 }
 
-// lines lays out an entry.
-func (e entry) lines(p palette, m *markdown) []string {
-	var out []string
-	width := m.width
+// toolCall is a tool call with its result, if it has one.
+type toolCall struct {
+	turn.CallChunk
+	progress string // in words; empty if the server reports none
+	media    []turn.Media
+	late     bool // the result came after the outcome was recorded as unknown
+}
+
+// renderPause is how many times its rendering time a growing entry is shown unchanged, so that rendering takes at most
+// a tenth of the time.
+const renderPause = 9
+
+// laidOut returns the lines of an entry. It lays out again what has changed.
+func (m *Model) laidOut(e *entry) []string {
+	if e.width == m.cols() {
+		return e.lines
+	}
+	began := m.now()
+	if e == m.turn.answer && len(e.lines) > 0 && began.Before(e.paused) {
+		m.stale = true
+		return e.lines
+	}
+	e.lines, e.width = m.entryLines(e), m.cols()
+	e.paused = began.Add((1 + renderPause) * m.now().Sub(began))
+	return e.lines
+}
+
+func (m *Model) entryLines(e *entry) []string {
+	width := m.cols()
 	switch e.kind {
-	case entryBlock:
-		out = m.render(e.block)
 	case entryOwn:
-		out = p.marked("› ", e.text, width)
+		return paint(m.theme.user, marked("› ", wrapText(termsafe.Printable(e.text), width-2)))
 	case entryOther:
-		out = p.marked("» ", e.text, width)
-	case entryBarred:
-		out = p.barred(e.text, width)
-	case entryLink:
-		out = []string{termsafe.Line(e.text, maxLine)}
+		return paint(m.theme.user, marked("» ", wrapText(termsafe.Printable(e.text), width-2)))
+	case entryAnswer:
+		return m.theme.render(e.text, width)
+	case entryCall:
+		return m.callLines(e, width)
 	case entryFault:
-		out = p.paintLines(red, wrapText(termsafe.Printable(e.text), width))
-	default:
-		out = p.paintLines(dim, wrapText(termsafe.Printable(e.text), width))
+		return paint(m.theme.fault, wrapText(termsafe.Printable(e.text), width))
+	case entryBarred:
+		return barred(wrapText(termsafe.Printable(e.text), width-2))
 	}
-	if e.gap {
-		out = append([]string{""}, out...)
-	}
-	return out
+	return paint(m.theme.dim, wrapText(termsafe.Printable(e.text), width))
 }
 
-// marked lays out a text with a mark before its first line, and indents the other lines.
-func (p palette) marked(mark, text string, width int) []string {
-	if width < narrowColumns {
-		mark = ""
-	}
-	indent := len([]rune(mark))
-	lines := p.paintLines(bold, wrapText(termsafe.Printable(text), width-indent))
+// gap reports whether a blank line stands before an entry.
+func (e *entry) gap(before *entry) bool {
+	return before != nil && (e.kind == entryOwn || e.kind == entryOther || e.kind == entryAnswer ||
+		before.kind == entryAnswer)
+}
+
+// marked puts a mark before the first line and indents the others.
+func marked(mark string, lines []string) []string {
 	for i, line := range lines {
-		switch {
-		case i == 0:
+		if i == 0 {
 			lines[i] = mark + line
-		case line != "":
-			lines[i] = strings.Repeat(" ", indent) + line
+		} else {
+			lines[i] = strings.Repeat(" ", len([]rune(mark))) + line
 		}
 	}
 	return lines
 }
 
-// barred lays out a text behind a bar, so that none of its lines passes for text of the chat itself.
-func (p palette) barred(text string, width int) []string {
-	mark := "│ "
-	if width < narrowColumns {
-		mark = ""
-	}
-	lines := wrapText(termsafe.Printable(text), width-len([]rune(mark)))
+// barred puts lines behind a bar, so that none of them passes for text of the chat itself.
+func barred(lines []string) []string {
 	for i, line := range lines {
-		lines[i] = mark + line
+		lines[i] = "│ " + line
 	}
 	return lines
 }
+
+// callLines lays out a tool call: one line, and below it, if the call is open, its arguments and the beginning of its
+// result.
+func (m *Model) callLines(e *entry, width int) []string {
+	c := e.call
+	mark, result, style := "→", c.progress, m.theme.accent
+	if c.Outcome != "" {
+		mark, result, style = ui.OutcomeMark(c.Outcome), ui.CallResult(c.CallChunk, c.media), m.theme.dim
+		if c.Outcome != turn.OutcomeOK {
+			style = m.theme.fault
+		}
+	}
+	if c.late {
+		mark = "late result: " + mark
+	}
+	head := strings.TrimSpace(mark + " " + ui.Preview(c.Tool))
+	if room := width - len([]rune(head)) - len([]rune(result)) - 4; room > 8 && !e.open && c.Arguments != "" {
+		head += " " + cutWidth(termsafe.Line(c.Arguments, 400), room)
+	}
+	lines := paint(style, wrapText(joinNonEmpty(head, result), width))
+	switch {
+	case e.open:
+		return append(lines, barred(m.callDetails(c, width-2))...)
+	case c.Outcome == turn.OutcomeError || c.Outcome == turn.OutcomeDenied:
+		if why := termsafe.Line(c.Preview, 160); why != "" {
+			lines = append(lines, paint(m.theme.dim, marked("  ", wrapText(why, width-2)))...)
+		}
+	}
+	return lines
+}
+
+func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " · ") }
+
+func (m *Model) callDetails(c *toolCall, width int) []string {
+	arguments := termsafe.Visible(c.Arguments)
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(c.Arguments), "", "  ") == nil {
+		arguments = termsafe.Visible(indented.String())
+	}
+	var lines []string
+	if diff := diffOf(c.Arguments); diff != "" {
+		lines = m.theme.paintDiff(breakText(diff, width))
+	} else if arguments != "" {
+		lines = breakText(arguments, width)
+	}
+	if c.Preview == "" {
+		return lines
+	}
+	lines = append(lines, m.theme.dim.Render(cutWidth("result:", width)))
+	result := breakText(termsafe.Printable(c.Preview), width)
+	if isDiff(c.Preview) {
+		result = m.theme.paintDiff(result)
+	}
+	return append(lines, result...)
+}
+
+// maxEntries is how many entries the chat keeps.
+const maxEntries = 2000
+
+// add appends an entry to the conversation.
+func (m *Model) add(e *entry) *entry {
+	m.entries = append(m.entries, e)
+	m.entries = m.entries[max(0, len(m.entries)-maxEntries):]
+	m.changed = true
+	return e
+}
+
+// change marks an entry to be laid out again.
+func (m *Model) change(e *entry) {
+	e.width = 0
+	m.changed = true
+}
+
+// changeAll marks all entries to be laid out again.
+func (m *Model) changeAll() {
+	for _, e := range m.entries {
+		e.width, e.lines = 0, nil
+	}
+	m.changed = true
+}
+
+func (m *Model) addText(kind entryKind, text string) { m.add(&entry{kind: kind, text: text}) }

@@ -20,8 +20,9 @@ type item struct {
 	arguments string
 	// media are, for tool_call_completed, the parts of the result that are not text.
 	media []turn.Media
-	// usage is, for the first chunk of a step after step 1, what the turn has used so far.
+	// usage is, for a chunk that follows an inference, what the turn has used so far, and model the last one's model.
 	usage *turn.Usage
+	model string
 }
 
 // itemsMsg is what the feed has read. err is the error after which the feed pauses.
@@ -139,8 +140,12 @@ func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item
 	case turn.ChunkToolCallCompleted:
 		i.media = MediaOf(ctx, f.store, c)
 	}
-	if newStep && c.Step > 1 {
-		i.usage = f.usageOf(ctx, c.Turn)
+	switch c.Kind {
+	case turn.ChunkToolCallStarted, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkTextDelta,
+		turn.ChunkReasoningDelta:
+		if newStep || c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta {
+			i.usage, i.model = usageOf(ctx, f.store, c.Turn)
+		}
 	}
 	return i
 }
@@ -196,15 +201,15 @@ func MediaOf(ctx context.Context, store *journal.DB, c turn.Chunk) []turn.Media 
 	return nil
 }
 
-// usageOf returns the sum of what the turn's settled inferences have used.
-func (f *feed) usageOf(ctx context.Context, turnID string) *turn.Usage {
-	list, err := f.store.Inferences(ctx, turnID)
-	if err != nil {
-		return nil
+// usageOf returns what the turn's settled inferences have used, and the model of the last inference.
+func usageOf(ctx context.Context, store *journal.DB, turnID string) (*turn.Usage, string) {
+	list, err := store.Inferences(ctx, turnID)
+	if err != nil || len(list) == 0 {
+		return nil, ""
 	}
 	var sum turn.Usage
 	for _, i := range list {
 		sum = sum.Add(i.Completion.Usage)
 	}
-	return &sum
+	return &sum, list[len(list)-1].Model
 }

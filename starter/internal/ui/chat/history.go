@@ -1,17 +1,15 @@
 package chat
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 )
 
-// Bounds on the history. historyBytes and historyEntry are in bytes.
+// Bounds on the history. historyEntry is in bytes.
 const (
 	historyEntries = 500
-	historyBytes   = 512 << 10
 	historyEntry   = 16 << 10 // a longer text is not kept
 )
 
@@ -24,55 +22,28 @@ type history struct {
 	draft string // the input before the arrow keys replaced it
 }
 
+// loadHistory reads the file, and shortens a file with many more entries than are kept.
 func loadHistory(file string) *history {
 	h := &history{file: file}
-	size := h.read()
-	if size > historyBytes || len(h.texts) > historyEntries {
-		h.texts = h.texts[max(0, len(h.texts)-historyEntries):]
-		h.rewrite()
-	}
-	h.at = len(h.texts)
-	return h
-}
-
-// read reads the end of the file and returns the size of the file.
-func (h *history) read() int64 {
-	if h.file == "" {
-		return 0
-	}
-	f, err := os.Open(h.file)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0
-	}
-	if info.Size() > historyBytes {
-		_, err = f.Seek(-historyBytes/2, 2) // a line that is cut off does not parse and is skipped
-	}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 8*historyEntry)
-	for err == nil && lines.Scan() {
+	content, _ := os.ReadFile(file)
+	for line := range bytes.Lines(content) {
 		var text string
-		if json.Unmarshal(lines.Bytes(), &text) == nil && text != "" {
+		if json.Unmarshal(line, &text) == nil && text != "" {
 			h.texts = append(h.texts, text)
 		}
 	}
-	return info.Size()
-}
-
-// rewrite replaces a file that has grown too large with a shorter one.
-func (h *history) rewrite() {
-	var b bytes.Buffer
-	for _, text := range h.texts {
-		b.Write(historyLine(text))
+	if len(h.texts) > historyEntries {
+		h.texts = h.texts[len(h.texts)-historyEntries:]
+		var b bytes.Buffer
+		for _, text := range h.texts {
+			b.Write(historyLine(text))
+		}
+		if part := file + ".new"; os.WriteFile(part, b.Bytes(), 0o600) == nil {
+			_ = os.Rename(part, file)
+		}
 	}
-	part := h.file + ".new"
-	if os.WriteFile(part, b.Bytes(), 0o600) == nil {
-		_ = os.Rename(part, h.file)
-	}
+	h.at = len(h.texts)
+	return h
 }
 
 func historyLine(text string) []byte {

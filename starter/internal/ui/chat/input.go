@@ -74,12 +74,11 @@ func newInput() textarea.Model {
 
 // fitInput gives the input its share of the screen.
 func (m *Model) fitInput() {
+	m.input.Prompt = "> "
 	if m.cols() < narrowColumns {
 		m.input.Prompt = ""
-	} else {
-		m.input.Prompt = "> "
 	}
-	m.input.MaxHeight = max(1, m.maxLive()/3)
+	m.input.MaxHeight = max(1, m.height/4)
 	m.input.MaxContentHeight = 4 * maxInput // rows; CharLimit is the bound that counts
 	m.input.SetWidth(m.cols())
 }
@@ -94,14 +93,16 @@ func (m *Model) setInput(text string) {
 func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	m.pressed = m.now()
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
-	switch {
-	case len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste:
+	if m.focused && m.elicitation() != nil {
+		return m.updateForm(tea.PasteMsg{Content: text})
+	}
+	if len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste {
 		m.printError("the pasted text is %d bytes, too long for the chat; write it to a file and use `starter run -s %s - "+
 			"<FILE`", len(text), m.session)
 		return nil
 	}
 	text = m.pastes.fold(text)
-	m.deciding = false // a paste is meant for the input
+	m.focused = false // a paste is meant for the input
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(tea.PasteMsg{Content: text})
 	return cmd
@@ -114,47 +115,75 @@ const twice = 3 * time.Second
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	defer func() { m.pressed = m.now() }()
+	m.notice = ""
 	switch name {
 	case "ctrl+c":
 		return m.interrupt()
-	case "esc":
-		m.escape()
-		return nil
 	case "ctrl+d":
 		if m.input.Value() == "" {
 			return m.detach()
 		}
 	}
 	m.interrupted = time.Time{}
-	if m.deciding && m.approval() != nil {
-		return m.decideKey(name)
+	switch name {
+	case "ctrl+o":
+		m.foldCalls()
+		return nil
+	case "pgup", "pgdown", "ctrl+up", "ctrl+down", "shift+up", "shift+down":
+		if !m.focused {
+			return m.scroll(msg)
+		}
+	}
+	if m.focused {
+		return m.requestKey(msg)
+	}
+	return m.inputKey(msg)
+}
+
+// requestKey handles a key press that is for the current request.
+func (m *Model) requestKey(msg tea.KeyPressMsg) tea.Cmd {
+	switch {
+	case msg.String() == "esc":
+		return m.unfocus()
+	case m.elicitation() != nil:
+		return m.updateForm(msg)
+	}
+	return m.decideKey(msg)
+}
+
+// inputKey handles a key press that is for the input.
+func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
+	name := msg.String()
+	if m.menu.shown() {
+		if cmd, taken := m.menuKey(name); taken {
+			return cmd
+		}
 	}
 	switch name {
+	case "esc":
+		m.escape()
+		return nil
 	case "tab":
-		if w := m.approval(); w != nil && !w.sent {
-			m.deciding, m.reason = true, ""
-		}
+		m.focus()
 		return nil
 	case "enter":
 		return m.submit()
 	case "up", "down":
 		if m.recall(name) {
-			return nil
+			return m.complete()
 		}
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(msg)
-	return cmd
+	return tea.Batch(cmd, m.complete())
 }
 
-// escape goes back one step: to the previous field, or from a reason. Otherwise it shows a hint.
+// escape goes back from the reason of a denial. Otherwise it shows a hint.
 func (m *Model) escape() {
 	switch {
-	case m.backToField():
 	case m.reason != "":
-		m.reason = ""
-		m.setInput("")
-		m.deciding = m.approval() != nil
+		m.endReason()
+		m.focus()
 	case m.turn.id != "":
 		m.hint("Ctrl-C twice stops the turn; Ctrl-D leaves it running")
 	default:
@@ -173,7 +202,7 @@ func (m *Model) interrupt() tea.Cmd {
 			m.setInput("")
 			m.hint("input cleared; the up arrow restores it")
 		case m.turn.id != "":
-			m.hint("press Ctrl-C again to stop the turn; Ctrl-D leaves it running")
+			m.hint("Ctrl-D leaves and the turn continues")
 		default:
 			m.hint("press Ctrl-C again, or Ctrl-D, to leave")
 		}
@@ -193,7 +222,7 @@ func (m *Model) detach() tea.Cmd {
 		m.hint("a message is still being sent; press again to leave anyway, and it may be lost")
 		return nil
 	}
-	m.leave()
+	m.leaving = true
 	return nil
 }
 
@@ -218,34 +247,22 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit handles the text of the input: a command, a reason, an answer, a line of a response, or a message.
+// submit handles the text of the input: a command, a reason, an answer, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
-	asked := m.elicitation()
 	if text == "" {
-		if asked != nil { // an empty line means the field's default, or no value
-			return m.replyLine(asked, "")
-		}
 		return nil
+	}
+	m.typing = false
+	m.talk.GotoBottom()
+	if m.reason != "" {
+		return m.denyWithReason(text)
 	}
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
 		return m.command(text)
 	}
 	if strings.HasPrefix(text, "//") {
 		text = text[1:] // two slashes begin a message that starts with one
-	}
-	if asked != nil {
-		return m.replyLine(asked, text)
-	}
-	if w := m.approval(); m.reason != "" {
-		m.clearInput(text)
-		if w == nil || w.key() != m.reason {
-			m.reason = ""
-			m.note("the call has been decided in the meantime")
-			return nil
-		}
-		m.reason = ""
-		return m.decide(w, false, client.DecideInput{Reason: text})
 	}
 	if w := m.question(); w != nil {
 		if w.sent {
@@ -256,6 +273,14 @@ func (m *Model) submit() tea.Cmd {
 		return m.answer(w, text)
 	}
 	return m.queueMessage(text, false)
+}
+
+func (m *Model) denyWithReason(text string) tea.Cmd {
+	w := m.approval()
+	m.history.add(text)
+	m.pastes = pastes{}
+	m.endReason()
+	return m.send(w, false, client.DecideInput{Reason: text})
 }
 
 // queueMessage puts a message into the outbox. The message is merged into the running turn or starts a turn. With
@@ -275,4 +300,5 @@ func (m *Model) clearInput(text string) {
 	m.history.add(text)
 	m.pastes = pastes{}
 	m.setInput("")
+	m.complete()
 }

@@ -24,7 +24,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The highlighter of code has a clock that stops by itself a second after its last use.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+}
 
 // within bounds how long a test waits for an event.
 const within = 20 * time.Second
@@ -102,18 +105,16 @@ func (r *requests) Stop(_ context.Context, session string) error {
 	return r.err
 }
 
-// stage runs a chat as Bubble Tea does, on a real journal, and keeps what it prints. Its clock stands still: time
-// passes where the test says so.
+// stage runs a chat as Bubble Tea does, on a real journal. Its clock stands still: time passes when the test says so.
 type stage struct {
 	*testing.T
 	*Model
 	*requests
 	*story
-	clock   time.Time
-	msgs    chan tea.Msg
-	timers  []func(time.Time) tea.Msg
-	printed []string
-	quit    bool
+	clock  time.Time
+	msgs   chan tea.Msg
+	timers []func(time.Time) tea.Msg
+	quit   bool
 }
 
 func newStage(t *testing.T, width, height int) *stage {
@@ -121,8 +122,8 @@ func newStage(t *testing.T, width, height int) *stage {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), clock: time.Now(),
-		msgs: make(chan tea.Msg, 1000)}
+	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), msgs: make(chan tea.Msg, 1000)}
+	s.clock = s.at.Add(time.Minute)
 	s.enter("s", width, height)
 	return s
 }
@@ -132,7 +133,7 @@ func (s *stage) enter(session string, width, height int) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.Model = NewModel(ctx, Options{Store: s.store, Client: s.requests, Session: session, Person: "me",
-		History: filepath.Join(s.TempDir(), "history")})
+		Model: "scripted", Color: true, History: filepath.Join(s.TempDir(), "history")})
 	s.Model.now = func() time.Time { return s.clock }
 	s.Model.later = func(_ time.Duration, f func(time.Time) tea.Msg) tea.Cmd {
 		s.timers = append(s.timers, f)
@@ -142,8 +143,7 @@ func (s *stage) enter(session string, width, height int) {
 	s.Cleanup(func() { cancel(); m.close() })
 	s.do(m.Init())
 	s.take(tea.WindowSizeMsg{Width: width, Height: height})
-	s.pass()
-	s.until("the session is open", func() bool { return s.Model.feed != nil && len(s.printed) > 0 })
+	s.until("the session is open", func() bool { return s.Model.feed != nil })
 }
 
 // do runs a command in the background, as Bubble Tea does.
@@ -166,34 +166,23 @@ func (s *stage) take(msg tea.Msg) {
 	case tea.QuitMsg:
 		s.quit = true
 		return
-	case flushMsg:
-		s.print(s.Model.filter(s.Model, msg))
 	default:
 		// a sequence
 		if v := reflect.ValueOf(msg); v.Kind() == reflect.Slice && v.Type().Elem() == reflect.TypeFor[tea.Cmd]() {
 			for i := range v.Len() {
-				s.take(v.Index(i).Interface().(tea.Cmd)())
+				if cmd := v.Index(i).Interface().(tea.Cmd); cmd != nil {
+					s.take(cmd())
+				}
 			}
 			return
 		}
 	}
 	_, cmd := s.Model.Update(msg)
 	s.do(cmd)
-	s.fits()
+	requireShape(s, s.live(), s.Model.width, s.Model.height)
 }
 
-// print keeps what Bubble Tea would print: the text of its message for that, which it does not export.
-func (s *stage) print(msg tea.Msg) {
-	v := reflect.ValueOf(msg)
-	if v.NumField() == 0 {
-		return // there was nothing to print
-	}
-	for line := range strings.SplitSeq(strings.TrimPrefix(v.Field(0).String(), home), "\n") {
-		s.printed = append(s.printed, trimRight(line))
-	}
-}
-
-// pass lets the time of all timers come.
+// pass fires all timers.
 func (s *stage) pass() {
 	s.clock = s.clock.Add(time.Hour)
 	timers := s.timers
@@ -212,36 +201,36 @@ func (s *stage) until(what string, done func() bool) {
 		case msg := <-s.msgs:
 			s.take(msg)
 		case <-timer.C:
-			require.Fail(s, "it never came to it that "+what, "printed:\n%s\nlive:\n%s", strings.Join(s.printed, "\n"), s.live())
+			require.Fail(s, "timed out until "+what, "conversation:\n%s\nscreen:\n%s", s.all(), s.live())
 		}
 	}
 }
 
-func (s *stage) live() string { return s.Model.View().Content }
+// live is the screen's text, and all is the conversation's, scrolled or not.
+func (s *stage) live() string { return ansi.Strip(s.Model.View().Content) }
+func (s *stage) all() string  { return ansi.Strip(s.talk.GetContent()) }
 
-// shows waits for a text in the live part, prints for one that is printed.
+// bottom is what stands below the conversation.
+func (s *stage) bottom() string { return ansi.Strip(strings.Join(s.below(), "\n")) }
+
+// shows waits for a text on the screen, and prints for one in the conversation. Both ignore how lines are wrapped.
 func (s *stage) shows(text string) {
 	s.Helper()
-	s.until("the live part shows "+text, func() bool { return strings.Contains(s.live(), text) })
+	s.until("the screen shows "+text, func() bool { return strings.Contains(spaced(s.live()), text) })
 }
 
 func (s *stage) prints(text string) {
 	s.Helper()
-	s.until("this is printed: "+text, func() bool {
-		return strings.Contains(strings.Join(strings.Fields(strings.Join(s.printed, " ")), " "), text)
-	})
+	s.until("the conversation has "+text, func() bool { return strings.Contains(spaced(s.all()), text) })
 }
 
-// drained waits until nothing is left to be printed.
-func (s *stage) drained() {
-	s.Helper()
-	s.until("all is printed", func() bool { return len(s.Model.queue) == 0 && !s.Model.flushing })
-}
+func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// asksFor puts something before the person as the feed does.
+// asksFor shows a request as the feed does.
 func (s *stage) asksFor(w pendingRequest) {
-	s.Model.pending = append(s.Model.pending, w)
-	s.take(tickMsg{})
+	w.page = newPage()
+	s.Model.pending = append(s.Model.pending, &w)
+	s.take(noticeMsg{-1})
 }
 
 func (s *stage) press(keys ...tea.KeyPressMsg) {
@@ -263,16 +252,14 @@ var (
 	tab   = tea.KeyPressMsg{Code: tea.KeyTab}
 	esc   = tea.KeyPressMsg{Code: tea.KeyEscape}
 	up    = tea.KeyPressMsg{Code: tea.KeyUp}
+	down  = tea.KeyPressMsg{Code: tea.KeyDown}
+	pgUp  = tea.KeyPressMsg{Code: tea.KeyPgUp}
 	ctrlC = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
 	ctrlD = tea.KeyPressMsg{Code: 'd', Mod: tea.ModCtrl}
 	ctrlJ = tea.KeyPressMsg{Code: 'j', Mod: tea.ModCtrl}
+	ctrlO = tea.KeyPressMsg{Code: 'o', Mod: tea.ModCtrl}
+	ctrlU = tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl}
 )
-
-// fits checks that the live part and what was printed are text of the terminal's size.
-func (s *stage) fits() {
-	s.Helper()
-	requireShape(s, s.live(), s.Model.width, s.Model.height)
-}
 
 type tester interface {
 	require.TestingT
@@ -283,10 +270,10 @@ func requireShape(t tester, text string, width, height int) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
 	if height > 0 {
-		require.LessOrEqual(t, len(lines), max(height, 3), "%q", text)
+		require.LessOrEqual(t, len(lines), height, "%q", text)
 	}
 	for _, line := range lines {
-		require.LessOrEqual(t, ansi.StringWidthWc(line), max(width, 3), "%q", line)
+		require.LessOrEqual(t, ansi.StringWidthWc(line), max(width, 2), "%q", line)
 		require.Negative(t, strings.IndexFunc(line,
 			func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
 	}
@@ -361,14 +348,20 @@ func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 	s.settleCall(c, turn.ToolResult{Outcome: outcome, Text: text, SizeBytes: int64(len(text))})
 }
 
-func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
+func (s *story) claim(c turn.ToolCall) time.Time {
 	s.t.Helper()
 	at := s.now()
 	_, err := s.store.ClaimCall(s.t.Context(),
 		journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
 	require.NoError(s.t, err)
+	return at
+}
+
+func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
+	s.t.Helper()
+	at := s.claim(c)
 	r.Duration = 1500 * time.Millisecond
-	_, err = s.store.SettleCall(s.t.Context(),
+	_, err := s.store.SettleCall(s.t.Context(),
 		journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
 	require.NoError(s.t, err)
 }
@@ -405,7 +398,7 @@ func (s *story) whole(id, asked, text string) {
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
 }
 
-func toolCall(id, arguments string) turn.ToolCall {
+func callOf(id, arguments string) turn.ToolCall {
 	return turn.ToolCall{ID: id, WireID: "w" + id, Tool: "mcp/disk/write", Arguments: arguments}
 }
 

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"charm.land/bubbles/v2/help"
+	"charm.land/bubbles/v2/spinner"
 	"charm.land/bubbles/v2/textarea"
+	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -14,60 +17,82 @@ import (
 
 // Model is the chat as Bubble Tea runs it. It is used through a pointer.
 type Model struct {
-	ctx     context.Context
-	o       Options
-	palette palette
-	now     func() time.Time
-	later   func(time.Duration, func(time.Time) tea.Msg) tea.Cmd // tea.Tick
+	ctx   context.Context
+	o     Options
+	theme theme
+	now   func() time.Time
+	later func(time.Duration, func(time.Time) tea.Msg) tea.Cmd // tea.Tick
 
 	width, height int
-	markdown      *markdown
-	resized       int // counts sizes, so that only the last of a series is painted
 
 	session string
-	begun   bool // the journal has the session
+	begun   bool   // the journal has the session
+	model   string // the model of the last inference; of new turns if there was none
 	feed    *feed
 	turn    live
-	used    turn.Usage // by the turns that ended while the chat was open
+	used    turn.Usage // by the session's turns that have ended
 	outbox  outbox
 
-	pending  []pendingRequest
-	deciding bool   // keys decide the first of the waits
-	watched  string // the key of the request whose calm period has begun
-	reason   string // the key of the request to deny, while the user types the reason
+	entries []*entry
+	changed bool  // an entry was added or must be laid out again
+	stale   bool  // an entry has changed but is not laid out again yet
+	rows    []int // the index of the entry of each line of the conversation
+	talk    viewport.Model
+	open    bool // the details of new calls are shown
+
+	pending []*pendingRequest
+	focused bool   // keys go to the current request
+	typing  bool   // the user has switched from the request to the input
+	watched string // the key of the request whose calm period has begun
+	reason  string // the key of the request to deny, while the user types the reason
+	draft   string // the input before the user began to type a reason
 
 	input   textarea.Model
 	pastes  pastes
 	history *history
+	menu    menu
 	pressed time.Time // when the last key was pressed
+
+	spinner  spinner.Model
+	spinning bool
+	help     help.Model
 
 	notice      string
 	noticeCount int
 	interrupted time.Time // when the first Ctrl-C of two was pressed
-	ticking     bool
 
-	tail       []entry
-	tailSize   int
-	queue      []string
-	drawn      bool
-	flushing   bool
-	repainting bool
+	leaving bool
+	listed  []string // the sessions that /sessions has shown
+}
 
-	view  tea.View
-	floor int // rows of the last view; 0 after something was printed
-
-	leaving  bool
-	quitting bool
-	listed   []string // the sessions that /sessions has shown
+// live is the running turn.
+type live struct {
+	id    string
+	began time.Time
+	step  int
+	usage turn.Usage
+	calls map[string]*entry // the running calls
+	// answer is the entry of the step's text, which is still growing; nil if there is none.
+	answer *entry
+	text   growing
+	// thinking reports that reasoning arrived after the last text.
+	thinking bool
+	stopping bool
 }
 
 // NewModel returns a chat that opens its session when it starts. When ctx ends, its reads and its calls end.
 func NewModel(ctx context.Context, o Options) *Model {
-	m := &Model{ctx: ctx, o: o, palette: palette(o.Color), now: time.Now, later: tea.Tick, session: o.Session,
-		history: loadHistory(o.History)}
-	m.input = newInput()
-	m.markdown = newMarkdown(m.palette, 80)
+	m := &Model{ctx: ctx, o: o, now: time.Now, later: tea.Tick, session: o.Session, model: o.Model,
+		history: loadHistory(o.History), input: newInput(), menu: newMenu(), talk: newTalk(), help: help.New(),
+		spinner: spinner.New(spinner.WithSpinner(spinner.MiniDot))}
+	m.setTheme(true)
 	return m
+}
+
+func (m *Model) setTheme(dark bool) {
+	m.theme = newTheme(m.o.Color, dark)
+	m.help.Styles = m.theme.help
+	m.changeAll()
 }
 
 // close stops reading the journal.
@@ -83,18 +108,19 @@ func (m *Model) left() Left {
 }
 
 // Init opens the session.
-func (m *Model) Init() tea.Cmd { return tea.Batch(m.opening(m.o.Session), m.input.Focus()) }
+func (m *Model) Init() tea.Cmd {
+	return tea.Batch(m.opening(m.o.Session), m.input.Focus(), tea.RequestBackgroundColor)
+}
 
 // Update handles a key, a size, what the feed has read, or the result of a call to the session's workflow.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.take(msg), m.sendNext(), m.watchRequest(), m.flush(), m.tick()}
+	cmds := []tea.Cmd{m.take(msg), m.sendNext(), m.watchRequest(), m.spin()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
-	m.compose()
-	if m.leaving && (len(m.queue) == 0 || !m.drawn) && !m.flushing && !m.quitting {
-		m.quitting = true
+	m.layOut()
+	if m.leaving {
 		cmds = append(cmds, tea.Quit)
 	}
 	return m, tea.Batch(cmds...)
@@ -103,13 +129,22 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *Model) take(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		return m.resize(msg)
+		m.resize(msg)
+	case tea.BackgroundColorMsg:
+		m.setTheme(msg.IsDark())
 	case tea.KeyPressMsg:
 		return m.key(msg)
+	case tea.MouseWheelMsg:
+		return m.scroll(msg)
+	case tea.MouseClickMsg:
+		m.click(msg)
 	case tea.PasteMsg:
 		return m.paste(msg)
+	case filesMsg:
+		m.menu.files = msg
+		m.complete()
 	case openedMsg:
-		return m.open(msg)
+		return m.openSession(msg)
 	case itemsMsg:
 		return m.showFed(msg)
 	case sentMsg:
@@ -121,17 +156,17 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	case replyMsg:
 		return m.replied(msg)
 	case leaveMsg:
-		m.leave()
+		m.leaving = true
 	case failedMsg:
 		m.printError("the worker of this command has ended (%v); turns wait for another worker", msg.err)
-	case drawnMsg:
-		m.drawn = true
-	case paintMsg:
-		return m.paint(msg)
 	case noticeMsg:
-		m.forget(msg)
-	case tickMsg:
-		m.ticking = false
+		if msg.count == m.noticeCount {
+			m.notice = ""
+		}
+	case spinner.TickMsg:
+		return m.spun(msg)
+	default:
+		return m.updateForm(msg)
 	}
 	return nil
 }
@@ -144,62 +179,44 @@ func (m *Model) showFed(msg itemsMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("reading the journal: %v (retrying; turns continue)", msg.err)
 	}
-	m.show(msg.items)
+	for _, i := range msg.items {
+		m.showItem(i)
+	}
 	return m.feed.next
 }
 
-// settle is how long a terminal's size must stay the same before the screen is painted for it.
-const settle = 120 * time.Millisecond
-
-// paintMsg asks the model to paint the screen for a size.
-type paintMsg struct{ size int }
-
-func (m *Model) resize(msg tea.WindowSizeMsg) tea.Cmd {
-	first := m.width == 0
-	if msg.Width <= 0 || msg.Height <= 0 || msg.Width == m.width && msg.Height == m.height {
-		return nil
+func (m *Model) resize(msg tea.WindowSizeMsg) {
+	if msg.Width <= 0 || msg.Height <= 0 {
+		return
 	}
-	m.width, m.height, m.floor = msg.Width, msg.Height, 0
-	m.markdown = newMarkdown(m.palette, m.cols())
+	m.width, m.height, m.changed = msg.Width, msg.Height, true
 	m.fitInput()
-	m.resized++
-	size := m.resized
-	if first {
-		for _, e := range m.tail {
-			m.queue = append(m.queue, e.lines(m.palette, m.markdown)...)
-		}
-		return m.later(firstFrames, func(time.Time) tea.Msg { return drawnMsg{} })
-	}
-	return m.later(settle, func(time.Time) tea.Msg { return paintMsg{size} })
 }
 
-func (m *Model) paint(msg paintMsg) tea.Cmd {
-	if msg.size != m.resized || m.leaving || !m.drawn {
+// working reports that the chat waits for a turn, so that the spinner moves and the clock counts.
+func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 }
+
+// spin starts the spinner.
+func (m *Model) spin() tea.Cmd {
+	if m.spinning || !m.working() && !m.stale {
 		return nil
 	}
-	return m.repaint()
+	m.spinning = true
+	tick := m.spinner.Tick
+	return m.later(m.spinner.Spinner.FPS, func(time.Time) tea.Msg { return tick() })
 }
 
-// tickMsg arrives every second while a turn runs, for the clock in the status. It arrives sooner if text waits to be
-// laid out.
-type tickMsg struct{}
-
-func (m *Model) tick() tea.Cmd {
-	if m.ticking || m.turn.id == "" {
-		return nil
-	}
-	m.ticking = true
-	after := time.Second
-	if m.turn.shown.stale {
-		after = max(m.turn.shown.until.Sub(m.now()), time.Second/framesPerSecond)
-	}
-	return m.later(after, func(time.Time) tea.Msg { return tickMsg{} })
+func (m *Model) spun(msg spinner.TickMsg) tea.Cmd {
+	m.spinning = false
+	m.changed = m.changed || m.stale
+	m.spinner, _ = m.spinner.Update(msg) // spin schedules the next tick
+	return nil
 }
 
 // noticeFor is how long a hint stays visible.
 const noticeFor = 4 * time.Second
 
-// hint shows a hint below the input. It replaces the previous hint.
+// hint shows a hint below the status. It replaces the previous hint, and disappears at the next key.
 func (m *Model) hint(format string, args ...any) {
 	m.notice = termsafe.Line(fmt.Sprintf(format, args...), 200)
 	m.noticeCount++
@@ -208,25 +225,9 @@ func (m *Model) hint(format string, args ...any) {
 // noticeMsg removes a hint.
 type noticeMsg struct{ count int }
 
-func (m *Model) forget(msg noticeMsg) {
-	if msg.count == m.noticeCount {
-		m.notice = ""
-	}
-}
-
-// note prints a note by the chat itself, and trouble an error.
-func (m *Model) note(format string, args ...any) {
-	m.printText(entryNote, fmt.Sprintf(format, args...))
-}
+// note shows a note by the chat itself, and printError an error.
+func (m *Model) note(format string, args ...any) { m.addText(entryNote, fmt.Sprintf(format, args...)) }
 
 func (m *Model) printError(format string, args ...any) {
-	m.printText(entryFault, fmt.Sprintf(format, args...))
-}
-
-// leave ends the chat once everything is printed. The blank line separates the chat from the program's later output.
-func (m *Model) leave() {
-	if !m.leaving {
-		m.leaving = true
-		m.print(entry{})
-	}
+	m.addText(entryFault, fmt.Sprintf(format, args...))
 }

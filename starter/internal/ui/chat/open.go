@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 // pastMessages is how many messages of a session are shown when the chat opens it, and pastText how much of each, in
 // bytes.
 const (
-	pastMessages = 24
+	pastMessages = 200
 	pastText     = 16 << 10
 )
 
@@ -27,6 +28,8 @@ type openedMsg struct {
 	found   bool
 	past    []turn.Message // the last messages before the running turn
 	earlier int64          // how many messages come before past
+	used    turn.Usage     // by the turns that have ended
+	model   string         // the model of the last inference; empty if there was none
 	err     error
 }
 
@@ -62,6 +65,16 @@ func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 		o.past = append(o.past, msg)
 	}
 	o.earlier = from - 1
+	turns, err := store.Turns(ctx, o.session)
+	if err != nil {
+		return fmt.Errorf("reading the session's turns: %w", err)
+	}
+	for _, t := range turns {
+		if t.State.Terminal() {
+			o.used = o.used.Add(t.Usage)
+		}
+	}
+	_, o.model = usageOf(ctx, store, last.ID)
 	return nil
 }
 
@@ -74,10 +87,10 @@ func (o *openedMsg) cursor() journal.SessionCursor {
 	return journal.SessionCursor{Turn: last.ID, Index: -1}
 }
 
-// open shows a session: its last messages, and from then on what happens in it.
-func (m *Model) open(msg openedMsg) tea.Cmd {
+// openSession shows a session: its last messages, and from then on what happens in it.
+func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
-		m.note("%v", msg.err)
+		m.printError("%v", msg.err)
 		if m.feed != nil {
 			return nil // the chat stays with its current session
 		}
@@ -86,7 +99,8 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 		m.feed.close()
 	}
 	m.session, m.begun = msg.session, msg.found
-	m.turn, m.pending, m.deciding = live{}, nil, false
+	m.turn, m.used, m.model = live{}, msg.used, cmp.Or(msg.model, m.o.Model)
+	m.dropRequests()
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Store, msg.session, msg.cursor())
 	return m.feed.next
@@ -94,12 +108,12 @@ func (m *Model) open(msg openedMsg) tea.Cmd {
 
 func (m *Model) showPast(msg openedMsg) {
 	if !msg.found {
-		m.printText(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
+		m.addText(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
 		return
 	}
-	m.printText(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
+	m.addText(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
 	if msg.earlier > 0 {
-		m.printText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
+		m.addText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
 			msg.session))
 	}
 	calls := map[string]turn.ToolCall{}
@@ -111,18 +125,18 @@ func (m *Model) showPast(msg openedMsg) {
 			if ui.IsNotice(p) {
 				kind = entryNote
 			}
-			m.printText(kind, beginning(p.Text))
+			m.addText(kind, text)
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
 			}
 			if text != "" {
-				m.printMarkdown(text)
+				m.addText(entryAnswer, text)
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			m.printText(entryCall, ui.CallEnded(turn.CallChunk{Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome},
-				p.Media))
+			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallChunk: turn.CallChunk{
+				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, Preview: turn.Truncate(p.Text, journal.PreviewBytes)}}})
 		}
 	}
 }

@@ -58,13 +58,13 @@ type Left struct {
 func Run(ctx context.Context, o Options) (Left, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := NewModel(ctx, o)
-	profile := colorprofile.Ascii
+	profile := colorprofile.NoTTY
 	if o.Color {
-		profile = colorprofile.ANSI
+		profile = max(colorprofile.Detect(o.Out, o.Environ), colorprofile.ANSI)
 	}
 	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Environ),
 		tea.WithColorProfile(profile),
-		tea.WithFilter(m.filter), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
+		tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)

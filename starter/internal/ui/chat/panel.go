@@ -2,9 +2,12 @@ package chat
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/viewport"
+
+	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -21,56 +24,75 @@ func (m *Model) panel(rows int) []string {
 		return nil
 	case w.Kind == turn.RequestQuestion:
 		lines := wrapText("? "+strings.TrimSpace(termsafe.Printable(w.Question)), m.cols())
-		return m.palette.paintLines(yellow, clip(lines, rows))
+		return paint(m.theme.warn, clip(lines, rows))
 	case w.Kind == turn.RequestElicitation:
-		return m.elicitationPanel(w, rows)
+		return m.formPanel(w, rows)
 	}
-	before := w.read
-	panel := m.approvalPanel(w, rows)
-	if w.read != before { // reading to the end changes the keys
-		panel = m.approvalPanel(w, rows)
-	}
-	return panel
+	return m.approvalPanel(w, rows)
 }
 
-// approvalPanel lays out a call that waits for approval: its tool, the rows of its arguments that fit, and the keys. If
-// the tool and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
+// newPage returns the viewport of an approval's arguments.
+func newPage() viewport.Model {
+	v := viewport.New()
+	v.KeyMap = viewport.KeyMap{PageDown: key.NewBinding(key.WithKeys("pgdown", "space")),
+		PageUp: key.NewBinding(key.WithKeys("pgup")), Up: key.NewBinding(key.WithKeys("up", "k")),
+		Down: key.NewBinding(key.WithKeys("down", "j"))}
+	return v
+}
+
+const tooSmall = "enlarge the window to see the call; n denies"
+
+// approvalPanel lays out a call that waits for approval: its tool, and the rows of its arguments that fit. If the tool
+// and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
 func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
-	keys := m.approvalKeys(w, max(1, rows/3))
 	head := m.approvalHead(w)
-	room := rows - len(head) - len(keys)
+	room := rows - len(head)
 	if w.fits = room > 0; !w.fits {
-		return m.palette.paintLines(yellow, []string{cutWidth(tooSmall, m.cols())})
+		return paint(m.theme.warn, []string{cutWidth(tooSmall, m.cols())})
 	}
-	if why := m.approvalWhy(w); len(head)+len(why)+len(keys) <= rows/2 {
-		head, room = append(head, why...), room-len(why)
+	if why := wrapText(termsafe.Line(w.Why, 300), m.cols()); w.Why != "" && len(head)+len(why) <= rows/2 {
+		head, room = append(head, paint(m.theme.dim, why)...), room-len(why)
 	}
-	arguments := breakText(termsafe.Visible(w.Arguments), m.cols())
-	w.scroll = min(max(w.scroll, 0), max(0, len(arguments)-room))
-	w.show(len(arguments), room)
-	lines := append(head, arguments[w.scroll:min(len(arguments), w.scroll+room)]...)
-	return append(lines, keys...)
+	arguments := m.argumentLines(w)
+	w.page.SetWidth(m.cols())
+	w.page.SetHeight(min(room, len(arguments)))
+	w.page.SetContentLines(arguments)
+	w.show(len(arguments))
+	return append(head, strings.Split(w.page.View(), "\n")...)
+}
+
+// argumentLines lays out the arguments exactly as they would run. If they change a text, the change comes first, as a
+// diff.
+func (m *Model) argumentLines(w *pendingRequest) []string {
+	exact := breakText(termsafe.Visible(w.Arguments), m.cols())
+	diff := diffOf(w.Arguments)
+	if diff == "" {
+		return exact
+	}
+	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2))) // so that no line passes for text of the chat itself
+	return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
 }
 
 // show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.
 // If a new layout has another number of rows, no earlier row counts any more.
-func (w *pendingRequest) show(rows, room int) {
+func (w *pendingRequest) show(rows int) {
 	if w.rows != rows {
 		w.seen = 0
 	}
-	w.rows, w.room = rows, room
-	if w.scroll <= w.seen {
-		w.seen = max(w.seen, w.scroll+room)
+	w.rows = rows
+	if top := w.page.YOffset(); top <= w.seen {
+		w.seen = max(w.seen, top+w.page.Height())
 	}
 	w.read = w.read || w.seen >= rows
 }
 
 // position describes which rows of the arguments are shown; empty if all are.
 func (w *pendingRequest) position() string {
-	if w.rows <= w.room {
+	if w.rows <= w.page.Height() {
 		return ""
 	}
-	return fmt.Sprintf("rows %d-%d/%d ↑↓", w.scroll+1, min(w.scroll+w.room, w.rows), w.rows)
+	top := w.page.YOffset()
+	return fmt.Sprintf("(rows %d to %d of %d)", top+1, min(top+w.page.Height(), w.rows), w.rows)
 }
 
 func (m *Model) approvalHead(w *pendingRequest) []string {
@@ -81,73 +103,43 @@ func (m *Model) approvalHead(w *pendingRequest) []string {
 	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
 	}
-	if m.cols() < 2*len("Allow mcp/server/tool?") { // a narrow screen has no rows to spare
-		return m.palette.paintLines(yellow, breakText(title, m.cols()))
-	}
-	return m.palette.paintLines(yellow, wrapText(title, m.cols()))
+	return paint(m.theme.warn, wrapText(title, m.cols()))
 }
 
-func (m *Model) approvalWhy(w *pendingRequest) []string {
-	if w.Why == "" {
-		return nil
+// approvalBindings returns the keys that decide.
+func (m *Model) approvalBindings(w *pendingRequest) []key.Binding {
+	if !w.fits {
+		return []key.Binding{bind("", "n", "deny")}
 	}
-	return m.palette.paintLines(dim, wrapText(termsafe.Line(w.Why, 300), m.cols()))
+	keys := []key.Binding{bind("", "y", "allow"), bind("", "n", "deny")}
+	if !w.read {
+		keys[0] = bind("", "space", "show the rest")
+	} else {
+		if w.Grants(turn.GrantCall) {
+			keys = append(keys, bind("", "a", "always this call"))
+		}
+		if w.Grants(turn.GrantTool) {
+			keys = append(keys, bind("", "t", "always this tool"))
+		}
+	}
+	return append(keys, bind("", "r", "deny with a reason"), bind("", "tab", "type a message"))
 }
 
-// Texts about the keys that decide: the long one, the short one, and the explanation.
-const (
-	allKeys = "y allow · n deny · a allow this call from now on · t allow this tool from now on · r deny with a " +
-		"reason"
-	tooSmall  = "enlarge the window to see the call; n denies"
-	moreKeys  = "space shows the rest, then y allows · n deny · r deny with a reason"
-	shortMore = "space/y/n/r ?=help"
-	shortKeys = "y/n/a/t/r ?=help"
-	keyHelp   = "y allows this call and n denies it; a allows later calls with the same arguments, t all later calls of " +
-		"this tool; r denies with a reason; Tab switches to the input"
-)
-
-// approvalKeys shows in at most rows rows which keys decide.
-func (m *Model) approvalKeys(w *pendingRequest, rows int) []string {
+// formPanel shows the form of an elicitation in at most rows rows.
+func (m *Model) formPanel(w *pendingRequest, rows int) []string {
+	title := "? " + form.Asker(w.Request) + " asks"
+	if n := len(m.pending); n > 1 {
+		title += fmt.Sprintf(", 1 of %d", n)
+	}
+	head := paint(m.theme.warn, []string{cutWidth(title, m.cols())})
 	switch {
+	case w.form == nil:
+		return head
 	case w.sent:
-		return []string{m.palette.paint(dim, cutWidth("decided; waiting for the turn to continue", m.cols()))}
-	case m.deciding && !w.read:
-		return m.keys(moreKeys, shortMore, rows)
-	case m.deciding:
-		return m.keys(keysFor(w, " · ", allKeys), keysFor(w, "/", shortKeys), rows)
-	case m.reason != "":
-		return []string{cutWidth("reason? Enter denies", m.cols())}
+		return append(head, m.theme.dim.Render("answered; waiting for the turn to continue"))
+	case rows < 4:
+		head = nil
 	}
-	return []string{m.palette.paint(dim, cutWidth("Tab to decide", m.cols()))}
-}
-
-// keys returns the long text if it fits, and the short one otherwise.
-func (m *Model) keys(long, short string, rows int) []string {
-	if lines := wrapText(long, m.cols()); m.cols() >= 60 && len(lines) <= rows {
-		return lines
-	}
-	return []string{cutWidth(short, m.cols())}
-}
-
-// keysFor omits the keys that would have no effect.
-func keysFor(w *pendingRequest, between, keys string) string {
-	return strings.Join(slices.DeleteFunc(strings.Split(keys, between), func(key string) bool {
-		return key[0] == 'a' && !w.Grants(turn.GrantCall) || key[0] == 't' && !w.Grants(turn.GrantTool)
-	}), between)
-}
-
-// page is how many rows of the arguments one page scrolls.
-func (w *pendingRequest) page() int { return max(1, w.room-1) }
-
-// clip shortens a list of lines to n, and replaces the last one with an ellipsis if it cuts any.
-func clip(lines []string, n int) []string {
-	switch {
-	case len(lines) <= n:
-		return lines
-	case n <= 0:
-		return nil
-	}
-	lines = append([]string(nil), lines[:n]...)
-	lines[n-1] = "…"
-	return lines
+	body := w.form.Resize(m.cols(), max(1, rows-len(head))).View()
+	return append(head, trimBlank(strings.Split(sgrOnly(body), "\n"))...)
 }

@@ -1,158 +1,246 @@
 package chat
 
 import (
-	"fmt"
 	"strings"
+	"time"
 
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// Limits on the rows of the live part that each list takes.
-const (
-	callRows    = 4
-	pendingRows = 3
-)
+// pendingRows is how many messages on their way are shown.
+const pendingRows = 3
 
-// maxLive is the maximum number of rows of the live part. The other rows are left to the output printed above it.
-func (m *Model) maxLive() int {
-	return min(max(m.height*2/3, min(m.height-2, 10), 2), max(m.height-1, 1))
+// cols is the width that lines may have.
+func (m *Model) cols() int { return max(1, m.width) }
+
+// newTalk returns the viewport of the conversation. Its keys are those that the input does not need.
+func newTalk() viewport.Model {
+	v := viewport.New()
+	v.KeyMap = viewport.KeyMap{PageUp: bind("pgup", "pgup", "scroll"), PageDown: bind("pgdown", "", ""),
+		HalfPageUp: bind("ctrl+up", "", ""), HalfPageDown: bind("ctrl+down", "", ""),
+		Up: bind("shift+up", "", ""), Down: bind("shift+down", "", "")}
+	return v
 }
 
-// cols is the width that lines may have. The last column stays free, because terminals and Bubble Tea disagree about
-// the cursor's position after it.
-func (m *Model) cols() int { return max(1, m.width-1) }
-
-// View returns the live part as the last Update laid it out.
-func (m *Model) View() tea.View { return m.view }
-
-// compose lays out the live part. Until something is printed, the live part never has fewer rows than before: printing
-// takes Bubble Tea's cursor to the first row, but from another row Bubble Tea loses track of the cursor when rows
-// disappear.
-func (m *Model) compose() {
-	lines, cursor := m.rows()
-	if len(lines) < m.floor {
-		lines = append(lines, make([]string, m.floor-len(lines))...)
-	}
-	m.floor = len(lines)
-	m.view = tea.NewView(strings.Join(lines, "\n"))
-	m.view.Cursor = cursor
+func bind(name, shown, does string) key.Binding {
+	return key.NewBinding(key.WithKeys(name), key.WithHelp(shown, does))
 }
 
-// rows returns the rows of the live part and the cursor's position in them.
-func (m *Model) rows() ([]string, *tea.Cursor) {
-	if m.width == 0 || m.leaving {
-		return nil, nil
-	}
-	input := strings.Split(m.input.View(), "\n")
-	below := m.status()
-	lines := m.above(m.maxLive() - len(input) - len(below))
-	c := m.input.Cursor()
-	if c != nil {
-		c.Y += len(lines)
-		c.Blink = false
-	}
-	for _, line := range input {
-		lines = append(lines, trimRight(line))
-	}
-	lines = append(lines, below...)
-	if m.deciding {
-		return lines, nil
-	}
-	return lines, c
+// scroll passes a key or the wheel to the conversation.
+func (m *Model) scroll(msg tea.Msg) tea.Cmd {
+	var cmd tea.Cmd
+	m.talk, cmd = m.talk.Update(msg)
+	return cmd
 }
 
-// above returns what stands above the input, in at most rows rows. The current request has priority, then the running
-// calls and the messages on their way. The text takes the remaining rows.
-func (m *Model) above(rows int) []string {
-	panel := m.panel(rows)
-	rows -= len(panel)
-	calls := clip(m.callLines(), max(0, min(rows, callRows)))
-	rows -= len(calls)
-	pending := clip(m.pendingLines(), max(0, min(rows, pendingRows)))
-	rows -= len(pending)
+// click opens or folds the tool call under the mouse.
+func (m *Model) click(msg tea.MouseClickMsg) {
+	row := msg.Y + m.talk.YOffset()
+	if msg.Y >= m.talk.Height() || row >= len(m.rows) {
+		return
+	}
+	if i := m.rows[row]; i < len(m.entries) && m.entries[i].kind == entryCall {
+		m.entries[i].open = !m.entries[i].open
+		m.change(m.entries[i])
+	}
+}
+
+// layOut lays out the conversation, and gives it the rows that the parts below it leave.
+func (m *Model) layOut() {
+	if m.width == 0 {
+		return
+	}
+	follow := m.talk.AtBottom()
+	m.talk.SetWidth(m.cols())
+	m.talk.SetHeight(max(0, m.height-len(m.below())))
+	if m.changed {
+		m.changed, m.stale = false, false
+		m.talk.SetContentLines(m.conversation())
+	}
+	if follow {
+		m.talk.GotoBottom()
+	}
+}
+
+func (m *Model) conversation() []string {
 	var lines []string
-	if text := m.turn.layout(m.markdown, m.now); len(text) > 0 && rows > 0 {
-		text = text[max(0, len(text)-rows):] // keep the end, which is the newest text
-		lines = append(lines, text...)
-	}
-	lines = append(lines, calls...)
-	lines = append(lines, pending...)
-	return append(lines, panel...)
-}
-
-// textRows is how many rows of text stay in the live part. Text above them is printed as soon as it is settled.
-func (m *Model) textRows() int { return max(1, m.maxLive()-4) }
-
-func (m *Model) callLines() []string {
-	var lines []string
-	for _, c := range m.turn.calls {
-		text := fmt.Sprintf("→ %s %s", ui.Preview(c.tool), ui.Preview(c.arguments))
-		if c.progress != "" {
-			text = fmt.Sprintf("→ %s %s", ui.Preview(c.tool), c.progress)
+	var before *entry
+	m.rows = m.rows[:0]
+	for i, e := range m.entries {
+		if e.gap(before) {
+			lines = append(lines, "")
 		}
-		lines = append(lines, m.palette.paint(dim, cutWidth(strings.TrimSpace(text), m.cols())))
+		lines = append(lines, m.laidOut(e)...)
+		for len(m.rows) < len(lines) {
+			m.rows = append(m.rows, i)
+		}
+		before = e
 	}
 	return lines
+}
+
+// View returns the screen.
+func (m *Model) View() tea.View {
+	var v tea.View
+	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
+	if m.width == 0 || m.leaving {
+		return v
+	}
+	below := m.below()
+	var lines []string
+	if m.talk.Height() > 0 {
+		lines = strings.Split(m.talk.View(), "\n")
+	}
+	lines = append(lines, below...)
+	for i, line := range lines {
+		lines[i] = cutWidth(line, m.cols())
+	}
+	v.Content = strings.Join(lines, "\n")
+	if c := m.input.Cursor(); c != nil && !m.focused {
+		c.Y += max(0, m.height-m.inputRows()-len(m.footer()))
+		c.Blink = false
+		v.Cursor = c
+	}
+	return v
+}
+
+func (m *Model) inputRows() int { return strings.Count(m.input.View(), "\n") + 1 }
+
+// footer returns the rows below the input.
+func (m *Model) footer() []string {
+	if m.height < 4 {
+		return []string{m.status()}
+	}
+	return append([]string{m.status()}, m.helpLines()...)
+}
+
+// below returns what stands below the conversation, in at most the screen's rows: the messages on their way, the
+// current request, the menu, the input, the status and the keys.
+func (m *Model) below() []string {
+	input := strings.Split(m.input.View(), "\n")
+	footer := m.footer()
+	room := max(0, m.height-len(input)-len(footer))
+	lines := m.menu.view(m, min(room, max(3, m.height/3)))
+	lines = append(m.panel(min(room-len(lines), max(room*2/3, 8))), lines...)
+	pending := clip(m.pendingLines(), max(0, min(room-len(lines), pendingRows)))
+	lines = append(append(append(pending, lines...), input...), footer...)
+	return lines[max(0, len(lines)-m.height):]
 }
 
 func (m *Model) pendingLines() []string {
 	var lines []string
 	for _, p := range m.outbox.list {
-		state := "sending"
+		state := " · sending"
 		switch {
 		case p.accepted && p.queue:
-			state = "queued"
+			state = " · queued"
 		case p.accepted:
-			state = "accepted"
+			state = " · accepted"
 		}
-		text := fmt.Sprintf("› %s · %s", ui.Preview(p.text), state)
-		if room := m.cols() - len(state) - 5; room > 8 {
-			text = fmt.Sprintf("› %s · %s", cutWidth(ui.Preview(p.text), room), state)
-		}
-		lines = append(lines, m.palette.paint(dim, cutWidth(text, m.cols())))
+		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, m.cols()-len(state)+1))
+		lines = append(lines, m.theme.dim.Render(text+state))
 	}
 	return lines
 }
 
-// status is the last row: a hint, or the state of the chat.
-func (m *Model) status() []string {
-	text := m.notice
-	if text == "" {
-		text = m.state()
+// status is the row that describes the chat's state, the most important part first. Parts that do not fit are left out.
+func (m *Model) status() string {
+	parts := []string{m.state()}
+	used := m.used.Add(m.turn.usage)
+	if !m.talk.AtBottom() {
+		parts = append(parts, "more below")
 	}
-	return []string{m.palette.paint(dim, cutWidth(text, m.cols()))}
+	parts = append(parts, ui.Tokens(used), ui.Preview(m.model), termsafe.Line(m.session, 40))
+	return m.theme.accent.Render(joined(parts, m.cols()))
 }
 
-// state describes the state of the chat, the most important part first, because a narrow terminal cuts off the rest.
+// state describes what the chat waits for.
 func (m *Model) state() string {
 	t := &m.turn
-	if t.id == "" {
-		if len(m.outbox.list) > 0 {
-			return "waiting for a worker · " + m.session
-		}
-		if !m.drawn || m.flushing || len(m.queue) > 0 { // typing now might move the printed output
-			return "opening · " + m.session
-		}
-		return "ready · " + m.session + " · " + ui.Usage(m.used)
+	switch {
+	case !m.interrupted.IsZero() && m.now().Sub(m.interrupted) <= twice && t.id != "":
+		return "press Ctrl-C again to stop the turn"
+	case t.id == "" && len(m.outbox.list) > 0:
+		return m.spinner.View() + " waiting for a worker"
+	case t.id == "" && m.feed == nil:
+		return "opening"
+	case t.id == "":
+		return "ready"
 	}
 	state := "answering"
-	switch {
+	switch w := m.currentRequest(); {
 	case t.stopping:
 		state = "stopping"
+	case m.reason != "":
+		return "type the reason; Enter denies the call, Esc goes back"
+	case w != nil && w.sent:
+		state = "decided; waiting for the turn"
 	case m.question() != nil:
-		state = "question: type your answer"
+		return "question: type your answer"
 	case m.elicitation() != nil:
-		state = form.Asker(m.elicitation().Request) + " asks: type your answer, or /decline"
-	case m.approval() != nil:
-		state = strings.TrimSpace(m.approval().position() + " waiting for your decision")
+		return form.Asker(w.Request) + " asks"
+	case w != nil:
+		return strings.TrimSpace("waiting for your decision " + w.position())
 	case len(t.calls) > 0:
 		state = "calling " + ui.Count(len(t.calls), "tool")
 	case t.thinking:
 		state = "thinking"
 	}
-	took := max(m.now().Sub(t.began).Truncate(1e9), 0)
-	return fmt.Sprintf("%s %s · step %d · %s · %s", state, took, max(t.step, 1), ui.Usage(t.usage), m.session)
+	took := max(m.now().Sub(t.began).Truncate(time.Second), 0)
+	return m.spinner.View() + " " + state + " " + took.String()
+}
+
+// helpLines is a hint, or the keys that have an effect now.
+func (m *Model) helpLines() []string {
+	if m.notice != "" {
+		return clip(paint(m.theme.warn, wrapText(m.notice, m.cols())), max(1, m.height/5))
+	}
+	rows := 1
+	if m.height >= 12 && m.focused {
+		rows = 2
+	}
+	lines := []string{""}
+	for _, b := range m.bindings() {
+		item := m.help.ShortHelpView([]key.Binding{b})
+		last := lines[len(lines)-1]
+		switch fits := joined([]string{last, item}, m.cols()); {
+		case item == "":
+		case last == "":
+			lines[len(lines)-1] = item
+		case fits != last:
+			lines[len(lines)-1] = fits
+		case len(lines) < rows:
+			lines = append(lines, item)
+		}
+	}
+	return lines
+}
+
+// bindings returns the keys that have an effect now.
+func (m *Model) bindings() []key.Binding {
+	w := m.currentRequest()
+	switch {
+	case m.menu.shown():
+		return []key.Binding{bind("", "↑↓", "choose"), bind("", "enter", "take"), bind("", "esc", "close")}
+	case m.focused && w.form != nil:
+		return append(w.form.KeyBinds(), bind("", "esc", "type a message"))
+	case m.focused:
+		return m.approvalBindings(w)
+	case w != nil && !w.sent && w.form != nil:
+		return []key.Binding{bind("", "tab", "fill in the form"), bind("", "/decline", "decline")}
+	case w != nil && !w.sent && m.reason == "" && m.question() == nil:
+		return []key.Binding{bind("", "tab", "decide: allow or deny the call"), bind("", "enter", "send a message")}
+	case m.turn.id != "":
+		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "ctrl+c ctrl+c", "stop"),
+			bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"), bind("", "ctrl+d", "leave")}
+	}
+	return []key.Binding{bind("", "enter", "send"), bind("", "/", "commands"), bind("", "@", "files"),
+		bind("", "↑", "history"), bind("", "ctrl+o", "open calls"), bind("", "pgup", "scroll"),
+		bind("", "ctrl+d", "leave")}
 }

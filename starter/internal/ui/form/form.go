@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/internal/nearest"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Kind is the kind of value that a field takes.
@@ -257,4 +258,29 @@ func (p problems) err() error {
 		return nil
 	}
 	return fmt.Errorf("%s", strings.Join(p, "; "))
+}
+
+// Accept builds the response to an elicitation from one text or from fields. If both are empty, the response agrees to
+// a form without fields and otherwise takes the defaults. An address takes no values.
+func Accept(e turn.Elicitation, text string, fields []Pair) (turn.ElicitationResponse, error) {
+	r := turn.ElicitationResponse{Key: e.Key, Action: turn.ElicitationAccept}
+	if e.URL != "" {
+		if text != "" || len(fields) > 0 {
+			return r, errors.New("it asks you to open an address and takes no values: confirm with --accept that you did, or " +
+				"use --decline")
+		}
+		return r, nil
+	}
+	f, err := Parse(e.Schema)
+	if err != nil {
+		return r, fmt.Errorf("%w; it can only be declined", err)
+	}
+	var content json.RawMessage
+	if text != "" {
+		content, err = f.Read(text)
+	} else {
+		content, err = f.Fill(fields)
+	}
+	r.Content = content
+	return r, err
 }

@@ -43,7 +43,21 @@ func (f Field) wrong(err error) error {
 	return fmt.Errorf("%s: %w", termsafe.Line(f.Name, shownName), err)
 }
 
-func (f Field) missing() error { return f.wrong(fmt.Errorf("it is required (%s)", f.takes())) }
+var errMissing = errors.New("it is required")
+
+func (f Field) missing() error { return f.wrong(fmt.Errorf("%w (%s)", errMissing, f.takes())) }
+
+// valueOf is Parse for a line that the user typed. An empty line means the default, or no value if the field is
+// optional.
+func (f Field) valueOf(line string) (json.RawMessage, error) {
+	switch {
+	case strings.TrimSpace(line) != "":
+		return f.Parse(line)
+	case f.Required && f.Default == nil:
+		return nil, f.missing()
+	}
+	return f.Default, nil
+}
 
 // typed converts what the user typed to a value of the field's kind.
 func (f Field) typed(texts []string) (any, error) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
@@ -27,17 +29,15 @@ type pendingRequest struct {
 	// sent reports that a decision is on its way.
 	sent bool
 
-	scroll int // the first visible row of the arguments
-	// rows is the number of rows of the arguments, and room is how many of them were shown last. seen is how many have
-	// been shown without a gap, counted from the first.
-	rows, room, seen int
+	page viewport.Model // the visible rows of the arguments
+	rows int            // the number of rows at the last layout
+	seen int            // how many rows have been shown without a gap, counted from the first
 	// read reports that all rows were shown. The chat does not allow a call with rows that were never on the screen.
 	read bool
 	// fits reports that the tool and at least one row of the arguments are on the screen.
 	fits bool
 
-	dialog      *form.Interview // of an elicitation
-	typedBefore bool            // the input was not empty when the elicitation arrived
+	form *form.Dialog // of an elicitation
 }
 
 // requestOf decodes the chunk of a request or of its decision.
@@ -59,16 +59,16 @@ func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	if !ok {
 		return
 	}
-	m.settleText()
-	w := pendingRequest{Request: asked.Request, turn: c.Turn}
+	m.endText()
+	w := &pendingRequest{Request: asked.Request, turn: c.Turn, page: newPage()}
 	if arguments != "" {
 		w.Arguments = arguments
 	}
 	w.complete = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.pending = append(m.pending, w)
 	if w.Kind == turn.RequestElicitation {
-		m.printText(entryNote, "? "+ui.Asks(w.Request)+":")
-		m.printText(entryBarred, elicitationText(w.Request))
+		m.addText(entryNote, "? "+ui.Asks(w.Request)+":")
+		m.addText(entryBarred, elicitationText(w.Request))
 	}
 }
 
@@ -77,7 +77,7 @@ func (m *Model) currentRequest() *pendingRequest {
 	if len(m.pending) == 0 {
 		return nil
 	}
-	return &m.pending[0]
+	return m.pending[0]
 }
 
 // question returns the question that the input answers; nil if there is none.
@@ -97,113 +97,153 @@ func (m *Model) approval() *pendingRequest {
 
 func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
 
-// watchRequest starts the calm period if the current request is a new approval. Until calm has passed, keys decide
-// nothing unless the user presses Tab.
-func (m *Model) watchRequest() tea.Cmd {
-	if e := m.elicitation(); e != nil && m.watched != e.key() {
-		m.watched, e.typedBefore = e.key(), m.input.Value() != ""
+// elicitation returns the elicitation whose form is shown; nil if there is none.
+func (m *Model) elicitation() *pendingRequest {
+	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestElicitation {
+		return w
 	}
-	w := m.approval()
-	if w == nil {
-		m.deciding = false
-		if m.currentRequest() == nil {
-			m.watched = ""
-		}
+	return nil
+}
+
+// watchRequest starts the calm period if the current request is a new approval or a new form. Until calm has passed,
+// its keys decide nothing unless the user presses Tab.
+func (m *Model) watchRequest() tea.Cmd {
+	w := m.currentRequest()
+	if w == nil || w.Kind == turn.RequestQuestion {
+		m.focused, m.watched = false, ""
 		return nil
 	}
 	if m.watched == w.key() {
 		return nil
 	}
-	m.watched, m.deciding = w.key(), false
-	return m.startCalm(w.key())
+	m.watched, m.focused = w.key(), false
+	return tea.Batch(m.startCalm(w.key()), m.startForm(w))
 }
 
 func (m *Model) startCalm(key string) tea.Cmd {
 	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
 }
 
-// endCalm lets keys decide the current approval unless the user is typing.
+// endCalm gives the keys to the current request unless the user is typing. Otherwise it looks again later: the user may
+// have sent or cleared the text by then.
 func (m *Model) endCalm(msg calmMsg) tea.Cmd {
-	w := m.approval()
+	w := m.currentRequest()
 	switch {
-	case w == nil || w.key() != msg.wait || m.deciding:
+	case w == nil || w.key() != msg.wait || m.focused || w.sent:
 		return nil
-	case m.input.Value() != "" || m.reason != "":
-		return nil // Tab switches to the decision
-	case m.now().Sub(m.pressed) < calm:
+	case m.typing || m.input.Value() != "" || m.reason != "" || m.now().Sub(m.pressed) < calm:
 		return m.startCalm(msg.wait)
 	}
-	m.deciding = true
+	m.focused = true
 	return nil
 }
 
-// decideWithGrant allows a call and later ones. If the request cannot be granted, it shows why.
-func (m *Model) decideWithGrant(w *pendingRequest, scope turn.GrantScope) tea.Cmd {
+// focus gives the keys to the current request.
+func (m *Model) focus() {
+	if w := m.currentRequest(); w != nil && !w.sent && w.Kind != turn.RequestQuestion {
+		if m.reason != "" {
+			m.endReason()
+		}
+		m.focused, m.typing = true, false
+	}
+}
+
+// unfocus gives the keys to the input until the user presses Tab or has sent a message.
+func (m *Model) unfocus() tea.Cmd {
+	m.focused, m.typing = false, true
+	return m.startCalm(m.watched)
+}
+
+// startReason asks for the reason of a denial in the input, and endReason puts back what the input held before.
+func (m *Model) startReason(w *pendingRequest) tea.Cmd {
+	m.reason, m.draft = w.key(), m.input.Value()
+	m.setInput("")
+	m.focused = false
+	return m.startCalm(m.watched)
+}
+
+func (m *Model) endReason() {
+	m.reason = ""
+	m.setInput(m.draft)
+	m.draft = ""
+}
+
+// grant allows a call and later ones. The grant also covers the other calls that wait and that it would have allowed,
+// so that they are allowed, too. If the request cannot be granted, grant shows why.
+func (m *Model) grant(w *pendingRequest, scope turn.GrantScope) tea.Cmd {
 	if !w.Grants(scope) {
 		m.note("%s", w.WhyNoGrant())
 		return nil
 	}
-	return m.decide(w, true, client.DecideInput{Grant: scope})
+	cmds := []tea.Cmd{m.allow(w, client.DecideInput{Grant: scope})}
+	if !w.sent {
+		return nil
+	}
+	for _, other := range m.pending {
+		same := scope == turn.GrantTool || other.ArgumentsHash == w.ArgumentsHash
+		if other.Kind == turn.RequestApproval && other.Tool == w.Tool && same && other.Grants(scope) && !other.sent {
+			cmds = append(cmds, m.send(other, true, client.DecideInput{}))
+		}
+	}
+	return tea.Batch(cmds...)
 }
 
 // decideKey handles a key press that decides the current approval.
-func (m *Model) decideKey(key string) tea.Cmd {
+func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	w := m.approval()
-	switch key {
-	case "y", "Y":
-		return m.decide(w, true, client.DecideInput{})
-	case "a", "A":
-		return m.decideWithGrant(w, turn.GrantCall)
-	case "t", "T":
-		return m.decideWithGrant(w, turn.GrantTool)
-	case "n", "N":
-		return m.decide(w, false, client.DecideInput{})
-	case "r", "R":
-		m.reason, m.deciding = w.key(), false
-		m.hint("type the reason; Enter denies the call, Esc goes back")
+	if w == nil {
+		return nil
+	}
+	switch strings.ToLower(msg.String()) {
+	case "y":
+		return m.allow(w, client.DecideInput{})
+	case "a":
+		return m.grant(w, turn.GrantCall)
+	case "t":
+		return m.grant(w, turn.GrantTool)
+	case "n":
+		return m.send(w, false, client.DecideInput{})
+	case "r":
+		return m.startReason(w)
 	case "tab":
-		m.deciding = false
-	case "up", "k":
-		w.scroll--
-	case "down", "j":
-		w.scroll++
-	case "pgup":
-		w.scroll -= w.page()
-	case "pgdown", "space":
-		w.scroll += w.page()
+		return m.unfocus()
 	case "home":
-		w.scroll = 0
+		w.page.GotoTop()
 	case "end":
-		w.scroll = w.rows
+		w.page.GotoBottom()
 	case "?":
-		if w.Why != "" { // a small screen has no room for the reason
-			m.note("reason: %s", termsafe.Line(w.Why, 300))
-		}
-		m.note(keyHelp)
+		m.note("reason: %s", termsafe.Line(w.Why, 300)) // a small screen has no room for the reason
 	default:
-		m.hint("press y to allow or n to deny; Tab switches to the input")
+		before := w.page.YOffset()
+		w.page, _ = w.page.Update(msg)
+		if w.page.YOffset() == before && msg.Text != "" && msg.Text != " " {
+			m.hint("press y to allow or n to deny; Tab switches to the input")
+		}
 	}
 	return nil
 }
 
-// decide sends a decision about exactly the call that was shown.
-func (m *Model) decide(w *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
+// allow allows exactly the call that was shown, if all of it was.
+func (m *Model) allow(w *pendingRequest, in client.DecideInput) tea.Cmd {
+	switch {
+	case !w.complete:
+		m.hint("the arguments are incomplete: the call can only be denied; press n")
+	case !w.fits:
+		m.hint(tooSmall)
+	case !w.read:
+		m.hint("there is more of the arguments: press space to see the rest, then y")
+	default:
+		return m.send(w, true, in)
+	}
+	return nil
+}
+
+// send sends a decision about a call.
+func (m *Model) send(w *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
 	if w.sent {
 		return nil
 	}
-	if allow && !w.complete {
-		m.hint("the arguments are incomplete: the call can only be denied; press n")
-		return nil
-	}
-	if allow && !w.fits {
-		m.hint(tooSmall)
-		return nil
-	}
-	if allow && !w.read {
-		m.hint("there is more of the arguments: press space to see the rest, then y")
-		return nil
-	}
-	w.sent, m.deciding = true, false
+	w.sent, m.focused = true, false
 	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.session, w.turn, w.ID, w.ArgumentsHash, m.o.Person
 	key, decide := w.key(), m.o.Client.Deny
 	if allow {
@@ -235,7 +275,7 @@ func (m *Model) decided(msg decidedMsg) {
 	m.printError("sending the decision: %v", msg.err)
 	for i := range m.pending {
 		if m.pending[i].key() == msg.wait {
-			m.pending[i].sent, m.pending[i].dialog, m.watched = false, nil, ""
+			m.pending[i].sent, m.pending[i].form, m.watched = false, nil, ""
 		}
 	}
 }
@@ -264,6 +304,6 @@ func (m *Model) showDecision(c turn.Chunk) {
 		}
 	}
 	if decided.Decision != nil {
-		m.printText(entryDecision, ui.Decided(decided))
+		m.addText(entryNote, ui.Decided(decided))
 	}
 }

@@ -1,0 +1,196 @@
+package chat
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"charm.land/bubbles/v2/list"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+)
+
+// menu completes the word in the input: a command after a slash, or a file's path after an @.
+type menu struct {
+	list    list.Model
+	word    string // the word that is completed
+	closed  string // the word for which the user closed the menu
+	files   filesMsg
+	reading bool
+}
+
+// choice is an item of the menu.
+type choice struct {
+	text, does string
+	argument   bool // the command takes an argument
+}
+
+func (c choice) FilterValue() string { return c.text }
+
+// delegate draws the items of the menu.
+type delegate struct{ m *Model }
+
+func (delegate) Height() int                         { return 1 }
+func (delegate) Spacing() int                        { return 0 }
+func (delegate) Update(tea.Msg, *list.Model) tea.Cmd { return nil }
+
+func (d delegate) Render(w io.Writer, l list.Model, index int, item list.Item) {
+	c := item.(choice)
+	line := "  " + c.text
+	if c.does != "" {
+		line += strings.Repeat(" ", max(1, 18-len(c.text))) + c.does
+	}
+	style := d.m.theme.dim
+	if index == l.Index() {
+		line, style = "> "+line[2:], d.m.theme.accent
+	}
+	io.WriteString(w, style.Render(cutWords(line, d.m.cols())))
+}
+
+// cutWords shortens a line to width columns, between two words if possible.
+func cutWords(line string, width int) string {
+	if wrapped := wrapText(line, max(1, width-1)); len(wrapped) > 1 {
+		return strings.TrimRight(wrapped[0], " ") + "…"
+	}
+	return line
+}
+
+func newMenu() menu {
+	l := list.New(nil, delegate{}, 0, 0)
+	l.SetShowTitle(false)
+	l.SetShowStatusBar(false)
+	l.SetShowHelp(false)
+	l.SetShowPagination(false)
+	l.SetFilteringEnabled(false)
+	return menu{list: l}
+}
+
+func (c *menu) shown() bool { return len(c.list.Items()) > 0 }
+
+func (c *menu) view(m *Model, rows int) []string {
+	if !c.shown() || rows < 1 {
+		return nil
+	}
+	c.list.SetDelegate(delegate{m})
+	c.list.SetSize(m.cols(), min(rows, len(c.list.Items())))
+	return strings.Split(c.list.View(), "\n")
+}
+
+// complete updates the menu for the word before the cursor.
+func (m *Model) complete() tea.Cmd {
+	c := &m.menu
+	text := m.input.Value()
+	c.word = text[strings.LastIndexAny(text, " \n\t")+1:]
+	var items []list.Item
+	var cmd tea.Cmd
+	switch {
+	case m.focused || m.reason != "" || c.word == c.closed && c.word != "":
+	case strings.HasPrefix(text, "/") && c.word == text:
+		items = commandChoices(text)
+	case strings.HasPrefix(c.word, "@"):
+		items = matching(c.word[1:], c.files)
+		if !c.reading {
+			c.reading = true
+			cmd = m.background(readFiles)
+		}
+	}
+	if c.word != c.closed {
+		c.closed = ""
+	}
+	c.list.SetItems(items)
+	c.list.Select(0)
+	return cmd
+}
+
+func commandChoices(text string) []list.Item {
+	var items []list.Item
+	for _, s := range slashes() {
+		if strings.HasPrefix("/"+s.name, text) {
+			items = append(items, choice{"/" + s.name, s.does, s.argument != ""})
+		}
+	}
+	return items
+}
+
+// shownFiles is how many files the menu offers.
+const shownFiles = 50
+
+func matching(term string, files []string) []list.Item {
+	var items []list.Item
+	if term == "" {
+		for _, file := range files[:min(len(files), shownFiles)] {
+			items = append(items, choice{text: "@" + file})
+		}
+		return items
+	}
+	ranks := list.DefaultFilter(term, files)
+	for _, r := range ranks[:min(len(ranks), shownFiles)] {
+		items = append(items, choice{text: "@" + files[r.Index]})
+	}
+	return items
+}
+
+// menuKey handles a key while the menu is shown; false if the key is not the menu's.
+func (m *Model) menuKey(name string) (cmd tea.Cmd, taken bool) {
+	c := &m.menu
+	chosen, _ := c.list.SelectedItem().(choice)
+	switch name {
+	case "up", "ctrl+p":
+		c.list.CursorUp()
+	case "down", "ctrl+n":
+		c.list.CursorDown()
+	case "esc":
+		c.closed = c.word
+		return m.complete(), true
+	case "enter":
+		if c.word == chosen.text {
+			return nil, false
+		}
+		m.takeChoice(chosen)
+		if strings.HasPrefix(chosen.text, "/") && !chosen.argument {
+			return m.submit(), true
+		}
+	case "tab":
+		m.takeChoice(chosen)
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+// takeChoice puts a choice in place of the word.
+func (m *Model) takeChoice(chosen choice) {
+	m.input.SetValue(strings.TrimSuffix(m.input.Value(), m.menu.word) + chosen.text + " ")
+	m.input.MoveToEnd()
+	m.complete()
+}
+
+// filesMsg are the paths of the files below the current directory.
+type filesMsg []string
+
+// maxFiles is how many paths the menu knows.
+const maxFiles = 5000
+
+// readFiles lists the files below the current directory, without hidden ones.
+func readFiles(ctx context.Context) tea.Msg {
+	var files filesMsg
+	root := os.DirFS(".")
+	_ = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		name := filepath.Base(path)
+		hidden := name != "." && strings.HasPrefix(name, ".") || name == "node_modules"
+		switch {
+		case ctx.Err() != nil || len(files) >= maxFiles:
+			return fs.SkipAll
+		case err != nil || hidden && d.IsDir():
+			return fs.SkipDir
+		case !d.IsDir() && !hidden && termsafe.Line(path, 200) == path && !strings.Contains(path, " "):
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files
+}

@@ -1,0 +1,152 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/hinshun/vt10x"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var update = flag.Bool("update", false, "write the golden screens")
+
+// screens are what a user sees of a chat, by name.
+var screens = map[string]func(*stage){
+	"empty": func(*stage) {},
+	"streaming": func(s *stage) {
+		s.begin("m1", "What does the parser do with a comment?")
+		c := callOf("1.0", `{"path":"parser/comment.go"}`)
+		attempt := s.infer(nil)
+		s.stream(attempt, "I read the parser first.")
+		s.settle(attempt, "I read the parser first.", c)
+		s.call(c, turn.OutcomeOK, "package parser")
+		attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}})
+		s.stream(attempt, "# Comments\n\nThe **scanner** drops them:\n\n```go\nif r == '#' {\n\ts.skipLine()\n}\n```\n\n",
+			"> Comments are not part of the grammar, so the parser never sees one and needs no rule for it.\n\n")
+		s.prints("needs no rule")
+		c = callOf("2.0", `{"path":"parser/scan.go","line":42}`)
+		s.settle(attempt, "It is so.", c)
+		s.claim(c)
+		s.prints("parser/scan.go")
+	},
+	"approval": func(s *stage) {
+		s.begin("m1", "Rename the function.")
+		c := callOf("1.0",
+			`{"path":"parser/comment.go","old_string":"func skip() {\n\treturn\n}","new_string":"func skipLine() {\n\treturn\n}"}`)
+		s.settle(s.infer(nil), "", c)
+		s.asks(approvalOf(c, 1))
+		s.shows("Allow mcp/disk/write?")
+		s.press(tab)
+		for !s.currentRequest().read {
+			s.types(" ")
+		}
+	},
+	"form": func(s *stage) {
+		s.begin("m1", "Commit it.")
+		s.prints("» Commit it.")
+		s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who are you?",
+			Schema: json.RawMessage(fewFields)}))
+		s.shows("1/3 name")
+		s.press(tab)
+		s.says("Ann")
+		s.shows("2/3 colour")
+	},
+	"menu": func(s *stage) { s.types("/s") },
+	"scrolled": func(s *stage) {
+		var text strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&text, "%d. The point number %d of a long answer.\n", i+1, i+1)
+		}
+		s.whole("m1", "Tell me everything.", text.String())
+		s.prints("1 step")
+		s.press(pgUp)
+	},
+	"error": func(s *stage) {
+		s.begin("m1", "Try it.")
+		c := callOf("1.0", `{"path":"a.txt"}`)
+		s.settle(s.infer(nil), "", c)
+		s.call(c, turn.OutcomeError, "the disk is full")
+		s.finish(turn.StateFailed, turn.FinishFailed, "the model's provider rejected the request: the key has expired")
+		s.prints("the key has expired")
+		s.shows("ready")
+	},
+}
+
+func TestScreens(t *testing.T) {
+	for name, act := range screens {
+		for _, size := range [][2]int{{120, 40}, {100, 30}, {60, 15}} {
+			file := fmt.Sprintf("%s-%dx%d", name, size[0], size[1])
+			t.Run(file, func(t *testing.T) {
+				s := newStage(t, size[0], size[1])
+				act(s)
+				requireGolden(t, file, drawn(t, s.Model.View(), size[0], size[1]))
+			})
+		}
+	}
+}
+
+// drawn returns what a terminal shows after Bubble Tea has drawn a view.
+func drawn(t *testing.T, v tea.View, width, height int) string {
+	t.Helper()
+	terminal := vt10x.New(vt10x.WithSize(width, height))
+	p := tea.NewProgram(still{v}, tea.WithInput(nil), tea.WithOutput(cooked{terminal}), tea.WithoutSignals(),
+		tea.WithWindowSize(width, height), tea.WithColorProfile(colorprofile.ANSI256), tea.WithEnvironment(nil))
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Run()
+		done <- err
+	}()
+	var rows []string
+	require.Eventually(t, func() bool {
+		rows = rows[:0]
+		for row := range strings.SplitSeq(strings.TrimRight(terminal.String(), "\n"), "\n") {
+			rows = append(rows, strings.TrimRight(row, " "))
+		}
+		return len(rows) == height && rows[height-1] != ""
+	}, within, 10*time.Millisecond)
+	p.Kill()
+	<-done
+	return strings.Join(rows, "\n") + "\n"
+}
+
+// cooked starts a new line at its first column, as a terminal does that is not in raw mode.
+type cooked struct{ io.Writer }
+
+func (c cooked) Write(b []byte) (int, error) {
+	_, err := c.Writer.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n")))
+	return len(b), err
+}
+
+// still is a model that shows one view.
+type still struct{ view tea.View }
+
+func (s still) Init() tea.Cmd                       { return nil }
+func (s still) Update(tea.Msg) (tea.Model, tea.Cmd) { return s, nil }
+func (s still) View() tea.View                      { return s.view }
+
+func requireGolden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", "screens", name+".txt")
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, []byte(got)),
+		"%s differs; `go test ./starter/internal/ui/chat -run TestScreens -update` "+
+			"writes it. It is now:\n%s", name, got)
+}

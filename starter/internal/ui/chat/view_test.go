@@ -1,0 +1,173 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestWrappedQuotesKeepTheirBar(t *testing.T) {
+	text := "> " + strings.Repeat("quoted words ", 20) + "\n> > " + strings.Repeat("deeper words ", 20)
+	for _, width := range []int{30, 60, 79} {
+		for _, line := range newTheme(true, true).render(text, width) {
+			if line = ansi.Strip(line); line != "" {
+				assert.True(t, strings.HasPrefix(line, "│"), "%d: %q", width, line)
+			}
+			assert.LessOrEqual(t, ansi.StringWidth(line), width)
+		}
+	}
+}
+
+// asksTwo shows two approvals of the same tool.
+func (s *stage) asksTwo() {
+	for _, id := range []string{"1.0", "1.1"} {
+		s.asksFor(pendingRequest{Request: turn.Request{ID: id, Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
+			ArgumentsHash: "h" + id}, turn: "t", complete: true})
+	}
+}
+
+func TestAlwaysThisToolAlsoAllowsItsOtherCalls(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksTwo()
+	s.press(tab)
+	s.types("t")
+	s.until("both are sent", func() bool { return len(s.approvals) == 2 })
+	assert.True(t, s.approvals[0].Allow && s.approvals[1].Allow)
+}
+
+func TestAlwaysThisCallAllowsNoOtherArguments(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksTwo()
+	s.press(tab)
+	s.types("a")
+	s.until("one is sent", func() bool { return len(s.approvals) == 1 })
+	assert.False(t, s.pending[1].sent)
+}
+
+func TestAnApprovalGetsTheKeysAfterTheTextIsSent(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.types("hello")
+	s.asksTwo()
+	s.pass()
+	s.types("y")
+	assert.Empty(t, s.approvals, "the user is typing")
+	s.press(enter)
+	s.pass()
+	s.pass()
+	assert.Contains(t, s.bottom(), "y allow")
+	s.types("y")
+	s.until("it is sent", func() bool { return len(s.approvals) == 1 })
+	assert.Equal(t, "helloy", s.messages[0].Message.Text)
+}
+
+func TestTheStatusFollowsAReason(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Write.")
+	c := callOf("1.0", "{}")
+	s.settle(s.infer(nil), "", c)
+	s.asks(approvalOf(c, 1))
+	s.shows("Allow mcp/disk/write?")
+	s.press(tab)
+	s.types("r")
+	assert.Contains(t, s.bottom(), "type the reason")
+	s.press(esc)
+	assert.NotContains(t, s.bottom(), "type the reason")
+	assert.Contains(t, s.bottom(), "y allow")
+	s.types("r")
+	s.says("not now")
+	assert.NotContains(t, s.bottom(), "type the reason")
+	assert.Contains(t, s.bottom(), "decided; waiting for the turn")
+	assert.Contains(t, s.bottom(), "10 tokens in, 2 out", "the inference before the approval counts")
+}
+
+func TestTheStatusFollowsCtrlC(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Slowly.")
+	s.shows("answering")
+	s.press(ctrlC)
+	assert.Contains(t, s.bottom(), "press Ctrl-C again")
+	s.press(ctrlC)
+	assert.NotContains(t, s.bottom(), "press Ctrl-C again")
+	assert.Contains(t, s.bottom(), "stopping")
+	s.finish(turn.StateCancelled, turn.FinishCancelled, "")
+	s.shows("ready")
+	assert.NotContains(t, s.bottom(), "Ctrl-C")
+}
+
+func TestModelNamesTheModel(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.says("/model")
+	s.prints("model: scripted; new turns use scripted")
+	s.whole("m1", "one", "First.")
+	s.prints("1 step")
+	s.says("/model")
+	s.prints("model: m; new turns use scripted")
+}
+
+func TestCallsFoldAndOpen(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "x", Arguments: `{"old":"a","new":"b"}`})
+	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "x", Outcome: turn.OutcomeOK,
+		Preview: "the\x1b[2J result"})
+	assert.NotContains(t, s.all(), "the[2J result")
+	s.press(ctrlO)
+	assert.Contains(t, s.all(), "│ -a")
+	assert.Contains(t, s.all(), "│ +b")
+	assert.Contains(t, s.all(), "│ the[2J result")
+	s.press(ctrlO)
+	assert.NotContains(t, s.all(), "the[2J result")
+	s.take(tea.MouseClickMsg{Y: 1})
+	assert.Contains(t, s.all(), "the[2J result")
+}
+
+func TestMenusComplete(t *testing.T) {
+	s := newStage(t, 60, 15)
+	s.types("/se")
+	assert.Contains(t, s.bottom(), "> /sessions")
+	s.press(tab)
+	assert.Equal(t, "/sessions ", s.input.Value())
+	s.press(ctrlU)
+	s.types("/mo")
+	s.press(enter)
+	s.prints("model: scripted")
+	s.types("look at @mainte")
+	s.shows("> @main_test.go")
+	s.press(enter)
+	assert.Equal(t, "look at @main_test.go ", s.input.Value())
+	s.types("/he")
+	assert.NotContains(t, s.bottom(), "/help", "a command stands at the beginning")
+}
+
+func TestTheConversationScrolls(t *testing.T) {
+	s := newStage(t, 60, 15)
+	s.whole("m1", "one", "First.\n\n"+strings.Repeat("More of it.\n\n", 40)+"Last.")
+	s.shows("Last.")
+	for range 20 {
+		s.press(pgUp)
+	}
+	s.shows("First.")
+	assert.Contains(t, s.bottom(), "more below")
+	s.begin("m2", "two")
+	s.prints("» two")
+	assert.Contains(t, s.live(), "First.", "new text does not move what the user reads")
+	for range 100 {
+		s.take(tea.MouseWheelMsg{Button: tea.MouseWheelDown})
+	}
+	s.shows("» two")
+	assert.NotContains(t, s.bottom(), "more below")
+}
+
+func TestADiffCannotPassForTheExactArguments(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", ArgumentsHash: "h",
+		Arguments: `{"path":"/etc/passwd","patch":"@@ -1 +1 @@\nexact arguments:\n{\"path\":\"notes.txt\"}"}`},
+		turn: "t", complete: true})
+	assert.Contains(t, s.bottom(), `│ {"path":"notes.txt"}`)
+	assert.Equal(t, 1, strings.Count(s.bottom(), "\nexact arguments:"))
+	assert.Contains(t, s.bottom(), `{"path":"/etc/passwd"`)
+}
