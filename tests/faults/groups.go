@@ -29,6 +29,8 @@ func groups() []group {
 		{"The journal's disk and lock",
 			"Writes are tried again until the journal takes them; an answer that could not be kept is asked for again.",
 			store()},
+		{"The journal's Postgres server", "A transaction is repeated until the server answers; after a commit whose reply " +
+			"is lost, the journal looks up what it has written.", postgresPoints()},
 		{"Temporal's server, and many clients",
 			"The server goes on from its own database; a message ID is taken once, for ever.", servers()},
 		{"A bad deploy", "Its tasks fail and are tried again, without an end for the turn; the good version goes on where " +

@@ -35,6 +35,7 @@ type order struct {
 	think    time.Duration
 	docs     string
 	half     int
+	journal  string
 	restarts restarting
 }
 
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
 	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the "+
 		"others where it is odd; 0 plays all")
+	flag.StringVar(&o.journal, "journal", "sqlite", "the journals' `database`: sqlite or postgres")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
@@ -85,6 +87,8 @@ func (o order) sane(rest []string) error {
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
 	case o.docs != "" && (o.only != "" || o.half != 0):
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
+	case o.journal != "sqlite" && o.journal != "postgres":
+		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
 	case o.restarts.on && (o.soak > 0 || o.mutants):
 		return errors.New("-restarts goes with neither -soak nor -mutants")
 	case o.half < 0 || o.half != 0 && o.mutants:
@@ -132,6 +136,12 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if o.journal == "postgres" {
+		if ps.postgres, err = newPostgresServer(ctx); err != nil {
+			return false, err
+		}
+		defer ps.postgres.Close()
+	}
 	if o.restarts.on {
 		return o.restart(ctx, ps, dir)
 	}
@@ -170,7 +180,7 @@ func (o order) wanted(name string) bool {
 // points returns the points whose names match.
 func (o order) points() ([]point, error) {
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
-		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
+		return !o.wanted(p.name) || p.onlyPostgres && o.journal != "postgres" && !o.list || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
 	if o.half != 0 {
 		all = everySecond(all, o.half)

@@ -195,7 +195,7 @@ func (s *soak) freezeWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.freeze(ctx, victim); err != nil {
+	if err := s.database.freeze(ctx, victim); err != nil {
 		return err
 	}
 	err = pause(ctx, frozenFor)
