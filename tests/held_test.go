@@ -27,7 +27,13 @@ func older(c *config.Config) {
 }
 
 // dying builds, once, the worker that kills itself at a point named by a flag.
-var dying = sync.OnceValue(func() error { return build(filepath.Join(binaries.dir, "dying"), "./tests/faults/worker") })
+var dying = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", "-C", "faults", "-o", filepath.Join(binaries.dir, "dying"), "./worker").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("building the worker: %w\n%s", err, out)
+	}
+	return err
+})
 
 // dies starts a worker that is killed at a method of the journal: METHOD:before|after:N.
 func (r *rig) dies(at string) *process {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,12 +13,12 @@ import (
 	"github.com/everturn/everturn/tests/faults/check"
 )
 
-// figures rewrites the text between two comments in a file of documentation, so that the figures there come from a run.
-// An empty file name writes nothing.
-func figures(file, section string, write func(b *bytes.Buffer)) error {
-	if file == "" {
+// figures rewrites the text between two comments in docs/faults.md, so that the figures there come from a run.
+func (o order) figures(section string, write func(b *bytes.Buffer)) error {
+	if !o.docs {
 		return nil
 	}
+	file := filepath.Join(sources(), "..", "..", "docs", "faults.md")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func splice(text []byte, section string, new []byte) ([]byte, error) {
 
 // provenance writes what made the figures below it.
 func provenance(b *bytes.Buffer, args []string) {
-	fmt.Fprintf(b, "Made by `go run ./tests/faults %s` on %s, %s/%s, %d processors, %s.\n",
+	fmt.Fprintf(b, "Made by `go run -C tests/faults . %s` on %s, %s/%s, %d processors, %s.\n",
 		strings.Join(args, " "), time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		runtime.Version())
 }

@@ -33,7 +33,7 @@ type order struct {
 	soak     time.Duration
 	sessions int
 	think    time.Duration
-	docs     string
+	docs     bool
 	half     int
 	journal  string
 	restarts restarting
@@ -57,7 +57,7 @@ func main() {
 		"instead of points, many sessions for this `time`, with one fault after the other")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
-	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
+	flag.BoolVar(&o.docs, "docs", false, "write the figures of this run into docs/faults.md")
 	o.restarts.flags()
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
@@ -85,7 +85,7 @@ func (o order) sane(rest []string) error {
 		return errors.New("-runs and -parallel are at least 1")
 	case o.soak > 0 && (o.mutants || o.only != ""):
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
-	case o.docs != "" && (o.only != "" || o.half != 0):
+	case o.docs && (o.only != "" || o.half != 0):
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
 	case o.journal != "sqlite" && o.journal != "postgres":
 		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
@@ -217,9 +217,16 @@ func build(ctx context.Context, dir string) (programs, error) {
 	return ps, err
 }
 
+// sources is the folder of this command's source, which is a module of its own.
+func sources() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}
+
 func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...),
 		"github.com/everturn/everturn/"+pkg)...)
+	cmd.Dir = sources()
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
 	}

@@ -116,7 +116,7 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	return escaped == 0, figures(o.docs, "mutants", func(b *bytes.Buffer) {
+	return escaped == 0, o.figures("mutants", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		mutantFigures(b, prey, outcomes)
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // commits are the tables whose commits are broken. shape makes the target write to the table, and nth picks the row
@@ -66,6 +68,8 @@ func postgresPoints() []point {
 		severed("pg_reset", "worker–Postgres is reset again and again in mid-inference", toJournal, resets, false),
 		ill("pg_slow", "worker–Postgres has latency and jitter", toJournal, "latency",
 			map[string]any{"latency": 50, "jitter": 30}),
+		{name: "pg_frozen", about: "the worker is stopped inside a transaction that holds the session's lock", shape: busy,
+			interruptions: 1, act: freezeInTransaction},
 		ill("pg_sliced", "worker–Postgres comes in slices", toJournal, "slicer", inSlices),
 	}
 	for _, b := range breaks {
@@ -97,6 +101,19 @@ func ofPostgres(p point) point {
 func restartPostgres(ctx context.Context, r *rig, _ *link, d time.Duration) error {
 	server := r.programs.postgres
 	return errors.Join(server.Kill(), pause(ctx, d), server.Run(ctx))
+}
+
+// freezeInTransaction stops the first worker when its transaction waits for the session's row, and lets the transaction
+// have the row. Another worker must be able to carry on while the first one is stopped.
+func freezeInTransaction(ctx context.Context, r *rig) error {
+	d := r.database.(*postgresDatabase)
+	end, err := d.hold(ctx, "BEGIN; SELECT 1 FROM sessions WHERE session_id = '"+r.target.session+"' FOR UPDATE")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(r.ask(ctx), d.waits(ctx, "a transaction that waits for the session", "NOT granted"))
+	r.first().signal(unix.SIGSTOP)
+	return errors.Join(err, end(), r.undead(ctx, r.settle, r.settle, func(context.Context) error { return nil }))
 }
 
 func toJournal(r *rig) *link { return r.journalLink }

@@ -148,13 +148,17 @@ func (d *postgresDatabase) trap(ctx context.Context, table string, nth int, atCo
 	if end, err = d.hold(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", heldLock)); err != nil {
 		return nil, nil, err
 	}
-	waits := fmt.Sprintf(`DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %d AND
-		NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) THEN
-		RAISE 'not yet'; END IF; END $$`, heldLock)
 	held = func() error {
-		return reach(ctx, "a transaction at its point", func() bool { return d.exec(ctx, waits) == nil })
+		return d.waits(ctx, "a transaction at its point", fmt.Sprintf("objid = %d AND NOT granted", heldLock))
 	}
 	return held, end, nil
+}
+
+// waits waits for a lock of the database's connections.
+func (d *postgresDatabase) waits(ctx context.Context, what, lock string) error {
+	query := `DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE datname = current_database() AND ` + lock + `) THEN RAISE 'not yet'; END IF; END $$`
+	return reach(ctx, what, func() bool { return d.exec(ctx, query) == nil })
 }
 
 func (d *postgresDatabase) insert(table string, nth int) (flags []string, act func(context.Context, *rig) error) {

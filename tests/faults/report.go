@@ -37,7 +37,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	if ctx.Err() != nil {
 		return false, ctx.Err() // an incomplete run is not documented
 	}
-	return good, figures(o.docs, "points", func(b *bytes.Buffer) {
+	return good, o.figures("points", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		pointFigures(b, all, took)
 	})
@@ -101,7 +101,7 @@ func printOutcome(o outcome) {
 	if o.err != nil {
 		fmt.Println("      " + strings.ReplaceAll(o.err.Error(), "\n", "\n      "))
 	}
-	fmt.Printf("      again: go run ./tests/faults -seed %d -point '^%s$'\n", o.seed, o.point)
+	fmt.Printf("      again: go run -C tests/faults . -seed %d -point '^%s$'\n", o.seed, o.point)
 }
 
 // summarise prints a table of the points and returns whether every run was good.

@@ -111,7 +111,7 @@ func TestAllPointsHaveTheirPlaceInTheDocs(t *testing.T) {
 }
 
 func TestFiguresOfSomePointsAreNotWrittenOverThoseOfAll(t *testing.T) {
-	err := order{docs: "faults.md", only: "zombie", runs: 1, parallel: 1}.sane(nil)
+	err := order{docs: true, only: "zombie", runs: 1, parallel: 1}.sane(nil)
 	assert.ErrorContains(t, err, "-docs with -point")
 }
 
