@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay record-histories fuzz faults points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
+.PHONY: test tidy lint race replay record-histories fuzz faults fault-figures points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -66,7 +66,14 @@ points:
 	$(RUN_FAULTS) $(FAULTS)
 
 mutants:
-	$(RUN_FAULTS) -mutants
+	$(RUN_FAULTS) -mutants $(FAULTS)
+
+# All figures of docs/faults.md except the soak and the restarts: some 25 minutes on two cores.
+fault-figures:
+	for journal in sqlite postgres; do \
+		$(MAKE) points JOURNAL=$$journal FAULTS="-docs -runs 2 -parallel 12" || exit 1; \
+		$(MAKE) mutants JOURNAL=$$journal FAULTS="-docs -parallel 8" || exit 1; \
+	done
 
 # A hundred sessions for half an hour while everything around them dies. SOAK=2m is a short one.
 soak:

@@ -100,7 +100,7 @@ func (o order) sane(rest []string) error {
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
 	}
-	if o.mutants && !slices.ContainsFunc(prey, func(m mutant) bool { return o.wanted(m.name) }) {
+	if o.mutants && !slices.ContainsFunc(mutants, func(m mutant) bool { return o.wanted(m.name) }) {
 		return fmt.Errorf("no mutant matches %q", o.only)
 	}
 	return nil

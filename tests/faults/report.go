@@ -37,7 +37,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	if ctx.Err() != nil {
 		return false, ctx.Err() // an incomplete run is not documented
 	}
-	return good, o.figures("points", func(b *bytes.Buffer) {
+	return good, o.figures("points-"+o.journal, func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		pointFigures(b, all, took)
 	})
@@ -109,7 +109,7 @@ func summarise(points []point, all []outcome, took time.Duration) bool {
 	fmt.Printf("\n%-20s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median", "longest", "what is broken there")
 	failed := 0
 	for _, p := range points {
-		if s := statsOf(p.name, all); s.runs > 0 {
+		if s := statsOf(all, func(o outcome) bool { return o.point == p.name }); s.runs > 0 {
 			fmt.Printf("%-20s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest),
 				p.about)
 			failed += s.failed
