@@ -16,10 +16,13 @@ tidy:
 	go mod tidy
 	for m in $(MODULES); do (cd $$m && go mod tidy) || exit 1; done
 
-# Without the answers of a model that are as large as they may be: under the race detector they take a minute and share
-# nothing. Of the journals only what several processes and goroutines share; the rest of it takes ten times as long to watch.
+# The packages in which goroutines share data, without the tests that read large input in one goroutine: the race
+# detector makes those ten times slower. Of the journals, what several processes and goroutines share.
+LARGE = ^Fuzz|OverABound|Linear|OfABomb|LongAnswer|MultiplyABlob|LongLine|^TestEdited|AreNotKept|MediaAre|Megabytes
+
 race:
-	go test -race -skip '^Fuzz|OverABound|Linear|ReadingOfABomb' ./journal ./activities/inference/... ./activities/toolbox/... ./starter/internal/ui/chat/...
+	go test -race -skip '$(LARGE)' ./journal ./activities/inference/... ./activities/toolbox \
+		./activities/toolbox/pool ./activities/toolbox/schema ./activities/toolbox/stdio ./starter/internal/ui/chat
 	go test -race -run 'OfTwoOpens|Locked|ShareAFile|ManyOpen|Group|NothingIsLost' ./journal/sqlite ./journal/postgres
 
 lint:
