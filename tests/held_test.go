@@ -28,7 +28,8 @@ func older(c *config.Config) {
 
 // dying builds, once, the worker that kills itself at a point named by a flag.
 var dying = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-C", "faults", "-o", filepath.Join(binaries.dir, "dying"), "./worker").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", "faults", "-o", filepath.Join(binaries.dir, "dying"),
+		"./worker").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("building the worker: %w\n%s", err, out)
 	}

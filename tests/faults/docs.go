@@ -120,7 +120,8 @@ func mutantFigures(b *bytes.Buffer, list []mutant, outcomes []outcome) {
 			controls++
 			continue
 		}
-		noticed := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(check.Invariants(outcomes[i].violations))), ", "), "[]")
+		noticed := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(check.Invariants(outcomes[i].violations))), ", "),
+			"[]")
 		if noticed == "" && m.says != "" {
 			noticed = "the schedule: " + strings.TrimSpace(m.says)
 		}

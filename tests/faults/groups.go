@@ -15,12 +15,14 @@ func groups() []group {
 		{"The worker dies or freezes, seen from outside", "The same. What a frozen worker writes later is kept as a late " +
 			"result; the transcript is not changed.", killsOutside()},
 		{"The network", "Clients and workers reconnect. The journal has what could not be reported.", network()},
-		{"The model's provider", "The failed attempt is counted and retried with the same prompt, at most `retry_max` times. " +
-			"An answer over the limits is refused for good.", provider()},
+		{"The model's provider",
+			"The failed attempt is counted and retried with the same prompt, at most `retry_max` times. " +
+				"An answer over the limits is refused for good.", provider()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
-		{"A server or the worker dies in mid-call", "An unwritten request is written by another dispatch; an answer that was " +
-			"read is settled. Everything in between is `unknown`, with at most one effect.", struck()},
+		{"A server or the worker dies in mid-call",
+			"An unwritten request is written by another dispatch; an answer that was " +
+				"read is settled. Everything in between is `unknown`, with at most one effect.", struck()},
 		{"The journal's disk and lock", "Writes are retried until the journal takes them.", store()},
 		{"The journal's Postgres server", "A transaction is retried until the server answers. If the reply to a commit is " +
 			"lost, the journal looks up what it wrote.", postgresPoints()},
@@ -33,8 +35,9 @@ func groups() []group {
 			"counts, for the call and the arguments that it names.", people()},
 		{"Elicitations", "The journal holds what continues the call. The next dispatch takes the response to any process of " +
 			"the server.", inquiries()},
-		{"Servers that change, flood, stall or forget", "A changed tool is quarantined; untrusted text makes later calls ask; " +
-			"a late result becomes a notice; lost server state is reported.", trusted()},
+		{"Servers that change, flood, stall or forget",
+			"A changed tool is quarantined; untrusted text makes later calls ask; " +
+				"a late result becomes a notice; lost server state is reported.", trusted()},
 		{"Attacks", "The worker drops what exceeds a bound, serves ten other sessions, and is idle again afterwards.",
 			attacks()},
 		{"Everything at once", "All of the above.", storms()},

@@ -180,7 +180,8 @@ func (o order) wanted(name string) bool {
 // points returns the points whose names match.
 func (o order) points() ([]point, error) {
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
-		return !o.wanted(p.name) || p.onlyPostgres && o.journal != "postgres" && !o.list || p.long && o.runs == 1 && o.only == "" && !o.list
+		elsewhere := p.onlyPostgres && o.journal != "postgres" && !o.list
+		return !o.wanted(p.name) || elsewhere || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
 	if o.half != 0 {
 		all = everySecond(all, o.half)

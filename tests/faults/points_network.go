@@ -47,7 +47,8 @@ var (
 	resets    = poison("reset_peer", map[string]any{"timeout": 0})
 )
 
-// severed breaks a link of the worker in the middle of a call or inference, for an outage or the given time. What was held continues meanwhile.
+// severed breaks a link of the worker in the middle of a call or inference, for an outage or the given time. What was
+// held continues meanwhile.
 func severed(name, about string, which func(*rig) *link, s spell, inCall bool, long ...time.Duration) point {
 	p := point{name: name, about: about, interruptions: 3, shape: hold}
 	reached, release := (*rig).askToGate, (*rig).openGate
@@ -101,7 +102,8 @@ var (
 
 // network returns the faults of links.
 func network() []point {
-	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", toServer, down, true, time.Minute)
+	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", toServer, down, true,
+		time.Minute)
 	minute.long = true
 	return []point{
 		minute,

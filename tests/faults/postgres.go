@@ -97,9 +97,14 @@ func (d *postgresDatabase) hold(ctx context.Context, statements string) (end fun
 	return func() error { return conn.Close(ctx) }, nil
 }
 
-// lock locks the tables against writes, like a migration by hand that was left inside a transaction.
+// lock locks the tables against writes, like a migration by hand that was left inside a transaction. A deadlock with a
+// worker can end it: then it tries again.
 func (d *postgresDatabase) lock(ctx context.Context) (unlock func() error, err error) {
-	return d.hold(ctx, "BEGIN; LOCK TABLE sessions, turns, messages, inferences, calls, chunks, requests IN EXCLUSIVE MODE")
+	waited := reach(ctx, "a lock on all tables", func() bool {
+		unlock, err = d.hold(ctx, "BEGIN; "+onTables(`EXECUTE format('LOCK TABLE %I IN EXCLUSIVE MODE', t);`))
+		return err == nil
+	})
+	return unlock, errors.Join(waited, err)
 }
 
 // onTables runs a block of PL/pgSQL for each of the journal's tables, whose name is t.

@@ -59,11 +59,12 @@ func (o order) play(ctx context.Context, ps programs, shared *server, dir string
 		players.Go(func() {
 			for j := range jobs {
 				name := filepath.Join(dir, fmt.Sprintf("%s-%d", j.p.name, j.seed))
-				r := play(ctx, ps, shared, j.p, j.seed, name, o.keep)
+				p := pointNamed(j.p.name) // made for this run: some points keep what they chose
+				r := play(ctx, ps, shared, p, j.seed, name, o.keep)
 				if r.err != nil && len(r.violations) == 0 && ctx.Err() == nil {
 					fmt.Printf("late  %-20s seed %-11d %5.1fs  played once more: %s\n", r.point, r.seed, r.took.Seconds(),
 						strings.ReplaceAll(r.err.Error(), "\n", "; "))
-					r = play(ctx, ps, shared, j.p, j.seed, name+"-2", o.keep)
+					r = play(ctx, ps, shared, pointNamed(p.name), j.seed, name+"-2", o.keep)
 				}
 				results <- r
 			}
