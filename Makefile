@@ -1,24 +1,37 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test lint race replay record-histories fuzz faults points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
+.PHONY: test tidy lint race replay record-histories fuzz faults fault-figures points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
+# The faults and the benchmark are modules of their own, so that what only they need is not required by everyone.
+MODULES = tests/faults tests/bench
+
 test: lint
 	go test ./...
+	for m in $(MODULES); do go test -C $$m ./... || exit 1; done
 
-# Without the answers of a model that are as large as they may be: under the race detector they take a minute and share
-# nothing. Of the journals only what several processes and goroutines share; the rest of it takes ten times as long to watch.
+# go.mod and go.sum of all modules.
+tidy:
+	go mod tidy
+	for m in $(MODULES); do (cd $$m && go mod tidy) || exit 1; done
+
+# The packages in which goroutines share data, without the tests that read large input in one goroutine: the race
+# detector makes those ten times slower. Of the journals, what several processes and goroutines share.
+LARGE = ^Fuzz|OverABound|Linear|OfABomb|LongAnswer|MultiplyABlob|LongLine|^TestEdited|AreNotKept|MediaAre|Megabytes
+
 race:
-	go test -race -skip '^Fuzz|OverABound|Linear|ReadingOfABomb' ./journal ./activities/inference/... ./activities/mcp/... ./activities/tools/... ./starter/internal/ui/chat/...
+	go test -race -skip '$(LARGE)' ./journal ./activities/inference/... ./activities/mcp/... \
+		./activities/tools/... ./starter/internal/ui/chat
 	go test -race -run 'OfTwoOpens|Locked|ShareAFile|ManyOpen|Group|NothingIsLost' ./journal/sqlite ./journal/postgres
 
 lint:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 	go vet ./...
-	$(TOOL) staticcheck ./...
-	go vet -tags mutants ./tests/faults/...
-	$(TOOL) staticcheck -tags mutants ./tests/faults/worker
+	go build -modfile=tools/lint.mod -o .everturn/bin/ honnef.co/go/tools/cmd/staticcheck
+	.everturn/bin/staticcheck ./...
+	for m in $(MODULES); do (cd $$m && go vet ./... && $(CURDIR)/.everturn/bin/staticcheck ./...) || exit 1; done
+	cd tests/faults && go vet -tags mutants ./worker && $(CURDIR)/.everturn/bin/staticcheck -tags mutants ./worker
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 
 # Every kept history on the code as it is, and changes that must not pass. Seconds; no server.
@@ -47,25 +60,35 @@ servers:
 	EVERTURN_SERVERS_REQUIRED=1 go test ./tests/servers/... ./tests/conformance -count=1 -v
 
 # Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
+# JOURNAL=postgres plays them on Postgres.
+RUN_FAULTS = go run -C tests/faults . -journal $(or $(JOURNAL),sqlite)
+
 faults: mutants points
 
 points:
-	go run ./tests/faults $(FAULTS)
+	$(RUN_FAULTS) $(FAULTS)
 
 mutants:
-	go run ./tests/faults -mutants
+	$(RUN_FAULTS) -mutants $(FAULTS)
+
+# All figures of docs/faults.md except the soak and the restarts: some 25 minutes on two cores.
+fault-figures:
+	for journal in sqlite postgres; do \
+		$(MAKE) points JOURNAL=$$journal FAULTS="-docs -runs 2 -parallel 12" || exit 1; \
+		$(MAKE) mutants JOURNAL=$$journal FAULTS="-docs -parallel 8" || exit 1; \
+	done
 
 # A hundred sessions for half an hour while everything around them dies. SOAK=2m is a short one.
 soak:
-	go run ./tests/faults -soak $(or $(SOAK),30m)
+	$(RUN_FAULTS) -soak $(or $(SOAK),30m)
 
 # 200 turns of four calls each while their tool server is killed every 10 s, over stdio and over HTTP: some four minutes.
 restarts:
-	go run ./tests/faults -restarts $(RESTARTS)
+	$(RUN_FAULTS) -restarts $(RESTARTS)
 
 # Turns against two baselines on a real server: docs/benchmarks.md. make says "Error 3" where only a median is worse than
 # accepted; built first, because go run keeps exit codes to itself.
-BENCH = go build -o .everturn/bin/bench ./tests/bench && .everturn/bin/bench
+BENCH = go build -C tests/bench -o $(CURDIR)/.everturn/bin/bench . && .everturn/bin/bench
 
 bench:
 	@$(BENCH)

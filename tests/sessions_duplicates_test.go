@@ -5,14 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -35,16 +32,13 @@ const duplicateLanes = 10
 func TestDuplicateSends(t *testing.T) {
 	t.Parallel()
 	g := newSessionsEnv(t)
-	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	var next, lost, sent atomic.Int64
 	var lanes sync.WaitGroup
-	for lane := range duplicateLanes {
-		at, err := loopback.Address() // the proxy closes it and opens it again
+	for range duplicateLanes {
+		proxy, err := loopback.NewProxy(g.cfg.Temporal.Address)
 		require.NoError(t, err)
-		proxy := toxiproxy.NewProxy(proxies, fmt.Sprint(lane), at, g.cfg.Temporal.Address)
-		require.NoError(t, proxy.Start())
-		t.Cleanup(proxy.Stop)
-		c := g.server.dial(proxy.Listen)
+		t.Cleanup(proxy.Close)
+		c := g.server.dial(proxy.Address())
 		client := client.New(c, client.Options{TaskQueue: g.cfg.Temporal.TaskQueue, Agent: "default", Journal: g.store})
 		lanes.Go(func() {
 			for n := next.Add(1); n <= int64(*duplicates) && !t.Failed(); n = next.Add(1) {
@@ -119,7 +113,7 @@ var trials = []struct {
 // retryingClient is a client that does not know whether its message was accepted.
 type retryingClient struct {
 	*sessionClient
-	proxy  *toxiproxy.Proxy
+	proxy  *loopback.Proxy
 	random *rand.Rand
 	lost   atomic.Int64
 	sent   atomic.Int64
@@ -150,10 +144,7 @@ func (d *retryingClient) attempt(s model.Sent, patience time.Duration, cut bool)
 		done := make(chan struct{})
 		timer := time.AfterFunc(patience/2, func() {
 			defer close(done)
-			_, err := d.proxy.Toxics.AddToxicJson(
-				strings.NewReader(`{"name":"cut","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`))
-			assert.NoError(d.t, err)
-			assert.NoError(d.t, d.proxy.Toxics.RemoveToxic(context.Background(), "cut"))
+			d.proxy.Reset()
 		})
 		defer func() {
 			if !timer.Stop() {

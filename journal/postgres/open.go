@@ -29,6 +29,9 @@ const (
 	// statementTimeout bounds each statement, in case the server does not answer.
 	statementTimeout = 30 * time.Second
 	idleTime         = 5 * time.Minute
+	// idleInTransaction is when the server ends a transaction whose process has stopped, for example because its machine
+	// was suspended. Until then the transaction's locks delay the other workers.
+	idleInTransaction = 10 * time.Second
 )
 
 type database struct {
@@ -52,12 +55,18 @@ func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	return journal.New(s), nil
 }
 
+// limitIdle is a statement and not a parameter of the connection, because some poolers refuse unknown parameters.
+func limitIdle(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", idleInTransaction.Milliseconds()))
+	return err
+}
+
 func connect(url string, opts Options) (*database, error) {
 	cfg, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
-	s := &database{db: stdlib.OpenDB(*cfg), retryFor: opts.RetryFor}
+	s := &database{db: stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(limitIdle)), retryFor: opts.RetryFor}
 	if s.retryFor <= 0 {
 		s.retryFor = defaultRetryFor
 	}

@@ -231,6 +231,9 @@ func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) er
 	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
 		defer t.rollback()
+		if once { // its reader may be slow, and it holds no locks
+			t.pending.Queue("set local idle_in_transaction_session_timeout = 0")
+		}
 		return fn(t)
 	}
 	if once {

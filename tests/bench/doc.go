@@ -1,10 +1,12 @@
 // Command bench measures Everturn's turns against two baselines on a real Temporal server, in one run:
 //
-//	go run ./tests/bench                 the full run, under ten minutes on two cores
-//	go run ./tests/bench -smoke          about a minute: checks that everything works and the counts are right
-//	go run ./tests/bench -only five      scenarios whose name contains this text
-//	go run ./tests/bench -people         turns that wait for users, and users who wait for turns: about ten minutes
-//	go run ./tests/bench -calls          a call over MCP through the engine, and made directly: two minutes
+//	make bench                        the full run, under ten minutes on two cores
+//	make bench-smoke                  about a minute: checks that everything works and the counts are right
+//	make bench-people                 turns that wait for users, and users who wait for turns: about ten minutes
+//	make bench-calls                  a call over MCP through the engine, and made directly: two minutes
+//	.everturn/bin/bench -only five    scenarios whose name contains this text
+//
+// It runs in the repository's root, and is a module of its own.
 //
 // The baselines are the floor (a workflow with as many empty activities as the turn has) and the cookbook (the usual
 // loop, whose inference activities get the whole list of messages); both are packages beside this one. The server, the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,6 +31,21 @@ func TestTheLastRunIsAcceptedWhereItWasAWholeOne(t *testing.T) {
 	_, err = p.run(t.Context())
 	assert.ErrorContains(t, err, "not a whole one")
 	assert.Error(t, parse([]string{"-last"}, io.Discard, io.Discard).check())
+}
+
+// A page whose tables are not those of the accepted run is stale: make bench-accept writes them.
+func TestTheDocumentsHaveTheFiguresOfTheAcceptedRun(t *testing.T) {
+	accepted, err := readJSON("baseline.json")
+	require.NoError(t, err)
+	for file, write := range map[string]func(io.Writer, report.Result){
+		"../../docs/benchmarks.md": report.Page, "../../README.md": report.Summary,
+	} {
+		page, err := os.ReadFile(file)
+		require.NoError(t, err)
+		fresh, err := report.Insert(page, accepted, write)
+		require.NoError(t, err)
+		assert.Equal(t, string(fresh), string(page), file)
+	}
 }
 
 func TestADoomedArmBreaksOnALimit(t *testing.T) {

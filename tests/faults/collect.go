@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +32,9 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 		run.Tainting, run.Repeatable = false, append(run.Repeatable, "mcp/once/echo", "mcp/once/environ") // both only read
 	}
 	run.Canaries = []string{r.canary(1), r.canary(2), r.canary(3)}
-	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx), r.databases(),
+	errs = append(errs, r.orphans(ctx), r.providerLedger(), r.waits(ctx), r.exports(ctx),
+		r.database.dump(ctx, inDir(r.dir, "ledgers", "sinks")), // which may hold no secret
+
 		writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)
 }
@@ -274,21 +275,4 @@ func (r *rig) exports(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// databases copies the journal's files and the workers' reports about their servers, none of which may hold a secret.
-func (r *rig) databases() error {
-	files, err := filepath.Glob(inDir(r.dir, "journal.db*"))
-	beside, berr := filepath.Glob(inDir(r.dir, "journal.db*", "*"))
-	err = errors.Join(err, berr)
-	for _, file := range append(files, beside...) {
-		if info, serr := os.Stat(file); serr != nil || info.IsDir() {
-			continue // a worker that ends removes its report
-		}
-		name, rerr := filepath.Rel(r.dir, file)
-		b, berr := os.ReadFile(file)
-		name = strings.ReplaceAll(name, string(filepath.Separator), "-")
-		err = errors.Join(err, rerr, berr, os.WriteFile(inDir(r.dir, "ledgers", "sinks", name), b, 0o600))
-	}
-	return err
 }

@@ -1,13 +1,13 @@
 // Command faults breaks everything around turns, and checks that every promise is kept nevertheless:
 //
-//	go run ./tests/faults                  every point once, a few minutes
-//	go run ./tests/faults -runs 100        the long run
-//	go run ./tests/faults -point zombie    points whose name matches
-//	go run ./tests/faults -mutants         shows that the checker notices broken promises
-//	go run ./tests/faults -check DIR       judges ledgers that an earlier run has kept
-//	go run ./tests/faults -list -seed 7    shows what a seed makes of each point
-//	go run ./tests/faults -soak 30m        a hundred sessions for a long time, with one fault after the other
-//	go run ./tests/faults -restarts        200 turns of four calls each while their tool server is killed every 10 s
+//	go run -C tests/faults .                  every point once, a few minutes
+//	go run -C tests/faults . -runs 100        the long run
+//	go run -C tests/faults . -point zombie    points whose name matches
+//	go run -C tests/faults . -mutants         shows that the checker notices broken promises
+//	go run -C tests/faults . -check DIR       judges ledgers that an earlier run has kept
+//	go run -C tests/faults . -list -seed 7    shows what a seed makes of each point
+//	go run -C tests/faults . -soak 30m        a hundred sessions for a long time, with one fault after the other
+//	go run -C tests/faults . -restarts        200 turns of four calls each while their tool server is killed every 10 s
 //
 // A run is a seeded schedule: sessions with random turns and, in one of them, a fault at an observed point. The worker
 // is the real command in a separate process (or, for points inside it, tests/faults/worker: the same engine, which ends
@@ -24,8 +24,8 @@
 // A run of -restarts kills its tool server by the clock, and counts abandoned calls and turns that did not finish.
 //
 // A soak has two workers that survive it and are watched, and others that die. It is judged by the same checker, by
-// whether every kind of fault has hit something, and by whether the resources of the survivors grow. With -docs FILE
-// any of these writes its figures into a page of documentation. -point excludes -docs, because the page would lack the
+// whether every kind of fault has hit something, and by whether the resources of the survivors grow. With -docs
+// any of these writes its figures into docs/faults.md. -point excludes -docs, because the page would lack the
 // points that were not run.
 //
 // The exit code is 0 if every promise was kept and every point was reached, and 1 otherwise. A failed run keeps its

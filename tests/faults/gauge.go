@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 // The bounds of a worker that is attacked while ten sessions work. At rest it takes some 45 MB and 40 descriptors.
@@ -36,7 +36,7 @@ type gauge struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	samples []vitals.Sample
+	samples []leakcheck.Sample
 }
 
 // newGauge samples the worker until read or until the worker is gone.
@@ -46,7 +46,7 @@ func newGauge(worker *process) *gauge {
 	g.done.Go(func() {
 		over := false
 		for {
-			s, err := vitals.Of(worker.pid())
+			s, err := leakcheck.Of(worker.pid())
 			if err != nil {
 				return
 			}
@@ -79,7 +79,7 @@ func (g *gauge) peaks() (resident int64, files int) {
 func (g *gauge) share(from, to time.Time) float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var first, last vitals.Sample
+	var first, last leakcheck.Sample
 	for _, s := range g.samples {
 		if first.PID == 0 && !s.At.Before(from) {
 			first = s

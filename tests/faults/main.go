@@ -33,8 +33,9 @@ type order struct {
 	soak     time.Duration
 	sessions int
 	think    time.Duration
-	docs     string
+	docs     bool
 	half     int
+	journal  string
 	restarts restarting
 }
 
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
 	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the "+
 		"others where it is odd; 0 plays all")
+	flag.StringVar(&o.journal, "journal", "sqlite", "the journals' `database`: sqlite or postgres")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
 	flag.StringVar(&o.check, "check", "", "judge the ledgers in this `folder` and do nothing else")
@@ -55,7 +57,7 @@ func main() {
 		"instead of points, many sessions for this `time`, with one fault after the other")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
-	flag.StringVar(&o.docs, "docs", "", "`file` of documentation whose figures are to be those of this run")
+	flag.BoolVar(&o.docs, "docs", false, "write the figures of this run into docs/faults.md")
 	o.restarts.flags()
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
@@ -83,8 +85,10 @@ func (o order) sane(rest []string) error {
 		return errors.New("-runs and -parallel are at least 1")
 	case o.soak > 0 && (o.mutants || o.only != ""):
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
-	case o.docs != "" && (o.only != "" || o.half != 0):
+	case o.docs && (o.only != "" || o.half != 0):
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
+	case o.journal != "sqlite" && o.journal != "postgres":
+		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
 	case o.restarts.on && (o.soak > 0 || o.mutants):
 		return errors.New("-restarts goes with neither -soak nor -mutants")
 	case o.half < 0 || o.half != 0 && o.mutants:
@@ -96,7 +100,7 @@ func (o order) sane(rest []string) error {
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
 	}
-	if o.mutants && !slices.ContainsFunc(prey, func(m mutant) bool { return o.wanted(m.name) }) {
+	if o.mutants && !slices.ContainsFunc(mutants, func(m mutant) bool { return o.wanted(m.name) }) {
 		return fmt.Errorf("no mutant matches %q", o.only)
 	}
 	return nil
@@ -131,6 +135,12 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 	ps, err := build(ctx, bin)
 	if err != nil {
 		return false, err
+	}
+	if o.journal == "postgres" {
+		if ps.postgres, err = newPostgresServer(ctx); err != nil {
+			return false, err
+		}
+		defer ps.postgres.Close()
 	}
 	if o.restarts.on {
 		return o.restart(ctx, ps, dir)
@@ -170,7 +180,8 @@ func (o order) wanted(name string) bool {
 // points returns the points whose names match.
 func (o order) points() ([]point, error) {
 	all := slices.DeleteFunc(allPoints(), func(p point) bool {
-		return !o.wanted(p.name) || p.long && o.runs == 1 && o.only == "" && !o.list
+		elsewhere := p.onlyPostgres && o.journal != "postgres" && !o.list
+		return !o.wanted(p.name) || elsewhere || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
 	if o.half != 0 {
 		all = everySecond(all, o.half)
@@ -207,9 +218,16 @@ func build(ctx context.Context, dir string) (programs, error) {
 	return ps, err
 }
 
+// sources is the folder of this command's source, which is a module of its own.
+func sources() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}
+
 func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...),
 		"github.com/everturn/everturn/"+pkg)...)
+	cmd.Dir = sources()
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
 	}

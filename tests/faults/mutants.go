@@ -25,9 +25,9 @@ type mutant struct {
 
 func (m mutant) control() bool { return m.breaks == "" && m.says == "" }
 
-// prey are the mutants of tests/faults/worker. The controls test the harness as strictly as the others: they run
+// mutants are those of tests/faults/worker. The controls test the harness as strictly as the others: they run
 // through the same wrappers and must pass.
-var prey = []mutant{
+var mutants = []mutant{
 	{name: "nothing", point: "effect"},
 	{name: "nothing", point: "zombie_call"},
 	{name: "nothing", point: "clients_later"},
@@ -88,13 +88,13 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 		return false, err
 	}
 	defer shared.close()
-	prey := slices.DeleteFunc(slices.Clone(prey), func(m mutant) bool { return !o.wanted(m.name) })
-	fmt.Printf("seed %d, %s, %d at once\n", o.seed, heads(prey), o.parallel)
+	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !o.wanted(m.name) })
+	fmt.Printf("seed %d, %s, %d at once\n", o.seed, heads(chosen), o.parallel)
 	began := time.Now()
 	slots := make(chan struct{}, max(1, o.parallel))
-	outcomes := make([]outcome, len(prey))
+	outcomes := make([]outcome, len(chosen))
 	var hunters sync.WaitGroup
-	for i, m := range prey {
+	for i, m := range chosen {
 		hunters.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -107,18 +107,18 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 	}
 	hunters.Wait()
 	escaped := 0
-	for i, m := range prey {
+	for i, m := range chosen {
 		if !m.asItShould(outcomes[i]) {
 			escaped++
 		}
 	}
-	fmt.Printf("\n%s in %s, %d not as they should be\n", heads(prey), time.Since(began).Round(time.Second), escaped)
+	fmt.Printf("\n%s in %s, %d not as they should be\n", heads(chosen), time.Since(began).Round(time.Second), escaped)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	return escaped == 0, figures(o.docs, "mutants", func(b *bytes.Buffer) {
+	return escaped == 0, o.figures("mutants-"+o.journal, func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
-		mutantFigures(b, prey, outcomes)
+		mutantFigures(b, chosen, outcomes)
 	})
 }
 

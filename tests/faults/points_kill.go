@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +27,18 @@ func dies(name, about, at string, nth func(r *rig) int) point {
 	}
 }
 
+// diesInserting makes a point at which the first worker dies in the transaction that inserts a row.
+func diesInserting(name, about, table string, nth func(r *rig) int) point {
+	return point{
+		name: name, about: about, interruptions: 1, shape: busy,
+		weak: func(r *rig) (flags []string) {
+			flags, r.die = r.database.insert(table, nth(r))
+			return flags
+		},
+		act: func(ctx context.Context, r *rig) error { return errors.Join(r.die(ctx, r), r.heal(ctx)) },
+	}
+}
+
 // busy gives the target two or three steps with calls of all kinds, and a slow answer.
 func busy(r *rig) {
 	for range 2 + r.rng.IntN(2) {
@@ -43,6 +56,8 @@ func firstOf(*rig) int { return 1 }
 
 // anyCall and anyStep pick one of the target's calls or inferences. The companion's are additional.
 func anyCall(r *rig) int { return 1 + r.rng.IntN(r.target.calls()) }
+
+func anyMessage(r *rig) int { return 1 + r.rng.IntN(r.target.calls()+len(r.target.steps)+2) }
 
 func anyStep(r *rig) int { return 1 + r.rng.IntN(len(r.target.steps)+1) }
 
@@ -63,12 +78,11 @@ func killsInside() []point {
 		dies("settle_after", "a call is settled and not reported", "SettleCall:after", anyCall),
 		dies("finish_before", "the answer is there and the turn is not settled", "Finish:before", firstOf),
 		dies("finish_after", "the turn is settled and the workflow has not closed", "Finish:after", firstOf),
-		dies("append_message", "in the transaction that appends to the transcript", "insert:messages",
-			func(r *rig) int { return 1 + r.rng.IntN(r.target.calls()+len(r.target.steps)+2) }),
-		dies("append_chunk", "in the transaction that appends chunks", "insert:chunks",
+		diesInserting("append_message", "in the transaction that appends to the transcript", "messages", anyMessage),
+		diesInserting("append_chunk", "in the transaction that appends chunks", "chunks",
 			func(r *rig) int { return 1 + r.rng.IntN(2*r.target.calls()+2) }),
-		dies("append_call", "in the transaction that claims", "insert:calls", anyCall),
-		dies("append_inference", "in the transaction that opens an inference", "insert:inferences", anyStep),
+		diesInserting("append_call", "in the transaction that claims", "calls", anyCall),
+		diesInserting("append_inference", "in the transaction that opens an inference", "inferences", anyStep),
 	}
 }
 

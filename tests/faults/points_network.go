@@ -47,9 +47,9 @@ var (
 	resets    = poison("reset_peer", map[string]any{"timeout": 0})
 )
 
-// severed breaks the link between worker and server in the middle of a call or inference, for an outage or the given
-// time. What was held continues meanwhile.
-func severed(name, about string, s spell, inCall bool, long ...time.Duration) point {
+// severed breaks a link of the worker in the middle of a call or inference, for an outage or the given time. What was
+// held continues meanwhile.
+func severed(name, about string, which func(*rig) *link, s spell, inCall bool, long ...time.Duration) point {
 	p := point{name: name, about: about, interruptions: 3, shape: hold}
 	reached, release := (*rig).askToGate, (*rig).openGate
 	if inCall {
@@ -62,7 +62,7 @@ func severed(name, about string, s spell, inCall bool, long ...time.Duration) po
 		}
 		done := make(chan error, 1)
 		d := append(long, r.outage())[0]
-		go func() { done <- s(ctx, r, r.temporal, d) }()
+		go func() { done <- s(ctx, r, which(r), d) }()
 		if err := pause(ctx, d/2); err != nil {
 			return err
 		}
@@ -102,15 +102,16 @@ var (
 
 // network returns the faults of links.
 func network() []point {
-	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", down, true, time.Minute)
+	minute := severed("net_down_minute", "worker–server is down for a minute in mid-call", toServer, down, true,
+		time.Minute)
 	minute.long = true
 	return []point{
 		minute,
-		severed("net_down_call", "worker–server is down in mid-call", down, true),
-		severed("net_down_inference", "worker–server is down in mid-inference", down, false),
-		severed("net_hole_call", "worker–server swallows everything in mid-call", blackHole, true),
-		severed("net_hole_infer", "worker–server swallows everything in mid-inference", blackHole, false),
-		severed("net_reset", "worker–server is reset again and again in mid-inference", resets, false),
+		severed("net_down_call", "worker–server is down in mid-call", toServer, down, true),
+		severed("net_down_inference", "worker–server is down in mid-inference", toServer, down, false),
+		severed("net_hole_call", "worker–server swallows everything in mid-call", toServer, blackHole, true),
+		severed("net_hole_infer", "worker–server swallows everything in mid-inference", toServer, blackHole, false),
+		severed("net_reset", "worker–server is reset again and again in mid-inference", toServer, resets, false),
 		ill("net_slow", "worker–server has latency and jitter", toServer, "latency", slow),
 		ill("net_sliced", "worker–server comes in slices", toServer, "slicer", inSlices),
 		ill("client_slow", "client–server has latency and jitter", fromClient, "latency", slow),

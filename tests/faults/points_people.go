@@ -348,15 +348,7 @@ func stores() []point {
 		}
 	}
 	locked := func(ctx context.Context, r *rig) error { return r.lockJournal(ctx, r.lockFor(), r.resume) }
-	full := func(ctx context.Context, r *rig) error {
-		free, err := r.fillDisk()
-		if err != nil {
-			return err
-		}
-		err = r.resume()
-		failed := reach(ctx, "a write that failed", func() bool { return r.first().said("store_unavailable") })
-		return errors.Join(err, failed, pause(ctx, time.Second), free())
-	}
+	full := func(ctx context.Context, r *rig) error { return r.fillDisk(ctx, r.resume) }
 	return []point{
 		at("journal_locked_ask", "the journal is locked when people are to be asked", "Ask:before:1", locked),
 		at("journal_locked_decide", "the journal is locked when a decision comes", "Decide:before:1", locked),

@@ -2,54 +2,11 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // the driver, to hold the journal's lock with
 )
-
-// lockJournal holds the journal's lock for a while, like a database browser that was left inside a transaction.
-func (r *rig) lockJournal(ctx context.Context, d time.Duration, meanwhile func() error) error {
-	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
-		return fmt.Errorf("locking the journal: %w", err)
-	}
-	err = errors.Join(meanwhile(), pause(ctx, d))
-	_, uerr := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	return errors.Join(err, uerr)
-}
 
 // lockFor returns a time that is shorter or longer than a settlement waits.
 func (r *rig) lockFor() time.Duration { return []time.Duration{2, 5, 13}[r.rng.IntN(3)] * time.Second }
-
-// fillDisk makes every write in this worker fail that would make the journal's files longer.
-func (r *rig) fillDisk() (free func() error, err error) {
-	info, err := os.Stat(inDir(r.dir, "journal.db-wal"))
-	if err != nil {
-		return nil, err
-	}
-	limit := func(n uint64) error {
-		var old unix.Rlimit
-		if err := unix.Prlimit(r.first().pid(), unix.RLIMIT_FSIZE, nil, &old); err != nil {
-			return err
-		}
-		return unix.Prlimit(r.first().pid(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(n, old.Max), Max: old.Max}, nil)
-	}
-	return func() error { return limit(unix.RLIM_INFINITY) }, limit(uint64(info.Size()))
-}
 
 // store returns the faults of the journal's file.
 func store() []point {
@@ -98,17 +55,12 @@ func fills(name, about string, shape func(*rig), reached func(*rig, context.Cont
 			if err := reached(r, ctx); err != nil {
 				return err
 			}
-			free, err := r.fillDisk()
-			if err != nil {
-				return err
-			}
-			if release == nil {
-				err = r.ask(ctx)
-			} else {
-				err = release(r)
-			}
-			full := reach(ctx, "a write that failed", func() bool { return r.first().said("store_unavailable") })
-			return errors.Join(err, full, pause(ctx, time.Second), free())
+			return r.fillDisk(ctx, func() error {
+				if release == nil {
+					return r.ask(ctx)
+				}
+				return release(r)
+			})
 		},
 	}
 }

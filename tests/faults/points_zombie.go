@@ -67,7 +67,7 @@ func (r *rig) openGate() error {
 // undead stops the first worker, starts another one, waits until that one has come far enough, and resumes the first
 // one.
 func (r *rig) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
-	if err := r.freeze(ctx, r.first()); err != nil {
+	if err := r.database.freeze(ctx, r.first()); err != nil {
 		return err
 	}
 	if err := r.heal(ctx); err != nil {

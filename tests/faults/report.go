@@ -37,7 +37,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	if ctx.Err() != nil {
 		return false, ctx.Err() // an incomplete run is not documented
 	}
-	return good, figures(o.docs, "points", func(b *bytes.Buffer) {
+	return good, o.figures("points-"+o.journal, func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		pointFigures(b, all, took)
 	})
@@ -59,11 +59,12 @@ func (o order) play(ctx context.Context, ps programs, shared *server, dir string
 		players.Go(func() {
 			for j := range jobs {
 				name := filepath.Join(dir, fmt.Sprintf("%s-%d", j.p.name, j.seed))
-				r := play(ctx, ps, shared, j.p, j.seed, name, o.keep)
+				p := pointNamed(j.p.name) // made for this run: some points keep what they chose
+				r := play(ctx, ps, shared, p, j.seed, name, o.keep)
 				if r.err != nil && len(r.violations) == 0 && ctx.Err() == nil {
 					fmt.Printf("late  %-20s seed %-11d %5.1fs  played once more: %s\n", r.point, r.seed, r.took.Seconds(),
 						strings.ReplaceAll(r.err.Error(), "\n", "; "))
-					r = play(ctx, ps, shared, j.p, j.seed, name+"-2", o.keep)
+					r = play(ctx, ps, shared, pointNamed(p.name), j.seed, name+"-2", o.keep)
 				}
 				results <- r
 			}
@@ -101,7 +102,7 @@ func printOutcome(o outcome) {
 	if o.err != nil {
 		fmt.Println("      " + strings.ReplaceAll(o.err.Error(), "\n", "\n      "))
 	}
-	fmt.Printf("      again: go run ./tests/faults -seed %d -point '^%s$'\n", o.seed, o.point)
+	fmt.Printf("      again: go run -C tests/faults . -seed %d -point '^%s$'\n", o.seed, o.point)
 }
 
 // summarise prints a table of the points and returns whether every run was good.
@@ -109,7 +110,7 @@ func summarise(points []point, all []outcome, took time.Duration) bool {
 	fmt.Printf("\n%-20s %5s %6s %12s %12s  %s\n", "point", "runs", "failed", "median", "longest", "what is broken there")
 	failed := 0
 	for _, p := range points {
-		if s := statsOf(p.name, all); s.runs > 0 {
+		if s := statsOf(all, func(o outcome) bool { return o.point == p.name }); s.runs > 0 {
 			fmt.Printf("%-20s %5d %6d %12s %12s  %s\n", p.name, s.runs, s.failed, s.seconds(s.median), s.seconds(s.longest),
 				p.about)
 			failed += s.failed

@@ -83,7 +83,7 @@ func (o order) restart(ctx context.Context, ps programs, dir string) (bool, erro
 		}
 		good = good && ok
 	}
-	return good, figures(o.docs, "restarts", func(b *bytes.Buffer) {
+	return good, o.figures("restarts", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(said.Bytes()))
 	})

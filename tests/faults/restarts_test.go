@@ -11,7 +11,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -100,7 +100,7 @@ func TestTheShareOfAProcessorIsThatOfItsTime(t *testing.T) {
 	g := &gauge{}
 	for i := range 11 {
 		at, cpu := began.Add(time.Duration(i)*time.Second), time.Duration(max(0, i-5))*time.Second
-		g.samples = append(g.samples, vitals.Sample{PID: 1, At: at, CPU: cpu, Resident: int64(i) << 20, Files: 20 - i})
+		g.samples = append(g.samples, leakcheck.Sample{PID: 1, At: at, CPU: cpu, Resident: int64(i) << 20, Files: 20 - i})
 	}
 	assert.InDelta(t, 0.5, g.share(began, began.Add(10*time.Second)), 0.001)
 	assert.InDelta(t, 1, g.share(began.Add(5*time.Second), began.Add(10*time.Second)), 0.001)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/script"
 )
 
@@ -36,9 +35,11 @@ type rig struct {
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
 	remote                    *link      // worker–MCP; nil if there is none
+	journalLink               *link      // worker–Postgres; nil for a journal in SQLite
 	remoteServer              *process   // nil if there is none
 	direct, client            sdk.Client // past the links, and through them
 	store                     *journal.DB
+	database                  database
 	user                      *user
 	queue                     string
 	settings                  settings
@@ -60,10 +61,11 @@ type rig struct {
 	failing  []string // messages whose turns the schedule makes fail
 	// stopWithin is how soon a stopped turn must be settled once a worker has seen the stop; 0: nothing is promised.
 	stopWithin time.Duration
-	figures    string       // of the run, printed with its outcome
-	second     *turnPlan    // a message for the target's session in the middle of its turn
-	answering  *turnPlan    // the schedule's answer to a question
-	decisions  atomic.Int64 // that were begun
+	die        func(context.Context, *rig) error // see database.insert
+	figures    string                            // of the run, printed with its outcome
+	second     *turnPlan                         // a message for the target's session in the middle of its turn
+	answering  *turnPlan                         // the schedule's answer to a question
+	decisions  atomic.Int64                      // that were begun
 	attending  sync.Once
 	asked      chan error
 	asking     int
@@ -162,14 +164,6 @@ func (r *rig) openClients(ctx context.Context) (err error) {
 		r.onClose(c.Close)
 	}
 	return nil
-}
-
-func (r *rig) openJournal(ctx context.Context) (err error) {
-	r.store, err = sqlite.Open(ctx, inDir(r.dir, "journal.db"), sqlite.Options{Synchronous: "normal"})
-	if err == nil {
-		r.onClose(func() { _ = r.store.Close() }) // everything was read by then
-	}
-	return err
 }
 
 func (r *rig) openUser(context.Context) error {

@@ -17,7 +17,9 @@ type point struct {
 	name, about string
 	// interruptions is how often the fault may cut off an inference.
 	interruptions int
-	ownServer     bool // the server is part of the fault
+	ownServer     bool // Temporal's server is part of the fault
+	ownJournal    bool // the Postgres server is part of the fault
+	onlyPostgres  bool
 	long          bool // takes minutes: played only if it is named, or if several runs of each point are requested
 	// shape changes the target turn so that it reaches the point.
 	shape func(r *rig)
@@ -80,6 +82,12 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 		defer own.close()
 		s = own
 	}
+	if p.ownJournal && ps.postgres != nil {
+		if ps.postgres, err = newPostgresServer(ctx); err != nil {
+			return 0, "", err
+		}
+		defer ps.postgres.Close()
+	}
 	rng := seeded(seed, p.name)
 	r, err := newRig(ctx, ps, s, dir, seed, rng)
 	if err != nil {
@@ -110,7 +118,7 @@ func (r *rig) cast(p point) {
 // which is the fault's own.
 func planned(p point, seed uint64) string {
 	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(),
-		plans: map[string]*turnPlan{}}
+		plans: map[string]*turnPlan{}, database: sqliteFile{}}
 	r.cast(p)
 	var weak []string
 	if p.weak != nil {

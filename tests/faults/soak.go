@@ -73,7 +73,7 @@ func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error
 	}
 	var said bytes.Buffer
 	good := s.report(io.MultiWriter(os.Stdout, &said), l, check.Check(l)) && err == nil
-	err = errors.Join(err, figures(o.docs, "soak", func(b *bytes.Buffer) {
+	err = errors.Join(err, o.figures("soak", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
 		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(said.Bytes()))
 	}))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -87,21 +87,21 @@ func (s *soak) table(out io.Writer) {
 	fmt.Fprintf(out, "\n%-10s %12s %12s %12s %12s %12s %12s\n", "from", "worker MB", "observed MB", "live heap MB",
 		"goroutines", "files", "server MB")
 	for from := time.Duration(0); from < s.order.soak; from += step {
-		low := func(samples []vitals.Sample, value vitals.Value) float64 {
-			return vitals.Line(vitals.Lows(between(samples, s.began.Add(from), step), 0, step, value)).Mean
+		low := func(samples []leakcheck.Sample, value leakcheck.Value) float64 {
+			return leakcheck.Line(leakcheck.Lows(between(samples, s.began.Add(from), step), 0, step, value)).Mean
 		}
-		resident := func(v vitals.Sample) float64 { return float64(v.Resident) / mb }
+		resident := func(v leakcheck.Sample) float64 { return float64(v.Resident) / mb }
 		fmt.Fprintf(out, "%-10s %12.1f %12.1f %12.1f %12.0f %12.0f %12.1f\n", from, low(s.watch.worker, resident),
 			low(s.watch.own, resident),
-			low(s.watch.own, func(v vitals.Sample) float64 { return float64(v.LiveHeap) / mb }),
-			low(s.watch.own, func(v vitals.Sample) float64 { return float64(v.Goroutines) }),
-			low(s.watch.worker, func(v vitals.Sample) float64 { return float64(v.Files) }), low(s.watch.temporal, resident))
+			low(s.watch.own, func(v leakcheck.Sample) float64 { return float64(v.LiveHeap) / mb }),
+			low(s.watch.own, func(v leakcheck.Sample) float64 { return float64(v.Goroutines) }),
+			low(s.watch.worker, func(v leakcheck.Sample) float64 { return float64(v.Files) }), low(s.watch.temporal, resident))
 	}
 }
 
-func between(samples []vitals.Sample, from time.Time, d time.Duration) []vitals.Sample {
+func between(samples []leakcheck.Sample, from time.Time, d time.Duration) []leakcheck.Sample {
 	return slices.DeleteFunc(slices.Clone(samples),
-		func(v vitals.Sample) bool { return v.At.Before(from) || !v.At.Before(from.Add(d)) })
+		func(v leakcheck.Sample) bool { return v.At.Before(from) || !v.At.Before(from.Add(d)) })
 }
 
 // verdicts prints the trend of each measure and returns whether none grows.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 // rest is what a soak's survivors hold while nothing is under way. Under load goroutines and files come and go, and a
@@ -56,7 +56,7 @@ func (w *watch) look(ctx context.Context) (r rest, err error) {
 func openFiles(pid int) (int, error) {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err == nil && len(links) == 0 {
-		_, err = vitals.Of(pid) // its error says what is wrong with the process
+		_, err = leakcheck.Of(pid) // its error says what is wrong with the process
 	}
 	n := 0
 	for _, link := range links {

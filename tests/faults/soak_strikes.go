@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 // pulse is what can be seen of a soak's turns from outside.
@@ -195,7 +195,7 @@ func (s *soak) freezeWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.freeze(ctx, victim); err != nil {
+	if err := s.database.freeze(ctx, victim); err != nil {
 		return err
 	}
 	err = pause(ctx, frozenFor)
@@ -207,7 +207,7 @@ func (s *soak) freezeWorker(ctx context.Context) error {
 func (s *soak) killTool(context.Context) error {
 	all := slices.Concat(s.workers[:2], s.victims)
 	worker := all[s.rng.IntN(len(all))]
-	servers := slices.DeleteFunc(vitals.Children(worker.pid()), func(pid int) bool {
+	servers := slices.DeleteFunc(leakcheck.Children(worker.pid()), func(pid int) bool {
 		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return err != nil || !strings.HasPrefix(string(command), s.programs.mcpserver)
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 func TestABlowThatHitsNothingIsMissed(t *testing.T) {
@@ -64,7 +64,7 @@ func TestALinkWithoutConnectionsIsNotHit(t *testing.T) {
 
 func TestWhatAWorkerDoesNotSayIsNotTakenForNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "vitals")
-	sample := vitals.Sample{PID: 7, At: time.Now()}
+	sample := leakcheck.Sample{PID: 7, At: time.Now()}
 	require.ErrorContains(t, reported(file, &sample), "worker 7 says nothing of itself")
 	for text, want := range map[string]string{`{"goroutines":`: "reading what worker 7 says", `{}`: "0 goroutines",
 		`{"goroutines":70,"live_heap":0}`: "0 bytes"} {
@@ -149,7 +149,7 @@ func TestASmallLeakOfEachTurnGrows(t *testing.T) {
 		for i := range 360 {
 			at := time.Duration(i) * w.every()
 			heap := 6*mb + leak*turns*at.Minutes() + mb*(0.1*rng.Float64()+0.3*float64(i%7)/7)
-			w.own = append(w.own, vitals.Sample{At: time.Time{}.Add(at), LiveHeap: int64(heap)})
+			w.own = append(w.own, leakcheck.Sample{At: time.Time{}.Add(at), LiveHeap: int64(heap)})
 		}
 		judged := slices.DeleteFunc(w.measures(), func(m measure) bool { return m.name != "live heap MB" })
 		require.Len(t, judged, 1)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 // watch samples what survives a soak.
@@ -19,7 +19,7 @@ type watch struct {
 	profiles           int    // how many it was asked for
 	err                error
 
-	worker, own, temporal, harness []vitals.Sample
+	worker, own, temporal, harness []leakcheck.Sample
 }
 
 func newWatch(s *soak, survivor, observed *process, file string) *watch {
@@ -69,11 +69,11 @@ func (w *watch) profile() string {
 }
 
 func (w *watch) sample(l *ledger) error {
-	worker, err := vitals.Of(w.survivor.pid())
+	worker, err := leakcheck.Of(w.survivor.pid())
 	if err != nil {
 		return err
 	}
-	own, err := vitals.Of(w.observed.pid())
+	own, err := leakcheck.Of(w.observed.pid())
 	if err != nil {
 		return err
 	}
@@ -83,10 +83,10 @@ func (w *watch) sample(l *ledger) error {
 	}
 	w.worker, w.own = append(w.worker, worker), append(w.own, own)
 	// No server runs while it is being restarted.
-	if t, err := vitals.Of(w.soak.server.process.pid()); err == nil && t.Resident > 0 {
+	if t, err := leakcheck.Of(w.soak.server.process.pid()); err == nil && t.Resident > 0 {
 		w.temporal = append(w.temporal, t)
 	}
-	if h, err := vitals.Of(os.Getpid()); err == nil {
+	if h, err := leakcheck.Of(os.Getpid()); err == nil {
 		w.harness = append(w.harness, h)
 	}
 	l.write(map[string]any{"worker": worker, "observed": own})
@@ -97,7 +97,7 @@ func (w *watch) sample(l *ledger) error {
 const fresh = 30 * time.Second
 
 // reported adds to a sample what the process reports about itself in a file.
-func reported(file string, s *vitals.Sample) error {
+func reported(file string, s *leakcheck.Sample) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return fmt.Errorf("worker %d says nothing of itself: %w", s.PID, err)
@@ -127,8 +127,8 @@ func reported(file string, s *vitals.Sample) error {
 // measure is one figure of a process that must not grow.
 type measure struct {
 	process, name string
-	samples       []vitals.Sample
-	value         vitals.Value
+	samples       []leakcheck.Sample
+	value         leakcheck.Value
 	unit          float64 // in which it is printed
 	// part and constant bound its growth after the warm-up: the larger of a part of its mean and a constant. Negative: it
 	// is only shown.
@@ -143,12 +143,12 @@ const mb = 1 << 20
 // that. Files and goroutines come and go with the load; a leak in one of five faults, of which there are some 80 in
 // that time, exceeds their bound.
 func (w *watch) measures() []measure {
-	resident := func(s vitals.Sample) float64 { return float64(s.Resident) }
-	files := func(s vitals.Sample) float64 { return float64(s.Files) }
-	threads := func(s vitals.Sample) float64 { return float64(s.Threads) }
-	children := func(s vitals.Sample) float64 { return float64(s.Children) }
-	goroutines := func(s vitals.Sample) float64 { return float64(s.Goroutines) }
-	heap := func(s vitals.Sample) float64 { return float64(s.LiveHeap) }
+	resident := func(s leakcheck.Sample) float64 { return float64(s.Resident) }
+	files := func(s leakcheck.Sample) float64 { return float64(s.Files) }
+	threads := func(s leakcheck.Sample) float64 { return float64(s.Threads) }
+	children := func(s leakcheck.Sample) float64 { return float64(s.Children) }
+	goroutines := func(s leakcheck.Sample) float64 { return float64(s.Goroutines) }
+	heap := func(s leakcheck.Sample) float64 { return float64(s.LiveHeap) }
 	return []measure{
 		{"worker", "resident MB", w.worker, resident, mb, 0.05, 5 * mb},
 		{"worker", "files", w.worker, files, 1, 0.15, 6},
@@ -165,8 +165,8 @@ func (w *watch) measures() []measure {
 }
 
 // trend returns the line through a measure, its allowed growth, and whether it stays below that.
-func (w *watch) trend(m measure) (line vitals.Trend, allowed float64, good bool) {
-	line = vitals.Line(vitals.Lows(m.samples, w.warmUp(), w.window(), m.value))
+func (w *watch) trend(m measure) (line leakcheck.Trend, allowed float64, good bool) {
+	line = leakcheck.Line(leakcheck.Lows(m.samples, w.warmUp(), w.window(), m.value))
 	allowed = max(m.part*line.Mean, m.constant)
 	return line, allowed, allowed < 0 || line.Growth() <= allowed
 }

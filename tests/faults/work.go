@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -16,6 +15,8 @@ type programs struct {
 	worker, weak, mcpserver, hostile, temporal string
 	// mutant is the worker that can break promises, and mutation the promise that it breaks. Empty: no mutant is played.
 	mutant, mutation string
+	// postgres is the server of the journals; nil for journals in SQLite.
+	postgres *postgresServer
 }
 
 // canary returns a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
@@ -37,7 +38,7 @@ func (r *rig) configure() error {
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n",
 		base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
-	fmt.Fprintf(&b, "[journal]\npath = %q\nsynchronous = \"normal\"\n%s", inDir(r.dir, "journal.db"), r.settings.more)
+	b.WriteString("[journal]\n" + r.database.section() + r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(),
 		r.queue)
 	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person "+
@@ -140,37 +141,5 @@ func (r *rig) heal(ctx context.Context) error {
 
 // first is the worker that the fault hits.
 func (r *rig) first() *process { return r.workers[0] }
-
-// freeze stops a worker without ending it, at a moment at which it does not hold the journal's lock: a process that is
-// stopped within a transaction locks every other process out of a SQLite file, and no program can release the lock.
-func (r *rig) freeze(ctx context.Context, p *process) error {
-	db, err := sql.Open("sqlite", "file:"+inDir(r.dir, "journal.db")+"?_pragma=busy_timeout(100)")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return reach(ctx, "a moment without a lock", func() bool {
-		p.signal(syscall.SIGSTOP)
-		if free(ctx, db) {
-			return true
-		}
-		p.signal(syscall.SIGCONT)
-		return false
-	})
-}
-
-// free reports whether the journal can be written.
-func free(ctx context.Context, db *sql.DB) bool {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return false
-	}
-	_, err = conn.ExecContext(ctx, "ROLLBACK")
-	return err == nil
-}
 
 func (r *rig) thaw() { r.first().signal(syscall.SIGCONT) }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -33,6 +34,7 @@ type Server struct {
 	dir      string // of data and socket
 	programs string
 	settings []string
+	port     string // parameter of the URL; empty for the usual one
 	cmd      *exec.Cmd
 	done     chan error // the server's end
 	schemas  atomic.Int64
@@ -60,6 +62,11 @@ func Start(t testing.TB, settings ...string) *Server {
 // New is Start for programs that are not tests. Its error wraps exec.ErrNotFound if Postgres is not installed.
 func New(ctx context.Context, settings ...string) (_ *Server, err error) {
 	s := &Server{settings: slices.Concat([]string{"fsync=off"}, settings)}
+	for _, setting := range settings {
+		if strings.HasPrefix(setting, "port=") {
+			s.port = "&" + setting
+		}
+	}
 	if s.programs, err = programs(); err != nil {
 		return nil, err
 	}
@@ -170,7 +177,7 @@ func startAndWait(cmd *exec.Cmd, done chan<- error) error {
 }
 
 // URL is the server's database.
-func (s *Server) URL() string { return "postgres:///postgres?user=everturn&host=" + s.dir }
+func (s *Server) URL() string { return "postgres:///postgres?user=everturn&host=" + s.dir + s.port }
 
 // Exec runs a statement beside the journal's own connections.
 func (s *Server) Exec(ctx context.Context, url, statement string) error {

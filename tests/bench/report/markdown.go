@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // A run's tables stand between these marks in a document.
@@ -73,7 +72,7 @@ func Summary(w io.Writer, r Result) {
 
 func kb(m Measure) float64 { return float64(m.HistoryBytes) / 1024 }
 
-// Page writes all figures of a run.
+// Page writes the aims, ratios and first words of a run. The raw figures are in its JSON.
 func Page(w io.Writer, r Result) {
 	fmt.Fprintf(w, "Run of %s.\n\nAccepted because: %s\n\n", r.Machine, r.Reason)
 	fmt.Fprint(w, "### Aims\n\n| | measured | aim | | why |\n|---|---|---|---|---|\n")
@@ -87,37 +86,13 @@ func Page(w io.Writer, r Result) {
 		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", q.Scenario, q.Arm, q.To, q.P50, q.P95,
 			q.TurnsPerSecond, q.WorkerCPU, q.TotalCPU, q.Memory)
 	}
-	markdownRaw(w, r)
-	markdownRest(w, r)
-}
-
-func markdownRaw(w io.Writer, r Result) {
-	fmt.Fprint(w, "\n### Raw figures\n\nCPU, bytes and rows are a turn's; memory is the peak of the worker's process.\n")
-	for _, p := range r.Parts {
-		fmt.Fprintf(w, "\n**%s**\n\n| arm | %s |\n|---%s|\n", p.Scenario, strings.Join(columns, " | "),
-			strings.Repeat("|---", len(columns)))
-		for _, m := range p.Measures {
-			cells := m.cells()
-			if m.Doom != "" {
-				cells = append([]string{"cannot do it: " + beginning(m.Doom)}, make([]string, len(columns)-1)...)
-			}
-			fmt.Fprintf(w, "| %s | %s |\n", m.Arm, strings.Join(cells, " | "))
-		}
-	}
+	markdownFirstWords(w, r)
 }
 
 // beginning returns the first 160 characters of a long error.
 func beginning(s string) string { return fmt.Sprintf("%.160s", s) }
 
-func markdownRest(w io.Writer, r Result) {
-	fmt.Fprint(w, "\n### Replay, in a process of its own\n\n| scenario | arm | events | history KB | ms | ms a step | "+
-		"peak MB |\n|---|---|---|---|---|---|---|\n")
-	for _, p := range r.Parts {
-		for _, one := range p.Replays {
-			fmt.Fprintf(w, "| %s | %s | %d | %.1f | %.2f | %.3f | %.0f |\n", p.Scenario, one.Arm, one.Events,
-				float64(one.HistoryBytes)/1024, one.Milliseconds, one.PerStep, mb(one.PeakBytes))
-		}
-	}
+func markdownFirstWords(w io.Writer, r Result) {
 	fmt.Fprint(w, "\n### The first word of a streamed answer\n\n| read from | p50 ms | p95 | added |\n|---|---|---|---|\n")
 	for _, p := range r.Parts {
 		for _, f := range p.FirstWords {

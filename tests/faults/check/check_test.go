@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // effect returns the ledgers of a real run in which the worker was killed after a call had its effect:
 //
-//	go run ./tests/faults -point '^effect$' -seed 107 -keep
+//	go run -C tests/faults . -point '^effect$' -seed 107 -keep
 func effect(t *testing.T) check.Ledgers {
 	t.Helper()
 	dir, err := zip.OpenReader("testdata/effect.zip")

@@ -18,8 +18,8 @@ import (
 
 // kept returns the ledgers of a real run that is in testdata:
 //
-//	go run ./tests/faults -point '^decide_20$' -seed 107 -keep    20 clients decide about one call
-//	go run ./tests/faults -point '^stop_parked$' -seed 107 -keep  a turn that waits for approvals is stopped
+//	go run -C tests/faults . -point '^decide_20$' -seed 107 -keep    20 clients decide about one call
+//	go run -C tests/faults . -point '^stop_parked$' -seed 107 -keep  a turn that waits for approvals is stopped
 func kept(t *testing.T, name string) check.Ledgers {
 	t.Helper()
 	dir, err := zip.OpenReader("testdata/" + name + ".zip")

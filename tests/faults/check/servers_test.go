@@ -16,8 +16,8 @@ import (
 
 // Besides those of people_test.go, the ledgers of these real runs are in testdata:
 //
-//	go run ./tests/faults -point '^inquiry_20$' -seed 107 -keep   20 clients reply to a server's question
-//	go run ./tests/faults -point '^detach_late$' -seed 107 -keep  a call is given up, goes on and comes to an end
+//	go run -C tests/faults . -point '^inquiry_20$' -seed 107 -keep   20 clients reply to a server's question
+//	go run -C tests/faults . -point '^detach_late$' -seed 107 -keep  a call is given up, goes on and comes to an end
 
 func TestServersThatKeptTheirPromisesAreNotBlamed(t *testing.T) {
 	for _, name := range []string{"inquiry_20", "detach_late"} {

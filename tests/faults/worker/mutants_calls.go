@@ -141,15 +141,11 @@ func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleIn
 	if err != nil || !record.Late {
 		return record, err
 	}
-	for _, statement := range []string{
-		`UPDATE calls SET outcome = ?1, text = ?2, text_blob = NULL WHERE call_id = ?3 AND turn = (SELECT id FROM turns WHERE turn_id = ?4)`,
-		`UPDATE messages SET outcome = ?1, text = ?2, text_blob = NULL WHERE role = 'tool' AND call_id = ?3 AND turn = (SELECT id FROM turns WHERE turn_id = ?4)`,
-	} {
-		if err := m.write(ctx, statement, string(in.Result.Outcome), in.Result.Text, in.CallID, in.Turn); err != nil {
-			return record, err
-		}
-	}
-	return record, nil
+	return record, m.write(ctx, []any{string(in.Result.Outcome), in.Result.Text, in.CallID, in.Turn},
+		`UPDATE calls SET outcome = $1, text = $2, text_blob = NULL
+		WHERE call_id = $3 AND turn = (SELECT id FROM turns WHERE turn_id = $4)`,
+		`UPDATE messages SET outcome = $1, text = $2, text_blob = NULL
+		WHERE role = 'tool' AND call_id = $3 AND turn = (SELECT id FROM turns WHERE turn_id = $4)`)
 }
 
 // toolsLost does not publish the tools of a server that was away.

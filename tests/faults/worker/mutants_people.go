@@ -82,9 +82,9 @@ func (m *rulingOverridden) Finish(ctx context.Context, in turn.FinishInput) (jou
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx,
-		`UPDATE requests SET status = CASE status WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = 1 - allowed
-		WHERE status IN ('allowed', 'denied') AND turn = (SELECT id FROM turns WHERE turn_id = ?)`, in.Turn)
+	return record, m.write(ctx, []any{in.Turn},
+		`UPDATE requests SET status = CASE status WHEN 'allowed' THEN 'denied' ELSE 'allowed' END, allowed = NOT allowed
+		WHERE status IN ('allowed', 'denied') AND turn = (SELECT id FROM turns WHERE turn_id = $1)`)
 }
 
 // waits are the requests of an interceptor's turn.

@@ -9,20 +9,26 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// write changes the journal's file without the journal.
-func (m mutant) write(ctx context.Context, statement string, args ...any) error {
-	db, err := sql.Open("sqlite", "file:"+m.cfg.Journal.Path+"?_pragma=busy_timeout(5000)")
+// write changes the journal's database without the journal. The parameters are $1, $2, ....
+func (m mutant) write(ctx context.Context, args []any, statements ...string) error {
+	driver, source := "sqlite", "file:"+m.cfg.Journal.Path+"?_pragma=busy_timeout(5000)"
+	if m.cfg.Journal.Driver == config.DriverPostgres {
+		driver, source = "pgx", m.cfg.Journal.URL.Reveal()
+	}
+	db, err := sql.Open(driver, source)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_, err = db.ExecContext(ctx, statement, args...)
-	if err != nil {
-		return fmt.Errorf("writing past the journal: %w", err)
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement, args...); err != nil {
+			return fmt.Errorf("writing past the journal: %w", err)
+		}
 	}
 	return nil
 }
@@ -47,9 +53,9 @@ func (m *messageLost) Finish(ctx context.Context, in turn.FinishInput) (journal.
 	if err != nil {
 		return record, err
 	}
-	return record, m.write(ctx,
-		`UPDATE messages SET message_id = ?1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = ?2);
-		UPDATE turns SET message_id = ?1 WHERE turn_id = ?2`, rand.Text(), in.Turn)
+	return record, m.write(ctx, []any{rand.Text(), in.Turn},
+		`UPDATE messages SET message_id = $1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = $2)`,
+		`UPDATE turns SET message_id = $1 WHERE turn_id = $2`)
 }
 
 // paidAgain does not find settled inferences.
@@ -96,8 +102,9 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 		return m.Journal.AppendChunks(ctx, key, attempt, chunks)
 	}
 	for _, c := range chunks {
-		err := m.write(ctx, `UPDATE chunks SET text = ?1 WHERE turn = (SELECT id FROM turns WHERE turn_id = ?2) AND idx =
-			(SELECT max(idx) FROM chunks WHERE turn = (SELECT id FROM turns WHERE turn_id = ?2))`, c.Text, key.Turn)
+		err := m.write(ctx, []any{c.Text, key.Turn},
+			`UPDATE chunks SET text = $1 WHERE turn = (SELECT id FROM turns WHERE turn_id = $2) AND idx =
+			(SELECT max(idx) FROM chunks WHERE turn = (SELECT id FROM turns WHERE turn_id = $2))`)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package vitals_test
+package leakcheck_test
 
 import (
 	"os"
@@ -11,49 +11,49 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/everturn/everturn/tests/faults/vitals"
+	"github.com/everturn/everturn/tests/faults/leakcheck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // halfHour returns samples of half an hour, one every five seconds: 80 MB plus a sawtooth of 20 MB, with a cache that
 // fills to 30 MB in the first ten minutes and a leak of so many bytes a minute.
-func halfHour(leak float64) []vitals.Sample {
+func halfHour(leak float64) []leakcheck.Sample {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var out []vitals.Sample
+	var out []leakcheck.Sample
 	for i := range 360 {
 		minutes := float64(i) / 12
 		bytes := 80e6 + 20e6*float64(i%7)/7 + 3e6*min(minutes, 10) + leak*minutes
-		out = append(out, vitals.Sample{At: begin.Add(time.Duration(i) * 5 * time.Second), Resident: int64(bytes),
+		out = append(out, leakcheck.Sample{At: begin.Add(time.Duration(i) * 5 * time.Second), Resident: int64(bytes),
 			Children: 3})
 	}
 	return out
 }
 
-func resident(s vitals.Sample) float64 { return float64(s.Resident) }
+func resident(s leakcheck.Sample) float64 { return float64(s.Resident) }
 
 func TestASawIsNoLeak(t *testing.T) {
-	line := vitals.Line(vitals.Lows(halfHour(0), 10*time.Minute, time.Minute, resident))
+	line := leakcheck.Line(leakcheck.Lows(halfHour(0), 10*time.Minute, time.Minute, resident))
 	assert.Equal(t, 20, line.Windows)
 	assert.InDelta(t, 0, line.Growth(), 1e6)
 	assert.InDelta(t, 110e6, line.Mean, 2e6)
 }
 
 func TestALeakIsSeenUnderTheSaw(t *testing.T) {
-	line := vitals.Line(vitals.Lows(halfHour(500e3), 10*time.Minute, time.Minute, resident))
+	line := leakcheck.Line(leakcheck.Lows(halfHour(500e3), 10*time.Minute, time.Minute, resident))
 	assert.InDelta(t, 500e3, line.PerMin, 50e3)
 	assert.InDelta(t, 19*500e3, line.Growth(), 1e6)
 }
 
 func TestWhatIsTooShortHasNoSlope(t *testing.T) {
-	assert.Zero(t, vitals.Line(nil))
-	one := vitals.Line(vitals.Lows(halfHour(500e3)[:13], 0, time.Minute, resident))
+	assert.Zero(t, leakcheck.Line(nil))
+	one := leakcheck.Line(leakcheck.Lows(halfHour(500e3)[:13], 0, time.Minute, resident))
 	assert.Equal(t, 1, one.Windows)
 	assert.Zero(t, one.PerMin)
 }
 
 func TestAProcessIsSampled(t *testing.T) {
-	before, err := vitals.Of(os.Getpid())
+	before, err := leakcheck.Of(os.Getpid())
 	require.NoError(t, err)
 	assert.Positive(t, before.Resident)
 	assert.Positive(t, before.Threads)
@@ -64,21 +64,21 @@ func TestAProcessIsSampled(t *testing.T) {
 	require.NoError(t, child.Start())
 	defer func() { _ = child.Wait() }()
 	defer func() { _ = child.Process.Kill() }()
-	after, err := vitals.Of(os.Getpid())
+	after, err := leakcheck.Of(os.Getpid())
 	require.NoError(t, err)
 	assert.Greater(t, after.Files, before.Files)
-	assert.Contains(t, vitals.Children(os.Getpid()), child.Process.Pid)
+	assert.Contains(t, leakcheck.Children(os.Getpid()), child.Process.Pid)
 	assert.Equal(t, before.Children+1, after.Children)
 }
 
 func TestProcessorTimeIsCounted(t *testing.T) {
-	before, err := vitals.Of(os.Getpid())
+	before, err := leakcheck.Of(os.Getpid())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // each round computes for a while
 		for sum := 0; sum < 1e7; sum++ {
 			runtime.KeepAlive(sum)
 		}
-		after, err := vitals.Of(os.Getpid())
+		after, err := leakcheck.Of(os.Getpid())
 		return err == nil && after.CPU >= before.CPU+50*time.Millisecond
 	}, time.Minute, time.Millisecond)
 }
@@ -86,6 +86,6 @@ func TestProcessorTimeIsCounted(t *testing.T) {
 func TestAProcessThatIsGoneIsAnError(t *testing.T) {
 	child := exec.Command("true")
 	require.NoError(t, child.Run())
-	_, err := vitals.Of(child.Process.Pid)
+	_, err := leakcheck.Of(child.Process.Pid)
 	require.Error(t, err)
 }
