@@ -77,7 +77,8 @@ func TestServersThatFailOverAndOverLeaveNothing(t *testing.T) {
 	after := settledUsage()
 	assert.LessOrEqual(t, after.descriptors, before.descriptors, "open files")
 	assert.Less(t, during.heap, before.heap+64<<20, "memory grows with the faults")
-	t.Logf("%d cycles in %s: %+v before, %+v then, %+v after", *cycles, took.Round(time.Millisecond), before, during, after)
+	t.Logf("%d cycles in %s: %+v before, %+v then, %+v after", *cycles, took.Round(time.Millisecond), before, during,
+		after)
 }
 
 // provoke makes the server fail once.

@@ -126,8 +126,9 @@ func (h *Host) addRemote(c *connector, s Server) error {
 	return err
 }
 
-// Catalogues connects to every server at once and returns their catalogues in configured order. If a server cannot be listed, its catalogue has a Problem instead of tools. The wait is bounded by
-// each server's ConnectTimeout, and by ctx.
+// Catalogues connects to every server at once and returns their catalogues in configured order. If a server cannot be
+// listed, its catalogue has a Problem instead of tools. The wait is bounded by each server's ConnectTimeout, and by
+// ctx.
 func (h *Host) Catalogues(ctx context.Context) []turn.Catalogue {
 	return h.CataloguesSoon(ctx, func(string) bool { return false })
 }

@@ -31,7 +31,8 @@ type callDeadline struct {
 }
 
 // wait returns the context that bounds a call. When the time is up, its cause is context.DeadlineExceeded.
-func wait(ctx context.Context, idle, total time.Duration, held bool) (context.Context, *callDeadline, context.CancelFunc) {
+func wait(ctx context.Context, idle, total time.Duration,
+	held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
 		ctx, cancel := context.WithTimeout(ctx, idle)
 		return ctx, nil, cancel

@@ -35,17 +35,19 @@ func TestReachIsTheOperatorsWordOrATrustedServers(t *testing.T) {
 		hints  *sdk.ToolAnnotations
 		want   turn.Effects
 	}{
-		"nothing is said":                  {Server{}, nil, turn.Effects{Taints: true}},
-		"a stranger says it only reads":    {Server{}, hints(true, false), turn.Effects{Taints: true}},
-		"a trusted one says nothing":       {Server{Trust: true}, nil, turn.Effects{}},
-		"a trusted one reads":              {Server{Trust: true}, &sdk.ToolAnnotations{ReadOnlyHint: true}, turn.Effects{}},
-		"a trusted one reads outside":      {Server{Trust: true}, hints(true, true), turn.Effects{}},
-		"a trusted one reads here":         {Server{Trust: true}, hints(true, false), turn.Effects{ReadOnly: true}},
-		"a trusted one writes here":        {Server{Trust: true}, hints(false, false), turn.Effects{}},
-		"the operator knows":               {Server{Tools: settings}, nil, turn.Effects{ReadOnly: true, Taints: true}},
-		"everything taints":                {Server{Trust: true, TaintsAll: true}, nil, turn.Effects{Taints: true}},
-		"the server remembers":             {Server{Trust: true, SessionAffinity: true}, nil, turn.Effects{SessionAffinity: true}},
-		"a stranger that remembers taints": {Server{SessionAffinity: true}, nil, turn.Effects{Taints: true, SessionAffinity: true}},
+		"nothing is said":               {Server{}, nil, turn.Effects{Taints: true}},
+		"a stranger says it only reads": {Server{}, hints(true, false), turn.Effects{Taints: true}},
+		"a trusted one says nothing":    {Server{Trust: true}, nil, turn.Effects{}},
+		"a trusted one reads":           {Server{Trust: true}, &sdk.ToolAnnotations{ReadOnlyHint: true}, turn.Effects{}},
+		"a trusted one reads outside":   {Server{Trust: true}, hints(true, true), turn.Effects{}},
+		"a trusted one reads here":      {Server{Trust: true}, hints(true, false), turn.Effects{ReadOnly: true}},
+		"a trusted one writes here":     {Server{Trust: true}, hints(false, false), turn.Effects{}},
+		"the operator knows":            {Server{Tools: settings}, nil, turn.Effects{ReadOnly: true, Taints: true}},
+		"everything taints":             {Server{Trust: true, TaintsAll: true}, nil, turn.Effects{Taints: true}},
+		"the server remembers": {Server{Trust: true, SessionAffinity: true}, nil,
+			turn.Effects{SessionAffinity: true}},
+		"a stranger that remembers taints": {Server{SessionAffinity: true}, nil,
+			turn.Effects{Taints: true, SessionAffinity: true}},
 	} {
 		assert.Equal(t, c.want, describe(t, c.server, &sdk.Tool{Annotations: c.hints}).Effects, name)
 	}
@@ -70,7 +72,8 @@ func TestTheHashCoversAllThatAToolSaysOfItself(t *testing.T) {
 		assert.NotContains(t, seen, h, what)
 		seen[h] = what
 	}
-	assert.Equal(t, base, describe(t, Server{Trust: true, SessionAffinity: true, TotalTimeout: time.Hour}, &sdk.Tool{}).Hash,
+	assert.Equal(t, base, describe(t, Server{Trust: true, SessionAffinity: true, TotalTimeout: time.Hour},
+		&sdk.Tool{}).Hash,
 		"what the operator says is not the server's")
 }
 

@@ -1,5 +1,5 @@
-// Package childproc runs a child process that speaks newline-delimited JSON on its standard streams, and ensures that none
-// of its processes are left behind.
+// Package childproc runs a child process that speaks newline-delimited JSON on its standard streams, and ensures that
+// none of its processes are left behind.
 //
 // A Process is the leader of its own process group. When the leader ends, for whatever reason, the rest of the group is
 // killed before the system can reuse the leader's PID. When this program is killed, the kernel kills the leader

@@ -27,8 +27,8 @@ type Guard struct {
 	Resolver *net.Resolver
 }
 
-// New returns the guard of an absolute URL with https, or with http on loopback or if networks, in CIDR
-// notation, are named.
+// New returns the guard of an absolute URL with https, or with http on loopback or if networks, in CIDR notation, are
+// named.
 func New(raw string, networks []string) (*Guard, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
