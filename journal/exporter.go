@@ -115,6 +115,20 @@ const (
 
 func (p part) args() []any { return []any{p.session, p.low, p.high, p.own} }
 
+// writeAll writes a line for each row of a list, if the list was read without an error.
+func writeAll[R any](e *exporter, list []R, err error, line func(R) (Line, error)) error {
+	for _, r := range list {
+		var l Line
+		if err == nil {
+			l, err = line(r)
+		}
+		if err == nil {
+			err = e.out.Write(l)
+		}
+	}
+	return err
+}
+
 // writeBlobs writes those of the artifacts of a call that have no line yet.
 func (e *exporter) writeBlobs(full string, media []turn.Media) error {
 	hashes := []string{full}
@@ -154,17 +168,12 @@ func (e *exporter) turns(p part) error {
 		return r, err
 	}, `SELECT `+turnColumns+`, t.config, t.config_blob, t.id FROM turns t JOIN sessions s ON s.id = t.session
 		WHERE t.id IN `+partTurns+` ORDER BY t.id`, p.args()[:3]...)
-	for _, r := range list {
+	return writeAll(e, list, err, func(r row) (l Line, err error) {
 		x := ExportTurn{TurnRecord: r.record}
 		x.Session = ""
-		if x.Config, err = e.getJSON(r.config); err == nil {
-			err = e.out.Write(Line{Turn: &x})
-		}
-		if err != nil {
-			break
-		}
-	}
-	return err
+		x.Config, err = e.getJSON(r.config)
+		return Line{Turn: &x}, err
+	})
 }
 
 // forkedTurn returns the record of a turn of which a fork has only the beginning: the turn ended at the fork, without
@@ -187,16 +196,11 @@ const exportedMessages = 100
 func (e *exporter) messages(p part) error {
 	for from := p.low + 1; ; from += exportedMessages {
 		list, err := e.querier.messages(p.session, from, min(p.high, from+exportedMessages-1))
-		for _, m := range list {
+		err = writeAll(e, list, err, func(m turn.Message) (Line, error) {
 			e.head = Next(e.head, m)
 			x := ExportMessage{Seq: e.head.Seq, Hash: e.head.Hash, Message: m}
-			if err = e.writeBlobs("", m.Media); err == nil {
-				err = e.out.Write(Line{Message: &x})
-			}
-			if err != nil {
-				return err
-			}
-		}
+			return Line{Message: &x}, e.writeBlobs("", m.Media)
+		})
 		if err != nil || len(list) < exportedMessages {
 			return err
 		}

@@ -19,20 +19,15 @@ func (e *exporter) inferences(p part) error {
 	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+
 		` FROM inferences i JOIN turns t ON t.id = i.turn
 		WHERE `+partInferences+` ORDER BY t.id, i.step`, p.args()[:3]...)
-	for _, r := range list {
+	return writeAll(e, list, err, func(r row) (l Line, err error) {
 		if r.inf.Settled {
-			if r.inf, err = e.loadSettled(r.attempt); err != nil {
-				break
-			}
+			r.inf, err = e.loadSettled(r.attempt)
 		}
 		x := &r.line
 		x.Inference, x.ExpectSeq, x.Emitted, x.FailedAttempt = r.inf, r.expect, r.emitted, r.failed
 		x.Raw, x.Completion.Raw, x.Message = x.Completion.Raw, nil, turn.Message{}
-		if err = e.out.Write(Line{Inference: x}); err != nil {
-			break
-		}
-	}
-	return err
+		return Line{Inference: x}, err
+	})
 }
 
 func (e *exporter) calls(p part) error {
@@ -42,45 +37,29 @@ func (e *exporter) calls(p part) error {
 		return c, err
 	}, `SELECT t.turn_id, `+callColumns+` FROM calls c JOIN turns t ON t.id = c.turn WHERE `+partCalls+` ORDER BY c.id`,
 		p.args()...)
-	for _, c := range list {
-		if err = e.load(&c); err != nil {
-			break
+	return writeAll(e, list, err, func(c call) (l Line, err error) {
+		if err = e.load(&c); err == nil {
+			err = e.writeBlobs(c.rec.FullBlob, c.rec.Media)
 		}
 		x := ExportCall{CallRecord: c.rec, ClaimedAttempt: c.granted, SettledAttempt: c.settledAttempt}
-		if err = e.writeBlobs(x.FullBlob, x.Media); err != nil {
-			break
-		}
-		if err = e.out.Write(Line{Call: &x}); err != nil {
-			break
-		}
-	}
-	return err
+		return Line{Call: &x}, err
+	})
 }
 
 func (e *exporter) lateResults(p part) error {
 	list, err := e.querier.lateResults(partCalls+` ORDER BY l.id`, p.args()...)
-	for _, r := range list {
-		x := r.late
-		x.NotifyModel = x.NotifyModel && p.own
-		if err = e.writeBlobs(x.FullBlob, x.Media); err != nil {
-			break
-		}
-		if err = e.out.Write(Line{LateResult: &x}); err != nil {
-			break
-		}
-	}
-	return err
+	return writeAll(e, list, err, func(r lateResult) (Line, error) {
+		r.late.NotifyModel = r.late.NotifyModel && p.own
+		return Line{LateResult: &r.late}, e.writeBlobs(r.late.FullBlob, r.late.Media)
+	})
 }
 
 func (e *exporter) requests(p part) error {
 	list, err := e.querier.requests(partRequests+` ORDER BY w.id`, p.args()...)
-	for _, w := range list {
+	return writeAll(e, list, err, func(w request) (Line, error) {
 		w.rec.Session, w.rec.ArgumentsBytes = "", w.size
-		if err = e.out.Write(Line{Request: &w.rec}); err != nil {
-			break
-		}
-	}
-	return err
+		return Line{Request: &w.rec}, nil
+	})
 }
 
 // grants writes the session's own grants. A fork does not inherit the grants of the forked session.
@@ -89,12 +68,7 @@ func (e *exporter) grants(p part) error {
 		return nil
 	}
 	list, err := e.querier.grants(p.session)
-	for i := range list {
-		if err == nil {
-			err = e.out.Write(Line{Grant: &list[i]})
-		}
-	}
-	return err
+	return writeAll(e, list, err, func(g turn.Grant) (Line, error) { return Line{Grant: &g}, nil })
 }
 
 func (e *exporter) chunks(p part) error {
