@@ -12,7 +12,8 @@ func Start(cmd *exec.Cmd) (done <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = !cmd.SysProcAttr.Setsid // the leader of a session is in its own group
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)

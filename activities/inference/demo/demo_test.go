@@ -227,6 +227,14 @@ func TestTheNamedToolIsCalled(t *testing.T) {
 	}
 }
 
+func TestACallIsAnsweredWithItsResultAlone(t *testing.T) {
+	a := newAgent(t)
+	a.write("main.go", "package main\n")
+	assert.Equal(t, "package main", strings.TrimSpace(a.ask(`call local/read_file {"path":"main.go"}`)))
+	assert.Equal(t, []string{"read_file main.go"}, a.called)
+	assert.Contains(t, a.ask(`call local/read_file {"path":}`), "not a JSON object")
+}
+
 func TestTheSecondQuestionIsAnsweredByItself(t *testing.T) {
 	a := newAgent(t)
 	a.write("one.txt", "uno\n")

@@ -6,6 +6,7 @@
 //
 // It keeps no state. The next step depends only on the messages of the request:
 //
+//	the question is "call NAME {…}"     → that call of an offered tool, and then its result alone
 //	the question names an offered tool  → that tool, once, with the JSON object in the question as its arguments
 //	it says "ask me"                    → ask_user
 //	it asks to find a quoted word       → search_text

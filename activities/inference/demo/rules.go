@@ -114,6 +114,8 @@ func (c conversation) next() step {
 	named, isNamed := c.namedTool()
 	words := quotedWords(c.question)
 	switch {
+	case namedCall.MatchString(c.question):
+		return c.callNamed()
 	case len(c.results) == 0 && isNamed:
 		return step{"I call the tool that you name.", []call{{named.Name, arguments(named, c.question)}}}
 	case isNamed, greeting.MatchString(c.question):
@@ -131,6 +133,22 @@ func (c conversation) next() step {
 		}
 	}
 	return step{text: c.answer()}
+}
+
+// namedCall matches a question that is a tool call: the tool's name and its arguments, a JSON object.
+var namedCall = regexp.MustCompile(`(?s)^call ([\w/.-]+) (\{.*\})\s*$`)
+
+// callNamed makes the call that the question is, and then answers with its result alone.
+func (c conversation) callNamed() step {
+	if len(c.results) > 0 {
+		return step{text: c.results[len(c.results)-1].text}
+	}
+	m := namedCall.FindStringSubmatch(c.question)
+	var arguments map[string]any
+	if err := json.Unmarshal([]byte(m[2]), &arguments); err != nil {
+		return step{text: "The arguments are not a JSON object: " + err.Error()}
+	}
+	return step{calls: []call{{strings.ReplaceAll(m[1], "/", "_"), arguments}}}
 }
 
 // namedTool returns the offered tool that the question names: by the name that it is offered under, by its ID, or by

@@ -145,9 +145,11 @@ func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.C
 // connect makes the client use a connection from now on; nil means no connection.
 func (t *TurnClient) connect(c temporalconn.Conn) {
 	t.conn, t.Online = c, c != nil
-	t.Client = client.New(c, client.Options{
-		Journal: t.Store, TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant,
-	})
+	o := client.Options{TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant}
+	if t.Store != nil {
+		o.Journal = t.Store
+	}
+	t.Client = client.New(c, o)
 }
 
 // Send sends a message to its session. If it returns no error, the message will be answered exactly once.
