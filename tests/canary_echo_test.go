@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -35,12 +35,12 @@ func TestAKeyThatTheProviderRepeatsIsRedacted(t *testing.T) {
 	answers := echoingAnswers(t)
 	var next, refusal atomic.Int32
 	refusals := echoingRefusals()
-	gate := script.NewGate()
-	model := script.Start(t, script.Cases(
-		script.When("refuse", script.Func(func(script.Request) script.Reply { return refusals[refusal.Add(1)-1] })),
-		script.When("hold",
-			script.Always(script.Text("").Pieces("It is ", echoed[:9], echoed[9:], ", and so on", " and on").Hold(5, gate))),
-		script.When("answer", script.Func(func(script.Request) script.Reply { return answers[next.Add(1)-1] })),
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("refuse", fakellm.Func(func(fakellm.Request) fakellm.Reply { return refusals[refusal.Add(1)-1] })),
+		fakellm.When("hold",
+			fakellm.Always(fakellm.Text("").Pieces("It is ", echoed[:9], echoed[9:], ", and so on", " and on").Hold(5, gate))),
+		fakellm.When("answer", fakellm.Func(func(fakellm.Request) fakellm.Reply { return answers[next.Add(1)-1] })),
 	))
 	h := newHome(t, asking(model)+"max_steps = 60\nmax_tool_calls = 50\nmax_consecutive_errors = 50\nmax_reprompts = "+
 		"50\n[policy]\ntaint = \"off\"\nask = [\"local/search_text\"]\n")
@@ -113,23 +113,23 @@ func formsOfKey() map[string]string {
 }
 
 // echoingAnswers returns a turn's completions that hold the key; the last one is final.
-func echoingAnswers(t *testing.T) []script.Reply {
+func echoingAnswers(t *testing.T) []fakellm.Reply {
 	object := func(path string) string {
 		b, err := json.Marshal(map[string]string{"path": path})
 		require.NoError(t, err)
 		return string(b)
 	}
-	call := func(arguments string) script.Reply { return script.Call("local_list_files", arguments) }
+	call := func(arguments string) fakellm.Reply { return fakellm.Call("local_list_files", arguments) }
 	escaped := fmt.Sprintf(`{"path":"\u0063%s"}`, strings.ReplaceAll(echoed[1:], `"`, `\u0022`))
-	list := []script.Reply{
-		script.Call("local_search_text", `{"query":`+object(echoed)[len(`{"path":`):]),
+	list := []fakellm.Reply{
+		fakellm.Call("local_search_text", `{"query":`+object(echoed)[len(`{"path":`):]),
 		call(object("x " + echoed)).WithText("calling with " + echoed).Reasoning("I know " + echoed),
 		call(escaped), call(object(object(echoed))), call(`{"path":"` + echoed), call(echoed),
-		script.Calls(script.ToolCall{ID: echoed, Name: "local_list_files", Arguments: "{}"}),
-		script.Calls(script.ToolCall{Name: "tool_" + echoed, Arguments: "{}"}),
-		script.Calls(script.ToolCall{Name: "ask_user", Arguments: `{"question":1,"why":"` + shaped + `"}`}),
+		fakellm.Calls(fakellm.ToolCall{ID: echoed, Name: "local_list_files", Arguments: "{}"}),
+		fakellm.Calls(fakellm.ToolCall{Name: "tool_" + echoed, Arguments: "{}"}),
+		fakellm.Calls(fakellm.ToolCall{Name: "ask_user", Arguments: `{"question":1,"why":"` + shaped + `"}`}),
 		call("{}").Finish(echoed), call("{}").Model(echoed),
-		script.Raw(echoingEvents()...),
+		fakellm.Raw(echoingEvents()...),
 	}
 	for _, form := range formsOfKey() {
 		list = append(list, call(object("see "+form)))
@@ -144,7 +144,7 @@ func echoingAnswers(t *testing.T) []script.Reply {
 		}
 		pieces = append(pieces, ". ")
 	}
-	return append(list, script.Text("").Pieces(pieces...))
+	return append(list, fakellm.Text("").Pieces(pieces...))
 }
 
 // echoingEvents returns a completion whose reasoning, arguments and unknown fields hold the key in pieces, and whose
@@ -180,18 +180,18 @@ func echoingEvents() []string {
 }
 
 // echoingRefusals returns error replies that hold the key.
-func echoingRefusals() []script.Reply {
+func echoingRefusals() []fakellm.Reply {
 	all := "Incorrect API key provided"
 	for _, form := range formsOfKey() {
 		all += ": " + form
 	}
 	quoted, _ := json.Marshal(echoed)
-	return []script.Reply{
-		script.Status(401, "invalid_api_key", all),
-		script.Status(400, echoed, "no"), script.StatusBody(500, "text/plain", "no "+echoed),
-		script.StatusBody(400, "text/plain", `{"detail":[`+string(quoted)),
-		script.Raw(`data: {"error":{"message":` + string(quoted) + `,"code":"x"}}` + "\n\n"), script.Raw(echoed + "\n\n"),
-		script.StatusBody(302, "text/plain", echoed).Header("Location", "http://"+shaped+".example/"+echoed),
+	return []fakellm.Reply{
+		fakellm.Status(401, "invalid_api_key", all),
+		fakellm.Status(400, echoed, "no"), fakellm.StatusBody(500, "text/plain", "no "+echoed),
+		fakellm.StatusBody(400, "text/plain", `{"detail":[`+string(quoted)),
+		fakellm.Raw(`data: {"error":{"message":` + string(quoted) + `,"code":"x"}}` + "\n\n"), fakellm.Raw(echoed + "\n\n"),
+		fakellm.StatusBody(302, "text/plain", echoed).Header("Location", "http://"+shaped+".example/"+echoed),
 	}
 }
 

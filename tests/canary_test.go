@@ -19,7 +19,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // canary returns a secret that must appear only in the process it was given to.
@@ -105,7 +105,7 @@ func around(text, part string) string {
 type cage struct {
 	t     *testing.T
 	home  *home
-	model *script.Server
+	model *fakellm.Server
 }
 
 // ways are the channels through which the tool leak reveals its secret.
@@ -113,22 +113,22 @@ var ways = []string{"result", "structured", "error", "protocol", "progress", "st
 
 func newCage(t *testing.T) *cage {
 	c := &cage{t: t}
-	tell := func(server string) script.Case {
-		calls := make([]script.ToolCall, len(ways))
+	tell := func(server string) fakellm.Case {
+		calls := make([]fakellm.ToolCall, len(ways))
 		for i, way := range ways {
-			calls[i] = script.ToolCall{Name: "mcp_" + server + "_leak",
+			calls[i] = fakellm.ToolCall{Name: "mcp_" + server + "_leak",
 				Arguments: fmt.Sprintf(`{"text":"told %s %s","where":%q}`, server, way, way)}
 		}
-		steps := []script.Script{script.Calls(calls...)}
+		steps := []fakellm.Script{fakellm.Calls(calls...)}
 		if server == "env" { // a crash ends the process, so it needs a step of its own
-			steps = append(steps, script.Call("mcp_env_leak", `{"text":"told env crash","where":"crash"}`))
+			steps = append(steps, fakellm.Call("mcp_env_leak", `{"text":"told env crash","where":"crash"}`))
 		}
-		return script.When("tell "+server, script.Steps(append(steps, script.Text("Done."))...))
+		return fakellm.When("tell "+server, fakellm.Steps(append(steps, fakellm.Text("Done."))...))
 	}
-	c.model = script.Start(t, script.Cases(
-		script.When("refuse", script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary("llm_api_key"))),
-		script.When("ask env", script.Steps(script.Call("mcp_env_leak", `{"text":"told env ask","where":"ask"}`),
-			script.Text("Done."))),
+	c.model = fakellm.Start(t, fakellm.Cases(
+		fakellm.When("refuse", fakellm.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary("llm_api_key"))),
+		fakellm.When("ask env", fakellm.Steps(fakellm.Call("mcp_env_leak", `{"text":"told env ask","where":"ask"}`),
+			fakellm.Text("Done."))),
 		tell("env"), tell("header"), tell("oauth"),
 	))
 	c.home = newHome(t, "")

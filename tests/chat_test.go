@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // The tests of this file run the real chat in real terminals and look at them.
@@ -22,7 +22,7 @@ const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;t
 
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer).Usage(20, 5, 0)))))
+	h := newHome(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text(styledAnswer).Usage(20, 5, 0)))))
 	h.worker()
 	id := named("talk")
 	s := h.chat(80, 40, nil, "-s", id)
@@ -45,7 +45,7 @@ func TestChatAnswers(t *testing.T) {
 
 func TestChatIsCleanWithoutColour(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text(styledAnswer)))))
+	h := newHome(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text(styledAnswer)))))
 	h.worker()
 	captured := func(settings []string, args ...string) string {
 		s := h.chat(80, 24, settings, args...)
@@ -62,11 +62,11 @@ func TestChatIsCleanWithoutColour(t *testing.T) {
 
 // approving returns a home whose ledger tool needs an approval. The model calls it with arguments that could mislead
 // the operator.
-func approving(t *testing.T, effects string) (*home, *script.Server) {
+func approving(t *testing.T, effects string) (*home, *fakellm.Server) {
 	t.Helper()
 	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
-	model := script.Start(t, script.Steps(script.Call("mcp_ledger_append", arguments).WithText("I write."),
-		script.Text("Done with it.")))
+	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", arguments).WithText("I write."),
+		fakellm.Text("Done with it.")))
 	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
 	h.worker()
 	return h, model
@@ -100,7 +100,7 @@ func TestChatAsksBeforeACall(t *testing.T) {
 func TestChatAnswersAToolsServer(t *testing.T) {
 	t.Parallel()
 	effects := t.TempDir() + "/effects"
-	h := newHome(t, asking(script.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
+	h := newHome(t, asking(fakellm.Start(t, confirming("gift")))+hosting(t, "ledger", "", "-ledger", effects))
 	h.worker()
 	s := h.chat(60, 15, nil)
 	s.ready()
@@ -122,11 +122,11 @@ func TestChatAnswersAToolsServer(t *testing.T) {
 
 func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 	t.Parallel()
-	call := script.Call("mcp_ledger_append", `{"text":"x"}`)
-	model := script.Start(t, script.Cases(
-		script.When("first", script.Steps(call, script.Text("So be it."))),
-		script.When("second", script.Steps(call, script.Text("Written."))),
-		script.When("third", script.Steps(call, script.Text("Written again."))),
+	call := fakellm.Call("mcp_ledger_append", `{"text":"x"}`)
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("first", fakellm.Steps(call, fakellm.Text("So be it."))),
+		fakellm.When("second", fakellm.Steps(call, fakellm.Text("Written."))),
+		fakellm.When("third", fakellm.Steps(call, fakellm.Text("Written again."))),
 	))
 	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "trust = true"))
 	h.worker()
@@ -155,9 +155,9 @@ func TestChatDeniesWithAReasonAndKeepsRules(t *testing.T) {
 
 func TestChatTakesAnAnswer(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Cases(
-		script.When("blue", script.Text("Blue it is.")),
-		script.When("", script.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
+		fakellm.When("blue", fakellm.Text("Blue it is.")),
+		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which \u001b[2Jcolour?"}`)),
 	))))
 	h.worker()
 	s := h.chat(60, 15, nil)
@@ -172,9 +172,9 @@ func TestChatTakesAnAnswer(t *testing.T) {
 
 func TestChatStopsATurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	model := script.Start(t, script.Cases(script.When("again", script.Text("Gladly.")),
-		script.When("", script.Text("It takes its time.").Hold(3, gate))))
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, fakellm.Cases(fakellm.When("again", fakellm.Text("Gladly.")),
+		fakellm.When("", fakellm.Text("It takes its time.").Hold(3, gate))))
 	h := newHome(t, asking(model))
 	h.worker()
 	s := h.chat(60, 15, nil)
@@ -198,8 +198,8 @@ func TestChatStopsATurn(t *testing.T) {
 
 func TestChatLeavesATurnRunning(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(3, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(3, gate))))
 	h.worker()
 	id := named("left-running")
 	s := h.chat(80, 24, nil, "-s", id)
@@ -244,12 +244,12 @@ func TestTwoChatsShareASession(t *testing.T) {
 
 func TestChatSteersAndQueues(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	model := script.Start(t, script.Cases(
-		script.When("later", script.Text("Now to the later one.")),
-		script.When("steer", script.Text("Steered.")),
-		script.When("", script.Steps(script.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate),
-			script.Text("Unsteered."))),
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("later", fakellm.Text("Now to the later one.")),
+		fakellm.When("steer", fakellm.Text("Steered.")),
+		fakellm.When("", fakellm.Steps(fakellm.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate),
+			fakellm.Text("Unsteered."))),
 	))
 	h := newHome(t, asking(model))
 	h.worker()
@@ -273,7 +273,7 @@ func TestChatSteersAndQueues(t *testing.T) {
 
 func TestChatCommands(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text("It is a test.").Usage(20, 5, 0)))))
+	h := newHome(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text("It is a test.").Usage(20, 5, 0)))))
 	h.worker()
 	id := named("commands")
 	s := h.chat(80, 40, nil, "-s", id)
@@ -311,7 +311,7 @@ func TestChatCommands(t *testing.T) {
 
 func TestChatKeepsWhatWasTyped(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Yes."))
+	model := fakellm.Start(t, fakellm.Text("Yes."))
 	h := newHome(t, asking(model))
 	h.worker()
 	s := h.chat(80, 24, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // wire is a connection to Temporal that a test can cut: open connections end, and new ones get no answer.
@@ -74,8 +74,8 @@ func (w *wire) hangUp() {
 // to its end.
 func TestCLIFollowsATurnWithTemporalAway(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
 	h.worker()
 	w := newWire(t)
 	run := h.begin(nil, "run", "-o", "jsonl", "--set", "temporal.address="+w.Addr().String(), "Slowly.")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/docs"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -46,12 +46,12 @@ func valid(t *testing.T, schema *jsonschema.Resolved, c *command) map[turn.Chunk
 
 func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Cases(
-		script.When("blue", script.Text("Blue it is.")),
-		script.When("", script.Steps(
-			script.Attempts(script.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4),
-				script.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
-			script.Call("ask_user", `{"question":"Which colour?"}`),
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
+		fakellm.When("blue", fakellm.Text("Blue it is.")),
+		fakellm.When("", fakellm.Steps(
+			fakellm.Attempts(fakellm.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4),
+				fakellm.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
+			fakellm.Call("ask_user", `{"question":"Which colour?"}`),
 		)),
 	)))+askingToRead)
 	h.worker()
@@ -95,8 +95,8 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 // TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd follows turns that never reach the journal, or have no end in it.
 func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("never").Hold(0, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("never").Hold(0, gate))))
 	h.worker()
 	schema := published(t, h)
 	loaded, err := config.Load(config.LoadOptions{Path: h.path("agent.toml")})
@@ -126,9 +126,9 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 // TestCLIToldThatAMessageWasNotTaken ends a turn from outside after a message was merged into it.
 func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Cases(script.When("Hang", script.Text("never").Hold(0, gate)),
-		script.When("", script.Text("Yes."))))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(fakellm.When("Hang", fakellm.Text("never").Hold(0, gate)),
+		fakellm.When("", fakellm.Text("Yes."))))))
 	h.worker()
 	h.starter("run", "--detach", "-s", "lost", "Hang.").exits(0)
 	awaitGate(t, gate)

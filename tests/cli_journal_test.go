@@ -12,7 +12,7 @@ import (
 	_ "modernc.org/sqlite" // registers the driver
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -29,7 +29,7 @@ type shown struct {
 
 func TestCLIShowsAndMovesSessions(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, lookAndAnswer(script.Text("Two files.")))))
+	h := newHome(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text("Two files.")))))
 	h.worker()
 	h.starter("run", "-s", "first", "Which files?").exits(0)
 	h.starter("run", "-s", "second", "Which \x1b[2Jfiles?").exits(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // TestDevCarriesNoTurnsIntoAnotherJournal checks that a worker refuses to start if it would write a development
@@ -55,7 +55,7 @@ func TestDevCarriesNoTurnsIntoAnotherJournal(t *testing.T) {
 // server: such a server does not record which journal it belongs to, but its workers say which one they use.
 func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Hello."))
+	model := fakellm.Start(t, fakellm.Text("Hello."))
 	h := newHome(t, asking(model))
 	h.worker().says("worker polls")
 	h.starter("run", "-s", "one-journal", "hello").exits(0)
@@ -86,7 +86,7 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 // minutes after it has exited.
 func TestCLIDoctorLeavesOutWorkersThatAreGone(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
 	w := h.worker()
 	w.says("worker polls")
 	require.Eventually(t, func() bool {

@@ -13,22 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 const askingToRead = "[policy]\nask = [\"local/read_file\"]\n"
 
 // readAndAnswer reads a file, which needs an approval, and then answers.
-func readAndAnswer() script.Script {
-	return script.Steps(script.Call("local_read_file", `{"path":"agent.toml"}`), script.Text("It is read."))
+func readAndAnswer() fakellm.Script {
+	return fakellm.Steps(fakellm.Call("local_read_file", `{"path":"agent.toml"}`), fakellm.Text("It is read."))
 }
 
 func TestCLIAsksOnATerminal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Cases(
-		script.When("blue", script.Text("Blue it is.")),
-		script.When("colour", script.Call("ask_user", `{"question":"Which \u001b[31mcolour?"}`)),
-		script.When("", readAndAnswer()),
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
+		fakellm.When("blue", fakellm.Text("Blue it is.")),
+		fakellm.When("colour", fakellm.Call("ask_user", `{"question":"Which \u001b[31mcolour?"}`)),
+		fakellm.When("", readAndAnswer()),
 	)))+askingToRead)
 	h.worker()
 
@@ -65,7 +65,7 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 
 func TestCLIApprovesOnATerminal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	h.starter("run", "-s", "seen", "Read it.").exits(6)
 	c, keys := h.onTerminal("approve", "seen")
@@ -85,8 +85,8 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
 	t.Parallel()
 	arguments := `{"path":"` + strings.Repeat("notes/", 17000) + `../../etc/shadow"}`
-	h := newHome(t, asking(script.Start(t, script.Steps(script.Call("local_read_file", arguments),
-		script.Text("It is read."))))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Steps(fakellm.Call("local_read_file", arguments),
+		fakellm.Text("It is read."))))+askingToRead)
 	h.worker()
 	h.starter("run", "-s", "tail", "Read it.").exits(6)
 
@@ -127,9 +127,9 @@ func leafThrough(t *testing.T, c *command, keys io.Writer, question string) {
 
 func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Steps(
-		script.Call("local_read_file", `{"path":"agent.toml"}`).Hold(1, gate), script.Text("It is read."),
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Steps(
+		fakellm.Call("local_read_file", `{"path":"agent.toml"}`).Hold(1, gate), fakellm.Text("It is read."),
 	)))+askingToRead)
 	h.worker()
 	c, keys := h.onTerminal("run", "-s", "early", "Read it.")
@@ -146,7 +146,7 @@ func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 
 func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	c, keys := h.onTerminal("run", "-s", "left", "Read it.")
 	c.says("[y]es")
@@ -166,7 +166,7 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 
 func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	c, _ := h.onTerminal("run", "-s", "elsewhere", "Read it.")
 	c.says("[y]es")
@@ -178,7 +178,7 @@ func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
 // TestCLITakesOneOfTwoDecisions makes two operators decide at the same time, repeatedly.
 func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	for i := range 3 {
 		session := fmt.Sprintf("conflict-%d", i)
@@ -204,7 +204,7 @@ func TestCLITakesOneOfTwoDecisions(t *testing.T) {
 
 func TestCLIApprovesTooLate(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead+"[approvals]\napproval_expiry = \"1s\"\n")
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead+"[approvals]\napproval_expiry = \"1s\"\n")
 	h.worker()
 	late := h.starter("run", "--wait", "-s", "late", "Read it.").exits(0)
 	assert.Contains(t, late.err.String(), "expires ")
@@ -217,7 +217,7 @@ func TestCLIApprovesTooLate(t *testing.T) {
 // counts once one does.
 func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, readAndAnswer()))+askingToRead)
+	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	w := h.worker()
 	h.starter("run", "-s", "unattended", "Read it.").exits(6)
 	h.starter("run", "-s", "unattended-stop", "Read it.").exits(6)
@@ -235,8 +235,8 @@ func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 
 func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
 	h.worker()
 	run := h.begin(nil, "run", "-q", "-s", "watched", "Slowly.")
 	awaitGate(t, gate)
@@ -256,9 +256,9 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 // more.
 func TestCLISendsForATurnOfItsOwn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Cases(
-		script.When("first", script.Text("One.").Hold(1, gate)), script.When("second", script.Text("Two.")),
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
+		fakellm.When("first", fakellm.Text("One.").Hold(1, gate)), fakellm.When("second", fakellm.Text("Two.")),
 	))))
 	h.worker()
 	first := h.begin(nil, "run", "-q", "-s", "turns", "first")

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // update rewrites the expected outputs that the scripts compare with cmp.
@@ -26,7 +26,7 @@ func TestCLIScripts(t *testing.T) {
 	h := newHome(t, "")
 	h.write("notes/a.txt", "alpha\n")
 	h.write("notes/b.txt", "beta\n")
-	h.extend(asking(script.Start(t, scripted())) +
+	h.extend(asking(fakellm.Start(t, scripted())) +
 		fmt.Sprintf("workspace = %q\n[policy]\nask = [\"local/read_file\"]\n[journal]\npath = %q\n",
 			h.dir, h.path("journal.db")) + hosting(t, "ledger", ""))
 	h.worker()
@@ -75,33 +75,33 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // scripted is the model of the scripts. The user's message selects its completions.
-func scripted() script.Script {
-	read := func(name string) script.ToolCall {
-		return script.ToolCall{Name: "local_read_file", Arguments: fmt.Sprintf(`{"path":"notes/%s.txt"}`, name)}
+func scripted() fakellm.Script {
+	read := func(name string) fakellm.ToolCall {
+		return fakellm.ToolCall{Name: "local_read_file", Arguments: fmt.Sprintf(`{"path":"notes/%s.txt"}`, name)}
 	}
-	confirm := func(arguments string) script.Script {
-		return script.Steps(script.Call("mcp_ledger_confirm", arguments), script.Text("It is confirmed."))
+	confirm := func(arguments string) fakellm.Script {
+		return fakellm.Steps(fakellm.Call("mcp_ledger_confirm", arguments), fakellm.Text("It is confirmed."))
 	}
-	return script.Cases(
-		script.When("confirm one", confirm(`{"text":"one"}`)),
-		script.When("confirm two", confirm(`{"text":"two"}`)),
-		script.When("confirm three", confirm(`{"text":"three"}`)),
-		script.When("confirm four", confirm(`{"text":"four"}`)),
-		script.When("confirm five", confirm(`{"text":"five"}`)),
-		script.When("confirm there", confirm(`{"text":"six","url":"http://example.org:8080/login?x=1"}`)),
-		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
-		script.When("let me in", script.Status(401, "invalid_api_key", "Incorrect API key provided")),
-		script.When("hang", script.Text("never").StallAfter(0)),
-		script.When("tell it all", script.Text("It began when").Finish("length")),
-		script.When("be bad", refuses("I cannot do that.")),
-		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
-		script.When("read one", script.Steps(script.Calls(read("a")), script.Text("It says alpha."))),
-		script.When("read two", script.Steps(script.Calls(read("a"), read("b")), script.Text("Both are read."))),
-		script.When("sneak", script.Steps(script.Call("local_read_file",
-			"{\"path\":\n\"notes/\u202etxt.a\u200b\\u001b[2J\"}"), script.Text("Done."))),
-		script.When("ask me", script.Call("ask_user", `{"question":"Which colour, red or blue?"}`)),
-		script.When("red", script.Text("Red it is.")),
-		script.When("hello", script.Text("Hello back.")),
-		script.When("", script.Text("Yes.")),
+	return fakellm.Cases(
+		fakellm.When("confirm one", confirm(`{"text":"one"}`)),
+		fakellm.When("confirm two", confirm(`{"text":"two"}`)),
+		fakellm.When("confirm three", confirm(`{"text":"three"}`)),
+		fakellm.When("confirm four", confirm(`{"text":"four"}`)),
+		fakellm.When("confirm five", confirm(`{"text":"five"}`)),
+		fakellm.When("confirm there", confirm(`{"text":"six","url":"http://example.org:8080/login?x=1"}`)),
+		fakellm.When("refuse", fakellm.Status(400, "invalid_request", "no such thing")),
+		fakellm.When("let me in", fakellm.Status(401, "invalid_api_key", "Incorrect API key provided")),
+		fakellm.When("hang", fakellm.Text("never").StallAfter(0)),
+		fakellm.When("tell it all", fakellm.Text("It began when").Finish("length")),
+		fakellm.When("be bad", refuses("I cannot do that.")),
+		fakellm.When("run away", fakellm.Always(fakellm.Call("local_list_files", `{}`))),
+		fakellm.When("read one", fakellm.Steps(fakellm.Calls(read("a")), fakellm.Text("It says alpha."))),
+		fakellm.When("read two", fakellm.Steps(fakellm.Calls(read("a"), read("b")), fakellm.Text("Both are read."))),
+		fakellm.When("sneak", fakellm.Steps(fakellm.Call("local_read_file",
+			"{\"path\":\n\"notes/\u202etxt.a\u200b\\u001b[2J\"}"), fakellm.Text("Done."))),
+		fakellm.When("ask me", fakellm.Call("ask_user", `{"question":"Which colour, red or blue?"}`)),
+		fakellm.When("red", fakellm.Text("Red it is.")),
+		fakellm.When("hello", fakellm.Text("Hello back.")),
+		fakellm.When("", fakellm.Text("Yes.")),
 	)
 }

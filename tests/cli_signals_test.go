@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // TestCLISigtermDetachesOnly sends SIGTERM twice in quick succession, as GNU timeout does.
 func TestCLISigtermDetachesOnly(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
 	h.worker()
 	c := h.begin(nil, "run", "-s", "timed-out", "Slowly.")
 	awaitGate(t, gate)
@@ -39,8 +39,8 @@ func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
 		fmt.Fprintf(&bomb, `,{"index":%d}`, i)
 	}
 	bomb.WriteString("]}}]}\n\n")
-	h := newHome(t, asking(script.Start(t, script.Cases(script.When("bomb", script.Raw(bomb.String())),
-		script.When("", script.Text("Done."))))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(fakellm.When("bomb", fakellm.Raw(bomb.String())),
+		fakellm.When("", fakellm.Text("Done."))))))
 	w := h.worker()
 	c := h.begin(nil, "run", "bomb")
 	h.starter("run", "hello").exits(0)
@@ -67,7 +67,7 @@ func (c *command) pressedUntilItEnds(press func()) {
 // knows another session.
 func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
 	w := h.worker()
 	h.starter("run", "-s", "stop-older", "One.").exits(0)
 	assert.Contains(t, h.starter("stop").exits(3).err.String(), "no session has a running turn")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // ended is an entry of a row's Processes.
@@ -57,7 +57,7 @@ func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {
 
 func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Hello."))
+	model := fakellm.Start(t, fakellm.Text("Hello."))
 	h := newHome(t, asking(model)+hosting(t, "good", "")+
 		hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", "canary-of-the-env"), "-mode", "exit"))
 	worker := h.worker()

@@ -14,7 +14,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -34,13 +34,13 @@ type event struct {
 // ids is what --detach -o json prints.
 type ids struct{ Session, Turn, Link string }
 
-func lookAndAnswer(answer script.Reply) script.Script {
-	return script.Steps(script.Call("local_list_files", `{}`).WithText("I look.").Usage(10, 3, 0), answer)
+func lookAndAnswer(answer fakellm.Reply) fakellm.Script {
+	return fakellm.Steps(fakellm.Call("local_list_files", `{}`).WithText("I look.").Usage(10, 3, 0), answer)
 }
 
 func TestCLIAnswersInEveryFormat(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, lookAndAnswer(script.Text("It is \x1b[2Ja test.").Usage(20, 5, 0)))
+	model := fakellm.Start(t, lookAndAnswer(fakellm.Text("It is \x1b[2Ja test.").Usage(20, 5, 0)))
 	h := newHome(t, asking(model))
 	h.worker()
 
@@ -91,10 +91,10 @@ func checkEvents(t *testing.T, events []event) {
 
 func TestCLIExitCodesTellHowTheTurnEnded(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Cases(
-		script.When("refuse", script.Status(400, "invalid_request", "no such thing")),
-		script.When("run away", script.Always(script.Call("local_list_files", `{}`))),
-		script.When("hang", script.Text("never").StallAfter(0)),
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("refuse", fakellm.Status(400, "invalid_request", "no such thing")),
+		fakellm.When("run away", fakellm.Always(fakellm.Call("local_list_files", `{}`))),
+		fakellm.When("hang", fakellm.Text("never").StallAfter(0)),
 	))
 	h := newHome(t, asking(model))
 	h.worker()
@@ -118,8 +118,8 @@ func TestCLIExitCodesTellHowTheTurnEnded(t *testing.T) {
 
 func TestCLIDetachesAndAttaches(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	model := script.Start(t, lookAndAnswer(script.Text("It is \x1b[2Ja test.").Hold(3, gate)))
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, lookAndAnswer(fakellm.Text("It is \x1b[2Ja test.").Hold(3, gate)))
 	h := newHome(t, asking(model))
 	h.worker()
 	plain := h.starter("run", "--detach", "-s", "one", "What is this?").exits(0)
@@ -151,10 +151,10 @@ func TestCLIDetachesAndAttaches(t *testing.T) {
 
 func TestCLIGoesOnWithASession(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	model := script.Start(t, script.Cases(
-		script.When("slowly", script.Text("Now.").Hold(1, gate)),
-		script.When("", script.Text("Yes.")),
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("slowly", fakellm.Text("Now.").Hold(1, gate)),
+		fakellm.When("", fakellm.Text("Yes.")),
 	))
 	h := newHome(t, asking(model))
 	h.worker()
@@ -182,7 +182,7 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 }
 
 // said returns the texts of a conversation without its system prompt.
-func said(c script.Chat) []string {
+func said(c fakellm.Chat) []string {
 	var out []string
 	for _, m := range c.Messages {
 		if m.Role != "system" {
@@ -194,7 +194,7 @@ func said(c script.Chat) []string {
 
 func TestCLITakesALongMessageFromStandardInput(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Long."))
+	model := fakellm.Start(t, fakellm.Text("Long."))
 	h := newHome(t, asking(model))
 	h.worker()
 	long := strings.Repeat("0123456789abcde\n", 5<<20/16)
@@ -209,8 +209,8 @@ func TestCLITakesALongMessageFromStandardInput(t *testing.T) {
 
 func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	model := script.Start(t, script.Text("It takes its time.").Hold(2, gate))
+	gate := fakellm.NewGate()
+	model := fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))
 	h := newHome(t, asking(model))
 	h.worker()
 	one := h.begin(nil, "run", "-s", "left-running", "Slowly.")
@@ -237,8 +237,8 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 
 func TestCLIStopsAnotherCommandsTurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	h := newHome(t, asking(script.Start(t, script.Text("It takes its time.").Hold(2, gate))))
+	gate := fakellm.NewGate()
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
 	w := h.worker()
 	run := h.begin(nil, "run", "-s", "stopped-elsewhere", "Slowly.")
 	awaitGate(t, gate)

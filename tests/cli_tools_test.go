@@ -15,7 +15,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
@@ -43,7 +43,7 @@ func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 
 func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Hello."))
+	model := fakellm.Start(t, fakellm.Text("Hello."))
 	h := newHome(t, asking(model)+hosting(t, "needed", "required = true", "-mode", "exit"))
 	h.worker()
 	run := h.starter("run", "hello").exits(1)
@@ -54,7 +54,7 @@ func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 
 func TestCLITellsTheModelOfAnOptionalServerThatIsAway(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Text("Hello."))
+	model := fakellm.Start(t, fakellm.Text("Hello."))
 	h := newHome(t, asking(model)+hosting(t, "wanted", "", "-mode", "exit"))
 	h.worker()
 	h.starter("run", "hello").exits(0)
@@ -64,7 +64,7 @@ func TestCLITellsTheModelOfAnOptionalServerThatIsAway(t *testing.T) {
 
 func TestCLIDoctor(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Text("Hello."))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
 	well := h.starter("doctor").exits(0)
 	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db",
 		"ok    model: openai, scripted",
@@ -123,9 +123,9 @@ func TestCLIDemoAnswersWithWhatTheFolderHolds(t *testing.T) {
 func TestCLIKeepsSecretsToItself(t *testing.T) {
 	t.Parallel()
 	const key, secret = "canary-4f1d-of-the-provider", "canary-77ab-of-the-server"
-	model := script.Start(t, script.Cases(
-		script.When("refuse", script.Status(401, "invalid_api_key", "Incorrect API key provided: "+key)),
-		script.When("", lookAndAnswer(script.Text("Done."))),
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("refuse", fakellm.Status(401, "invalid_api_key", "Incorrect API key provided: "+key)),
+		fakellm.When("", lookAndAnswer(fakellm.Text("Done."))),
 	))
 	h := newHome(t, asking(model)+hosting(t, "server", fmt.Sprintf("env = {SECRET = %q}", secret), "-mode", "exit"))
 	h.environ = append(h.environ, "OPENAI_API_KEY="+key)

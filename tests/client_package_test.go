@@ -12,12 +12,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // dialled returns a client as another program would create it.
-func (r *rig) dialled() *client.Client {
+func (r *env) dialled() *client.Client {
 	r.t.Helper()
 	c, err := client.Dial(r.t.Context(), r.cfg, r.store)
 	require.NoError(r.t, err)
@@ -26,14 +26,14 @@ func (r *rig) dialled() *client.Client {
 }
 
 // began records the run of a turn, so that its history is replayed at the end of the test.
-func (r *rig) began(t client.Turn) {
+func (r *env) began(t client.Turn) {
 	r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID})
 }
 
 func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	c := r.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,7 +90,7 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 // The client learns from Temporal how they ended.
 func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("The answer."))
+	r := newEnv(t, fakellm.Text("The answer."))
 	stop := r.work()
 	c := r.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -124,7 +124,7 @@ func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 func TestAProgramLearnsThatItsMessageWasUndelivered(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	c := r.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,17 +10,17 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func confirm(text string) script.Reply {
-	return script.Call("mcp_ledger_confirm", `{"text":"`+text+`"}`)
+func confirm(text string) fakellm.Reply {
+	return fakellm.Call("mcp_ledger_confirm", `{"text":"`+text+`"}`)
 }
 
 // reply responds to an elicitation.
-func (r *rig) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
+func (r *env) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
 	err := r.people().Respond(r.t.Context(), client.RespondInput{Session: session,
 		Request: w.ID, By: "ann", Response: turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
 	})
@@ -31,8 +31,8 @@ func (r *rig) reply(session string, w journal.RequestRecord, action turn.Elicita
 // call on another worker with another process of the server.
 func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(confirm("x"), script.Text("Confirmed.")), l.host(config.MCPTool{}))
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}))
 	old := r.process()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
 	request := r.waits(begun.ID, 1)[0]
@@ -57,8 +57,8 @@ func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 // the schema is requested again, and that a second response is too late.
 func TestElicitationResponsesAreValidated(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(confirm("x"), script.Text("Not confirmed.")), l.host(config.MCPTool{}))
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Not confirmed.")), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
 	request := r.waits(begun.ID, 1)[0]
@@ -83,10 +83,10 @@ func TestElicitationResponsesAreValidated(t *testing.T) {
 // because its server has begun the call.
 func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Cases(
-		script.When("first", script.Steps(confirm("x"), script.Text("Confirmed."))),
-		script.When("second", script.Text("The second answer.")),
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("first", fakellm.Steps(confirm("x"), fakellm.Text("Confirmed."))),
+		fakellm.When("second", fakellm.Text("The second answer.")),
 	), l.host(config.MCPTool{}))
 	r.work()
 	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
@@ -104,8 +104,8 @@ func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 // afterwards.
 func TestAnElicitationSurvivesAReset(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(confirm("x"), script.Text("Done.")), l.host(config.MCPTool{}))
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Done.")), l.host(config.MCPTool{}))
 	r.work()
 	run := r.begin(session(t), "Do it.", nil)
 	request := r.waits(run.GetRunID(), 1)[0]

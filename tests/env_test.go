@@ -25,19 +25,19 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/fakellm"
 	kept "github.com/everturn/everturn/tests/replay"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-// rig is a complete Everturn: scripted model, configuration, journal and task queue. If work is called, a worker runs
+// env is a complete Everturn: scripted model, configuration, journal and task queue. If work is called, a worker runs
 // in this process; processes of the real worker command can run beside it or instead.
-type rig struct {
+type env struct {
 	t      *testing.T
-	model  *script.Server
+	model  *fakellm.Server
 	cfg    config.Config
 	dir    string
 	client client.Client
@@ -46,11 +46,11 @@ type rig struct {
 	open   bool // the test leaves a turn unfinished
 }
 
-// newRig makes a rig without a worker. change may adapt the configuration.
-func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig {
+// newEnv makes a rig without a worker. change may adapt the configuration.
+func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cfg: config.Default()}
-	r.model = script.Start(t, s)
+	r := &env{t: t, dir: t.TempDir(), cfg: config.Default()}
+	r.model = fakellm.Start(t, s)
 	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
 	r.cfg.Runtime.Mode = turn.ModeNative
 	r.cfg.Runtime.Workspace = filepath.Join(r.dir, "workspace")
@@ -76,7 +76,7 @@ func newRig(t *testing.T, s script.Script, change ...func(*config.Config)) *rig 
 }
 
 // work runs a worker in this process until the test ends or the returned function is called.
-func (r *rig) work(opts ...engine.Option) (stop func()) {
+func (r *env) work(opts ...engine.Option) (stop func()) {
 	r.t.Helper()
 	opts = append([]engine.Option{engine.WithEnviron(os.Environ())}, opts...)
 	e, err := engine.New(r.t.Context(), r.cfg, opts...)
@@ -96,12 +96,12 @@ func (r *rig) work(opts ...engine.Option) (stop func()) {
 	return stop
 }
 
-func (r *rig) begin(session, text string, limits *workflows.LimitsRequest) client.WorkflowRun {
+func (r *env) begin(session, text string, limits *workflows.LimitsRequest) client.WorkflowRun {
 	r.t.Helper()
 	return r.start(session, workflows.Input{Message: &workflows.Message{Text: text}, Limits: limits})
 }
 
-func (r *rig) start(session string, in any) client.WorkflowRun {
+func (r *env) start(session string, in any) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
@@ -115,7 +115,7 @@ func (r *rig) start(session string, in any) client.WorkflowRun {
 
 // handedOn starts a workflow that continues as a turn with this input, as a turn does by itself. A client may not pass
 // the fields that a run hands to the next one.
-func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
+func (r *env) handedOn(session string, in workflows.Input) client.WorkflowRun {
 	r.t.Helper()
 	queue := "continues " + session
 	w := worker.New(r.client, queue, worker.Options{DisableRegistrationAliasing: true})
@@ -136,12 +136,12 @@ func (r *rig) handedOn(session string, in workflows.Input) client.WorkflowRun {
 }
 
 // ask runs a turn to its result.
-func (r *rig) ask(session, text string) workflows.Result {
+func (r *env) ask(session, text string) workflows.Result {
 	r.t.Helper()
 	return r.result(r.begin(session, text, nil))
 }
 
-func (r *rig) result(run client.WorkflowRun) workflows.Result {
+func (r *env) result(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -151,12 +151,12 @@ func (r *rig) result(run client.WorkflowRun) workflows.Result {
 }
 
 // events returns the history of one run.
-func (r *rig) events(session, run string) []*historypb.HistoryEvent {
+func (r *env) events(session, run string) []*historypb.HistoryEvent {
 	r.t.Helper()
 	return r.eventsOf(r.t.Context(), session, run)
 }
 
-func (r *rig) eventsOf(ctx context.Context, session, run string) []*historypb.HistoryEvent {
+func (r *env) eventsOf(ctx context.Context, session, run string) []*historypb.HistoryEvent {
 	r.t.Helper()
 	var out []*historypb.HistoryEvent
 	iter := r.client.GetWorkflowHistory(ctx, session, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -181,7 +181,7 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 
 // checkAll replays the test's runs on the current code, with production's panic policy, and checks the invariants of
 // their sessions.
-func (r *rig) checkAll() {
+func (r *env) checkAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	sound := map[string]bool{}

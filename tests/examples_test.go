@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // example runs a program of examples with the rig's configuration in its environment, and returns its output.
-func (r *rig) example(programs, name string, args ...string) string {
+func (r *env) example(programs, name string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), filepath.Join(programs, name), args...)
 	cmd.Dir = r.dir
@@ -33,17 +33,17 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, build(programs, "./examples/client", "./examples/embed", "./examples/temporal"))
 
 	t.Run("embed", func(t *testing.T) {
-		r := newRig(t, script.Steps(script.Call("local_find_table", `{"guests":4}`), script.Text("The garden table.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Call("local_find_table", `{"guests":4}`), fakellm.Text("The garden table.")))
 		assert.Equal(t, "The garden table.\n", r.example(programs, "embed", "A table for four?"))
 		assert.JSONEq(t, `{"id":"garden","seats":6}`, r.model.Requests()[1].Chat.Last("tool").Content)
 	})
 	t.Run("client", func(t *testing.T) {
-		r := newRig(t, script.Steps(script.Text("Two files.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
 		r.work()
 		assert.Contains(t, r.example(programs, "client"), "Two files.\ncompleted (answered), 1 steps")
 	})
 	t.Run("temporal", func(t *testing.T) {
-		r := newRig(t, script.Steps(script.Text("Two files.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
 		r.work()
 		var result turn.Result
 		out := r.example(programs, "temporal", "-task-queue", r.cfg.Temporal.TaskQueue, "-session", session(t))

@@ -23,7 +23,7 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -33,16 +33,16 @@ import (
 // endings are the ways in which the server ends a turn without its cooperation.
 var endings = map[string]struct {
 	timeout time.Duration
-	end     func(*rig, client.WorkflowRun)
+	end     func(*env, client.WorkflowRun)
 }{
-	"terminate": {end: func(r *rig, run client.WorkflowRun) {
+	"terminate": {end: func(r *env, run client.WorkflowRun) {
 		require.NoError(r.t, r.client.TerminateWorkflow(r.t.Context(), run.GetID(), run.GetRunID(), "pressed"))
 	}},
-	"run timeout": {timeout: 3 * time.Second, end: func(*rig, client.WorkflowRun) {}},
+	"run timeout": {timeout: 3 * time.Second, end: func(*env, client.WorkflowRun) {}},
 }
 
 // beginWithin starts a turn with a run timeout; 0 means none.
-func (r *rig) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
+func (r *env) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout,
@@ -54,7 +54,7 @@ func (r *rig) beginWithin(session, text string, timeout time.Duration) client.Wo
 }
 
 // over waits for a run that does not complete and returns its error.
-func (r *rig) over(run client.WorkflowRun) error {
+func (r *env) over(run client.WorkflowRun) error {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
@@ -69,10 +69,10 @@ func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := script.NewGate()
-			r := newRig(t, script.Cases(
-				script.When("first", script.Text("This is never finished.").Hold(3, gate)),
-				script.When("second", script.Text("The second answer.")),
+			gate := fakellm.NewGate()
+			r := newEnv(t, fakellm.Cases(
+				fakellm.When("first", fakellm.Text("This is never finished.").Hold(3, gate)),
+				fakellm.When("second", fakellm.Text("The second answer.")),
 			))
 			r.work()
 			run := r.beginWithin(t.Name(), "The first question.", ending.timeout)
@@ -87,7 +87,7 @@ func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
 
 			gate.Release() // the rest of the first answer reaches a closed turn
 			require.NoError(t, r.model.Await(t.Context(),
-				func(all []script.Request) bool { return all[0].Outcome != script.Open }))
+				func(all []fakellm.Request) bool { return all[0].Outcome != fakellm.Open }))
 			record := r.closed(run)
 			assert.Contains(t, record, "ended from outside")
 			assert.Equal(t, []int{0, 0}, r.steps())
@@ -98,7 +98,7 @@ func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
 }
 
 // closed checks that the next turn closed this one, and returns the message of its record.
-func (r *rig) closed(run client.WorkflowRun) string {
+func (r *env) closed(run client.WorkflowRun) string {
 	r.t.Helper()
 	record, err := r.store.Turn(r.t.Context(), run.GetRunID())
 	require.NoError(r.t, err)
@@ -109,13 +109,13 @@ func (r *rig) closed(run client.WorkflowRun) string {
 
 func TestTheNextTurnClosesATurnTerminatedDuringACall(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Cases(
-		script.When("first", script.Steps(script.Calls(
-			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"x","block":"after"}`},
-			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"y"}`},
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("first", fakellm.Steps(fakellm.Calls(
+			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"x","block":"after"}`},
+			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"y"}`},
 		))),
-		script.When("second", script.Text("The second answer.")),
+		fakellm.When("second", fakellm.Text("The second answer.")),
 	), l.host(config.MCPTool{}), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
 	r.work()
 	run := r.begin(t.Name(), "The first question.", nil)
@@ -143,7 +143,7 @@ func TestTheNextTurnClosesATurnTerminatedDuringACall(t *testing.T) {
 }
 
 // results returns the tool results of a prompt.
-func results(c script.Chat) []string {
+func results(c fakellm.Chat) []string {
 	var out []string
 	for _, m := range c.Messages {
 		if m.Role == "tool" {
@@ -154,7 +154,7 @@ func results(c script.Chat) []string {
 }
 
 // late returns the number of late results of a call.
-func (r *rig) late(turnID, callID string) int {
+func (r *env) late(turnID, callID string) int {
 	c, err := r.store.Call(r.t.Context(), turnID, callID)
 	if err != nil {
 		return 0
@@ -163,7 +163,7 @@ func (r *rig) late(turnID, callID string) int {
 }
 
 // reset resets a run to an event of its history and returns the new run.
-func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
+func (r *env) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
 	r.t.Helper()
 	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: temporalconn.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
@@ -176,7 +176,7 @@ func (r *rig) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
 }
 
 // tasks returns the IDs of the events to which a run can be reset.
-func (r *rig) tasks(run client.WorkflowRun) []int64 {
+func (r *env) tasks(run client.WorkflowRun) []int64 {
 	r.t.Helper()
 	var out []int64
 	for _, e := range r.events(run.GetID(), run.GetRunID()) {
@@ -190,11 +190,11 @@ func (r *rig) tasks(run client.WorkflowRun) []int64 {
 
 func TestAResetReusesSettledSteps(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	gate := script.NewGate()
-	r := newRig(t, script.Steps(
-		script.Call("mcp_ledger_append", `{"text":"x"}`),
-		script.Attempts(script.Text("It is appended.").Hold(2, gate), script.Text("It is appended.")),
+	l := newEffectServer(t)
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
+		fakellm.Attempts(fakellm.Text("It is appended.").Hold(2, gate), fakellm.Text("It is appended.")),
 	), l.host(config.MCPTool{}))
 	r.work()
 	run := r.begin(t.Name(), "Append it.", nil)
@@ -217,11 +217,11 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 
 func TestAResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(
-		script.Call("mcp_ledger_append", `{"text":"x"}`),
-		script.Call("local_quick_echo", `{"text":"y"}`),
-		script.Text("It is appended.").Usage(20, 5, 0),
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
+		fakellm.Call("local_quick_echo", `{"text":"y"}`),
+		fakellm.Text("It is appended.").Usage(20, 5, 0),
 	), l.host(config.MCPTool{}))
 	r.work(withEcho()...)
 	run := r.begin(t.Name(), "Append it.", nil)
@@ -248,13 +248,13 @@ func TestAResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
 // repeat what the journal has, but writes nothing.
 func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Cases(
-		script.When("first", script.Steps(script.Call("local_quick_echo", `{"text":"a"}`), script.Text("The first answer."))),
-		script.When("open", script.Steps(script.Call("local_quick_echo", `{"text":"b"}`),
-			script.Text("This is never finished.").Hold(3, gate))),
-		script.When("third", script.Text("The third answer.")),
-		script.When("fourth", script.Text("The fourth answer.")),
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("first", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`), fakellm.Text("The first answer."))),
+		fakellm.When("open", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"b"}`),
+			fakellm.Text("This is never finished.").Hold(3, gate))),
+		fakellm.When("third", fakellm.Text("The third answer.")),
+		fakellm.When("fourth", fakellm.Text("The fourth answer.")),
 	))
 	r.work(withEcho()...)
 	first := r.begin(t.Name(), "The first question.", nil)
@@ -282,7 +282,7 @@ func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 }
 
 // cancelledRun checks that a run ended as Temporal's Canceled with a result whose state is cancelled.
-func (r *rig) cancelledRun(run client.WorkflowRun) workflows.Result {
+func (r *env) cancelledRun(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
 	var stop *temporal.CanceledError
 	require.ErrorAs(r.t, r.over(run), &stop)
@@ -293,7 +293,7 @@ func (r *rig) cancelledRun(run client.WorkflowRun) workflows.Result {
 }
 
 // happened returns when a run's history has an event of the kind.
-func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
+func (r *env) happened(run client.WorkflowRun, kind enumspb.EventType) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
@@ -314,10 +314,10 @@ func (r *rig) happened(run client.WorkflowRun, kind enumspb.EventType) {
 // time to finish it.
 func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Cases(
-		script.When("long", script.Steps(script.Text("It ends after all.").Hold(3, gate))),
-		script.When("short", script.Text("A short answer.")),
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("long", fakellm.Steps(fakellm.Text("It ends after all.").Hold(3, gate))),
+		fakellm.When("short", fakellm.Text("A short answer.")),
 	), func(c *config.Config) { c.Worker.DrainTimeout = 30 * time.Second })
 	old := r.process()
 	run := r.begin(t.Name(), "The long question.", nil)
@@ -336,8 +336,8 @@ func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 // TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown stops a worker during a call and gives it no time to finish.
 func TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}),
+	l := newEffectServer(t)
+	r := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}),
 		func(c *config.Config) { c.Worker.DrainTimeout = time.Millisecond })
 	old := r.process()
 	run := r.begin(t.Name(), "Append it.", nil)

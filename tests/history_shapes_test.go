@@ -12,7 +12,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -26,8 +26,8 @@ func TestARunWaitsForItsMessage(t *testing.T) {
 	for name, fires := range map[string]bool{"by-late-update": false, "by-late-update-long": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := script.NewGate()
-			r := newRig(t, script.Text("I am here.").Hold(2, gate))
+			gate := fakellm.NewGate()
+			r := newEnv(t, fakellm.Text("I am here.").Hold(2, gate))
 			r.work()
 			run := r.start(session(t), workflows.Input{})
 			r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
@@ -60,7 +60,7 @@ func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
 	} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Text("An answer."))
+			r := newEnv(t, fakellm.Text("An answer."))
 			if c.waits {
 				r.work()
 			}
@@ -82,7 +82,7 @@ func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
 
 func TestAnInputWithAnUnknownKeyIsRejected(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("never"))
+	r := newEnv(t, fakellm.Text("never"))
 	r.work()
 	run := r.start(session(t), map[string]any{"mesage": map[string]any{"text": "hi"}})
 	app, _ := r.failure(run)
@@ -92,17 +92,17 @@ func TestAnInputWithAnUnknownKeyIsRejected(t *testing.T) {
 
 func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	t.Parallel()
-	down := script.Status(http.StatusInternalServerError, "server_error", "oops")
+	down := fakellm.Status(http.StatusInternalServerError, "server_error", "oops")
 	for name, c := range map[string]struct {
 		policy turn.ErrorAction
-		script script.Script
+		script fakellm.Script
 		limits workflows.LimitsRequest
 		reason turn.FinishReason
 		answer string
 	}{
-		"model-retry": {turn.ErrorRetry, script.Attempts(down, script.Text("Here again.")),
+		"model-retry": {turn.ErrorRetry, fakellm.Attempts(down, fakellm.Text("Here again.")),
 			workflows.LimitsRequest{}, turn.FinishAnswered, "Here again."},
-		"model-reprompt": {turn.ErrorReprompt, noted(down, script.Text("In brief.")), workflows.LimitsRequest{},
+		"model-reprompt": {turn.ErrorReprompt, noted(down, fakellm.Text("In brief.")), workflows.LimitsRequest{},
 			turn.FinishAnswered, "In brief."},
 		"model-interrupt": {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
 		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps,
@@ -110,7 +110,7 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
+			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
 			r.work()
 			res := r.result(r.begin(session(t), "Hello?", &c.limits))
 			assert.Equal(t, c.reason, res.FinishReason)
@@ -121,8 +121,8 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 }
 
 // noted answers with second once the prompt has an automatic note, and with first before.
-func noted(first, second script.Reply) script.Script {
-	return script.Func(func(r script.Request) script.Reply {
+func noted(first, second fakellm.Reply) fakellm.Script {
+	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if strings.Contains(r.Chat.Last("user").Content, "Automatic note") {
 			return second
 		}
@@ -135,7 +135,7 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Call("local_broken", `{}`).WithText("Let me see."),
+			r := newEnv(t, fakellm.Call("local_broken", `{}`).WithText("Let me see."),
 				func(c *config.Config) { c.Policy.OnToolError = decision })
 			r.work(withFailing())
 			run := r.begin(session(t), "Use it.", nil)
@@ -159,7 +159,7 @@ func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
 	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
+			r := newEnv(t, fakellm.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
 			r.work(withEcho()...)
 			run := r.begin(session(t), "Use it.", nil)
 			if decision == turn.ErrorFail {
@@ -177,7 +177,7 @@ func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
 
 func TestACallInJSONMode(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Steps(script.JSONCall("local_echo", `{"text":"hello"}`), script.JSONFinal("It echoed.")),
+	r := newEnv(t, fakellm.Steps(fakellm.JSONCall("local_echo", `{"text":"hello"}`), fakellm.JSONFinal("It echoed.")),
 		func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Echo hello.", nil)
@@ -188,12 +188,12 @@ func TestACallInJSONMode(t *testing.T) {
 
 func TestLocalAndRegularCallsShareTheSlots(t *testing.T) {
 	t.Parallel()
-	var calls []script.ToolCall
+	var calls []fakellm.ToolCall
 	for _, text := range []string{"0", "1", "2"} {
-		calls = append(calls, script.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
-			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
+		calls = append(calls, fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
+			fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
 	}
-	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")),
+	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")),
 		func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Echo six times.", nil)
@@ -211,8 +211,8 @@ func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	r := newRig(t, script.Calls(script.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`},
-		script.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
+	r := newEnv(t, fakellm.Calls(fakellm.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
 		func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
 	r.work(engine.WithTool("hang", "Hangs.", hang, engine.Risk(turn.RiskLow)))
 	run := r.begin(session(t), "Hang twice.", nil)
@@ -229,11 +229,11 @@ func TestALongTurnContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	const hops = 16
 	server := newRestartableTemporal(t, "", 60)
-	r := newRig(t, script.Func(func(req script.Request) script.Reply {
+	r := newEnv(t, fakellm.Func(func(req fakellm.Request) fakellm.Reply {
 		if req.Step < hops {
-			return script.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
+			return fakellm.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
 		}
-		return script.Text("done")
+		return fakellm.Text("done")
 	}))
 	server.serves(r)
 	r.work(withEcho()...)
@@ -267,7 +267,7 @@ func TestATurnWaitsForALockedJournal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Text("Here."))
+			r := newEnv(t, fakellm.Text("Here."))
 			r.work(engine.WithJournal(c.store.wrap))
 			run := r.begin(session(t), c.text, nil)
 			assert.Equal(t, "Here.", r.result(run).Answer)
@@ -296,7 +296,7 @@ func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 	} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Text("An answer."))
+			r := newEnv(t, fakellm.Text("An answer."))
 			store := &unavailableJournal{begin: refuse, left: 1000}
 			r.work(engine.WithJournal(store.wrap))
 			run := r.begin(session(t), "The first question.", nil)
@@ -324,7 +324,7 @@ func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 // not lose a message that was accepted for the next turn.
 func TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("An answer."))
+	r := newEnv(t, fakellm.Text("An answer."))
 	store := &unavailableJournal{begin: refuse, left: 1000}
 	r.work(engine.WithJournal(store.wrap))
 	run := r.begin(session(t), "The first question.", nil)
@@ -342,7 +342,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Parallel()
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`), script.Text("It echoed.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`), fakellm.Text("It echoed.")))
 		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
@@ -352,7 +352,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
 		store := unavailableJournal{claim: refuse, left: 1000}
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)

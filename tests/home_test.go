@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/proc"
-	"github.com/everturn/everturn/tests/script"
 )
 
 // home is a folder with an agent.toml that runs the real commands as a user does.
@@ -39,7 +39,7 @@ func newHome(t *testing.T, settings string) *home {
 }
 
 // asking returns the part of agent.toml that configures a scripted model.
-func asking(m *script.Server) string {
+func asking(m *fakellm.Server) string {
 	return fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\n[runtime]\nmode = \"native\"\n",
 		m.URL())
 }

@@ -9,7 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,10 +18,10 @@ import (
 
 func TestAWorkerIsKilledDuringAnInference(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Steps(
-		script.Call("local_list_files", `{}`),
-		script.Attempts(script.Text("This text is withdrawn again.").Hold(4, gate), script.Text("There are no files.")),
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Call("local_list_files", `{}`),
+		fakellm.Attempts(fakellm.Text("This text is withdrawn again.").Hold(4, gate), fakellm.Text("There are no files.")),
 	))
 	first := r.process()
 	run := r.begin(t.Name(), "Which files are here?", nil)
@@ -41,8 +41,8 @@ func TestAWorkerIsKilledDuringAnInference(t *testing.T) {
 
 func TestAWorkerIsKilledDuringACall(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, appendOnce("after"), l.host(config.MCPTool{}))
+	l := newEffectServer(t)
+	r := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}))
 	first := r.process()
 	run := r.begin(t.Name(), "Append it.", nil)
 	l.await("effect", "x")
@@ -59,8 +59,8 @@ func TestAWorkerIsKilledDuringACall(t *testing.T) {
 }
 
 // appendOnce appends the line x and then answers.
-func appendOnce(block string) script.Script {
-	return script.Steps(script.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), script.Text("Appended."))
+func appendOnce(block string) fakellm.Script {
+	return fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), fakellm.Text("Appended."))
 }
 
 // TestAWorkerIsKilledDuringALocalActivity kills a worker during a call that runs as a local activity. The call's
@@ -68,13 +68,13 @@ func appendOnce(block string) script.Script {
 // is written with its workflow task, which is lost with the worker, so only the ledger has the effect.
 func TestAWorkerIsKilledDuringALocalActivity(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(
-		script.Calls(
-			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"settled","block":"never"}`},
-			script.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Calls(
+			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"settled","block":"never"}`},
+			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
 		),
-		script.Text("Appended."),
+		fakellm.Text("Appended."),
 	), l.host(config.MCPTool{Repeatable: true, LocalActivity: true}))
 	first := r.process()
 	run := r.begin(t.Name(), "Append both.", nil)
@@ -100,7 +100,7 @@ func TestAWorkerIsKilledDuringALocalActivity(t *testing.T) {
 }
 
 // settledCall returns when the journal has the outcome of the call that appends the text.
-func (r *rig) settledCall(turnID, text string) {
+func (r *env) settledCall(turnID, text string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		calls, err := r.store.Calls(r.t.Context(), turnID)

@@ -20,7 +20,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -31,7 +31,7 @@ func session(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", " "
 func ptr[T any](v T) *T { return &v }
 
 // failure returns a turn's application error and the result that it carries.
-func (r *rig) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
+func (r *env) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
@@ -46,10 +46,10 @@ func (r *rig) failure(run client.WorkflowRun) (*temporal.ApplicationError, workf
 }
 
 // goesOn checks that the session can run another turn.
-func (r *rig) goesOn(session string) {
+func (r *env) goesOn(session string) {
 	r.t.Helper()
 	paired(r.t, r, session)
-	r.model.SetScript(script.Text("still here"))
+	r.model.SetScript(fakellm.Text("still here"))
 	assert.Equal(r.t, "still here", r.ask(session, "And now?").Answer)
 	requests := r.model.Requests()
 	complete(r.t, requests[len(requests)-1].Chat, "And now?")
@@ -64,10 +64,10 @@ func withFailing() engine.Option {
 
 func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 	t.Parallel()
-	echoes := script.Calls(script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`},
-		script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
+	echoes := fakellm.Calls(fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).WithText("Looking.")
 	for reason, c := range map[turn.FinishReason]struct {
-		script   script.Script
+		script   fakellm.Script
 		limits   workflows.LimitsRequest
 		requests int
 		calls    int
@@ -75,13 +75,13 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 		// no step is left to use the results of the last calls, so they are not made
 		turn.FinishMaxSteps:     {echoes, workflows.LimitsRequest{MaxSteps: ptr(2)}, 2, 2},
 		turn.FinishMaxToolCalls: {echoes, workflows.LimitsRequest{MaxToolCalls: ptr(3)}, 2, 2},
-		turn.FinishMaxErrors:    {script.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
+		turn.FinishMaxErrors:    {fakellm.Call("local_broken", `{}`).WithText("Looking."), workflows.LimitsRequest{}, 3, 3},
 		turn.FinishMaxTokens:    {echoes.Usage(100, 10, 0), workflows.LimitsRequest{MaxTokens: ptr(int64(150))}, 2, 4},
 		turn.FinishTimeout:      {echoes.StallAfter(3), workflows.LimitsRequest{TurnTimeout: ptr("1s")}, 1, 0},
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, c.script)
+			r := newEnv(t, c.script)
 			r.work(append(withEcho(), withFailing())...)
 			run := r.begin(session(t), "Look.", &c.limits)
 			res := r.result(run)
@@ -103,8 +103,8 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 
 func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 	t.Parallel()
-	slow := script.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)
-	r := newRig(t, slow)
+	slow := fakellm.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)
+	r := newEnv(t, slow)
 	r.work(withEcho()...)
 	res := r.result(r.begin(session(t), "Look.",
 		&workflows.LimitsRequest{TurnTimeout: ptr("1s"), MaxSteps: ptr(50), MaxToolCalls: ptr(50)}))
@@ -119,11 +119,11 @@ func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 func TestManyParallelCallsStayInOnePrompt(t *testing.T) {
 	t.Parallel()
 	const n = 60
-	calls := make([]script.ToolCall, n)
+	calls := make([]fakellm.ToolCall, n)
 	for i := range calls {
-		calls[i] = script.ToolCall{Name: "local_quick_echo", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)}
+		calls[i] = fakellm.ToolCall{Name: "local_quick_echo", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)}
 	}
-	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
 	r.work(withEcho()...)
 	res := r.result(r.begin(session(t), "Echo sixty times.", &workflows.LimitsRequest{MaxToolCalls: ptr(n)}))
 	assert.Equal(t, n, res.ToolCalls)
@@ -141,7 +141,7 @@ func TestALargeResultStaysOutOfHistoryAndPrompt(t *testing.T) {
 	blast := func(context.Context, struct{}) (string, error) {
 		return strings.Repeat("0123456789abcdef", size/16), nil
 	}
-	r := newRig(t, script.Steps(script.Call("local_blast", `{}`), script.Text("That was a lot.")))
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_blast", `{}`), fakellm.Text("That was a lot.")))
 	r.work(engine.WithTool("blast", "Says much.", blast, engine.Risk(turn.RiskLow)))
 	res := r.ask(session(t), "Say much.")
 	assert.LessOrEqual(t, len(r.model.Requests()[1].Chat.Last("tool").Content), 64<<10)
@@ -156,7 +156,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 	text := strings.Repeat("All work and no play. ", 5<<20/22)
 	t.Run("by reference", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, script.Text("That was long."))
+		r := newEnv(t, fakellm.Text("That was long."))
 		r.work()
 		hash, err := r.store.PutBlob(t.Context(), "text/plain", []byte(text))
 		require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 	})
 	t.Run("by a reference to nothing", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, script.Text("never"))
+		r := newEnv(t, fakellm.Text("never"))
 		r.work()
 		app, res := r.failure(r.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
 		assert.Contains(t, app.Message(), "journal does not have")
@@ -178,7 +178,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 	})
 	t.Run("inline", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, script.Text("never"))
+		r := newEnv(t, fakellm.Text("never"))
 		r.work()
 		_, err := r.client.ExecuteWorkflow(t.Context(),
 			client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue},
@@ -192,7 +192,7 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 
 func TestUnusualSessionIDs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("hello"))
+	r := newEnv(t, fakellm.Text("hello"))
 	r.work()
 	for _, id := range []string{"sitzung-ü-会話-🙂", "two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y",
 		strings.Repeat("x", 200)} {
@@ -220,7 +220,7 @@ func TestTheModelLearnsThatPolicyDeniedACall(t *testing.T) {
 			t.Parallel()
 			var ran bool
 			touch := func(context.Context, echoIn) (string, error) { ran = true; return "ran", nil }
-			r := newRig(t, script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("I may not.")), c.change)
+			r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("I may not.")), c.change)
 			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
 			res := r.ask(session(t), "Echo.")
 			assert.Equal(t, "I may not.", res.Answer)
@@ -246,7 +246,7 @@ func contains(list []string, s string) bool {
 }
 
 // cancelled cancels a run and returns its partial result.
-func (r *rig) cancelled(run client.WorkflowRun) workflows.Result {
+func (r *env) cancelled(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
 	require.NoError(r.t, r.client.CancelWorkflow(r.t.Context(), run.GetID(), run.GetRunID()))
 	res := r.cancelledRun(run)
@@ -259,8 +259,8 @@ func (r *rig) cancelled(run client.WorkflowRun) workflows.Result {
 
 func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("I was about to say").Hold(4, gate))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("I was about to say").Hold(4, gate))
 	r.work()
 	run := r.begin(session(t), "Talk.", nil)
 	awaitGate(t, gate)
@@ -269,7 +269,7 @@ func TestCancelInTheMiddleOfAnInference(t *testing.T) {
 	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
 	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
 	require.NoError(t, r.model.Await(t.Context(),
-		func(all []script.Request) bool { return all[0].Outcome == script.Aborted }))
+		func(all []fakellm.Request) bool { return all[0].Outcome == fakellm.Aborted }))
 	r.goesOn(session(t))
 }
 
@@ -288,7 +288,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 				<-ctx.Done()
 				return "", ctx.Err()
 			}
-			r := newRig(t, script.Call("local_hang", `{}`).WithText("One moment."))
+			r := newEnv(t, fakellm.Call("local_hang", `{}`).WithText("One moment."))
 			r.cfg.Runtime.ToolTimeout = 5 * time.Second
 			r.work(engine.WithTool("hang", "Hangs.", hang, opts...))
 			run := r.begin(session(t), "Hang.", nil)
@@ -308,7 +308,7 @@ func TestCancelInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
-func awaitGate(t *testing.T, g *script.Gate) {
+func awaitGate(t *testing.T, g *fakellm.Gate) {
 	t.Helper()
 	t.Cleanup(g.Release)
 	select {
@@ -319,7 +319,7 @@ func awaitGate(t *testing.T, g *script.Gate) {
 }
 
 // awaitChunk follows a turn until it emits a chunk of this kind, and returns the chunk.
-func (r *rig) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
+func (r *env) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
@@ -334,7 +334,7 @@ func (r *rig) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 }
 
 // story reads a finished turn's chunks as a client would.
-func (r *rig) story(turnID string) (text string, kinds map[turn.ChunkKind]int, withdrawn int) {
+func (r *env) story(turnID string) (text string, kinds map[turn.ChunkKind]int, withdrawn int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
@@ -354,7 +354,7 @@ func (r *rig) story(turnID string) (text string, kinds map[turn.ChunkKind]int, w
 }
 
 // failures returns the data of a finished turn's error chunks.
-func (r *rig) failures(turnID string) (all []turn.ErrorChunk) {
+func (r *env) failures(turnID string) (all []turn.ErrorChunk) {
 	r.t.Helper()
 	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 1000)
 	require.NoError(r.t, err)
@@ -371,15 +371,15 @@ func (r *rig) failures(turnID string) (all []turn.ErrorChunk) {
 
 func TestTheTextOfABrokenStreamIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]func(script.Reply) script.Reply{
-		"end":   func(r script.Reply) script.Reply { return r.CutAfter(4) },
-		"reset": func(r script.Reply) script.Reply { return r.ResetAfter(4) },
+	for name, cut := range map[string]func(fakellm.Reply) fakellm.Reply{
+		"end":   func(r fakellm.Reply) fakellm.Reply { return r.CutAfter(4) },
+		"reset": func(r fakellm.Reply) fakellm.Reply { return r.ResetAfter(4) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := script.NewGate()
-			half := script.Text("one two three four").Hold(3, gate)
-			r := newRig(t, script.Attempts(cut(half), script.Text("five six")))
+			gate := fakellm.NewGate()
+			half := fakellm.Text("one two three four").Hold(3, gate)
+			r := newEnv(t, fakellm.Attempts(cut(half), fakellm.Text("five six")))
 			r.work()
 			run := r.begin(session(t), "Count.", nil)
 			awaitGate(t, gate)
@@ -404,8 +404,8 @@ func TestTheTextOfABrokenStreamIsWithdrawn(t *testing.T) {
 
 func TestARateLimitIsRetriedAfterItsDelay(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Attempts(script.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
-		script.Text("here")))
+	r := newEnv(t, fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
+		fakellm.Text("here")))
 	r.work()
 	res := r.ask(session(t), "Hi.")
 	assert.Equal(t, "here", res.Answer)
@@ -419,17 +419,17 @@ func TestARateLimitIsRetriedAfterItsDelay(t *testing.T) {
 func TestProviderFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reply    script.Reply
+		reply    fakellm.Reply
 		code     turn.Code
 		requests int
 	}{
-		"400 is never retried":     {script.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
-		"500 is retried retry_max": {script.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
-		"half answers too":         {script.Text("a b c").CutAfter(2), turn.CodeLLMTruncated, 2},
+		"400 is never retried":     {fakellm.Status(400, "invalid_request_error", "no"), turn.CodeLLMRejected, 1},
+		"500 is retried retry_max": {fakellm.Status(500, "server_error", "oops"), turn.CodeLLMTransport, 2},
+		"half answers too":         {fakellm.Text("a b c").CutAfter(2), turn.CodeLLMTruncated, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = 1 })
+			r := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = 1 })
 			r.work()
 			app, res := r.failure(r.begin(session(t), "Hi.", nil))
 			assert.Equal(t, string(c.code), app.Type())
@@ -454,7 +454,7 @@ func TestProviderFailures(t *testing.T) {
 // next one.
 func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("never"))
+	r := newEnv(t, fakellm.Text("never"))
 	r.work()
 	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: r.cfg.Temporal.TaskQueue,
 		WorkflowTaskTimeout: 1}

@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -45,11 +45,11 @@ func TestASlowLocalActivityIsDispatchedAgain(t *testing.T) {
 		}
 		return fmt.Sprintf("echo %s by dispatch %d", in.Text, info.Attempt), nil
 	}
-	var calls []script.ToolCall
+	var calls []fakellm.ToolCall
 	for i := range 6 {
-		calls = append(calls, script.ToolCall{Name: "local_slow", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
+		calls = append(calls, fakellm.ToolCall{Name: "local_slow", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
 	}
-	r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
 	store := &lateStore{late: make(chan journal.CallRecord, 1)}
 	r.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
 		engine.WithJournal(func(s engine.Journal) engine.Journal { store.Journal = s; return store }))

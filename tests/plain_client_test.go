@@ -11,14 +11,14 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // send starts a session's turn with a message, or merges the message into the running one, as the starter does:
 // update-with-start under the message's ID.
-func (r *rig) send(ctx context.Context, session string,
+func (r *env) send(ctx context.Context, session string,
 	m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
 	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue,
@@ -43,7 +43,7 @@ func (r *rig) send(ctx context.Context, session string,
 
 func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("Hello back.").Usage(10, 2, 0))
+	r := newEnv(t, fakellm.Text("Hello back.").Usage(10, 2, 0))
 	r.work()
 	id := session(t)
 	run, err := r.client.ExecuteWorkflow(t.Context(),
@@ -63,7 +63,7 @@ func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 
 func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("It is a test."))
+	r := newEnv(t, fakellm.Text("It is a test."))
 	r.work()
 	id := session(t)
 	plain := r.begin(id, "What is this?", nil)
@@ -83,7 +83,7 @@ func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
 // TestARunWithoutAMessageEnds takes the ten seconds that a run without a message waits.
 func TestARunWithoutAMessageEnds(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("never"))
+	r := newEnv(t, fakellm.Text("never"))
 	r.work()
 	began := time.Now()
 	run := r.start(session(t), workflows.Input{})
@@ -97,12 +97,12 @@ func TestARunWithoutAMessageEnds(t *testing.T) {
 
 func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("the first answer"))
+	r := newEnv(t, fakellm.Text("the first answer"))
 	r.work()
 	id, m := session(t), workflows.Message{ID: "m1", Text: "Ask."}
 	first := r.result(r.start(id, workflows.Input{Message: &m}))
 	assert.Equal(t, "the first answer", first.Answer)
-	r.model.SetScript(script.Text("another answer"))
+	r.model.SetScript(fakellm.Text("another answer"))
 	again := r.result(r.start(id, workflows.Input{Message: &m}))
 	assert.Equal(t, turn.FinishDuplicate, again.FinishReason)
 	assert.Equal(t, "the first answer", again.Answer)

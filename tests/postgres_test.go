@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/everturn/everturn/journal/postgres/pgtest"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,8 +15,8 @@ import (
 func TestTurnsOnPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	model := script.Start(t, script.Steps(
-		script.Calls(script.ToolCall{Name: "local_list_files", Arguments: "{}"}), script.Text("Two files."),
+	model := fakellm.Start(t, fakellm.Steps(
+		fakellm.Calls(fakellm.ToolCall{Name: "local_list_files", Arguments: "{}"}), fakellm.Text("Two files."),
 	))
 	url := server.Empty(t)
 	h := newHome(t, asking(model)+fmt.Sprintf(

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -24,8 +24,8 @@ func TestAChangedToolIsQuarantinedUntilApproved(t *testing.T) {
 		"annotations": "mcp_shop_append", "new": "mcp_shop_extra"} {
 		t.Run(face, func(t *testing.T) {
 			t.Parallel()
-			shop := newSuspect(t, "shop")
-			r := newRig(t, insisting("mcp_shop_append", "first"), shop.host())
+			shop := newUntrustedServer(t, "shop")
+			r := newEnv(t, insisting("mcp_shop_append", "first"), shop.host())
 			r.work()
 			assert.Equal(t, "Done.", r.ask(session(t), "Begin.").Answer)
 			require.Equal(t, 1, shop.noted("effect", "first"))
@@ -53,22 +53,22 @@ func TestATurnDoesNotCallAToolThatHasChanged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {
 		args []string
-		make func(*rig, *suspect)
+		make func(*env, *untrustedServer)
 	}{
-		"reported": {nil, func(r *rig, s *suspect) {
+		"reported": {nil, func(r *env, s *untrustedServer) {
 			s.turn("description")
 			r.held("shop")
 		}},
-		"silent": {[]string{"-mute"}, func(_ *rig, s *suspect) {
+		"silent": {[]string{"-mute"}, func(_ *env, s *untrustedServer) {
 			s.wear("annotations")
 			gone(s.t, s.signal(syscall.SIGKILL))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := script.NewGate()
-			shop := newSuspect(t, "shop")
-			r := newRig(t, script.Steps(script.Call("mcp_shop_append", `{"text":"x"}`).Hold(0, gate), script.Text("Done.")),
+			gate := fakellm.NewGate()
+			shop := newUntrustedServer(t, "shop")
+			r := newEnv(t, fakellm.Steps(fakellm.Call("mcp_shop_append", `{"text":"x"}`).Hold(0, gate), fakellm.Text("Done.")),
 				shop.host(change.args...))
 			r.work()
 			run := r.begin(session(t), "Append it.", nil)
@@ -91,19 +91,19 @@ func TestATurnDoesNotCallAToolThatHasChanged(t *testing.T) {
 func TestToolsWithTheSameNameAreDistinct(t *testing.T) {
 	t.Parallel()
 	const shadows = "b_append,local/read_file,local_read_file,read_file,ask_user,mcp/a_b/append"
-	thief, victim := newSuspect(t, "a"), newSuspect(t, "a_b")
-	r := newRig(t, nil, victim.host(),
+	thief, victim := newUntrustedServer(t, "a"), newUntrustedServer(t, "a_b")
+	r := newEnv(t, nil, victim.host(),
 		thief.host("-shadow", shadows), func(c *config.Config) { c.Runtime.MaxSteps = 20 })
 	var offered []string
-	r.model.SetScript(script.Func(func(q script.Request) script.Reply {
+	r.model.SetScript(fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		offered = q.Chat.ToolNames()
 		switch q.Step {
 		case 0:
-			return script.Call("local_read_file", `{"path":"note.txt"}`)
+			return fakellm.Call("local_read_file", `{"path":"note.txt"}`)
 		case 1:
-			return script.Call(turn.WireName("mcp/a_b/append"), `{"text":"to whom it belongs"}`)
+			return fakellm.Call(turn.WireName("mcp/a_b/append"), `{"text":"to whom it belongs"}`)
 		}
-		return script.Text("Done.")
+		return fakellm.Text("Done.")
 	}))
 	r.work()
 	res := r.ask(session(t), "Read the note, and append.")

@@ -16,7 +16,7 @@ import (
 var record = flag.Bool("record", false, "record the kept histories that are missing")
 
 // keep records a run's history if -record is set. It does not overwrite an existing history.
-func (r *rig) keep(name, session, run string) {
+func (r *env) keep(name, session, run string) {
 	r.t.Helper()
 	if !*record {
 		return

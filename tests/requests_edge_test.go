@@ -16,13 +16,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // update sends an update as any other Temporal client would.
-func (r *rig) update(session, name string, arg any) error {
+func (r *env) update(session, name string, arg any) error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
 	h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
@@ -46,10 +46,10 @@ func refused(t *testing.T, code turn.Code, err error) {
 // ID: the transcript has it once, even if the inference whose prompt holds it is stopped.
 func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Cases(
-		script.When("And this?", script.Text("one two three four").StallAfter(4)),
-		script.When("", script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)),
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("And this?", fakellm.Text("one two three four").StallAfter(4)),
+		fakellm.When("", fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)),
 	))
 	r.work(withEcho()...)
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
@@ -74,12 +74,12 @@ func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 // in six bytes.
 func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if strings.HasPrefix(q.Chat.Last("user").Content, "<") {
-			return script.Text("Done.")
+			return fakellm.Text("Done.")
 		}
-		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
 	r.work(withEcho()...)
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
@@ -104,7 +104,7 @@ func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 // not use any more.
 func TestAStoppedTurnRejectsAnswers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Call("ask_user", `{"question":"Which file?"}`))
+	r := newEnv(t, fakellm.Call("ask_user", `{"question":"Which file?"}`))
 	r.work()
 	first := r.say(session(t), workflows.Message{Text: "Read."})
 	r.waits(first.ID, 1)
@@ -122,7 +122,7 @@ func TestAStoppedTurnRejectsAnswers(t *testing.T) {
 }
 
 // lock keeps all writers out of the journal until the returned function is called.
-func (r *rig) lock() (release func()) {
+func (r *env) lock() (release func()) {
 	r.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path+"?_pragma=busy_timeout(10000)")
 	require.NoError(r.t, err)
@@ -141,7 +141,7 @@ func (r *rig) lock() (release func()) {
 // run that cannot begin either.
 func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("Hello."))
+	r := newEnv(t, fakellm.Text("Hello."))
 	r.work()
 	id := session(t) + " "
 	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue,
@@ -171,8 +171,8 @@ func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 func TestALateGrantIsRejected(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Calls(script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
-		script.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), script.Text("Done.")), askToTouch)
+	r := newEnv(t, fakellm.Steps(fakellm.Calls(fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"b"}`}), fakellm.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	first := r.say(session(t), workflows.Message{Text: "Touch."})
 	w := r.waits(first.ID, 2)

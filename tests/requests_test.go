@@ -16,13 +16,13 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // people returns a client of the rig's sessions.
-func (r *rig) people() *client.Client {
+func (r *env) people() *client.Client {
 	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Journal: r.store})
 }
 
@@ -35,7 +35,7 @@ func decider(c *client.Client, allow bool) func(context.Context, client.DecideIn
 }
 
 // say sends a message and fails the test if it is not accepted.
-func (r *rig) say(session string, m workflows.Message) client.Turn {
+func (r *env) say(session string, m workflows.Message) client.Turn {
 	r.t.Helper()
 	a, err := r.people().Send(r.t.Context(), client.SendInput{Session: session, Message: m})
 	require.NoError(r.t, err)
@@ -46,7 +46,7 @@ func (r *rig) say(session string, m workflows.Message) client.Turn {
 }
 
 // ended follows a turn in the journal to its end.
-func (r *rig) ended(turnID string) journal.TurnRecord {
+func (r *env) ended(turnID string) journal.TurnRecord {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
@@ -59,7 +59,7 @@ func (r *rig) ended(turnID string) journal.TurnRecord {
 }
 
 // answered waits for the turn that took a message, and for its end.
-func (r *rig) answered(session, messageID string) journal.TurnRecord {
+func (r *env) answered(session, messageID string) journal.TurnRecord {
 	r.t.Helper()
 	var rec journal.TurnRecord
 	require.Eventually(r.t, func() bool {
@@ -71,7 +71,7 @@ func (r *rig) answered(session, messageID string) journal.TurnRecord {
 }
 
 // waits follows a turn until it has n requests, and returns them.
-func (r *rig) waits(turnID string, n int) []journal.RequestRecord {
+func (r *env) waits(turnID string, n int) []journal.RequestRecord {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
@@ -101,12 +101,12 @@ func touching(effects *atomic.Int32) engine.Option {
 
 func TestAMessageIsMergedBeforeTheNextInference(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Chat.Last("user").Content == "Read both." {
-			return script.Text("Both are read.")
+			return fakellm.Text("Both are read.")
 		}
-		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
 	r.work(withEcho()...)
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
@@ -132,11 +132,11 @@ func TestAMessageIsMergedBeforeTheNextInference(t *testing.T) {
 
 func TestALateMessageBeginsTheNextTurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Cases(
-		script.When("Third.", script.Text("To the third.")),
-		script.When("Second.", script.Text("To the second.")),
-		script.When("First.", script.Text("To the first.").Hold(1, gate)),
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("Third.", fakellm.Text("To the third.")),
+		fakellm.When("Second.", fakellm.Text("To the second.")),
+		fakellm.When("First.", fakellm.Text("To the first.").Hold(1, gate)),
 	))
 	r.work()
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
@@ -158,13 +158,13 @@ func TestALateMessageBeginsTheNextTurn(t *testing.T) {
 
 func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(r *rig, session string) error{
-		"answer": func(r *rig, session string) error {
+	for name, answer := range map[string]func(r *env, session string) error{
+		"answer": func(r *env, session string) error {
 			err := r.people().Answer(t.Context(),
 				client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
 			return err
 		},
-		"message": func(r *rig, session string) error {
+		"message": func(r *env, session string) error {
 			_, err := r.people().Send(t.Context(),
 				client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
 			return err
@@ -172,14 +172,14 @@ func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Cases(
-				script.When("main.go", script.JSONFinal("It is read.")),
-				script.When("", script.JSONAsk("Which file?")),
+			r := newEnv(t, fakellm.Cases(
+				fakellm.When("main.go", fakellm.JSONFinal("It is read.")),
+				fakellm.When("", fakellm.JSONAsk("Which file?")),
 			), func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
 			if name == "answer" {
-				r = newRig(t, script.Cases(
-					script.When("main.go", script.Text("It is read.")),
-					script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+				r = newEnv(t, fakellm.Cases(
+					fakellm.When("main.go", fakellm.Text("It is read.")),
+					fakellm.When("", fakellm.Call("ask_user", `{"question":"Which file?"}`)),
 				))
 			}
 			stop := r.work()
@@ -215,7 +215,7 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Text("Done.")), askToTouch)
+			r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
 			stop := r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
 			request := r.waits(begun.ID, 1)[0]
@@ -256,11 +256,11 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Calls(
-		script.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
-		script.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
-		script.ToolCall{Name: "local_touch", Arguments: `{"text":"c"}`},
-	), script.Text("Done.")), askToTouch)
+	r := newEnv(t, fakellm.Steps(fakellm.Calls(
+		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
+		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"c"}`},
+	), fakellm.Text("Done.")), askToTouch)
 	r.work(append(withEcho(), touching(&effects))...)
 	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
 	requests := r.waits(begun.ID, 2)
@@ -314,8 +314,8 @@ func TestAGrantCoversLaterCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`), script.Call("local_touch", `{"text":"a"}`),
-				script.Call("local_touch", `{"text":"b"}`), script.Text("Done.")), askToTouch)
+			r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Call("local_touch", `{"text":"a"}`),
+				fakellm.Call("local_touch", `{"text":"b"}`), fakellm.Text("Done.")), askToTouch)
 			r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Touch."})
 			for n := 1; n <= c.asked; n++ {
@@ -336,30 +336,30 @@ func TestAGrantCoversLaterCalls(t *testing.T) {
 func TestPendingRequestsExpire(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reply   script.Reply
+		reply   fakellm.Reply
 		change  func(*config.Config)
 		effects int32
 		verdict turn.DecisionStatus
 	}{
-		"approval-denied": {script.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
-		"approval-allowed": {script.Call("local_touch", `{"text":"a"}`),
+		"approval-denied": {fakellm.Call("local_touch", `{"text":"a"}`), func(*config.Config) {}, 0, turn.StatusExpired},
+		"approval-allowed": {fakellm.Call("local_touch", `{"text":"a"}`),
 			func(c *config.Config) { c.Approvals.OnExpiry = "allow" }, 1, turn.StatusExpired},
-		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0,
+		"question": {fakellm.Call("ask_user", `{"question":"Which?"}`), func(*config.Config) {}, 0,
 			turn.StatusExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newRig(t, script.Attempts(c.reply, script.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
+			r := newEnv(t, fakellm.Attempts(c.reply, fakellm.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
 				cfg.Approvals.ApprovalExpiry, cfg.Approvals.QuestionExpiry = 2*time.Second, 2*time.Second
 				c.change(cfg)
 			})
 			n := 0
-			r.model.SetScript(script.Func(func(script.Request) script.Reply {
+			r.model.SetScript(fakellm.Func(func(fakellm.Request) fakellm.Reply {
 				if n++; n == 1 {
 					return c.reply
 				}
-				return script.Text("Gone on.")
+				return fakellm.Text("Gone on.")
 			}))
 			r.work(touching(&effects))
 			begun := r.say(session(t), workflows.Message{Text: "Go."})
@@ -384,35 +384,35 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 16)
 	for name, c := range map[string]struct {
-		script script.Script
-		reach  func(r *rig, turnID string)
+		script fakellm.Script
+		reach  func(r *env, turnID string)
 		say    string
-		check  func(t *testing.T, r *rig, rec journal.TurnRecord)
+		check  func(t *testing.T, r *env, rec journal.TurnRecord)
 	}{
-		"stalled-stream": {script.Text("one two three four").StallAfter(4),
-			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "",
-			func(t *testing.T, _ *rig, rec journal.TurnRecord) {
+		"stalled-stream": {fakellm.Text("one two three four").StallAfter(4),
+			func(r *env, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "",
+			func(t *testing.T, _ *env, rec journal.TurnRecord) {
 				assert.True(t, strings.HasPrefix("one two three four", strings.TrimSpace(rec.Answer)) && rec.Answer != "",
 					"what was said is kept: %q", rec.Answer)
 			}},
-		"hung-tool": {script.Call("local_hang", `{"text":"a"}`), func(*rig, string) { <-begun }, "",
-			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+		"hung-tool": {fakellm.Call("local_hang", `{"text":"a"}`), func(*env, string) { <-begun }, "",
+			func(t *testing.T, r *env, rec journal.TurnRecord) {
 				messages := paired(t, r, rec.Session)
 				assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
 			}},
-		"approval": {script.Call("local_touch", `{"text":"a"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
-			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+		"approval": {fakellm.Call("local_touch", `{"text":"a"}`), func(r *env, id string) { r.waits(id, 1) }, "",
+			func(t *testing.T, r *env, rec journal.TurnRecord) {
 				messages := paired(t, r, rec.Session)
 				assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
 				requests, err := r.store.Requests(t.Context(), rec.ID)
 				require.NoError(t, err)
 				assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
 			}},
-		"question": {script.Call("ask_user", `{"question":"Which?"}`), func(r *rig, id string) { r.waits(id, 1) }, "",
-			func(*testing.T, *rig, journal.TurnRecord) {}},
-		"with-messages": {script.Text("one two three four").StallAfter(4),
-			func(r *rig, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?",
-			func(t *testing.T, r *rig, rec journal.TurnRecord) {
+		"question": {fakellm.Call("ask_user", `{"question":"Which?"}`), func(r *env, id string) { r.waits(id, 1) }, "",
+			func(*testing.T, *env, journal.TurnRecord) {}},
+		"with-messages": {fakellm.Text("one two three four").StallAfter(4),
+			func(r *env, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?",
+			func(t *testing.T, r *env, rec journal.TurnRecord) {
 				delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
 				require.NoError(t, err, "a message that was accepted is kept")
 				assert.Equal(t, rec.ID, delivered.ID)
@@ -421,7 +421,7 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newRig(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
+			r := newEnv(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
 			hang := make(chan struct{})
 			r.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
 				begun <- struct{}{}
@@ -441,7 +441,7 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 			assert.Equal(t, turn.StateCancelled, rec.State)
 			assert.Less(t, time.Since(asked), 30*time.Second, "long before the stream or the tool would give up")
 			c.check(t, r, rec)
-			r.model.SetScript(script.Text("I go on."))
+			r.model.SetScript(fakellm.Text("I go on."))
 			require.Eventually(t, func() bool {
 				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
 				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
@@ -458,15 +458,15 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 // without is merged into the first step that is not settled.
 func TestAMergedMessageSurvivesAReset(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		switch {
 		case strings.Contains(q.Chat.Last("user").Content, "Both"):
-			return script.Text("Both.")
+			return fakellm.Text("Both.")
 		case q.Chat.Last("tool").Content != "":
-			return script.Text("Only one.").Hold(2, gate)
+			return fakellm.Text("Only one.").Hold(2, gate)
 		}
-		return script.Call("local_echo", `{"text":"a"}`)
+		return fakellm.Call("local_echo", `{"text":"a"}`)
 	}))
 	r.work(withEcho()...)
 	run := r.begin(session(t), "Read one.", nil)
@@ -486,9 +486,9 @@ func TestAMergedMessageSurvivesAReset(t *testing.T) {
 func TestADecisionSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	gate := script.NewGate()
-	r := newRig(t, script.Steps(script.Call("local_touch", `{"text":"a"}`),
-		script.Attempts(script.Text("Done.").Hold(1, gate), script.Text("Done."))), askToTouch)
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`),
+		fakellm.Attempts(fakellm.Text("Done.").Hold(1, gate), fakellm.Text("Done."))), askToTouch)
 	r.work(touching(&effects))
 	run := r.begin(session(t), "Touch it.", nil)
 	w := r.waits(run.GetRunID(), 1)[0]
@@ -509,9 +509,9 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 // turn cannot begin, because its sender cannot see how the run closes.
 func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Cases(script.When("Third.", script.Text("To the third.")),
-		script.When("", script.Text("To the first.").Hold(1, gate))))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Cases(fakellm.When("Third.", fakellm.Text("To the third.")),
+		fakellm.When("", fakellm.Text("To the first.").Hold(1, gate))))
 	r.work()
 	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.reach(gate)
@@ -533,12 +533,12 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 // turn that it is merged into.
 func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if strings.Contains(q.Chat.Last("user").Content, "not in the journal") {
-			return script.Text("Send it again.")
+			return fakellm.Text("Send it again.")
 		}
-		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
 	r.work(withEcho()...)
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
@@ -552,10 +552,10 @@ func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
 // next turn, and a message sent after the stop is delivered too.
 func TestAStopLeavesQueuedMessages(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Third.", script.Text("To the third.")),
-		script.When("Second.", script.Text("To the second.")),
-		script.When("First.", script.Text("one two three four").StallAfter(4)),
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("Third.", fakellm.Text("To the third.")),
+		fakellm.When("Second.", fakellm.Text("To the second.")),
+		fakellm.When("First.", fakellm.Text("one two three four").StallAfter(4)),
 	))
 	stop := r.work()
 	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})

@@ -98,4 +98,4 @@ func (m *restartableTemporal) dial(address string) client.Client {
 }
 
 // serves moves a rig without a worker to this server.
-func (m *restartableTemporal) serves(r *rig) { r.client, r.cfg.Temporal.Address = m.client, m.address }
+func (m *restartableTemporal) serves(r *env) { r.client, r.cfg.Temporal.Address = m.client, m.address }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -55,12 +55,12 @@ func withPage() []engine.Option {
 }
 
 // hops is a model that calls a tool n times, once per completion, and then answers.
-func hops(tool string, n int) script.Script {
-	return script.Func(func(r script.Request) script.Reply {
+func hops(tool string, n int) fakellm.Script {
+	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if r.Step < n {
-			return script.Call(tool, fmt.Sprintf(`{"n":%d}`, r.Step))
+			return fakellm.Call(tool, fmt.Sprintf(`{"n":%d}`, r.Step))
 		}
-		return script.Text("I have read it all.")
+		return fakellm.Text("I have read it all.")
 	})
 }
 
@@ -71,7 +71,7 @@ func raised(n int) *workflows.LimitsRequest {
 }
 
 // seed gives a session a transcript of that many turns, each a question and an answer of size bytes.
-func (r *rig) seed(session string, turns, size int) {
+func (r *env) seed(session string, turns, size int) {
 	r.t.Helper()
 	ctx := r.t.Context()
 	for i := range turns {
@@ -100,7 +100,7 @@ func (r *rig) seed(session string, turns, size int) {
 }
 
 // databaseBytes returns the journal's size: all pages of the database, including those still in its write-ahead log.
-func (r *rig) databaseBytes() int64 {
+func (r *env) databaseBytes() int64 {
 	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path)
 	require.NoError(r.t, err)
 	defer db.Close()
@@ -221,15 +221,15 @@ func (c cost) atMost(t *testing.T, other cost, times float64) {
 
 // sampler takes the cost at each request of the model.
 type sampler struct {
-	rig   *rig
+	rig   *env
 	meter *meter
 	mu    sync.Mutex
 	costs []cost
 	sent  float64
 }
 
-func (s *sampler) watch(inner script.Script) script.Script {
-	return script.Func(func(r script.Request) script.Reply {
+func (s *sampler) watch(inner fakellm.Script) fakellm.Script {
+	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.sent += float64(len(r.Body))
@@ -247,7 +247,7 @@ func (s *sampler) perHop(from int) cost { return s.costs[from+measured].since(s.
 func TestAHundredStepsCostTheSameEach(t *testing.T) {
 	for tool, most := range map[string]int{"local_page": 12, "local_quick_page": 7} {
 		t.Run(tool, func(t *testing.T) {
-			r := newRig(t, nil)
+			r := newEnv(t, nil)
 			s := &sampler{rig: r, meter: &meter{}}
 			r.model.SetScript(s.watch(hops(tool, hopsLong)))
 			r.seed("long", 160, 2500)
@@ -270,7 +270,7 @@ func TestAHundredStepsCostTheSameEach(t *testing.T) {
 	}
 }
 
-func smallHistory(t *testing.T, r *rig, runID string, most int) {
+func smallHistory(t *testing.T, r *env, runID string, most int) {
 	events := r.events("long", runID)
 	described, err := r.client.DescribeWorkflowExecution(t.Context(), "long", runID)
 	require.NoError(t, err)
@@ -291,7 +291,7 @@ func flat(t *testing.T, s *sampler) {
 
 // blocks checks the prompts that the model received: each extends the one before except for at most one cut in ten
 // hops, results come with their calls, and the turn's own user message is always there.
-func blocks(t *testing.T, requests []script.Request, asked string) {
+func blocks(t *testing.T, requests []fakellm.Request, asked string) {
 	require.Len(t, requests, hopsLong+1)
 	cuts, lastCut := 0, -10
 	for i, request := range requests {
@@ -315,7 +315,7 @@ func messagesOf(t *testing.T, body []byte) []byte {
 	return body[:end]
 }
 
-func longest(requests []script.Request) int {
+func longest(requests []fakellm.Request) int {
 	n := 0
 	for _, r := range requests {
 		n = max(n, len(r.Body))
@@ -325,7 +325,7 @@ func longest(requests []script.Request) int {
 
 // complete checks that each result of a prompt follows the completion that requested it, and that the prompt has the
 // user message.
-func complete(t *testing.T, chat script.Chat, asked string) {
+func complete(t *testing.T, chat fakellm.Chat, asked string) {
 	t.Helper()
 	open, found := map[string]bool{}, false
 	for _, m := range chat.Messages {
@@ -346,7 +346,7 @@ func complete(t *testing.T, chat script.Chat, asked string) {
 }
 
 // paired checks a session's transcript as soundResults does, and returns it.
-func paired(t *testing.T, r *rig, session string) []turn.Message {
+func paired(t *testing.T, r *env, session string) []turn.Message {
 	t.Helper()
 	messages, head := r.transcript(session)
 	require.Len(t, messages, int(head.Seq))
@@ -356,7 +356,7 @@ func paired(t *testing.T, r *rig, session string) []turn.Message {
 
 func TestATwentyMegabyteTranscript(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hops("local_page", 2))
+	r := newEnv(t, hops("local_page", 2))
 	r.seed(session(t), 200, 50<<10)
 	r.work(withPage()...)
 	run := r.begin(session(t), "Go on.", nil)
@@ -369,7 +369,7 @@ func TestATwentyMegabyteTranscript(t *testing.T) {
 }
 
 // chain follows continue-as-new from a run to the last one, and marks all runs for replay.
-func (r *rig) chain(session, first string) []string {
+func (r *env) chain(session, first string) []string {
 	r.t.Helper()
 	runs := []string{first}
 	for {

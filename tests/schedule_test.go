@@ -14,7 +14,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -64,8 +64,8 @@ func name(t *testing.T) string {
 
 func TestCLIAScheduleForOneSession(t *testing.T) {
 	t.Parallel()
-	gate, name := script.NewGate(), name(t)
-	model := script.Start(t, script.Text("Nothing new.").Hold(1, gate))
+	gate, name := fakellm.NewGate(), name(t)
+	model := fakellm.Start(t, fakellm.Text("Nothing new.").Hold(1, gate))
 	h := newHome(t, asking(model))
 	h.worker()
 	made := h.starter("schedule", "create", name, "--every", "24h", "--session", "news", "What is new?").exits(0)
@@ -112,7 +112,7 @@ func (h *home) idle(name string) {
 func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	t.Parallel()
 	name := name(t)
-	model := script.Start(t, script.Cases(script.When("Say hello.", script.Text("Hello."))))
+	model := fakellm.Start(t, fakellm.Cases(fakellm.When("Say hello.", fakellm.Text("Hello."))))
 	h := newHome(t, asking(model))
 	h.worker()
 	made := h.begin(strings.NewReader("Say hello."), "schedule", "create", name, "--cron", "0 9 * * 1-5", "--zone",
@@ -199,7 +199,7 @@ func TestCLIBadSchedules(t *testing.T) {
 }
 
 // deliver starts a delivery as a schedule does.
-func (r *rig) deliver(id, session, text string) sdk.WorkflowRun {
+func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
 	r.t.Helper()
 	run, err := r.client.ExecuteWorkflow(r.t.Context(),
 		sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
@@ -210,7 +210,7 @@ func (r *rig) deliver(id, session, text string) sdk.WorkflowRun {
 }
 
 // delivered waits for a delivery's end.
-func (r *rig) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
+func (r *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -220,7 +220,7 @@ func (r *rig) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 }
 
 // once checks that a session has one turn, that a delivery began it, and that the transcript has its prompt once.
-func (r *rig) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
+func (r *env) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
 	r.t.Helper()
 	turns, err := r.store.Turns(r.t.Context(), session)
 	require.NoError(r.t, err)
@@ -239,8 +239,8 @@ func (r *rig) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
 
 func TestADeliveryEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
 	r.work()
 	run := r.deliver("deliver "+session(t), session(t), "Do it.")
 	r.reach(gate)
@@ -258,8 +258,8 @@ func TestADeliveryEndsWithItsTurn(t *testing.T) {
 
 func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
 	worker := r.process()
 	run := r.deliver("deliver "+session(t), session(t), "Do it.")
 	r.reach(gate) // the message is delivered, and the activity waits for the end of the turn
@@ -275,9 +275,9 @@ func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 
 func TestADeliverySleepsWhileItsTurnWaits(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Cases(
-		script.When("Main.", script.Text("It is read.")),
-		script.When("", script.Call("ask_user", `{"question":"Which file?"}`)),
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("Main.", fakellm.Text("It is read.")),
+		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which file?"}`)),
 	))
 	stop := r.work()
 	run := r.deliver("deliver "+session(t), session(t), "Read the file.")
@@ -297,7 +297,7 @@ func TestADeliverySleepsWhileItsTurnWaits(t *testing.T) {
 }
 
 // asleep waits until a delivery has checked its turn and sleeps.
-func (r *rig) asleep(run sdk.WorkflowRun) {
+func (r *env) asleep(run sdk.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
@@ -308,8 +308,8 @@ func (r *rig) asleep(run sdk.WorkflowRun) {
 
 func TestACancelledDeliveryLeavesItsTurnRunning(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("Done.").Hold(1, gate))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
 	r.work()
 	run := r.deliver("deliver "+session(t), session(t), "Do it.")
 	r.reach(gate)
@@ -324,12 +324,12 @@ func TestACancelledDeliveryLeavesItsTurnRunning(t *testing.T) {
 
 func TestADeliveryIsMergedIntoTheRunningTurn(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Chat.Last("user").Content == "And that." {
-			return script.Text("Both are done.")
+			return fakellm.Text("Both are done.")
 		}
-		return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
 	r.work(withEcho()...)
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Do this."})
@@ -344,7 +344,7 @@ func TestADeliveryIsMergedIntoTheRunningTurn(t *testing.T) {
 }
 
 // joined waits until the inbox of a session's turn has n messages.
-func (r *rig) joined(session string, n int) {
+func (r *env) joined(session string, n int) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		v, err := r.client.QueryWorkflow(r.t.Context(), session, "", workflows.StateQuery)
@@ -355,8 +355,8 @@ func (r *rig) joined(session string, n int) {
 
 func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Text("Never said.").Hold(1, gate))
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("Never said.").Hold(1, gate))
 	r.work()
 	run := r.deliver("deliver "+session(t), session(t), "Do it.")
 	r.reach(gate)
@@ -369,7 +369,7 @@ func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 
 func TestADeliveryToAnInvalidSession(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("Never asked."))
+	r := newEnv(t, fakellm.Text("Never asked."))
 	r.work()
 	run := r.deliver("deliver "+session(t), " ", "Do it.")
 	_, err := r.delivered(run)

@@ -7,26 +7,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // remembering returns a rig whose server counts the calls to its process and has session affinity for a turn.
-func remembering(t *testing.T, s script.Script) *rig {
-	l := newLedger(t)
-	return newRig(t, s, l.host(config.MCPTool{}),
+func remembering(t *testing.T, s fakellm.Script) *env {
+	l := newEffectServer(t)
+	return newEnv(t, s, l.host(config.MCPTool{}),
 		func(c *config.Config) { c.MCP.Servers[0].SessionAffinity = config.AffinityTurn })
 }
 
-func remember(text string) script.Reply {
-	return script.Call("mcp_ledger_remember", `{"text":"`+text+`"}`)
+func remember(text string) fakellm.Reply {
+	return fakellm.Call("mcp_ledger_remember", `{"text":"`+text+`"}`)
 }
 
 func TestSessionAffinityKeepsATurnOnOneProcess(t *testing.T) {
 	t.Parallel()
-	two := script.Calls(script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`},
-		script.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
-	r := remembering(t, script.Steps(two, remember("c"), remember("d"), script.Text("Remembered.")))
+	two := fakellm.Calls(fakellm.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"a"}`},
+		fakellm.ToolCall{Name: "mcp_ledger_remember", Arguments: `{"text":"b"}`})
+	r := remembering(t, fakellm.Steps(two, remember("c"), remember("d"), fakellm.Text("Remembered.")))
 	for range 3 {
 		r.process()
 	}
@@ -55,12 +55,12 @@ func swapped(said []string) []string {
 
 func TestLostServerStateIsReported(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := remembering(t, script.Steps(
+	gate := fakellm.NewGate()
+	r := remembering(t, fakellm.Steps(
 		remember("a"),
 		remember("b").Hold(1, gate),
 		remember("c"),
-		script.Text("It has forgotten."),
+		fakellm.Text("It has forgotten."),
 	))
 	old := r.process()
 	run := r.begin(t.Name(), "Remember it.", nil)

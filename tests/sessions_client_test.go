@@ -13,7 +13,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	model "github.com/everturn/everturn/tests/session"
+	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -66,7 +66,7 @@ func (k *sessionClient) do(o model.Op) {
 	}
 }
 
-func (k *sessionClient) context() context.Context { return k.rig.t.Context() }
+func (k *sessionClient) context() context.Context { return k.env.t.Context() }
 
 func (k *sessionClient) send(o model.Op, n int) {
 	order, ids := k.m.Next(n)

@@ -14,14 +14,14 @@ import (
 	sdk "go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // resumed terminates the session's run and continues the turn in a new run, as continue-as-new does, with a message
 // that is already admitted when the new run begins. No worker may run before.
-func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
+func (r *env) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
 	r.t.Helper()
 	ctx := r.t.Context()
 	begun, err := r.store.Begin(ctx, turn.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
@@ -63,8 +63,8 @@ func (r *rig) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 // handlers run before any other code of the run.
 func TestAContinuedRunAcceptsAMessageInItsFirstTask(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Cases(script.When("Two.", script.Text("To both.")),
-		script.When("One.", script.Call("ask_user", `{"question":"And then?"}`))))
+	r := newEnv(t, fakellm.Cases(fakellm.When("Two.", fakellm.Text("To both.")),
+		fakellm.When("One.", fakellm.Call("ask_user", `{"question":"And then?"}`))))
 	stop := r.work()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
 	r.waits(begun.ID, 1)
@@ -84,10 +84,10 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 	for name, turns := range map[string]bool{"of this turn": false, "of a turn before": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Cases(
-				script.When("The first.", script.Text("The first it is.")),
-				script.When("Old.", script.Text("That was long ago.")),
-				script.When("Which?", script.Call("ask_user", `{"question":"Which one?"}`)),
+			r := newEnv(t, fakellm.Cases(
+				fakellm.When("The first.", fakellm.Text("The first it is.")),
+				fakellm.When("Old.", fakellm.Text("That was long ago.")),
+				fakellm.When("Which?", fakellm.Call("ask_user", `{"question":"Which one?"}`)),
 			))
 			r.work()
 			old := workflows.Message{ID: "m1", Text: "Old."}

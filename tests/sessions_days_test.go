@@ -22,7 +22,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -32,8 +32,8 @@ import (
 func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	server := newRestartableTemporal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
-	l := newLedger(t)
-	provider := script.Start(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Appended.")))
+	l := newEffectServer(t)
+	provider := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Appended.")))
 	h := newHome(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
 		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release,
 			"-pidfile", l.pid))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/tests/loopback"
-	model "github.com/everturn/everturn/tests/session"
+	model "github.com/everturn/everturn/tests/sessionmodel"
 )
 
 // duplicates is the number of trials of messages that are sent more than once. The long run takes minutes:
@@ -167,7 +167,7 @@ func (d *retryingClient) again(s model.Sent) {
 
 // running returns the ID of the session's latest run.
 func (d *retryingClient) running() string {
-	w, err := d.rig.client.DescribeWorkflowExecution(d.context(), d.m.Session, "")
+	w, err := d.env.client.DescribeWorkflowExecution(d.context(), d.m.Session, "")
 	require.NoError(d.t, err)
 	return w.WorkflowExecutionInfo.Execution.RunId
 }

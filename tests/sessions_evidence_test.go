@@ -11,7 +11,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	kept "github.com/everturn/everturn/tests/replay"
-	model "github.com/everturn/everturn/tests/session"
+	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -29,7 +29,7 @@ func (k *sessionClient) check(after any) {
 	for start := range k.starts {
 		k.replay(start, seen)
 	}
-	k.rig.model.Drain()
+	k.env.model.Drain()
 }
 
 // state describes the state of each message, for a test that failed.
@@ -54,7 +54,7 @@ func (k *sessionClient) state() string {
 }
 
 func (k *sessionClient) closed() bool {
-	d, err := k.rig.client.DescribeWorkflowExecution(k.context(), k.m.Session, "")
+	d, err := k.env.client.DescribeWorkflowExecution(k.context(), k.m.Session, "")
 	require.NoError(k.t, err)
 	return d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }

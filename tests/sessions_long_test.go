@@ -13,7 +13,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,12 +22,12 @@ import (
 // run.
 func TestElevenMessagesAtOnce(t *testing.T) {
 	t.Parallel()
-	gate := script.NewGate()
-	r := newRig(t, script.Func(func(q script.Request) script.Reply {
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Chat.Asked() == "First." {
-			return script.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
+			return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 		}
-		return script.Text("To all.")
+		return fakellm.Text("To all.")
 	}))
 	r.work(withEcho()...)
 	begun := r.say(session(t), workflows.Message{ID: "m0", Text: "First."})
@@ -79,8 +79,8 @@ func bytesRead(t *testing.T) float64 {
 
 // TestASessionOfTenThousandTurns is not parallel, because it measures what this process allocates and reads.
 func TestASessionOfTenThousandTurns(t *testing.T) {
-	r := newRig(t, script.Cases(script.When("",
-		script.Steps(script.Call("local_echo", `{"text":"a"}`), script.Text("Here.")))))
+	r := newEnv(t, fakellm.Cases(fakellm.When("",
+		fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Here.")))))
 	m := &meter{}
 	r.seed("ten", 10, 80)
 	r.seed("hundred", 100, 80)
@@ -95,7 +95,7 @@ func TestASessionOfTenThousandTurns(t *testing.T) {
 }
 
 // turnCost returns the average cost of a turn of a session. The first two turns fill caches and do not count.
-func (r *rig) turnCost(m *meter, session string) cost {
+func (r *env) turnCost(m *meter, session string) cost {
 	r.t.Helper()
 	const turns = 10
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -29,11 +29,11 @@ const (
 )
 
 // streaming is a model that emits text for a while, with a call in the middle.
-func streaming() script.Script {
+func streaming() fakellm.Script {
 	words := strings.Repeat("one two three four five six seven eight nine ten ", 6)
-	return script.Steps(
-		script.Call("local_echo", `{"text":"a"}`).WithText(words).Delay(streamDelay),
-		script.Text(words+"done").Delay(streamDelay),
+	return fakellm.Steps(
+		fakellm.Call("local_echo", `{"text":"a"}`).WithText(words).Delay(streamDelay),
+		fakellm.Text(words+"done").Delay(streamDelay),
 	)
 }
 
@@ -67,7 +67,7 @@ func (s *seen) all() bool {
 // sessions.
 func TestReadersDetachAndAttach(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, streaming())
+	r := newEnv(t, streaming())
 	r.work(withEcho()...)
 	other, err := sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestReadersDetachAndAttach(t *testing.T) {
 }
 
 // written returns all chunks of a session's turns.
-func written(t *testing.T, r *rig, session string) (all []turn.Chunk) {
+func written(t *testing.T, r *env, session string) (all []turn.Chunk) {
 	t.Helper()
 	turns, err := r.store.Turns(t.Context(), session)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func readSession(ctx context.Context, t *testing.T, store *journal.DB, session s
 }
 
 // readTurn follows the session's turns one by one, each with readers that detach and attach.
-func readTurn(ctx context.Context, t *testing.T, store *journal.DB, r *rig, session string, s *seen,
+func readTurn(ctx context.Context, t *testing.T, store *journal.DB, r *env, session string, s *seen,
 	random *rand.Rand) {
 	for n := range readTurns {
 		turnID, after := r.taker(ctx, session, fmt.Sprintf("m%d", n)), int64(-1)
@@ -157,7 +157,7 @@ func readTurn(ctx context.Context, t *testing.T, store *journal.DB, r *rig, sess
 }
 
 // taker waits for the turn that takes a message, and returns its ID.
-func (r *rig) taker(ctx context.Context, session, messageID string) string {
+func (r *env) taker(ctx context.Context, session, messageID string) string {
 	for {
 		changed := r.store.Changed(ctx)
 		if rec, err := r.store.Delivered(ctx, session, messageID); err == nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/script"
-	model "github.com/everturn/everturn/tests/session"
+	"github.com/everturn/everturn/tests/fakellm"
+	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -57,7 +57,7 @@ func TestGeneratedSequences(t *testing.T) {
 
 // sessionsEnv is what the sequences share: one server, one worker, one journal.
 type sessionsEnv struct {
-	*rig
+	*env
 	figures
 	server *restartableTemporal
 	mu     sync.Mutex
@@ -83,11 +83,11 @@ func (f *figures) String() string {
 func newSessionsEnv(t *testing.T) *sessionsEnv {
 	s := newRestartableTemporal(t, "", soonContinued)
 	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
-	g.rig = newRig(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
+	g.env = newEnv(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})
-	s.serves(g.rig)
+	s.serves(g.env)
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
 		engine.WithTool(model.LookTool, "Looks.",
@@ -97,8 +97,8 @@ func newSessionsEnv(t *testing.T) *sessionsEnv {
 }
 
 // watched records which messages the model is shown.
-func (g *sessionsEnv) watched(inner script.Script) script.Script {
-	return script.Func(func(r script.Request) script.Reply {
+func (g *sessionsEnv) watched(inner fakellm.Script) fakellm.Script {
+	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		g.mu.Lock()
 		for _, m := range r.Chat.Messages {
 			if head, _, ok := strings.Cut(m.Content, ": "); ok && m.Role == "user" {
@@ -124,7 +124,7 @@ func (g *sessionsEnv) touch(_ context.Context, in model.Arguments) (string, erro
 func (g *sessionsEnv) sequence(t *rapid.T) {
 	ops := model.Ops().Draw(t, "ops")
 	allow := rapid.Bool().Draw(t, "allow in the end")
-	g.play(loud{t, g.rig.t}, ops, allow)
+	g.play(loud{t, g.env.t}, ops, allow)
 }
 
 // remembered are sequences that have failed in the past.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -24,8 +24,8 @@ func older(c *config.Config) {
 // process that keeps the call open, although another worker polls the same task queue.
 func TestASuspendedCallContinuesOnItsWorker(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, script.Steps(confirm("x"), script.Text("Confirmed.")), l.host(config.MCPTool{}), older)
+	l := newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}), older)
 	r.process()
 	r.process()
 	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
@@ -51,8 +51,8 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLedger(t)
-			r := newRig(t, script.Steps(confirm("x"), script.Text("Given up.")), l.host(config.MCPTool{}), older)
+			l := newEffectServer(t)
+			r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Given up.")), l.host(config.MCPTool{}), older)
 			first := r.process()
 			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
 			request := r.waits(begun.ID, 1)[0]
@@ -80,9 +80,9 @@ func TestSamplingIsRefused(t *testing.T) {
 	for name, protocol := range map[string]func(*config.Config){"newest": func(*config.Config) {}, "older": older} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLedger(t)
-			steps := script.Steps(script.Call("mcp_ledger_summarise", `{"text":"x"}`), script.Text("No summary."))
-			r := newRig(t, steps, l.host(config.MCPTool{}), protocol, func(c *config.Config) {
+			l := newEffectServer(t)
+			steps := fakellm.Steps(fakellm.Call("mcp_ledger_summarise", `{"text":"x"}`), fakellm.Text("No summary."))
+			r := newEnv(t, steps, l.host(config.MCPTool{}), protocol, func(c *config.Config) {
 				c.MCP.Servers[0].Tools["summarise"] = config.MCPTool{Risk: turn.RiskLow}
 			})
 			r.work()

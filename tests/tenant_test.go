@@ -13,13 +13,13 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // of runs a turn of a tenant's session and returns its ID and result.
-func (r *rig) of(tenant, session, text string) (id string, res workflows.Result) {
+func (r *env) of(tenant, session, text string) (id string, res workflows.Result) {
 	r.t.Helper()
 	id = workflows.WorkflowID(tenant, session)
 	run := r.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{Text: text}})
@@ -27,7 +27,7 @@ func (r *rig) of(tenant, session, text string) (id string, res workflows.Result)
 }
 
 // as returns the rig as a tenant reads its journal.
-func (r *rig) as(tenant string) *rig {
+func (r *env) as(tenant string) *env {
 	own := *r
 	own.store = r.store.Tenant(tenant)
 	return &own
@@ -35,9 +35,9 @@ func (r *rig) as(tenant string) *rig {
 
 func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Steps(
-		script.Call("mcp_ledger_whose", `{}`), script.Call("mcp_ledger_whose", `{}`), script.Text("That is whose."),
-	), newLedger(t).host(config.MCPTool{}))
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Call("mcp_ledger_whose", `{}`), fakellm.Call("mcp_ledger_whose", `{}`), fakellm.Text("That is whose."),
+	), newEffectServer(t).host(config.MCPTool{}))
 	r.work()
 	owner := map[string]string{}
 	for round, tenant := range []string{"acme", "beta", "", "acme", "beta", ""} {
@@ -70,11 +70,11 @@ func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 
 // tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
 func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
-	model := script.Start(t, script.Cases(
-		script.When("Tell", script.Text("the secret of acme")),
-		script.When("Read", script.Steps(script.Call("local_read_file", `{"path":"secret.txt"}`),
-			script.Text("It is read."))),
-		script.When("", script.Text("Hello.")),
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("Tell", fakellm.Text("the secret of acme")),
+		fakellm.When("Read", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"secret.txt"}`),
+			fakellm.Text("It is read."))),
+		fakellm.When("", fakellm.Text("Hello.")),
 	))
 	h = newHome(t, asking(model)+askingToRead)
 	h.worker()
@@ -222,7 +222,7 @@ func TestTenantsUseTheSameNames(t *testing.T) {
 
 func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 	t.Parallel()
-	model := script.Start(t, script.Steps(script.Call("mcp_good_echo", `{"text":"x"}`), script.Text("Hello.")))
+	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_good_echo", `{"text":"x"}`), fakellm.Text("Hello.")))
 	h := newHome(t, asking(model)+hosting(t, "good", ""))
 	h.worker()
 	h.starter("run", "-s", t.Name(), "hello").exits(0)
@@ -243,7 +243,7 @@ func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 // to that tenant.
 func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Text("Done."))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
 	h.worker()
 	name := t.Name()
 	for _, tenant := range []string{"acme", "beta"} {

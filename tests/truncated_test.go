@@ -11,13 +11,13 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // refuses returns an answer in the refusal field of Chat Completions.
-func refuses(text string) script.Reply {
-	return script.Raw(`data: {"choices":[{"delta":{"content":null,"refusal":"`+text+`"}}]}`+"\n\n",
+func refuses(text string) fakellm.Reply {
+	return fakellm.Raw(`data: {"choices":[{"delta":{"content":null,"refusal":"`+text+`"}}]}`+"\n\n",
 		`data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\n")
 }
 
@@ -28,45 +28,47 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 	t.Parallel()
 	inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
 	failing := func(c *config.Config) { c.Policy.OnInvalidAction = turn.ErrorFail }
-	call := func(arguments string) script.Reply { return script.Call("local_mark", arguments).WithText("Looking.") }
+	call := func(arguments string) fakellm.Reply {
+		return fakellm.Call("local_mark", arguments).WithText("Looking.")
+	}
 	for name, c := range map[string]struct {
-		script   script.Script
+		script   fakellm.Script
 		reason   turn.FinishReason
 		answer   string
 		requests int
 		keep     string
 		change   func(*config.Config)
 	}{
-		"text": {script.Text("The first half").Finish("length"), turn.FinishLength, "The first half", 1,
+		"text": {fakellm.Text("The first half").Finish("length"), turn.FinishLength, "The first half", 1,
 			"v1-answer-cut", nil},
-		"another word": {script.Text("The first half").Finish("MAX_TOKENS"), turn.FinishLength, "The first half", 1,
+		"another word": {fakellm.Text("The first half").Finish("MAX_TOKENS"), turn.FinishLength, "The first half", 1,
 			"", nil},
-		"reasoning only": {script.Empty().Reasoning("hm").Finish("length"), turn.FinishLength, "", 1, "", nil},
-		"a call": {script.Always(call(`{"text":"a`).Finish("length")), turn.FinishLength, "Looking.", 2,
+		"reasoning only": {fakellm.Empty().Reasoning("hm").Finish("length"), turn.FinishLength, "", 1, "", nil},
+		"a call": {fakellm.Always(call(`{"text":"a`).Finish("length")), turn.FinishLength, "Looking.", 2,
 			"v1-call-cut", nil},
-		"a call's end": {script.Always(call(`{"text":"a"}`).Finish("length")), turn.FinishLength, "Looking.", 2, "",
+		"a call's end": {fakellm.Always(call(`{"text":"a"}`).Finish("length")), turn.FinishLength, "Looking.", 2, "",
 			nil},
-		"a call's beginning": {script.Always(call("").Finish("length")), turn.FinishLength, "Looking.", 2, "", nil},
-		"a call, made again": {script.Steps(call("").Finish("length"), script.Text("done")), turn.FinishAnswered, "done",
+		"a call's beginning": {fakellm.Always(call("").Finish("length")), turn.FinishLength, "Looking.", 2, "", nil},
+		"a call, made again": {fakellm.Steps(call("").Finish("length"), fakellm.Text("done")), turn.FinishAnswered, "done",
 			2, "v1-call-cut-again", nil},
 		"a call, not forgiven": {call("").Finish("length"), turn.FinishLength, "Looking.", 1, "", failing},
-		"a question": {script.Always(script.Call("ask_user", `{"question":"Wh`).Finish("length")),
+		"a question": {fakellm.Always(fakellm.Call("ask_user", `{"question":"Wh`).Finish("length")),
 			turn.FinishLength, "", 2, "", nil},
-		"filtered": {script.Text("I would").Finish("content_filter"), turn.FinishContentFilter, "I would", 1,
+		"filtered": {fakellm.Text("I would").Finish("content_filter"), turn.FinishContentFilter, "I would", 1,
 			"v1-content-filter", nil},
 		"a filtered call": {call("").Finish("content_filter"), turn.FinishContentFilter, "Looking.", 1,
 			"v1-call-filtered", nil},
 		"refused": {refuses("I cannot do that."), turn.FinishRefusal, "I cannot do that.", 1, "v1-refusal",
 			nil},
-		"JSON, text": {script.Text(`{"type":"final","content":"The \"first\" ha\u00`).Finish("length"),
+		"JSON, text": {fakellm.Text(`{"type":"final","content":"The \"first\" ha\u00`).Finish("length"),
 			turn.FinishLength, `The "first" ha`, 1, "", inJSON},
-		"JSON, a call": {script.Always(
-			script.Text(`{"type":"tool_call","name":"local_mark","argu`).Finish("length")), turn.FinishLength, "", 2, "",
+		"JSON, a call": {fakellm.Always(
+			fakellm.Text(`{"type":"tool_call","name":"local_mark","argu`).Finish("length")), turn.FinishLength, "", 2, "",
 			inJSON},
-		"JSON, a call's end": {script.Always(script.JSONCall("local_mark", `{}`).Finish("length")), turn.FinishLength, "",
+		"JSON, a call's end": {fakellm.Always(fakellm.JSONCall("local_mark", `{}`).Finish("length")), turn.FinishLength, "",
 			2, "", inJSON},
 		"JSON, refused": {refuses("I cannot do that."), turn.FinishRefusal, "I cannot do that.", 1, "", inJSON},
-		"a word for completion": {script.Text("All of it.").Finish("eos_token"), turn.FinishAnswered, "All of it.", 1, "",
+		"a word for completion": {fakellm.Text("All of it.").Finish("eos_token"), turn.FinishAnswered, "All of it.", 1, "",
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +78,7 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 			if c.change != nil {
 				change = append(change, c.change)
 			}
-			r := newRig(t, c.script, change...)
+			r := newEnv(t, c.script, change...)
 			r.work(engine.WithTool("mark", "Marks.", func(context.Context, struct {
 				Text string `json:"text,omitempty"`
 			}) (string, error) {
@@ -109,7 +111,7 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 // why the call did not run.
 func TestTheTranscriptKeepsTruncatedCompletions(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Always(script.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))
+	r := newEnv(t, fakellm.Always(fakellm.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))
 	r.work(withEcho()...)
 	res := r.ask(session(t), "Look.")
 	assert.Zero(t, res.ToolCalls)

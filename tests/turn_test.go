@@ -13,7 +13,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -41,7 +41,7 @@ func withinBudget(t *testing.T, events []*historypb.HistoryEvent, most int) {
 }
 
 func TestTheEventsOfAnAnswer(t *testing.T) {
-	r := newRig(t, script.Text("It is a test.").Usage(20, 5, 0))
+	r := newEnv(t, fakellm.Text("It is a test.").Usage(20, 5, 0))
 	r.work()
 	run := r.begin("plain", "What is this?", nil)
 	res := r.result(run)
@@ -56,7 +56,7 @@ func TestTheEventsOfAnAnswer(t *testing.T) {
 func TestTheEventsOfACall(t *testing.T) {
 	for tool, most := range map[string]int{"local_echo": 26, "local_quick_echo": 21} {
 		t.Run(tool, func(t *testing.T) {
-			r := newRig(t, script.Steps(script.Call(tool, `{"text":"hello"}`), script.Text("It echoed.")))
+			r := newEnv(t, fakellm.Steps(fakellm.Call(tool, `{"text":"hello"}`), fakellm.Text("It echoed.")))
 			r.work(withEcho()...)
 			run := r.begin("call", "Echo hello.", nil)
 			assert.Equal(t, "It echoed.", r.result(run).Answer)
@@ -71,11 +71,11 @@ func TestTheEventsOfACall(t *testing.T) {
 func TestParallelCallsKeepRequestOrder(t *testing.T) {
 	for tool, most := range map[string]int{"local_echo": 56, "local_quick_echo": 26} {
 		t.Run(tool, func(t *testing.T) {
-			var calls []script.ToolCall
+			var calls []fakellm.ToolCall
 			for i := range 6 {
-				calls = append(calls, script.ToolCall{Name: tool, Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
+				calls = append(calls, fakellm.ToolCall{Name: tool, Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
 			}
-			r := newRig(t, script.Steps(script.Calls(calls...), script.Text("done")))
+			r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
 			r.work(withEcho()...)
 			run := r.begin("six", "Echo six times.", nil)
 			assert.Equal(t, 6, r.result(run).ToolCalls)
@@ -95,14 +95,14 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 }
 
 func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
-	for name, bad := range map[string]script.Reply{
-		"text": script.Text("I think so."), "nothing": script.Empty(),
-		"unknown tool": script.JSONCall("no_such_tool", `{}`), "bad arguments": script.JSONCall("local_echo", `{"txet":"a"}`),
+	for name, bad := range map[string]fakellm.Reply{
+		"text": fakellm.Text("I think so."), "nothing": fakellm.Empty(),
+		"unknown tool": fakellm.JSONCall("no_such_tool", `{}`), "bad arguments": fakellm.JSONCall("local_echo", `{"txet":"a"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
 			t.Run("corrected", func(t *testing.T) {
-				r := newRig(t, script.Steps(bad, script.JSONFinal("corrected")), inJSON)
+				r := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON)
 				r.work(withEcho()...)
 				res := r.ask("bad", "Do it.")
 				assert.Equal(t, "corrected", res.Answer)
@@ -110,7 +110,7 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 				assert.Equal(t, 2, res.Steps)
 			})
 			t.Run("given up", func(t *testing.T) {
-				r := newRig(t, script.Always(bad), inJSON)
+				r := newEnv(t, fakellm.Always(bad), inJSON)
 				r.work(withEcho()...)
 				run := r.begin("bad", "Do it.", nil)
 				err := run.Get(t.Context(), nil)
@@ -120,7 +120,7 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 				record, err := r.store.Turn(t.Context(), run.GetRunID())
 				require.NoError(t, err)
 				assert.Equal(t, turn.StateFailed, record.State)
-				r.model.SetScript(script.JSONFinal("still here"))
+				r.model.SetScript(fakellm.JSONFinal("still here"))
 				assert.Equal(t, "still here", r.ask("bad", "And now?").Answer, "the session goes on")
 			})
 		})
@@ -128,8 +128,8 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 }
 
 func TestAPromptIsAPrefixOfTheNextOne(t *testing.T) {
-	r := newRig(t, script.Steps(script.Call("local_quick_echo", `{"text":"a"}`),
-		script.Call("local_quick_echo", `{"text":"b"}`), script.Text("done")))
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
+		fakellm.Call("local_quick_echo", `{"text":"b"}`), fakellm.Text("done")))
 	r.work(withEcho()...)
 	r.ask("prefix", "Echo twice.")
 	requests := r.model.Requests()
@@ -152,7 +152,7 @@ type cityIn struct {
 // TestAnEmbeddedToolIsCalled runs the example of package engine on a real server: a Go function becomes a tool. The
 // model sees its schema and gets its result, and its arguments are checked.
 func TestAnEmbeddedToolIsCalled(t *testing.T) {
-	r := newRig(t, script.Steps(script.Call("local_weather", `{"name":"Oslo"}`), script.Text("Sunny.")))
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_weather", `{"name":"Oslo"}`), fakellm.Text("Sunny.")))
 	r.work(engine.WithTool("weather", "Tells the weather of a city.",
 		func(_ context.Context, in cityIn) (map[string]string, error) {
 			return map[string]string{"sky": "sunny in " + in.Name}, nil

@@ -17,13 +17,13 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // details returns what the Web UI shows as a run's current details.
-func (r *rig) details(session, run string) string {
+func (r *env) details(session, run string) string {
 	r.t.Helper()
 	value, err := r.client.QueryWorkflow(r.t.Context(), session, run, "__temporal_workflow_metadata")
 	require.NoError(r.t, err)
@@ -65,12 +65,12 @@ func attributes(t *testing.T, fields map[string]*commonpb.Payload) map[string]an
 func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-test-0123456789abcdefghij"
-	gate := script.NewGate()
-	r := newRig(t, script.Steps(
-		script.Calls(script.ToolCall{Name: "local_echo", Arguments: `{"text":"a|b"}`},
-			script.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"<b>"}`}).
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Calls(fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"a|b"}`},
+			fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"<b>"}`}).
 			WithText("Let me *see*.").Usage(100, 10, 0),
-		script.Text("There it is.").Hold(2, gate).Usage(120, 5, 0),
+		fakellm.Text("There it is.").Hold(2, gate).Usage(120, 5, 0),
 	), func(c *config.Config) { c.LLM.APIKey = secret })
 	r.work(withEcho()...)
 	id := session(t)
@@ -128,7 +128,7 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 }
 
 // searched waits until the visibility store finds exactly this run, because it lags behind the event.
-func (r *rig) searched(query, run string) {
+func (r *env) searched(query, run string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		list, err := r.client.ListWorkflow(r.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
@@ -138,7 +138,7 @@ func (r *rig) searched(query, run string) {
 
 func TestEndingsCanBeSearched(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Status(400, "invalid_request_error", "no"))
+	r := newEnv(t, fakellm.Status(400, "invalid_request_error", "no"))
 	r.work()
 	id := session(t)
 	run := r.begin(id, "Hi.", nil)

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestTheWebUIShowsAWaitingTurn(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newRig(t, script.Steps(script.Call("local_touch", "{\"text\":\"a```b\"}"), script.Text("Done.")), askToTouch,
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", "{\"text\":\"a```b\"}"), fakellm.Text("Done.")), askToTouch,
 		func(c *config.Config) { c.Approvals.ApprovalExpiry = 24 * time.Hour })
 	r.work(touching(&effects))
 	id := session(t)

@@ -63,7 +63,7 @@ func (a *unavailableJournal) Finish(ctx context.Context, in turn.FinishInput) (j
 }
 
 // kill kills the server that was started last. The worker notices its exit.
-func (l *ledger) kill() {
+func (l *effectServer) kill() {
 	l.t.Helper()
 	pid := l.server()
 	require.NoError(l.t, syscall.Kill(pid, syscall.SIGKILL))

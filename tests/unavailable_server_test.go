@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,18 +22,18 @@ import (
 
 // removableServer is a stdio server whose command can be removed.
 type removableServer struct {
-	*ledger
+	*effectServer
 	command, program string
 }
 
 func newRemovableServer(t *testing.T) *removableServer {
-	return &removableServer{ledger: newLedger(t), command: filepath.Join(t.TempDir(), "server"),
+	return &removableServer{effectServer: newEffectServer(t), command: filepath.Join(t.TempDir(), "server"),
 		program: binary(t, "./tests/mcpserver")}
 }
 
 func (s *removableServer) host(tool config.MCPTool, change ...func(*config.MCPServer)) func(*config.Config) {
 	return func(c *config.Config) {
-		s.ledger.host(tool)(c)
+		s.effectServer.host(tool)(c)
 		c.MCP.Servers[0].Command = s.command
 		for _, f := range change {
 			f(&c.MCP.Servers[0])
@@ -50,7 +50,7 @@ func (s *removableServer) leave() {
 }
 
 // parked returns when a call of the run waits: it was tried and will be tried again.
-func (r *rig) parked(run client.WorkflowRun) {
+func (r *env) parked(run client.WorkflowRun) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
@@ -65,7 +65,7 @@ func (r *rig) parked(run client.WorkflowRun) {
 }
 
 // askWithout begins a turn whose server goes away before its call.
-func (r *rig) askWithout(s *removableServer, gate *script.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
+func (r *env) askWithout(s *removableServer, gate *fakellm.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
 	r.t.Helper()
 	run := r.begin(session(r.t), "Append it.", limits)
 	r.reach(gate)
@@ -75,11 +75,11 @@ func (r *rig) askWithout(s *removableServer, gate *script.Gate, limits *workflow
 }
 
 // removable returns a rig whose server is available, and whose model calls it once the gate is open.
-func removable(t *testing.T) (*rig, *removableServer, *script.Gate) {
-	gate, s := script.NewGate(), newRemovableServer(t)
+func removable(t *testing.T) (*env, *removableServer, *fakellm.Gate) {
+	gate, s := fakellm.NewGate(), newRemovableServer(t)
 	s.comeBack()
-	call := script.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate)
-	return newRig(t, script.Steps(call, script.Text("Done.")), s.host(config.MCPTool{})), s, gate
+	call := fakellm.Call("mcp_ledger_append", `{"text":"x"}`).WithText("One moment.").Hold(2, gate)
+	return newEnv(t, fakellm.Steps(call, fakellm.Text("Done.")), s.host(config.MCPTool{})), s, gate
 }
 
 func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
@@ -87,7 +87,7 @@ func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
 }
 
 // attempted returns the activity attempts in which a run's calls were started, according to the history.
-func (r *rig) attempted(run client.WorkflowRun) (attempts []int32) {
+func (r *env) attempted(run client.WorkflowRun) (attempts []int32) {
 	calls := map[int64]bool{}
 	for _, e := range r.events(run.GetID(), run.GetRunID()) {
 		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "CallTool" {
@@ -200,8 +200,8 @@ func TestAWaitingCallMovesToAWorkerWithItsServer(t *testing.T) {
 // immediate repetitions of a call.
 func TestARepeatableCallIsRepeatedUntilItsTimeout(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	r := newRig(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
+	l := newEffectServer(t)
+	r := newEnv(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
 	r.work()
 	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
 	for n := range workflows.Repeats + 1 {
@@ -218,7 +218,7 @@ func TestARepeatableCallIsRepeatedUntilItsTimeout(t *testing.T) {
 }
 
 // catalogued returns when the server's catalogue in the journal satisfies ok.
-func (r *rig) catalogued(what string, ok func(turn.Catalogue) bool) {
+func (r *env) catalogued(what string, ok func(turn.Catalogue) bool) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		list, err := r.store.Catalogues(r.t.Context())
@@ -234,7 +234,7 @@ func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	s := newRemovableServer(t)
 	s.comeBack()
-	r := newRig(t, script.Steps(script.Call("mcp_ledger_append", `{"text":"x"}`), script.Text("Done.")),
+	r := newEnv(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done.")),
 		s.host(config.MCPTool{}))
 	stop := r.work()
 	s.leave()
@@ -252,10 +252,10 @@ func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	t.Parallel()
 	s := newRemovableServer(t)
-	gate := script.NewGate()
-	list, last := script.Call("local_list_files", `{}`), script.Text("Done.")
-	r := newRig(t, script.Steps(list, list.WithText("One moment.").Hold(2, gate),
-		script.Call("mcp_ledger_append", `{"text":"x"}`), last),
+	gate := fakellm.NewGate()
+	list, last := fakellm.Call("local_list_files", `{}`), fakellm.Text("Done.")
+	r := newEnv(t, fakellm.Steps(list, list.WithText("One moment.").Hold(2, gate),
+		fakellm.Call("mcp_ledger_append", `{"text":"x"}`), last),
 		s.host(config.MCPTool{}))
 	r.work()
 	run := r.begin(session(t), "Append it.", nil)
@@ -267,8 +267,8 @@ func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	assert.Equal(t, 1, s.count("effect", "x"))
 	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 3)[2].Outcome)
 
-	offers := func(q script.Request) bool { return slices.Contains(q.Chat.ToolNames(), "mcp_ledger_append") }
-	away := func(q script.Request) bool {
+	offers := func(q fakellm.Request) bool { return slices.Contains(q.Chat.ToolNames(), "mcp_ledger_append") }
+	away := func(q fakellm.Request) bool {
 		return strings.Contains(q.Chat.Last("system").Content, `"ledger" is unavailable`)
 	}
 	requests := r.model.Requests()

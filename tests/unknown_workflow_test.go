@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -19,7 +19,7 @@ import (
 // start any workflow under its ID.
 func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Text("Here."))
+	r := newEnv(t, fakellm.Text("Here."))
 	r.work()
 	run, err := r.client.ExecuteWorkflow(t.Context(),
 		client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue}, "Nope", "x")
@@ -36,7 +36,7 @@ func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
 // TestCLIStopsATurnWithoutAWorkerByForceOnly checks that only --force ends a turn whose task queue no worker polls.
 func TestCLIStopsATurnWithoutAWorkerByForceOnly(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(script.Start(t, script.Text("Here."))))
+	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Here."))))
 	h.worker()
 	c := h.dial()
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "polled by no worker"},

@@ -16,23 +16,25 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
-// suspect is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
+// untrustedServer is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
 // face acted.
-type suspect struct {
+type untrustedServer struct {
 	t   *testing.T
 	id  string
 	dir string
 }
 
-func newSuspect(t *testing.T, id string) *suspect { return &suspect{t: t, id: id, dir: t.TempDir()} }
+func newUntrustedServer(t *testing.T, id string) *untrustedServer {
+	return &untrustedServer{t: t, id: id, dir: t.TempDir()}
+}
 
-func (s *suspect) file(name string) string { return filepath.Join(s.dir, name) }
+func (s *untrustedServer) file(name string) string { return filepath.Join(s.dir, name) }
 
 // host adds the server to a configuration, without any trust settings.
-func (s *suspect) host(args ...string) func(*config.Config) {
+func (s *untrustedServer) host(args ...string) func(*config.Config) {
 	return func(c *config.Config) {
 		c.MCP.Servers = append(c.MCP.Servers, config.MCPServer{
 			ID: s.id, Transport: config.TransportStdio, Command: binary(s.t, "./tests/mcpserver"),
@@ -44,7 +46,7 @@ func (s *suspect) host(args ...string) func(*config.Config) {
 }
 
 // noted returns how often the ledger has an event of a text, whatever follows the text.
-func (s *suspect) noted(event, text string) int {
+func (s *untrustedServer) noted(event, text string) int {
 	b, err := os.ReadFile(s.file("ledger"))
 	if err != nil {
 		return 0
@@ -59,26 +61,26 @@ func (s *suspect) noted(event, text string) int {
 }
 
 // await returns when the ledger has the event.
-func (s *suspect) await(event, text string) {
+func (s *untrustedServer) await(event, text string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.noted(event, text) > 0 }, within, 5*time.Millisecond,
 		"%s of %s was never reached", event, text)
 }
 
 // wear sets the face that append has the next time it is listed.
-func (s *suspect) wear(face string) {
+func (s *untrustedServer) wear(face string) {
 	require.NoError(s.t, os.WriteFile(s.file("face"), []byte(face), 0o600))
 }
 
 // turn changes the face of append while the server runs.
-func (s *suspect) turn(face string) {
+func (s *untrustedServer) turn(face string) {
 	s.t.Helper()
 	s.wear(face)
 	s.signal(syscall.SIGHUP)
 	s.await("face", face)
 }
 
-func (s *suspect) signal(sig syscall.Signal) (pid int) {
+func (s *untrustedServer) signal(sig syscall.Signal) (pid int) {
 	s.t.Helper()
 	b, err := os.ReadFile(s.file("pid"))
 	require.NoError(s.t, err)
@@ -89,7 +91,7 @@ func (s *suspect) signal(sig syscall.Signal) (pid int) {
 }
 
 // held waits until tools of the server are quarantined, and returns their IDs.
-func (r *rig) held(server string) (ids []string) {
+func (r *env) held(server string) (ids []string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		ids = nil
@@ -108,7 +110,7 @@ func (r *rig) held(server string) (ids []string) {
 }
 
 // acceptAll accepts, as the operator, all tools that a server offers now.
-func (r *rig) acceptAll(server string) {
+func (r *env) acceptAll(server string) {
 	r.t.Helper()
 	_, err := r.store.ApproveTools(r.t.Context(),
 		journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
@@ -116,17 +118,17 @@ func (r *rig) acceptAll(server string) {
 }
 
 // offered returns the tools of the model's last request.
-func (r *rig) offered() []string {
+func (r *env) offered() []string {
 	all := r.model.Requests()
 	return all[len(all)-1].Chat.ToolNames()
 }
 
 // insisting calls a tool whether it is offered or not, and then answers.
-func insisting(tool, text string) script.Script {
-	return script.Func(func(q script.Request) script.Reply {
+func insisting(tool, text string) fakellm.Script {
+	return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Step == 0 && q.Chat.Last("user").Content == q.Chat.Asked() {
-			return script.Call(tool, `{"text":"`+text+`"}`)
+			return fakellm.Call(tool, `{"text":"`+text+`"}`)
 		}
-		return script.Text("Done.")
+		return fakellm.Text("Done.")
 	})
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/proc"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,7 +40,7 @@ type process struct {
 
 // process starts the worker command with the rig's configuration, which change may adapt. The worker ends with the
 // test, even if the test binary is killed; if the test fails, its output is logged.
-func (r *rig) process(change ...func(*config.Config)) *process {
+func (r *env) process(change ...func(*config.Config)) *process {
 	r.t.Helper()
 	cfg := r.cfg
 	for _, c := range change {
@@ -50,7 +50,7 @@ func (r *rig) process(change ...func(*config.Config)) *process {
 }
 
 // run starts a worker command.
-func (r *rig) run(cmd *exec.Cmd) *process {
+func (r *env) run(cmd *exec.Cmd) *process {
 	r.t.Helper()
 	p := &process{t: r.t, cmd: cmd}
 	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
@@ -116,20 +116,20 @@ func configFile(t *testing.T, c config.Config) string {
 	return path
 }
 
-// ledger is what a rig's MCP server did, as the server itself recorded it before and after each effect.
-type ledger struct {
+// effectServer is what a rig's MCP server did, as the server itself recorded it before and after each effect.
+type effectServer struct {
 	t                  *testing.T
 	file, release, pid string
 }
 
-func newLedger(t *testing.T) *ledger {
+func newEffectServer(t *testing.T) *effectServer {
 	dir := t.TempDir()
-	return &ledger{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"),
+	return &effectServer{t: t, file: filepath.Join(dir, "ledger"), release: filepath.Join(dir, "release"),
 		pid: filepath.Join(dir, "pid")}
 }
 
 // host configures the server, with the operator's settings for its tool append.
-func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
+func (l *effectServer) host(tool config.MCPTool) func(*config.Config) {
 	tool.Risk = turn.RiskLow
 	return func(c *config.Config) {
 		c.MCP.Servers = []config.MCPServer{{
@@ -144,7 +144,7 @@ func (l *ledger) host(tool config.MCPTool) func(*config.Config) {
 }
 
 // count returns how often the ledger has an event.
-func (l *ledger) count(event, text string) int {
+func (l *effectServer) count(event, text string) int {
 	b, err := os.ReadFile(l.file)
 	if err != nil {
 		return 0
@@ -155,17 +155,17 @@ func (l *ledger) count(event, text string) int {
 }
 
 // await returns when the ledger has the event, so that the test can act at that point.
-func (l *ledger) await(event, text string) {
+func (l *effectServer) await(event, text string) {
 	l.t.Helper()
 	require.Eventually(l.t, func() bool { return l.count(event, text) > 0 }, within, 5*time.Millisecond,
 		"%s of %s was never reached", event, text)
 }
 
 // open lets blocked calls continue.
-func (l *ledger) open() { require.NoError(l.t, os.WriteFile(l.release, nil, 0o600)) }
+func (l *effectServer) open() { require.NoError(l.t, os.WriteFile(l.release, nil, 0o600)) }
 
 // server returns the process ID of the server that was started last.
-func (l *ledger) server() int {
+func (l *effectServer) server() int {
 	l.t.Helper()
 	b, err := os.ReadFile(l.pid)
 	require.NoError(l.t, err)
@@ -184,10 +184,10 @@ func gone(t *testing.T, pid int) {
 }
 
 // reach returns when a reply has come to the gate, so that the test can act at that point.
-func (r *rig) reach(g *script.Gate) { awaitGate(r.t, g) }
+func (r *env) reach(g *fakellm.Gate) { awaitGate(r.t, g) }
 
 // shown returns when a reader of the turn sees the text.
-func (r *rig) shown(turnID, text string) {
+func (r *env) shown(turnID, text string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
@@ -203,7 +203,7 @@ func (r *rig) shown(turnID, text string) {
 }
 
 // steps returns the steps for which the model was asked, in order of arrival.
-func (r *rig) steps() []int {
+func (r *env) steps() []int {
 	var out []int
 	for _, q := range r.model.Requests() {
 		out = append(out, q.Step)
@@ -212,7 +212,7 @@ func (r *rig) steps() []int {
 }
 
 // attempts returns the number of attempts of each inference of a turn.
-func (r *rig) attempts(turnID string) []int {
+func (r *env) attempts(turnID string) []int {
 	r.t.Helper()
 	list, err := r.store.Inferences(r.t.Context(), turnID)
 	require.NoError(r.t, err)
@@ -224,7 +224,7 @@ func (r *rig) attempts(turnID string) []int {
 }
 
 // calls returns a turn's calls from the journal and checks that there are n.
-func (r *rig) calls(turnID string, n int) []journal.CallRecord {
+func (r *env) calls(turnID string, n int) []journal.CallRecord {
 	r.t.Helper()
 	list, err := r.store.Calls(r.t.Context(), turnID)
 	require.NoError(r.t, err)
@@ -233,7 +233,7 @@ func (r *rig) calls(turnID string, n int) []journal.CallRecord {
 }
 
 // transcript returns a session's messages and its head.
-func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
+func (r *env) transcript(session string) ([]turn.Message, turn.Head) {
 	r.t.Helper()
 	s, err := r.store.Session(r.t.Context(), session)
 	require.NoError(r.t, err)
@@ -243,7 +243,7 @@ func (r *rig) transcript(session string) ([]turn.Message, turn.Head) {
 }
 
 // sound checks the invariants of a session whose turns are over, whatever happened to its workers.
-func (r *rig) sound(ctx context.Context, session string) {
+func (r *env) sound(ctx context.Context, session string) {
 	r.t.Helper()
 	turns, err := r.store.Turns(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(turns) == 0 || len(turns) > 50) {
@@ -274,7 +274,7 @@ func (r *rig) sound(ctx context.Context, session string) {
 }
 
 // soundChunks checks that a turn's chunks have no gap, and that each start among them has one end.
-func (r *rig) soundChunks(ctx context.Context, turnID string) {
+func (r *env) soundChunks(ctx context.Context, turnID string) {
 	r.t.Helper()
 	chunks, err := r.store.Chunks(ctx, turnID, -1, 10_000)
 	require.NoError(r.t, err)

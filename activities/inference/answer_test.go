@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func TestTextStreamsAndComesBackWhole(t *testing.T) {
-	a, sink, err := infer(t, script.Text("one two three").Reasoning("hm").Usage(11, 3, 7).Model("m-2026"))
+	a, sink, err := infer(t, fakellm.Text("one two three").Reasoning("hm").Usage(11, 3, 7).Model("m-2026"))
 	require.NoError(t, err)
 	assert.Equal(t, "one two three", a.Text)
 	assert.Equal(t, "hm", a.Reasoning)
@@ -28,8 +28,8 @@ func TestTextStreamsAndComesBackWhole(t *testing.T) {
 }
 
 func TestTextArrivesBeforeTheAnswerIsComplete(t *testing.T) {
-	gate := script.NewGate()
-	s := script.Start(t, script.Text("one two").Hold(2, gate))
+	gate := fakellm.NewGate()
+	s := fakellm.Start(t, fakellm.Text("one two").Hold(2, gate))
 	c, sink := chatOf(t, s.URL()), newRecorder()
 	done := make(chan error, 1)
 	go func() {
@@ -44,9 +44,9 @@ func TestTextArrivesBeforeTheAnswerIsComplete(t *testing.T) {
 }
 
 func TestParallelToolCallsAreAssembled(t *testing.T) {
-	a, _, err := infer(t, script.Calls(
-		script.ToolCall{Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
-		script.ToolCall{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
+	a, _, err := infer(t, fakellm.Calls(
+		fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
+		fakellm.ToolCall{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
 	).WithText("Let me look."))
 	require.NoError(t, err)
 	assert.Equal(t, "Let me look.", a.Text)
@@ -61,16 +61,16 @@ func TestParallelToolCallsAreAssembled(t *testing.T) {
 // not describe them.
 func TestOddToolCallsAreUnderstood(t *testing.T) {
 	finish := event(`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`)
-	calls := func(parts ...string) script.Reply {
+	calls := func(parts ...string) fakellm.Reply {
 		pieces := make([]string, 0, len(parts)+1)
 		for _, p := range parts {
 			pieces = append(pieces, event(`{"choices":[{"index":0,"delta":{"tool_calls":[`+p+`]}}]}`))
 		}
-		return script.Raw(append(pieces, finish)...)
+		return fakellm.Raw(append(pieces, finish)...)
 	}
 	two := []turn.ToolCall{{WireID: "x", Tool: "a", Arguments: `{}`}, {WireID: "y", Tool: "b", Arguments: `{"n":1}`}}
 	for name, c := range map[string]struct {
-		reply script.Reply
+		reply fakellm.Reply
 		want  []turn.ToolCall
 	}{
 		"no index": {calls(`{"id":"x","function":{"name":"a","arguments":"{}"}}`,
@@ -103,7 +103,7 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 func event(json string) string { return "data: " + json + "\n\n" }
 
 func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
-	a, sink, err := infer(t, script.Calls(script.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText(
+	a, sink, err := infer(t, fakellm.Calls(fakellm.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText(
 		"all at once").Reasoning("hm").Usage(5, 6, 0).Plain())
 	require.NoError(t, err)
 	assert.Equal(t, "all at once", a.Text)
@@ -140,7 +140,7 @@ func TestOddStreamsAreUnderstood(t *testing.T) {
 			"\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, sink, err := infer(t, script.Raw(body))
+			a, sink, err := infer(t, fakellm.Raw(body))
 			require.NoError(t, err)
 			assert.Equal(t, "hi", a.Text)
 			assert.Equal(t, "hi", sink.all())
@@ -151,13 +151,13 @@ func TestOddStreamsAreUnderstood(t *testing.T) {
 }
 
 func TestKeepAlivesAreNoFault(t *testing.T) {
-	a, _, err := infer(t, script.Text("hi").KeepAlives(2000)) // go-openai's own reader gives up after 300
+	a, _, err := infer(t, fakellm.Text("hi").KeepAlives(2000)) // go-openai's own reader gives up after 300
 	require.NoError(t, err)
 	assert.Equal(t, "hi", a.Text)
 }
 
 func TestBadBytesAreReplaced(t *testing.T) {
-	a, sink, err := infer(t, script.Raw(
+	a, sink, err := infer(t, fakellm.Raw(
 		event(`{"choices":[{"delta":{"content":"a`+"\xff"+
 			`b\u0000c","tool_calls":[{"index":0,"id":"i\u0000","function":{"name":"n","arguments":"`+"\xfe"+`"}}]}}]}`),
 		event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
@@ -169,13 +169,13 @@ func TestBadBytesAreReplaced(t *testing.T) {
 }
 
 func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
-	for name, s := range map[string]script.Script{
-		"none": script.Text("12345678"),
-		"nonsense": script.Raw(
+	for name, s := range map[string]fakellm.Script{
+		"none": fakellm.Text("12345678"),
+		"nonsense": fakellm.Raw(
 			event(`{"choices":[{"delta":{"content":"12345678"},"finish_reason":"stop"}],"usage":{"prompt_tokens":-4,"completion_tokens":1e300}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := script.Start(t, s)
+			server := fakellm.Start(t, s)
 			a, err := chatOf(t, server.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
 			require.NoError(t, err)
 			sent := len(server.Requests()[0].Body)
@@ -186,7 +186,7 @@ func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
 
 func TestRawKeepsWhatIsNotUnderstood(t *testing.T) {
 	first := `{"choices":[{"delta":{"content":"hi","thought_signature":"s1"}}],"provider":{"x":1}}`
-	a, _, err := infer(t, script.Raw(event(first), event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
+	a, _, err := infer(t, fakellm.Raw(event(first), event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
 	require.NoError(t, err)
 	var events []json.RawMessage
 	require.NoError(t, json.Unmarshal(a.Raw, &events))
@@ -195,7 +195,7 @@ func TestRawKeepsWhatIsNotUnderstood(t *testing.T) {
 }
 
 func TestRawIsBoundedAndSaysSo(t *testing.T) {
-	a, _, err := infer(t, script.Text(strings.Repeat("word ", 500)), func(o *inference.Options) { o.MaxRawBytes = 1000 })
+	a, _, err := infer(t, fakellm.Text(strings.Repeat("word ", 500)), func(o *inference.Options) { o.MaxRawBytes = 1000 })
 	require.NoError(t, err)
 	assert.Less(t, len(a.Raw), 1100)
 	var events []map[string]any
@@ -205,21 +205,21 @@ func TestRawIsBoundedAndSaysSo(t *testing.T) {
 }
 
 func TestLengthIsACompleteAnswer(t *testing.T) {
-	a, _, err := infer(t, script.Text("cut by the").Finish("length"))
+	a, _, err := infer(t, fakellm.Text("cut by the").Finish("length"))
 	require.NoError(t, err)
 	assert.Equal(t, "length", a.FinishReason)
 }
 
 func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
-	for name, r := range map[string]script.Reply{
-		"reset": script.Text("hi").ResetAfter(3),
-		"stall": script.Text("hi").StallAfter(3), // waits for the tail timeout of two seconds
+	for name, r := range map[string]fakellm.Reply{
+		"reset": fakellm.Text("hi").ResetAfter(3),
+		"stall": fakellm.Text("hi").StallAfter(3), // waits for the tail timeout of two seconds
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
-			a, err := chatOf(t, script.Start(t, r).URL()).Infer(ctx, prompt("hello"), newRecorder())
+			a, err := chatOf(t, fakellm.Start(t, r).URL()).Infer(ctx, prompt("hello"), newRecorder())
 			require.NoError(t, err)
 			assert.Equal(t, "hi", a.Text)
 			assert.NoError(t, ctx.Err(), "it came long before the idle timeout")
@@ -228,9 +228,9 @@ func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
 }
 
 func TestACompleteAnswerSurvivesItsCallersCancel(t *testing.T) {
-	s := script.Start(t, script.Raw(
+	s := fakellm.Start(t, fakellm.Raw(
 		event(`{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}`), "data: [DONE]\n\n").Hold(1,
-		script.NewGate()))
+		fakellm.NewGate()))
 	ctx, cancel := context.WithCancel(t.Context())
 	sink := newRecorder()
 	go func() {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -37,31 +37,31 @@ func nested(depth int) string {
 func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 	end := event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)
 	for name, c := range map[string]struct {
-		reply script.Reply
+		reply fakellm.Reply
 		bound string
 	}{
-		"calls in one event": {script.Raw(callParts(1025), end), "1024 tool calls"},
-		"values in one event": {script.Raw(event(`{"x":[1`+strings.Repeat(",1", 1<<16)+`]}`), end),
+		"calls in one event": {fakellm.Raw(callParts(1025), end), "1024 tool calls"},
+		"values in one event": {fakellm.Raw(event(`{"x":[1`+strings.Repeat(",1", 1<<16)+`]}`), end),
 			"65536 values in one event"},
-		"nesting": {script.Raw(event(nested(125)), end), "128 levels of nesting in one event"},
-		"nesting, unstreamed": {script.Raw(nested(125)+"\n", `{"choices":[{"finish_reason":"stop"}]}`),
+		"nesting": {fakellm.Raw(event(nested(125)), end), "128 levels of nesting in one event"},
+		"nesting, unstreamed": {fakellm.Raw(nested(125)+"\n", `{"choices":[{"finish_reason":"stop"}]}`),
 			"128 levels of nesting in one event"},
-		"a large event": {script.Raw(event(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`), end),
+		"a large event": {fakellm.Raw(event(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`), end),
 			"8388608 bytes in one event"},
-		"a large one of lines": {script.Raw(strings.Repeat(": "+strings.Repeat("x", 1<<20)+"\n", 2), `data: {"x":"`,
+		"a large one of lines": {fakellm.Raw(strings.Repeat(": "+strings.Repeat("x", 1<<20)+"\n", 2), `data: {"x":"`,
 			strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9), end), "8388608 bytes in one event"},
-		"large, unstreamed": {script.Raw(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`,
+		"large, unstreamed": {fakellm.Raw(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`,
 			`{"choices":[{"finish_reason":"stop"}]}`), "8388608 bytes in one event"},
-		"pieces": {script.Raw(event(said), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18),
+		"pieces": {fakellm.Raw(event(said), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18),
 			end),
 			"524288 pieces"},
-		"text": {script.Raw(strings.Repeat(event(`{"choices":[{"delta":{"content":"`+strings.Repeat("x", 1<<19)+`"}}]}`), 3),
+		"text": {fakellm.Raw(strings.Repeat(event(`{"choices":[{"delta":{"content":"`+strings.Repeat("x", 1<<19)+`"}}]}`), 3),
 			end),
 			"1048576 bytes of text"},
-		"names": {script.Raw(strings.Repeat(event(`{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"`+
+		"names": {fakellm.Raw(strings.Repeat(event(`{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"`+
 			strings.Repeat("x", 1<<16)+`"}}]}}]}`), 17), end),
 			"1048576 bytes of text"},
-		"bytes": {script.Raw(strings.Repeat(event(`{"x":"`+strings.Repeat("x", 4<<20)+`"}`), 8), end), "33554432 bytes"},
+		"bytes": {fakellm.Raw(strings.Repeat(event(`{"x":"`+strings.Repeat("x", 4<<20)+`"}`), 8), end), "33554432 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +76,7 @@ func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 // TestALongAnswerIsWithinTheBounds checks that a long answer in many small chunks stays within the bounds.
 func TestALongAnswerIsWithinTheBounds(t *testing.T) {
 	part := event(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"tok "}}]}}]}`)
-	a, _, err := infer(t, script.Raw(
+	a, _, err := infer(t, fakellm.Raw(
 		event(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"n"}}]}}]}`),
 		strings.Repeat(part, 130_000), event(`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)))
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestACancelEndsTheReadingOfABomb(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			s := script.Start(t, script.Raw(pieces...).StallAfter(len(pieces)))
+			s := fakellm.Start(t, fakellm.Raw(pieces...).StallAfter(len(pieces)))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			c, sink := chatOf(t, s.URL(), func(o *inference.Options) { o.MaxAnswerBytes = 1 << 30 }), newRecorder()

@@ -14,41 +14,41 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
-	body := func(code int, body string) script.Reply { return script.StatusBody(code, "application/json", body) }
+	body := func(code int, body string) fakellm.Reply { return fakellm.StatusBody(code, "application/json", body) }
 	for name, c := range map[string]struct {
-		reply script.Reply
+		reply fakellm.Reply
 		code  turn.Code
 		says  []string
 	}{
-		"key": {script.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary),
+		"key": {fakellm.Status(401, "invalid_api_key", "Incorrect API key provided: "+canary),
 			turn.CodeLLMUnauthorized, []string{"401", "Incorrect API key", "Check the API key"}},
-		"forbidden": {script.Status(403, "x", "not for you"), turn.CodeLLMUnauthorized,
+		"forbidden": {fakellm.Status(403, "x", "not for you"), turn.CodeLLMUnauthorized,
 			[]string{"not for you", "API key"}},
-		"model": {script.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected,
+		"model": {fakellm.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected,
 			[]string{"does not exist", "model's name and base_url"}},
-		"context": {script.Status(400, "context_length_exceeded",
+		"context": {fakellm.Status(400, "context_length_exceeded",
 			"This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected,
 			[]string{"8192", "max_history_messages"}},
 		"too large": {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
-		"quota": {script.Status(429, "insufficient_quota", "You exceeded your current quota."),
+		"quota": {fakellm.Status(429, "insufficient_quota", "You exceeded your current quota."),
 			turn.CodeLLMRejected, []string{"quota", "billing"}},
-		"payment": {script.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected,
+		"payment": {fakellm.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected,
 			[]string{"Insufficient Balance", "billing"}},
-		"temperature": {script.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."),
+		"temperature": {fakellm.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."),
 			turn.CodeLLMRejected, []string{"temperature"}},
-		"rate": {script.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited,
+		"rate": {fakellm.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited,
 			[]string{"429", "Slow down"}},
 		"request timeout": {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
 		"conflict":        {body(409, ``), turn.CodeLLMTransport, []string{"409"}},
 		"too early":       {body(425, ``), turn.CodeLLMTransport, []string{"425"}},
 		"server": {body(500, `{"error":{"message":"boom"}}`), turn.CodeLLMTransport,
 			[]string{"could not answer (500): boom"}},
-		"gateway": {script.StatusBody(502, "text/html", "<html>Bad gateway</html>"), turn.CodeLLMTransport,
+		"gateway": {fakellm.StatusBody(502, "text/html", "<html>Bad gateway</html>"), turn.CodeLLMTransport,
 			[]string{"502"}},
 		"overloaded": {body(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
 			turn.CodeLLMTransport, []string{"Overloaded"}},
@@ -59,23 +59,23 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 			[]string{"field required"}},
 		"Gemini's shape": {body(400, `[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]`),
 			turn.CodeLLMRejected, []string{"API key not valid"}},
-		"text": {script.StatusBody(400, "text/plain", "no such thing"), turn.CodeLLMRejected,
+		"text": {fakellm.StatusBody(400, "text/plain", "no such thing"), turn.CodeLLMRejected,
 			[]string{"no such thing"}},
 		"redirect": {body(307, ``).Header("Location", "https://elsewhere.example/v1/chat/completions?k=1"),
 			turn.CodeLLMRejected, []string{"307", "https://elsewhere.example/v1"}},
-		"web page": {script.StatusBody(200, "text/html", "<!doctype html><p>Welcome"), turn.CodeLLMRejected,
+		"web page": {fakellm.StatusBody(200, "text/html", "<!doctype html><p>Welcome"), turn.CodeLLMRejected,
 			[]string{"web page", "base_url"}},
-		"error in stream": {script.Raw(event(`{"choices":[{"delta":{"content":"a"}}]}`),
+		"error in stream": {fakellm.Raw(event(`{"choices":[{"delta":{"content":"a"}}]}`),
 			event(`{"error":{"message":"upstream died","code":502}}`)), turn.CodeLLMTransport, []string{"upstream died"}},
-		"limit in stream": {script.Raw(event(`{"error":{"message":"too fast","code":429}}`)), turn.CodeLLMRateLimited,
+		"limit in stream": {fakellm.Raw(event(`{"error":{"message":"too fast","code":429}}`)), turn.CodeLLMRateLimited,
 			[]string{"too fast"}},
-		"quota in stream": {script.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)),
+		"quota in stream": {fakellm.Raw(event(`{ "error": {"message":"empty","type":"insufficient_quota"}}`)),
 			turn.CodeLLMRejected, []string{"empty"}},
-		"refusal in stream": {script.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)),
+		"refusal in stream": {fakellm.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)),
 			turn.CodeLLMRejected, []string{"bad role"}},
-		"finish of error": {script.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
-		"garbage":         {script.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
-		"garbage JSON":    {script.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
+		"finish of error": {fakellm.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
+		"garbage":         {fakellm.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
+		"garbage JSON":    {fakellm.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)
@@ -88,7 +88,7 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 }
 
 func TestAProvidersMessageIsPrintable(t *testing.T) {
-	_, _, err := infer(t, script.Status(400, "x",
+	_, _, err := infer(t, fakellm.Status(400, "x",
 		"a\x1b]0;title\x07b\nc\u202Ed\x00 "+strings.Repeat("long ", 1000)+canary))
 	e := refusal(t, err, turn.CodeLLMRejected)
 	assert.Contains(t, e.Message, ": ab c d long")
@@ -103,9 +103,9 @@ func TestACutLeavesNoBeginningOfTheKey(t *testing.T) {
 	most := canary[:len(canary)-1]
 	body := func(pad int) string { return `{"error":{"message":"x` + strings.Repeat(" ", pad) + canary + `"}}` }
 	begin := len(`{"error":{"message":"x`)
-	for name, r := range map[string]script.Reply{
-		"at the limit of a body": script.StatusBody(400, "application/json", body(64<<10-begin-len(most))),
-		"of a redirect's target": script.StatusBody(307, "text/plain", "").
+	for name, r := range map[string]fakellm.Reply{
+		"at the limit of a body": fakellm.StatusBody(400, "application/json", body(64<<10-begin-len(most))),
+		"of a redirect's target": fakellm.StatusBody(307, "text/plain", "").
 			Header("Location", "https://h/"+strings.Repeat("p", 100-len("https://h/…")-len(most))+canary),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,18 +116,18 @@ func TestACutLeavesNoBeginningOfTheKey(t *testing.T) {
 }
 
 func TestCutStreamsAreNoAnswers(t *testing.T) {
-	for name, r := range map[string]script.Reply{
-		"before the first event":     script.Text("one two three").CutAfter(0),
-		"in the middle":              script.Text("one two three").CutAfter(2),
-		"before the finish reason":   script.Text("one two three").CutAfter(4),
-		"reset in the middle":        script.Text("one two three").ResetAfter(2),
-		"done without finish reason": script.Text("one").Finish(""),
-		"finish reason null":         script.Text("one").Finish("null"),
-		"nothing at all":             script.Raw(""),
-		"in the middle of an event": script.Raw(event(`{"choices":[{"delta":{"content":"hi"}}]}`),
+	for name, r := range map[string]fakellm.Reply{
+		"before the first event":     fakellm.Text("one two three").CutAfter(0),
+		"in the middle":              fakellm.Text("one two three").CutAfter(2),
+		"before the finish reason":   fakellm.Text("one two three").CutAfter(4),
+		"reset in the middle":        fakellm.Text("one two three").ResetAfter(2),
+		"done without finish reason": fakellm.Text("one").Finish(""),
+		"finish reason null":         fakellm.Text("one").Finish("null"),
+		"nothing at all":             fakellm.Raw(""),
+		"in the middle of an event": fakellm.Raw(event(`{"choices":[{"delta":{"content":"hi"}}]}`),
 			`data: {"choices":[{"delta":{},"finish_rea`),
-		"half a JSON object":      script.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"hal`),
-		"in the middle of a call": script.Call("a", `{"path":"x"}`).CutAfter(2),
+		"half a JSON object":      fakellm.StatusBody(200, "application/json", `{"choices":[{"message":{"content":"hal`),
+		"in the middle of a call": fakellm.Call("a", `{"path":"x"}`).CutAfter(2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _, err := infer(t, r)
@@ -138,16 +138,16 @@ func TestCutStreamsAreNoAnswers(t *testing.T) {
 }
 
 func TestRetryAfterIsReadAndCapped(t *testing.T) {
-	limited := script.Status(429, "rate_limit_exceeded", "slow down")
+	limited := fakellm.Status(429, "rate_limit_exceeded", "slow down")
 	soon := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
 	// skewed asks for a retry after 20 seconds, by a clock that differs from ours by off.
-	skewed := func(off time.Duration) script.Reply {
+	skewed := func(off time.Duration) fakellm.Reply {
 		theirs := time.Now().Add(off).UTC()
 		return limited.Header("Date", theirs.Format(http.TimeFormat)).RetryAfter(
 			theirs.Add(20 * time.Second).Format(http.TimeFormat))
 	}
 	for name, c := range map[string]struct {
-		reply    script.Reply
+		reply    fakellm.Reply
 		from, to time.Duration
 	}{
 		"seconds":  {limited.RetryAfter("7"), 7 * time.Second, 7 * time.Second},
@@ -165,8 +165,8 @@ func TestRetryAfterIsReadAndCapped(t *testing.T) {
 		"negative":     {limited.RetryAfter("-5"), 0, 0},
 		"not a number": {limited.RetryAfter("NaN"), 0, 0},
 		"words":        {limited.RetryAfter("soon"), 0, 0},
-		"overloaded":   {script.Status(503, "x", "busy").RetryAfter("3"), 3 * time.Second, 3 * time.Second},
-		"not retried":  {script.Status(400, "x", "bad").RetryAfter("3"), 0, 0},
+		"overloaded":   {fakellm.Status(503, "x", "busy").RetryAfter("3"), 3 * time.Second, 3 * time.Second},
+		"not retried":  {fakellm.Status(400, "x", "bad").RetryAfter("3"), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)
@@ -187,15 +187,15 @@ func TestADoorThatIsClosedIsNamed(t *testing.T) {
 	assert.Contains(t, e.Message, addr)
 	assert.Contains(t, e.Message, "is it running")
 
-	_, _, err = infer(t, script.Text("x").ResetAfter(-1))
+	_, _, err = infer(t, fakellm.Text("x").ResetAfter(-1))
 	assert.Contains(t, refusal(t, err, turn.CodeLLMTransport).Message, "closed the connection")
 }
 
 func TestAnEndlessAnswerIsNotRead(t *testing.T) {
-	for name, r := range map[string]script.Reply{
-		"stream":   script.Huge(1 << 40),
-		"one line": script.StatusBody(200, "text/event-stream", "data: "+strings.Repeat("x", 2<<20)),
-		"object": script.StatusBody(200, "application/json",
+	for name, r := range map[string]fakellm.Reply{
+		"stream":   fakellm.Huge(1 << 40),
+		"one line": fakellm.StatusBody(200, "text/event-stream", "data: "+strings.Repeat("x", 2<<20)),
+		"object": fakellm.StatusBody(200, "application/json",
 			`{"choices":[{"message":{"content":"`+strings.Repeat("x", 2<<20)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 			assert.Less(t, len(sink.all()), 2<<20)
 		})
 	}
-	_, _, err := infer(t, script.StatusBody(400, "text/plain", strings.Repeat("x", 10<<20)))
+	_, _, err := infer(t, fakellm.StatusBody(400, "text/plain", strings.Repeat("x", 10<<20)))
 	assert.Less(t, len(err.Error()), 1000)
 }
 
@@ -212,19 +212,19 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 func TestDeadlinesAreDistinct(t *testing.T) {
 	const short = 50 * time.Millisecond
 	for name, c := range map[string]struct {
-		reply  script.Reply
+		reply  fakellm.Reply
 		change func(*inference.Options)
 		says   string
 	}{
-		"first token, no header": {script.Text("x").StallAfter(-1),
+		"first token, no header": {fakellm.Text("x").StallAfter(-1),
 			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"first token, header": {script.Text("x").StallAfter(0),
+		"first token, header": {fakellm.Text("x").StallAfter(0),
 			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"first token, keep-alive": {script.Text("x").KeepAlives(200).Delay(5 * time.Millisecond),
+		"first token, keep-alive": {fakellm.Text("x").KeepAlives(200).Delay(5 * time.Millisecond),
 			func(o *inference.Options) { o.FirstTokenTimeout = short }, "first-token timeout"},
-		"idle": {script.Text("one two three").StallAfter(2),
+		"idle": {fakellm.Text("one two three").StallAfter(2),
 			func(o *inference.Options) { o.IdleTimeout = short }, "idle timeout"},
-		"total": {script.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond),
+		"total": {fakellm.Text(strings.Repeat("w ", 1000)).Delay(5 * time.Millisecond),
 			func(o *inference.Options) { o.TotalTimeout = 2 * short }, "total timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 }
 
 func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
-	a, _, err := infer(t, script.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
+	a, _, err := infer(t, fakellm.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
 		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // shorter than the whole answer
 	})
 	require.NoError(t, err)
@@ -255,8 +255,8 @@ func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
 }
 
 func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
-	gate := script.NewGate()
-	s := script.Start(t, script.Text("one two").Hold(2, gate))
+	gate := fakellm.NewGate()
+	s := fakellm.Start(t, fakellm.Text("one two").Hold(2, gate))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the user went home")
 	go func() {
@@ -266,24 +266,24 @@ func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
 	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
 	require.ErrorIs(t, err, why)
 	refusal(t, err, turn.CodeLLMTransport)
-	require.NoError(t, s.Await(t.Context(), func(rs []script.Request) bool { return rs[0].Outcome == script.Aborted }))
+	require.NoError(t, s.Await(t.Context(), func(rs []fakellm.Request) bool { return rs[0].Outcome == fakellm.Aborted }))
 }
 
 func TestACallersTypedCauseKeepsItsCode(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond,
 		turn.Errorf(turn.CodeGuardExceeded, nil, "out of time"))
 	defer cancel()
-	s := script.Start(t, script.Text("x").StallAfter(1))
+	s := fakellm.Start(t, fakellm.Text("x").StallAfter(1))
 	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
 	assert.Equal(t, "out of time", refusal(t, err, turn.CodeGuardExceeded).Message)
 }
 
 func TestNothingIsSentTwice(t *testing.T) {
-	for _, r := range []script.Reply{
-		script.Status(429, "x", "slow"), script.Status(500, "x", "boom"), script.Text("a b").CutAfter(1),
-		script.Text("a").ResetAfter(-1), script.Status(400, "x", "bad"),
+	for _, r := range []fakellm.Reply{
+		fakellm.Status(429, "x", "slow"), fakellm.Status(500, "x", "boom"), fakellm.Text("a b").CutAfter(1),
+		fakellm.Text("a").ResetAfter(-1), fakellm.Status(400, "x", "bad"),
 	} {
-		s := script.Start(t, r)
+		s := fakellm.Start(t, r)
 		_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
 		require.Error(t, err)
 		assert.Len(t, s.Requests(), 1)
@@ -294,12 +294,12 @@ func TestNothingIsSentTwice(t *testing.T) {
 // before the answer, whatever status and message it carries: the provider bills an answer that has begun.
 func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 	half := event(`{"choices":[{"delta":{"content":"half"}}]}`)
-	once := func(first ...string) script.Script {
-		return script.Func(func(r script.Request) script.Reply {
+	once := func(first ...string) fakellm.Script {
+		return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 			if r.Index == 0 {
-				return script.Raw(first...)
+				return fakellm.Raw(first...)
 			}
-			return script.Text("whole")
+			return fakellm.Text("whole")
 		})
 	}
 	for name, c := range map[string]struct {
@@ -313,14 +313,14 @@ func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 		"tokens":  {prompt("hello"), `{"error":{"code":422,"message":"use max_completion_tokens"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := script.Start(t, once(half, event(c.failed)))
+			s := fakellm.Start(t, once(half, event(c.failed)))
 			sink := newRecorder()
 			_, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, sink)
 			refusal(t, err, turn.CodeLLMRejected)
 			assert.Len(t, s.Requests(), 1)
 			assert.Equal(t, "half", sink.all())
 
-			s = script.Start(t, once(event(c.failed)))
+			s = fakellm.Start(t, once(event(c.failed)))
 			a, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, newRecorder())
 			require.NoError(t, err, "the endpoint refused the request before it answered")
 			assert.Equal(t, "whole", a.Text)
@@ -329,7 +329,7 @@ func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 }
 
 func TestWhatTheLibraryRefusesIsExplained(t *testing.T) {
-	s := script.Start(t, script.Text("x"))
+	s := fakellm.Start(t, fakellm.Text("x"))
 	p := prompt("hello")
 	p.Model, p.Tools = "gpt-6-astra", []turn.WireTool{{Name: "a", Schema: []byte(`{}`)}}
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), p, newRecorder())
@@ -343,7 +343,7 @@ func TestWhatTheLibraryRefusesIsExplained(t *testing.T) {
 }
 
 func TestTheKeyIsInTheHeaderAndNowhereElse(t *testing.T) {
-	s := script.Start(t, script.Text("x"))
+	s := fakellm.Start(t, fakellm.Text("x"))
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
 	require.NoError(t, err)
 	r := s.Requests()[0]

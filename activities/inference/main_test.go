@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -63,10 +63,10 @@ func prompt(text string) turn.Prompt {
 }
 
 // infer runs one inference against a server with this script.
-func infer(t *testing.T, s script.Script, change ...func(*inference.Options)) (turn.Completion, *recorder, error) {
+func infer(t *testing.T, s fakellm.Script, change ...func(*inference.Options)) (turn.Completion, *recorder, error) {
 	t.Helper()
 	sink := newRecorder()
-	a, err := chatOf(t, script.Start(t, s).URL(), change...).Infer(t.Context(), prompt("hello"), sink)
+	a, err := chatOf(t, fakellm.Start(t, s).URL(), change...).Infer(t.Context(), prompt("hello"), sink)
 	return a, sink, err
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,7 +31,7 @@ func showing(model string, media ...turn.Media) turn.Prompt {
 	}}
 }
 
-func roles(messages []script.Message) (out []string) {
+func roles(messages []fakellm.Message) (out []string) {
 	for _, m := range messages {
 		out = append(out, m.Role)
 	}
@@ -76,7 +76,7 @@ func TestAModelThatReadsOnlyIsToldWhatItMisses(t *testing.T) {
 }
 
 func TestWhatTheOperatorSaysOfAModelCounts(t *testing.T) {
-	s := script.Start(t, script.Text("ok"))
+	s := fakellm.Start(t, fakellm.Text("ok"))
 	seeing := chatOf(t, s.URL(), func(o *inference.Options) { o.Modalities = &inference.Modalities{Images: true} })
 	assert.True(t, seeing.Takes("own-model", "image/png"))
 	assert.False(t, seeing.Takes("own-model", "audio/wav"))
@@ -110,11 +110,11 @@ func TestAnEndpointThatRefusesPicturesIsAskedWithoutThem(t *testing.T) {
 		"Invalid content type. image_url is only supported by certain models; this one does not support it.": 3,
 		"Could not process image: it is too large":                                                           4,
 	} {
-		s := script.Start(t, script.Func(func(r script.Request) script.Reply {
+		s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 			if bytes.Contains(r.Body, []byte("image_url")) {
-				return script.Status(400, "invalid_request_error", message)
+				return fakellm.Status(400, "invalid_request_error", message)
 			}
-			return script.Text("ok")
+			return fakellm.Text("ok")
 		}))
 		c := chatOf(t, s.URL())
 		for range 2 {
@@ -123,7 +123,7 @@ func TestAnEndpointThatRefusesPicturesIsAskedWithoutThem(t *testing.T) {
 		}
 		assert.Len(t, s.Requests(), requests, "only what is said of all pictures is remembered: %s", message)
 	}
-	s := script.Start(t, script.Status(400, "x", "no image for you"))
+	s := fakellm.Start(t, fakellm.Status(400, "x", "no image for you"))
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), showing("gpt-4o", picture), newRecorder())
 	refusal(t, err, turn.CodeLLMRejected)
 	assert.Len(t, s.Requests(), 2)

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/inference"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // sent returns the request that the provider receives for each prompt.
-func sent(t *testing.T, prompts ...turn.Prompt) []script.Request {
+func sent(t *testing.T, prompts ...turn.Prompt) []fakellm.Request {
 	t.Helper()
-	s := script.Start(t, script.Text("ok"))
+	s := fakellm.Start(t, fakellm.Text("ok"))
 	c := chatOf(t, s.URL())
 	for _, p := range prompts {
 		_, err := c.Infer(t.Context(), p, newRecorder())
@@ -156,15 +156,15 @@ func TestParametersAreSentAsAsked(t *testing.T) {
 // TestUnknownParametersAreLeftOut checks that a request is repeated without an optional parameter that the endpoint
 // refuses, and that later requests omit it.
 func TestUnknownParametersAreLeftOut(t *testing.T) {
-	s := script.Start(t, script.Func(func(r script.Request) script.Reply {
+	s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		switch {
 		case r.Chat.StreamOptions != nil:
-			return script.Status(422, "x", "Extra inputs are not permitted: stream_options")
+			return fakellm.Status(422, "x", "Extra inputs are not permitted: stream_options")
 		case r.Chat.MaxTokens > 0:
-			return script.Status(400, "unsupported_parameter",
+			return fakellm.Status(400, "unsupported_parameter",
 				"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
 		}
-		return script.Text("ok")
+		return fakellm.Text("ok")
 	}))
 	c, p := chatOf(t, s.URL()), prompt("hello")
 	p.MaxTokens = 50
@@ -179,7 +179,7 @@ func TestUnknownParametersAreLeftOut(t *testing.T) {
 }
 
 func TestAnEndpointThatRefusesEverythingIsNotAskedForEver(t *testing.T) {
-	s := script.Start(t, script.Status(400, "x", "stream_options, max_tokens, max_completion_tokens: all wrong"))
+	s := fakellm.Start(t, fakellm.Status(400, "x", "stream_options, max_tokens, max_completion_tokens: all wrong"))
 	_, err := chatOf(t, s.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
 	refusal(t, err, turn.CodeLLMRejected)
 	assert.Len(t, s.Requests(), 2)
@@ -206,7 +206,7 @@ func TestCapabilitiesGoByPrefix(t *testing.T) {
 }
 
 func TestPing(t *testing.T) {
-	s := script.Start(t, script.Text("x"))
+	s := fakellm.Start(t, fakellm.Text("x"))
 	require.NoError(t, chatOf(t, s.URL()).Ping(t.Context()))
 	assert.Empty(t, s.Requests(), "a ping costs nothing")
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/everturn/everturn/tests/bench/cookbook"
 	"github.com/everturn/everturn/tests/bench/floor"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // roles are the processes that the benchmark starts from its own binary.
@@ -55,7 +55,7 @@ func (t tally) since(then tally) tally {
 
 // providerRole serves the script and, at a second address, the tallies. It prints both addresses.
 func providerRole(ctx context.Context, _ []string) error {
-	s, err := script.NewServer("127.0.0.1:0", script.Func(provide))
+	s, err := fakellm.NewServer("127.0.0.1:0", fakellm.Func(provide))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // lane is the way a turn's tool calls run.
@@ -53,31 +53,31 @@ func (s spec) message() string {
 }
 
 // provide is the provider's script: it follows the spec in the user's message.
-func provide(r script.Request) script.Reply {
+func provide(r fakellm.Request) fakellm.Reply {
 	_, text, _ := strings.Cut(r.Chat.Asked(), question)
 	var s spec
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return script.Status(400, "bad_spec", "the user's message holds no specification: "+err.Error())
+		return fakellm.Status(400, "bad_spec", "the user's message holds no specification: "+err.Error())
 	}
 	step := r.Step
 	if s.Bad {
 		if step == 0 {
-			return script.Call("no_such_tool", `{}`).Usage(900, 20, 0)
+			return fakellm.Call("no_such_tool", `{}`).Usage(900, 20, 0)
 		}
 		step--
 	}
 	if step >= s.Hops {
-		final := script.Text(strings.Repeat(answer, 2)).Usage(1000+300*step, 60, 0)
+		final := fakellm.Text(strings.Repeat(answer, 2)).Usage(1000+300*step, 60, 0)
 		if s.Slow {
 			final = final.FirstDelay(100 * time.Millisecond).Delay(10 * time.Millisecond)
 		}
 		return final
 	}
-	calls := make([]script.ToolCall, s.Calls)
+	calls := make([]fakellm.ToolCall, s.Calls)
 	for i := range calls {
-		calls[i] = script.ToolCall{Name: s.Tool, Arguments: s.arguments(step, i)}
+		calls[i] = fakellm.ToolCall{Name: s.Tool, Arguments: s.arguments(step, i)}
 	}
-	return script.Calls(calls...).Usage(1000+300*step, 30, 0)
+	return fakellm.Calls(calls...).Usage(1000+300*step, 30, 0)
 }
 
 func (s spec) arguments(step, i int) string {

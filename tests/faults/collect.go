@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 )
 
 // collect ends what still runs and writes every ledger that is not a file yet.
@@ -205,12 +205,12 @@ func (r *rig) providerLedger() error {
 
 // noteRequests writes requests to the provider's ledger, each with its planned answer. An answer is whole once its
 // finish reason is out: a client that disconnects after that has received all of it.
-func (r *rig) noteRequests(l *ledger, requests []script.Request) {
+func (r *rig) noteRequests(l *ledger, requests []fakellm.Request) {
 	for _, q := range requests {
 		asked := q.Chat.Asked()
 		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome)}
 		if q.Finished {
-			line.Outcome = string(script.Sent)
+			line.Outcome = string(fakellm.Sent)
 		}
 		r.mu.Lock()
 		t := r.plans[asked]
@@ -223,7 +223,7 @@ func (r *rig) noteRequests(l *ledger, requests []script.Request) {
 }
 
 // answer returns the planned answer to a request: its text, which may be a question, and its calls.
-func (t *turnPlan) answer(q script.Request) (text string, calls []check.RequestCall) {
+func (t *turnPlan) answer(q fakellm.Request) (text string, calls []check.RequestCall) {
 	said := t.said(q)
 	if len(said) == 0 {
 		return t.final, nil

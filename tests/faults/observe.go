@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // within bounds how long a schedule waits for its point. It decides nothing: a schedule that waits this long has
@@ -68,8 +68,8 @@ func (r *rig) died(ctx context.Context) error {
 }
 
 // requests returns the provider's requests of the target's step, counted from 0.
-func (r *rig) requests(step int) []script.Request {
-	var out []script.Request
+func (r *rig) requests(step int) []fakellm.Request {
+	var out []fakellm.Request
 	for _, q := range r.model.Requests() {
 		if q.Step == step && q.Chat.Asked() == r.target.text {
 			out = append(out, q)

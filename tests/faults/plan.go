@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // turnPlan is a turn as the provider will play it.
@@ -119,7 +119,7 @@ func (c callPlan) arguments() string {
 
 // said returns the calls that the model makes in answer to a request; none if it answers with text. A model calls no
 // tool that it is not offered: a turn that begins while a server is away has none of that server's.
-func (t *turnPlan) said(q script.Request) []callPlan {
+func (t *turnPlan) said(q fakellm.Request) []callPlan {
 	if t.patient {
 		return t.patientCall(q)
 	}
@@ -140,13 +140,13 @@ func asks(calls []callPlan) string {
 }
 
 // reply returns the provider's answer to a request.
-func (t *turnPlan) reply(q script.Request) script.Reply {
-	var calls []script.ToolCall
+func (t *turnPlan) reply(q fakellm.Request) fakellm.Reply {
+	var calls []fakellm.ToolCall
 	for _, c := range t.said(q) {
-		calls = append(calls, script.ToolCall{Name: c.tool, Arguments: c.arguments()})
+		calls = append(calls, fakellm.ToolCall{Name: c.tool, Arguments: c.arguments()})
 	}
 	if len(calls) == 0 {
-		return script.Text(t.final).Usage(10, 5, 0).Delay(t.pace)
+		return fakellm.Text(t.final).Usage(10, 5, 0).Delay(t.pace)
 	}
-	return script.Calls(calls...).Usage(10, 5, 0)
+	return fakellm.Calls(calls...).Usage(10, 5, 0)
 }

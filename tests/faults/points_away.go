@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,7 +32,7 @@ func away(name, about string, s toolServer) point {
 			for range 2 {
 				r.target.add(1, func(int) string { return s.wire("append") })
 			}
-			r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+			r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 				if t.id == r.target.id && q.Step == 1 && q.Attempt == 1 {
 					return reply.Hold(0, r.gate)
 				}

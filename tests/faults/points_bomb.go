@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 const (
@@ -34,9 +34,9 @@ func bomb(name, about string, body func() string) point {
 	return point{
 		name: name, about: about,
 		shape: func(r *rig) {
-			r.adapt = func(_ script.Request, t *turnPlan, reply script.Reply) script.Reply {
+			r.adapt = func(_ fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 				if t.id == r.target.id {
-					return script.Raw(body())
+					return fakellm.Raw(body())
 				}
 				return reply
 			}
@@ -54,7 +54,7 @@ func bomb(name, about string, body func() string) point {
 func (r *rig) detonate(turn, ctx context.Context) error {
 	r.converse(turn, r.target, true)
 	err := reach(ctx, "an answer that is a bomb", func() bool {
-		sent := func(q script.Request) bool { return q.Reply == "raw" && q.Outcome != script.Open }
+		sent := func(q fakellm.Request) bool { return q.Reply == "raw" && q.Outcome != fakellm.Open }
 		return anyOf(r.model.Requests(), sent) || r.over(ctx, r.target)
 	})
 	if err != nil {

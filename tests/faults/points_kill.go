@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // dies makes a point at which the first worker ends itself. nth returns which call of the journal's method ends it.
@@ -44,7 +44,7 @@ func busy(r *rig) {
 	for range 2 + r.rng.IntN(2) {
 		r.target.add(1+r.rng.IntN(3), func(int) string { return tools[r.rng.IntN(len(tools))] })
 	}
-	r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+	r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 		if t.id == r.target.id && q.Step == len(t.steps) {
 			return reply.Delay(25 * time.Millisecond)
 		}
@@ -127,7 +127,7 @@ func hold(r *rig) {
 	busy(r)
 	before := r.adapt
 	at := 2 + r.rng.IntN(3)
-	r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+	r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 		if reply = before(q, t, reply); t.id == r.target.id && q.Step == len(t.steps) && q.Attempt == 1 {
 			return reply.Hold(at, r.gate)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -224,7 +224,7 @@ func forgets(name, about string, broken func(context.Context, *rig) error) point
 			for range 3 {
 				r.target.add(1, func(int) string { return remember })
 			}
-			r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+			r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 				if t.id == r.target.id && q.Step == 1 && q.Attempt == 1 {
 					return reply.Hold(0, r.gate)
 				}

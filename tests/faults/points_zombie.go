@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // zombies returns the points at which a worker is stopped past its timeouts and comes back when others have done its
@@ -49,9 +49,9 @@ func zombies() []point {
 // holdBoth holds the second attempt of the target's last answer too, at a separate gate.
 func holdBoth(r *rig) {
 	hold(r)
-	r.rival = script.NewGate()
+	r.rival = fakellm.NewGate()
 	before := r.adapt
-	r.adapt = func(q script.Request, t *turnPlan, reply script.Reply) script.Reply {
+	r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 		if reply = before(q, t, reply); t.id == r.target.id && q.Step == len(t.steps) && q.Attempt == 2 {
 			return reply.Hold(3, r.rival)
 		}

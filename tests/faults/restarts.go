@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 )
 
 // restarting holds the flags of the liveness scenario.
@@ -221,7 +221,7 @@ func restartTurn(rng *rand.Rand, session string, take time.Duration) turnPlan {
 // patientCall returns the call of a careful agent, in a session that holds only this turn: it makes its calls one after
 // the other, never repeats a call whose outcome is unknown, and makes a call that was not made up to restartTries
 // times. It returns nothing when the calls are done, and when the tool is not offered.
-func (t *turnPlan) patientCall(q script.Request) []callPlan {
+func (t *turnPlan) patientCall(q fakellm.Request) []callPlan {
 	step, tries := 0, 0
 	for _, m := range q.Chat.Messages {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -73,7 +73,7 @@ func tallyRestarts(l check.Ledgers) restartTally {
 
 // offered returns how many of the tools in the plans a request offers.
 func offered(q check.Request) int {
-	var chat script.Chat
+	var chat fakellm.Chat
 	_ = json.Unmarshal(q.Body, &chat) // the provider has read it
 	names := chat.ToolNames()
 	missing := func(tool string) bool { return !slices.Contains(names, tool) }

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
 	"github.com/everturn/everturn/tests/faults/leakcheck"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,7 +31,7 @@ func TestAPatientModelMakesACallAgainThatWasNotMade(t *testing.T) {
 		{"given up", []string{"no", "no", "no"}, key(1)},
 		{"all made", []string{"appended a", "no", "appended b", "appended c", "appended d"}, ""},
 	} {
-		q := script.Request{}
+		q := fakellm.Request{}
 		require.NoError(t, json.Unmarshal([]byte(body(t, c.results, []string{once, again})), &q.Chat))
 		next := ""
 		if calls := plan.said(q); len(calls) > 0 {
@@ -39,7 +39,7 @@ func TestAPatientModelMakesACallAgainThatWasNotMade(t *testing.T) {
 		}
 		assert.Equal(t, c.next, next, c.name)
 	}
-	q := script.Request{}
+	q := fakellm.Request{}
 	require.NoError(t, json.Unmarshal([]byte(body(t, nil, nil)), &q.Chat))
 	assert.Empty(t, plan.said(q), "a model asks for no tool that it is not offered")
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // toolServer is an MCP server of the schedules with the tools that it offers to the model, all of low risk. more adds
@@ -75,7 +75,7 @@ func (r *rig) restored(ctx context.Context) error {
 }
 
 // lostTools returns the tools that the requests of a turn did not offer, and the turn's calls that had no effect.
-func lostTools(servers []toolServer, t turnPlan, requests []script.Request, effect func(key string) bool) []string {
+func lostTools(servers []toolServer, t turnPlan, requests []fakellm.Request, effect func(key string) bool) []string {
 	var offered, lost []string
 	for _, q := range requests {
 		if q.Chat.Asked() == t.text {

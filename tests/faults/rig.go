@@ -19,7 +19,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
@@ -31,7 +31,7 @@ type rig struct {
 	seed     uint64
 	rng      *rand.Rand
 	server   *server
-	model    *script.Server
+	model    *fakellm.Server
 	// temporal, users and provider are the links worker–server, client–server and worker–provider.
 	temporal, users, provider *link
 	remote                    *link      // worker–MCP; nil if there is none
@@ -48,12 +48,12 @@ type rig struct {
 
 	// target is the turn in which the fault occurs; companion runs beside it in another session.
 	target, companion *turnPlan
-	gate, rival       *script.Gate
+	gate, rival       *fakellm.Gate
 
 	mu    sync.Mutex
 	plans map[string]*turnPlan // by the text of the message
 	// adapt changes the provider's answers; nil changes nothing.
-	adapt    func(q script.Request, t *turnPlan, reply script.Reply) script.Reply
+	adapt    func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply
 	readers  sync.WaitGroup
 	reading  context.Context // ends when nothing is under way any more
 	stopRead context.CancelFunc
@@ -88,7 +88,7 @@ type settings struct {
 
 // newRig starts everything except the workers.
 func newRig(ctx context.Context, ps programs, s *server, dir string, seed uint64, rng *rand.Rand) (r *rig, err error) {
-	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: script.NewGate(),
+	r = &rig{programs: ps, server: s, dir: dir, seed: seed, rng: rng, gate: fakellm.NewGate(),
 		plans: map[string]*turnPlan{},
 		queue: "q-" + filepath.Base(dir), settings: settings{toolTimeout: 15 * time.Second, connect: "1m", taint: "off"}}
 	for _, sub := range []string{"", "ledgers", "ledgers/sinks", "ledgers/journal", "ledgers/histories", "workspace"} {
@@ -118,7 +118,7 @@ func (r *rig) close() {
 func (r *rig) onClose(f func()) { r.closers = append(r.closers, f) }
 
 func (r *rig) openModel(context.Context) (err error) {
-	r.model, err = script.NewServer("127.0.0.1:0", script.Func(r.reply))
+	r.model, err = fakellm.NewServer("127.0.0.1:0", fakellm.Func(r.reply))
 	if err == nil {
 		r.onClose(func() { _ = r.model.Close() }) // nothing depends on its end
 	}
@@ -126,12 +126,12 @@ func (r *rig) openModel(context.Context) (err error) {
 }
 
 // reply plays the plan of the turn that sends the request.
-func (r *rig) reply(q script.Request) script.Reply {
+func (r *rig) reply(q fakellm.Request) fakellm.Reply {
 	r.mu.Lock()
 	t, adapt := r.plans[q.Chat.Asked()], r.adapt
 	r.mu.Unlock()
 	if t == nil {
-		return script.Status(400, "unplanned", "no plan has this message")
+		return fakellm.Status(400, "unplanned", "no plan has this message")
 	}
 	reply := t.reply(q)
 	if adapt != nil {

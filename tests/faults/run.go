@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 )
 
 // point is a fault at a place that can be observed.
@@ -117,7 +117,7 @@ func (r *rig) cast(p point) {
 // planned returns what a seed makes of a point: the turns, the flags of the first worker, and the next random choice,
 // which is the fault's own.
 func planned(p point, seed uint64) string {
-	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: script.NewGate(),
+	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: fakellm.NewGate(),
 		plans: map[string]*turnPlan{}, database: sqliteFile{}}
 	r.cast(p)
 	var weak []string

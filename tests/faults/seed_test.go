@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -176,13 +176,13 @@ func TestToolsThatAreLostAreNoticed(t *testing.T) {
 	last := newTurn(seeded(1, "last"), "s", 4)
 	last.add(len(servers), func(i int) string { return servers[i].wire("append") })
 	worked := func(string) bool { return true }
-	asked := func(names ...string) []script.Request {
-		var q script.Request
+	asked := func(names ...string) []fakellm.Request {
+		var q fakellm.Request
 		body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": last.text}},
 			"tools": offer(names)})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(body, &q.Chat))
-		return []script.Request{q}
+		return []fakellm.Request{q}
 	}
 	var all []string
 	for _, s := range servers {

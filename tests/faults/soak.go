@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/faults/check"
-	"github.com/everturn/everturn/tests/script"
 )
 
 // soak runs many sessions for a long time, with one fault after the other: a rig whose first two workers survive it and
@@ -94,7 +94,7 @@ func newSoak(ctx context.Context, ps programs, own *server, dir string, o order)
 	s.load.soak = s
 	r.settings.toolTimeout = 5 * time.Second
 	r.settings.more = fmt.Sprintf("cache_bytes = %d\n", soakCache)
-	r.adapt = func(_ script.Request, _ *turnPlan, reply script.Reply) script.Reply {
+	r.adapt = func(_ fakellm.Request, _ *turnPlan, reply fakellm.Reply) fakellm.Reply {
 		s.seen.asked.Add(1)
 		return reply
 	}

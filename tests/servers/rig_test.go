@@ -24,8 +24,8 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/tests/fakellm"
 	kept "github.com/everturn/everturn/tests/replay"
-	"github.com/everturn/everturn/tests/script"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -42,7 +42,7 @@ type rig struct {
 	t      *testing.T
 	server string
 	mark   string // of the server's processes
-	model  *script.Server
+	model  *fakellm.Server
 	cfg    config.Config
 	client client.Client
 	store  *journal.DB
@@ -57,7 +57,7 @@ type rig struct {
 func newRig(t *testing.T, server config.MCPServer, change ...func(*config.Config)) *rig {
 	t.Helper()
 	server.Required, server.Timeouts.Connect = true, within
-	r := &rig{t: t, server: server.ID, model: script.Start(t, script.Text("unused")), called: map[string]bool{}}
+	r := &rig{t: t, server: server.ID, model: fakellm.Start(t, fakellm.Text("unused")), called: map[string]bool{}}
 	dir := t.TempDir()
 	if server.Transport == config.TransportStdio {
 		server.Env = maps.Clone(server.Env)
@@ -165,7 +165,7 @@ func (r *rig) turn(calls ...call) []string {
 func (r *rig) turnWith(person func(ctx context.Context, session string), calls ...call) []string {
 	r.t.Helper()
 	r.turns++
-	r.model.SetScript(script.Func(func(req script.Request) script.Reply { return r.reply(calls, req) }))
+	r.model.SetScript(fakellm.Func(func(req fakellm.Request) fakellm.Reply { return r.reply(calls, req) }))
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*within)
 	defer cancel()
 	run, err := r.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -194,12 +194,12 @@ func (r *rig) replays(ctx context.Context, run client.WorkflowRun) {
 	require.NoError(r.t, kept.Run(events))
 }
 
-func (r *rig) reply(calls []call, req script.Request) script.Reply {
+func (r *rig) reply(calls []call, req fakellm.Request) fakellm.Reply {
 	if len(req.Chat.ToolNames()) == 0 { // a server's sampling request brings no tools
-		return script.Text("The model has said this.")
+		return fakellm.Text("The model has said this.")
 	}
 	if req.Step >= len(calls) {
-		return script.Text("That was all.")
+		return fakellm.Text("That was all.")
 	}
 	c := calls[req.Step]
 	args := c.args
@@ -215,7 +215,7 @@ func (r *rig) reply(calls []call, req script.Request) script.Reply {
 	if args == "" {
 		args = "{}"
 	}
-	return script.Call(r.wire(c.tool), args)
+	return fakellm.Call(r.wire(c.tool), args)
 }
 
 // wire returns the name under which the model sees a tool of the server.

@@ -1,4 +1,4 @@
-package script_test
+package fakellm_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // post sends messages ("role: content", "assistant! id" for one with a call) and returns the raw body of the answer.
-func post(t *testing.T, s *script.Server, messages ...string) (string, error) {
+func post(t *testing.T, s *fakellm.Server, messages ...string) (string, error) {
 	t.Helper()
 	res, err := client.Do(request(t.Context(), t, s, messages...))
 	if err != nil {
@@ -34,7 +34,7 @@ func post(t *testing.T, s *script.Server, messages ...string) (string, error) {
 	return string(b), err
 }
 
-func request(ctx context.Context, t *testing.T, s *script.Server, messages ...string) *http.Request {
+func request(ctx context.Context, t *testing.T, s *fakellm.Server, messages ...string) *http.Request {
 	t.Helper()
 	var list []map[string]any
 	for _, m := range messages {
@@ -54,7 +54,7 @@ func request(ctx context.Context, t *testing.T, s *script.Server, messages ...st
 }
 
 func TestStepsCountTheModelsAnswers(t *testing.T) {
-	s := script.Start(t, script.Steps(script.Text("zero"), script.Text("one"), script.Text("two")))
+	s := fakellm.Start(t, fakellm.Steps(fakellm.Text("zero"), fakellm.Text("one"), fakellm.Text("two")))
 	for want, messages := range map[string][]string{
 		"zero": {"system: s", "user: q"},
 		"one":  {"user: q", "assistant: a", "user: (Automatic note, not from the user) again"},
@@ -74,7 +74,7 @@ func TestStepsCountTheModelsAnswers(t *testing.T) {
 }
 
 func TestStepsAreFoundInACutTranscript(t *testing.T) {
-	s := script.Start(t, script.Func(func(r script.Request) script.Reply { return script.Call("a", "{}") }))
+	s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply { return fakellm.Call("a", "{}") }))
 	body, err := post(t, s, "user: q", "assistant! call_s40_0", "tool: r", "assistant! call_s41_0", "tool: r")
 	require.NoError(t, err)
 	assert.Contains(t, body, "call_s42_0")
@@ -85,7 +85,7 @@ func TestStepsAreFoundInACutTranscript(t *testing.T) {
 }
 
 func TestAttemptsCountEqualRequests(t *testing.T) {
-	s := script.Start(t, script.Attempts(script.Status(500, "x", "boom"), script.Text("fine")))
+	s := fakellm.Start(t, fakellm.Attempts(fakellm.Status(500, "x", "boom"), fakellm.Text("fine")))
 	for i, want := range []string{"boom", "fine", "fine"} {
 		body, err := post(t, s, "user: q")
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestAttemptsCountEqualRequests(t *testing.T) {
 }
 
 func TestCasesMatchTheUserMessage(t *testing.T) {
-	s := script.Start(t, script.Cases(script.When("boats", script.Text("ahoy")), script.When("", script.Text("eh"))))
+	s := fakellm.Start(t, fakellm.Cases(fakellm.When("boats", fakellm.Text("ahoy")), fakellm.When("", fakellm.Text("eh"))))
 	for _, c := range [][2]string{{"about boats?", "ahoy"}, {"about cars?", "eh"}} {
 		body, err := post(t, s, "user: "+c[0], "assistant: a", "user: (Automatic note, not from the user) again")
 		require.NoError(t, err)
@@ -107,27 +107,27 @@ func TestCasesMatchTheUserMessage(t *testing.T) {
 }
 
 func TestTheLedgerRecordsTruncatedReplies(t *testing.T) {
-	s := script.Start(t, script.Cases(
-		script.When("cut", script.Text("a b c").CutAfter(2)),
-		script.When("reset", script.Text("a b c").ResetAfter(2)),
-		script.When("whole", script.Text("a b c")),
+	s := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("cut", fakellm.Text("a b c").CutAfter(2)),
+		fakellm.When("reset", fakellm.Text("a b c").ResetAfter(2)),
+		fakellm.When("whole", fakellm.Text("a b c")),
 	))
 	for _, word := range []string{"cut", "reset", "whole"} {
 		_, err := post(t, s, "user: "+word)
 		assert.Equal(t, word == "reset", err != nil, "%s: %v", word, err)
 	}
-	require.NoError(t, s.Await(t.Context(), func(rs []script.Request) bool { return rs[2].Outcome != script.Open }))
+	require.NoError(t, s.Await(t.Context(), func(rs []fakellm.Request) bool { return rs[2].Outcome != fakellm.Open }))
 	got := s.Requests()
-	assert.Equal(t, []script.Outcome{script.Cut, script.Cut, script.Sent},
-		[]script.Outcome{got[0].Outcome, got[1].Outcome, got[2].Outcome})
+	assert.Equal(t, []fakellm.Outcome{fakellm.Cut, fakellm.Cut, fakellm.Sent},
+		[]fakellm.Outcome{got[0].Outcome, got[1].Outcome, got[2].Outcome})
 	assert.Equal(t, 2, got[0].Events)
 	assert.Equal(t, 6, got[2].Events, "role, three words, finish, done")
 	assert.Contains(t, string(got[0].Body), "user")
 }
 
 func TestAGateHoldsInTheMiddle(t *testing.T) {
-	gate := script.NewGate()
-	s := script.Start(t, script.Text("a b").Hold(2, gate))
+	gate := fakellm.NewGate()
+	s := fakellm.Start(t, fakellm.Text("a b").Hold(2, gate))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	res, err := client.Do(request(ctx, t, s, "user: q"))
@@ -139,7 +139,7 @@ func TestAGateHoldsInTheMiddle(t *testing.T) {
 		_, err := lines.ReadString('\n')
 		require.NoError(t, err)
 	}
-	assert.Equal(t, script.Open, s.Requests()[0].Outcome)
+	assert.Equal(t, fakellm.Open, s.Requests()[0].Outcome)
 	gate.Release()
 	rest, err := io.ReadAll(lines)
 	require.NoError(t, err)
@@ -147,8 +147,8 @@ func TestAGateHoldsInTheMiddle(t *testing.T) {
 }
 
 func TestAClientThatDisconnectsIsRecorded(t *testing.T) {
-	gate := script.NewGate()
-	s := script.Start(t, script.Text("a b").Hold(0, gate))
+	gate := fakellm.NewGate()
+	s := fakellm.Start(t, fakellm.Text("a b").Hold(0, gate))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -161,11 +161,11 @@ func TestAClientThatDisconnectsIsRecorded(t *testing.T) {
 	<-gate.Reached()
 	cancel()
 	wg.Wait()
-	require.NoError(t, s.Await(t.Context(), func(rs []script.Request) bool { return rs[0].Outcome == script.Aborted }))
+	require.NoError(t, s.Await(t.Context(), func(rs []fakellm.Request) bool { return rs[0].Outcome == fakellm.Aborted }))
 }
 
 func TestCloseEndsStalledReplies(t *testing.T) {
-	s := script.Start(t, script.Text("a").StallAfter(1))
+	s := fakellm.Start(t, fakellm.Text("a").StallAfter(1))
 	res, err := client.Do(request(t.Context(), t, s, "user: q"))
 	require.NoError(t, err)
 	defer res.Body.Close()

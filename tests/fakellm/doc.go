@@ -1,10 +1,10 @@
-// Package script is a model provider for tests: a server that speaks OpenAI's Chat Completions over real HTTP, streams
+// Package fakellm is a model provider for tests: a server that speaks OpenAI's Chat Completions over real HTTP, streams
 // real server-sent events, and answers as a script says.
 //
-//	gate := script.NewGate()
-//	s := script.Start(t, script.Steps(
-//		script.Call("local_read_file", `{"path":"a.txt"}`),
-//		script.Text("The file says hello.").Hold(2, gate),
+//	gate := fakellm.NewGate()
+//	s := fakellm.Start(t, fakellm.Steps(
+//		fakellm.Call("local_read_file", `{"path":"a.txt"}`),
+//		fakellm.Text("The file says hello.").Hold(2, gate),
 //	))
 //	... use s.URL() as base_url ...
 //	<-gate.Reached()
@@ -16,4 +16,4 @@
 //
 // The server keeps its own ledger of every request: its bytes, how it was answered, and whether the whole answer got
 // out. It shares no code with the product, so its counts are evidence.
-package script
+package fakellm

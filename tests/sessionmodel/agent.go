@@ -1,4 +1,4 @@
-package session
+package sessionmodel
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/script"
+	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // The actions that a message may ask for, one per answer of the model.
@@ -37,36 +37,36 @@ func Text(session, id string, do []string) string {
 }
 
 // Agent is a model that does what the user's last message says, one action per answer, and ends by naming the message.
-func Agent() script.Script {
-	return script.Func(func(r script.Request) script.Reply {
+func Agent() fakellm.Script {
+	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		head, list, _ := strings.Cut(r.Chat.Asked(), ": ")
 		session, id, _ := strings.Cut(head, " ")
 		do := strings.Fields(list)
 		if r.Step >= len(do)-1 {
-			return script.Text("done " + id)
+			return fakellm.Text("done " + id)
 		}
 		if do[r.Step] == fail && r.Attempt == 1 {
-			return script.Status(http.StatusInternalServerError, "server_error", "the provider has failed")
+			return fakellm.Status(http.StatusInternalServerError, "server_error", "the provider has failed")
 		}
 		return deed(do[r.Step], session, id+"."+strconv.Itoa(r.Step))
 	})
 }
 
-func deed(what, session, place string) script.Reply {
+func deed(what, session, place string) fakellm.Reply {
 	switch what {
 	case touch:
-		return script.Calls(call(TouchTool, session, place))
+		return fakellm.Calls(call(TouchTool, session, place))
 	case touches:
-		return script.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place),
+		return fakellm.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place),
 			call(TouchTool, session, place+"b"))
 	case same:
-		return script.Calls(call(TouchTool, session, same))
+		return fakellm.Calls(call(TouchTool, session, same))
 	case ask:
-		return script.Call("ask_user", `{"question":"What about `+place+`?"}`)
+		return fakellm.Call("ask_user", `{"question":"What about `+place+`?"}`)
 	case slow:
-		return script.Calls(call(LookTool, session, place)).WithText("I look at " + place + ".").Delay(stalling)
+		return fakellm.Calls(call(LookTool, session, place)).WithText("I look at " + place + ".").Delay(stalling)
 	}
-	return script.Calls(call(LookTool, session, place))
+	return fakellm.Calls(call(LookTool, session, place))
 }
 
 // Arguments are a call's arguments, as the model gives them: a session, and a text within it.
@@ -74,7 +74,7 @@ type Arguments struct {
 	Text string `json:"text"`
 }
 
-func call(tool, session, what string) script.ToolCall {
+func call(tool, session, what string) fakellm.ToolCall {
 	b, _ := json.Marshal(Arguments{Text: session + " " + what}) // strings always marshal
-	return script.ToolCall{Name: "local_" + tool, Arguments: string(b)}
+	return fakellm.ToolCall{Name: "local_" + tool, Arguments: string(b)}
 }
