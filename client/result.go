@@ -27,7 +27,9 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 	return c.journalResult(ctx, t.ID)
 }
 
-// journalResult returns a turn's result in the journal.
+// journalResult returns the result of a turn whose workflow cannot be asked, for example because Temporal no longer has
+// it. The journal's record of the turn may have a truncated answer; the last settled message, or else the streamed
+// text, completes it.
 func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Result, error) {
 	row, err := c.journal.Turn(ctx, turnID)
 	if err != nil {
@@ -41,14 +43,14 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 		Version: workflows.WireVersion, Session: row.Session, Turn: row.ID, State: row.State, FinishReason: row.Reason,
 		Code: row.Code, Message: row.Message, Usage: row.Usage, Steps: row.Steps, ToolCalls: row.Calls,
 	}
-	said := ""
+	lastText := ""
 	for _, i := range steps {
 		r.Model = i.Model
 		if i.Settled {
-			said = i.Message.Text
+			lastText = i.Message.Text
 		}
 	}
-	r.Answer, r.Truncated = completeAnswer(row.Answer, said)
+	r.Answer, r.Truncated = completeAnswer(row.Answer, lastText)
 	if r.Truncated {
 		streamed, err := c.streamedText(ctx, turnID)
 		if err != nil {

@@ -55,7 +55,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case handedOn:
 		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
 	}
-	return checkExcess(info, in.Agent, in, maxInput)
+	return checkStart(info, in.Agent, in, maxInput)
 }
 
 // excess returns why the input exceeds a bound, or nil. See Input.excess.
@@ -63,10 +63,12 @@ func (in DeliverInput) excess(info *workflow.Info) *turn.Error {
 	if !in.Since.IsZero() && info.ContinuedExecutionRunID == "" {
 		return invalid("since is for the workflow itself; leave it out of the input")
 	}
-	return checkExcess(info, in.Agent, in, maxRecorded) // the input of HandOver repeats it
+	return checkStart(info, in.Agent, in, maxRecorded) // the input of HandOver repeats it
 }
 
-func checkExcess(info *workflow.Info, agent string, in any, most int) *turn.Error {
+// checkStart refuses a workflow that could not run: its workflow tasks would time out before they end, its agent has an
+// invalid name, or its input is larger than most, in bytes.
+func checkStart(info *workflow.Info, agent string, in any, most int) *turn.Error {
 	if info.WorkflowTaskTimeout < minTaskTimeout {
 		return invalid("the workflow task timeout is %s; the minimum is %s", info.WorkflowTaskTimeout, minTaskTimeout)
 	}

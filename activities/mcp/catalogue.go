@@ -38,7 +38,7 @@ type offer struct {
 	catalogue turn.Catalogue
 	names     map[string]string // tool ID → the server's own name
 	tools     map[string]turn.Descriptor
-	own       map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
+	listed    map[string]bool // the server's own names of its tools, without those that stand for resources and prompts
 }
 
 // trimResults is sending middleware that removes unused parts of the results that the SDK keeps until the connection

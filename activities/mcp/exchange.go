@@ -45,16 +45,16 @@ type dispatch struct {
 	began     time.Time // for the duration
 	token     string
 
-	waiting      context.Context // the caller's wait for the result
-	deadline     *callDeadline   // the deadline of waiting
-	stop         context.CancelFunc
-	wire         context.Context // of the request: derived from waiting, or outliving it if the call may detach
-	endWire      context.CancelCauseFunc
-	detach       time.Duration // how long the call may continue after its timeout; 0: not at all
-	state        *callState
-	replies      chan reply
-	forget       func()
-	elicitations atomic.Int32 // that the server has sent in the middle of the call
+	waiting          context.Context // the caller's wait for the result
+	deadline         *callDeadline   // the deadline of waiting
+	stop             context.CancelFunc
+	wire             context.Context // of the request: derived from waiting, or outliving it if the call may detach
+	endWire          context.CancelCauseFunc
+	detach           time.Duration // how long the call may continue after its timeout; 0: not at all
+	state            *callState
+	replies          chan reply
+	stopWatchingConn func()
+	elicitations     atomic.Int32 // that the server has sent in the middle of the call
 	// a warning was logged that an elicitation may be another call's; guarded by the session's dispatches
 	doubted bool
 
@@ -89,7 +89,7 @@ func (f *dispatch) exchange(ctx context.Context, d turn.Descriptor) (turn.ToolRe
 
 // begin sets the deadlines of the exchange and makes the dispatch known to the session.
 func (f *dispatch) begin(ctx context.Context, d turn.Descriptor) {
-	f.began, f.token, f.replies, f.forget = time.Now(), progressToken(f.req), make(chan reply, 1), func() {}
+	f.began, f.token, f.replies, f.stopWatchingConn = time.Now(), progressToken(f.req), make(chan reply, 1), func() {}
 	f.waiting, f.deadline, f.stop = wait(ctx, tool.FirstOf(f.req.Timeout, d.Timeout, f.c.describer.server.CallTimeout),
 		max(f.req.TotalTimeout, d.TotalTimeout), f.suspended != nil)
 	if f.req.Late != nil {
@@ -112,18 +112,19 @@ func (f *dispatch) begin(ctx context.Context, d turn.Descriptor) {
 func (f *dispatch) send() {
 	ctx, state := newCallState(f.wire)
 	f.state = state
+	// When the connection ends, so do the request on the wire and the call that waits for it.
 	unhook := context.AfterFunc(f.c.ctx, func() { f.endWire(context.Canceled); f.stop() })
-	f.forget = func() { unhook() }
+	f.stopWatchingConn = func() { unhook() }
 	meta := sdk.Meta{metaCallID: callKey(f.req), metaProgress: f.token}
 	if f.req.Tenant != "" {
 		meta[metaTenant] = f.req.Tenant
 	}
-	go func() { f.replies <- f.exchanged(ctx, meta) }()
+	go func() { f.replies <- f.callTool(ctx, meta) }()
 }
 
-// exchanged sends the request and returns the SDK's reply. It recovers from panics, because part of it parses what the
+// callTool sends the request and returns the SDK's reply. It recovers from panics, because part of it parses what the
 // server sent.
-func (f *dispatch) exchanged(ctx context.Context, meta sdk.Meta) (r reply) {
+func (f *dispatch) callTool(ctx context.Context, meta sdk.Meta) (r reply) {
 	defer f.c.recoverPanic(f.req.Tool, &r.err)
 	if r.result, r.err = f.request(ctx, meta); r.err == nil {
 		r.input = f.s.inputOf(r.result, f.continuation.Round)
@@ -153,7 +154,7 @@ func (f *dispatch) finishAs(e tool.Ending, r reply) (turn.ToolResult, error) {
 	f.stopProgress()
 	f.endWire(context.Canceled)
 	f.stop()
-	f.forget()
+	f.stopWatchingConn()
 	f.state.share.endAfter(f.req.Kept)
 	result.Duration = time.Since(f.began)
 	return result, err

@@ -67,12 +67,12 @@ func (s *session) standIns() []offeredTool {
 	return out
 }
 
-// note records which tools the server itself lists.
-func (o *offer) note(tools []*sdk.Tool) {
-	o.own = map[string]bool{}
+// setListed records which tools the server lists, as opposed to those that the host adds for resources and prompts.
+func (o *offer) setListed(tools []*sdk.Tool) {
+	o.listed = map[string]bool{}
 	for _, t := range tools {
 		if t != nil {
-			o.own[t.Name] = true
+			o.listed[t.Name] = true
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (s *session) withStandIns(tools []*sdk.Tool) []*sdk.Tool {
 // standIn returns the function that runs the tool of this name, or nil if the server runs it itself.
 func (s *session) standIn(name string) standIn {
 	s.mu.Lock()
-	own := s.offered.own[name]
+	own := s.offered.listed[name]
 	s.mu.Unlock()
 	if own {
 		return nil

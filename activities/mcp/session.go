@@ -221,7 +221,7 @@ func (s *session) ask(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o.note(tools)
+	o.setListed(tools)
 	s.mu.Lock()
 	s.offered = o
 	s.mu.Unlock()

@@ -178,7 +178,8 @@ func (p *Pool) open(t *tenant, key Key) (*Conn, error) {
 // errStillborn is the failure of a connection whose link ended before any call could use it.
 var errStillborn = errors.New("its connection was lost as soon as it was made")
 
-// connect opens the link. It lasts at most as long as the host, independently of the caller that needed it first.
+// connect dials the server and installs the link. The attempt ends after ConnectTimeout or with the pool's context, not
+// with the call that needed the connection first, because other calls may wait for it, too.
 func (c *Conn) connect() {
 	p := c.pool
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.ConnectTimeout)
@@ -190,7 +191,7 @@ func (c *Conn) connect() {
 	if failure != nil {
 		p.lock()
 		defer p.unlock()
-		c.refuse(*failure)
+		c.failConnect(*failure)
 	}
 }
 
@@ -218,7 +219,7 @@ func (c *Conn) install(l Link) *Failure {
 }
 
 // refuse ends an attempt to connect. The pool's lock is held.
-func (c *Conn) refuse(f Failure) {
+func (c *Conn) failConnect(f Failure) {
 	p, t := c.pool, c.tenant
 	t.breaker.connectFailed(time.Now())
 	t.problem, t.modelText = f.Problem, f.ModelText
@@ -364,7 +365,8 @@ func (p *Pool) UntilRetry() (time.Duration, bool) {
 	return t.breaker.pause(time.Now()), true
 }
 
-// Close drains all connections. Those that are being opened end with the host's context.
+// Close begins to drain all connections, without waiting for their calls. A connection that is being opened stops when
+// the context of the pool is cancelled, which is up to its owner.
 func (p *Pool) Close() {
 	p.lock()
 	defer p.unlock()

@@ -18,7 +18,8 @@ type Part struct {
 	Fields bool // the part lists the fields of a form
 }
 
-// Describe describes a request of a session exactly and completely, after a line that names it.
+// Describe returns what a user must see to decide about a request: a line that names it, the reason (up to 300
+// characters), and the whole question, form, or arguments of the call.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }
@@ -36,6 +37,7 @@ func Describe(session string, r turn.Request) []Part {
 	case turn.RequestElicitation:
 		return append(parts, Elicitation(r)...)
 	}
+	// an approval
 	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
 	return append(parts, Part{Text: r.Arguments, Quoted: true})
 }
