@@ -172,18 +172,23 @@ func (m *Model) takeChoice(chosen choice) {
 // filesMsg are the paths of the files below the current directory.
 type filesMsg []string
 
-// maxFiles is how many paths the menu knows.
-const maxFiles = 5000
+// maxFiles and maxVisits are how many paths the menu knows, and how many it looks at: the current directory may be a
+// whole disk.
+const (
+	maxFiles  = 5000
+	maxVisits = 50_000
+)
 
 // readFiles lists the files below the current directory, without hidden ones.
 func readFiles(ctx context.Context) tea.Msg {
 	var files filesMsg
-	root := os.DirFS(".")
+	root, visits := os.DirFS("."), 0
 	_ = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		hidden := name != "." && strings.HasPrefix(name, ".") || name == "node_modules"
+		visits++
 		switch {
-		case ctx.Err() != nil || len(files) >= maxFiles:
+		case ctx.Err() != nil || len(files) >= maxFiles || visits > maxVisits:
 			return fs.SkipAll
 		case err != nil || hidden && d.IsDir():
 			return fs.SkipDir

@@ -9,45 +9,81 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// edit is a change of text as the tools that edit files name its parts.
-type edit struct {
-	Path      string `json:"path"`
-	FilePath  string `json:"file_path"`
-	OldString string `json:"old_string"`
-	NewString string `json:"new_string"`
-	OldText   string `json:"oldText"`
-	NewText   string `json:"newText"`
-	Old       string `json:"old"`
-	New       string `json:"new"`
-	Diff      string `json:"diff"`
-	Patch     string `json:"patch"`
-	Edits     []edit `json:"edits"`
-}
+// edits are the pairs of names by which the tools that edit files know the old and the new text.
+var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 
-// diffOf returns the change that the arguments of a call make, as a unified diff that is safe for a terminal; empty if
-// they make none that the chat knows.
+// diffOf returns the change that the arguments of a call make, as a unified diff that is safe for a terminal. It is empty
+// unless the arguments are a path and one change of text, or a list of changes, and nothing else: a diff beside other
+// arguments would hide what the call does.
 func diffOf(arguments string) string {
-	var e edit
-	if json.Unmarshal([]byte(arguments), &e) != nil {
+	fields, ok := object(arguments)
+	path := ""
+	for _, name := range []string{"path", "file_path"} {
+		if text, given := fields[name]; ok && given {
+			ok = json.Unmarshal(text, &path) == nil
+			delete(fields, name)
+		}
+	}
+	if !ok || path == "" {
 		return ""
 	}
-	text := strings.TrimSuffix(e.text(e.Path+e.FilePath), "\n")
-	return termsafe.Visible(strings.ReplaceAll(text, "\t", "    "))
-}
-
-func (e edit) text(path string) string {
-	if given := e.Diff + e.Patch; isDiff(given) {
-		return given
+	var list []json.RawMessage
+	if text, given := fields["edits"]; given && len(fields) == 1 {
+		ok = json.Unmarshal(text, &list) == nil
+	} else {
+		list = []json.RawMessage{nil}
 	}
 	out := ""
-	if old, text := e.OldString+e.OldText+e.Old, e.NewString+e.NewText+e.New; old != text {
-		out = string(diff.Diff(path, terminated(old), path, terminated(text)))
-		_, out, _ = strings.Cut(out, "\n") // the line that names the command
+	for _, text := range list {
+		if text != nil {
+			fields, ok = object(string(text))
+		}
+		change, known := changeOf(fields, path)
+		if !ok || !known {
+			return ""
+		}
+		out += change
 	}
-	for _, part := range e.Edits {
-		out += part.text(path)
+	return termsafe.Visible(strings.ReplaceAll(strings.TrimSuffix(out, "\n"), "\t", "    "))
+}
+
+// changeOf returns the unified diff of one change of text; ok is false if the fields are not exactly that.
+func changeOf(fields map[string]json.RawMessage, path string) (change string, ok bool) {
+	for _, names := range edits {
+		var old, text string
+		if len(fields) != 2 || json.Unmarshal(fields[names[0]], &old) != nil ||
+			json.Unmarshal(fields[names[1]], &text) != nil {
+			continue
+		}
+		if old != text {
+			change = string(diff.Diff(path, terminated(old), path, terminated(text)))
+			_, change, _ = strings.Cut(change, "\n") // the line that names the command
+		}
+		return change, true
 	}
-	return out
+	return "", false
+}
+
+// object decodes a JSON object. It refuses one that names a field twice, because decoders disagree which one counts.
+func object(text string) (map[string]json.RawMessage, bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	fields := map[string]json.RawMessage{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, false
+		}
+		var value json.RawMessage
+		key, _ := name.(string) // the decoder checks it
+		if _, twice := fields[key]; twice || d.Decode(&value) != nil {
+			return nil, false
+		}
+		fields[key] = value
+	}
+	return fields, true
 }
 
 func terminated(text string) []byte { return []byte(strings.TrimSuffix(text, "\n") + "\n") }

@@ -3,6 +3,7 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func (m *Model) callLines(e *entry, width int) []string {
 	}
 	head := strings.TrimSpace(mark + " " + ui.Preview(c.Tool))
 	if room := width - len([]rune(head)) - len([]rune(result)) - 4; room > 8 && !e.open && c.Arguments != "" {
-		head += " " + cutWidth(termsafe.Line(c.Arguments, 400), room)
+		head += " " + cutWidth(ui.Excerpt(c.Arguments, room, c.ArgumentsBytes), room)
 	}
 	lines := paint(style, wrapText(joinNonEmpty(head, result), width))
 	switch {
@@ -147,9 +148,14 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 	}
 	var lines []string
 	if diff := diffOf(c.Arguments); diff != "" {
-		lines = m.theme.paintDiff(breakText(diff, width))
-	} else if arguments != "" {
-		lines = breakText(arguments, width)
+		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
+	}
+	if arguments != "" {
+		lines = append(lines, breakText(arguments, width)...)
+	}
+	if c.ArgumentsBytes > int64(len(c.Arguments)) {
+		lines = append(lines, m.theme.dim.Render(cutWidth(fmt.Sprintf("… (%d bytes; `starter show` has all of them)",
+			c.ArgumentsBytes), width)))
 	}
 	if c.Preview == "" {
 		return lines

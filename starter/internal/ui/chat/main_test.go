@@ -273,7 +273,7 @@ func requireShape(t tester, text string, width, height int) {
 		require.LessOrEqual(t, len(lines), height, "%q", text)
 	}
 	for _, line := range lines {
-		require.LessOrEqual(t, ansi.StringWidthWc(line), max(width, 2), "%q", line)
+		require.LessOrEqual(t, columns(line), max(width, 2), "%q", line)
 		require.Negative(t, strings.IndexFunc(line,
 			func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }), "%q", line)
 	}

@@ -135,8 +135,13 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
+			size := int64(0) // unknown: the preview is all
+			if len(p.Text) > journal.PreviewBytes {
+				size = int64(len(p.Text))
+			}
 			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallChunk: turn.CallChunk{
-				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, Preview: turn.Truncate(p.Text, journal.PreviewBytes)}}})
+				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
+				Preview: turn.Truncate(p.Text, journal.PreviewBytes)}}})
 		}
 	}
 }

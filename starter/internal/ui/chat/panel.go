@@ -54,6 +54,9 @@ func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 		head, room = append(head, paint(m.theme.dim, why)...), room-len(why)
 	}
 	arguments := m.argumentLines(w)
+	if w.page.Width() != m.cols() {
+		w.seen = 0 // the rows are others
+	}
 	w.page.SetWidth(m.cols())
 	w.page.SetHeight(min(room, len(arguments)))
 	w.page.SetContentLines(arguments)

