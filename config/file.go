@@ -66,8 +66,8 @@ func unreadable(path, why string) error {
 }
 
 // assign stores a value of the decoded document in a field. go-toml's strict decoder into Config would stop at the
-// first
-// value of a wrong type, name Go's types in its errors, and know neither durations nor ${} nor the keys' positions.
+// first value of a wrong type, name Go's types in its errors, and know neither durations nor ${} nor the keys'
+// positions.
 func (l *loader) assign(f field, v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -9,8 +9,7 @@ import (
 )
 
 // places are the positions of a file's keys and values, by dotted key; list elements are key[0] and so on. go-toml
-// gives
-// them only while it parses.
+// gives them only while it parses.
 type places struct {
 	data  []byte
 	key   map[string]int // offset
@@ -49,8 +48,7 @@ const (
 )
 
 // keyOf returns the dotted key of a header or a setting in a table, and adds its names' positions. A name before the
-// last
-// one that is a [[list]] means its latest element.
+// last one that is a [[list]] means its latest element.
 func (p places) keyOf(table string, e *unstable.Node) string {
 	depth := 0
 	for it := e.Key(); it.Next(); depth++ {

@@ -169,9 +169,8 @@ func (e *Engine) connect(ctx context.Context) error {
 }
 
 // warnOfOtherJournals logs a warning about workers on the task queue that would write this worker's turns to another
-// journal.
-// It never refuses to start: except on a development server, a worker that stopped a moment ago looks like a running
-// one.
+// journal. It never refuses to start: except on a development server, a worker that stopped a moment ago looks like a
+// running one.
 func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := temporalconn.Pollers(ctx, e.client, namespace, queue)

@@ -29,8 +29,7 @@ const (
 // its place. The messages also carry the transcript's own hash chain.
 //
 // Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it.
-// Its
-// arguments are those that its reader was shown; the transcript has the rest.
+// Its arguments are those that its reader was shown; the transcript has the rest.
 type Line struct {
 	Header     *ExportHeader     `json:"header,omitempty"`
 	Blob       *ExportBlob       `json:"blob,omitempty"`

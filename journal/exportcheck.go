@@ -10,8 +10,7 @@ import (
 
 // exportCheck is the state of ReadExport's checks after the lines so far. They make sure that the file is one whole
 // export, and that every name in it is safe to show and to look up. They do not make sure that a turn could have
-// written
-// it: anyone can write an export.
+// written it: anyone can write an export.
 type exportCheck struct {
 	lines   int64
 	ended   bool
@@ -186,8 +185,7 @@ func (c *exportCheck) checkTurnID(id string) error {
 }
 
 // checkRequest checks a request. The line has the beginning of its arguments; readers get the rest from the
-// transcript's
-// call, by their hash.
+// transcript's call, by their hash.
 func (c *exportCheck) checkRequest(r RequestRecord) error {
 	shown := int64(len(r.Arguments))
 	if shown > turn.WaitArguments {

@@ -13,9 +13,8 @@ import (
 )
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
-// that
-// the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An imported
-// session is tainted, and has no grants and no running turn: see Imported.
+// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
+// imported session is tainted, and has no grants and no running turn: see Imported.
 func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) {
 	f, err := s.spoolImport(ctx, r)
 	if err != nil {

@@ -28,8 +28,7 @@ const (
 )
 
 // TestAKeyThatTheProviderRepeatsIsRedacted runs a provider that puts its key into every part of a completion: raw,
-// encoded, and
-// split over deltas at every position. It then searches everything that a turn writes.
+// encoded, and split over deltas at every position. It then searches everything that a turn writes.
 func TestAKeyThatTheProviderRepeatsIsRedacted(t *testing.T) {
 	t.Parallel()
 	answers := echoingAnswers(t)

@@ -53,8 +53,7 @@ func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 }
 
 // TestElicitationResponsesAreValidated checks that an invalid response reaches no server, that a response that does not
-// match
-// the schema is requested again, and that a second response is too late.
+// match the schema is requested again, and that a second response is too late.
 func TestElicitationResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)

@@ -380,8 +380,8 @@ func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn
 }
 
 // TestAnInferenceOutlivesItsConnectionToTemporal loses the Temporal server for a moment, which ends an activity's
-// context too. The
-// inference that is under way is paid for, so it completes, and the next attempt waits for it and uses its completion.
+// context too. The inference that is under way is paid for, so it completes, and the next attempt waits for it and uses
+// its completion.
 func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 	t.Parallel()
 	model := patient{make(chan struct{}), make(chan struct{})}

@@ -287,8 +287,7 @@ func (a *unavailableJournal) back() {
 }
 
 // TestATurnIsStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked:
-// the turn
-// waits for the journal, but only briefly.
+// the turn waits for the journal, but only briefly.
 func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
 	for shape, comes := range map[string]bool{ // whether the journal comes back in time

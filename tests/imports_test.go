@@ -17,8 +17,7 @@ import (
 const module = "github.com/everturn/everturn"
 
 // allowedImports lists the imports that each package may use: packages of this module and modules of others. The
-// standard
-// library is always allowed, except for the packages listed in pure. Test files may import anything.
+// standard library is always allowed, except for the packages listed in pure. Test files may import anything.
 var allowedImports = map[string][]string{
 	"internal/childenv":   {},
 	"internal/jsonbound":  {},

@@ -64,8 +64,7 @@ func appendOnce(block string) fakellm.Script {
 }
 
 // TestAWorkerIsKilledDuringALocalActivity kills a worker during a call that runs as a local activity. The call's
-// history
-// is written with its workflow task, which is lost with the worker, so only the ledger has the effect.
+// history is written with its workflow task, which is lost with the worker, so only the ledger has the effect.
 func TestAWorkerIsKilledDuringALocalActivity(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)

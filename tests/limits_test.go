@@ -114,8 +114,7 @@ func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
 }
 
 // TestManyParallelCallsStayInOnePrompt checks that a completion with more calls than the prompt's window holds stays in
-// the
-// prompt as a whole.
+// the prompt as a whole.
 func TestManyParallelCallsStayInOnePrompt(t *testing.T) {
 	t.Parallel()
 	const n = 60
@@ -449,8 +448,7 @@ func TestProviderFailures(t *testing.T) {
 }
 
 // TestUnusualStartOptionsCanBeStopped checks two starts: a workflow task timeout that is too short for a turn to begin
-// is
-// refused, and a refused input with a cron schedule is stopped, because otherwise each run would fail and start the
+// is refused, and a refused input with a cron schedule is stopped, because otherwise each run would fail and start the
 // next one.
 func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	t.Parallel()

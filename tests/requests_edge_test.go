@@ -70,8 +70,7 @@ func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 }
 
 // TestTheInboxIsBoundedByItsEncodedSize checks that an inbox is bounded by its encoded size: JSON encodes some
-// characters
-// in six bytes.
+// characters in six bytes.
 func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()

@@ -454,8 +454,7 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 }
 
 // TestAMergedMessageSurvivesAReset resets a turn to a point before settled steps. A message that those steps were
-// settled
-// without is merged into the first step that is not settled.
+// settled without is merged into the first step that is not settled.
 func TestAMergedMessageSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
@@ -505,8 +504,7 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 }
 
 // TestAQueuedMessageThatCannotBeginIsRecordedAsFailed checks that the journal records the failure of a queued message
-// whose
-// turn cannot begin, because its sender cannot see how the run closes.
+// whose turn cannot begin, because its sender cannot see how the run closes.
 func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
@@ -529,8 +527,7 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 }
 
 // TestAMessageWithoutItsTextDoesNotEndTheTurn checks that a message whose text is missing from the journal does not end
-// the
-// turn that it is merged into.
+// the turn that it is merged into.
 func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()

@@ -118,8 +118,7 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 }
 
 // TestARepeatedFinishReportsUndeliveredMessages settles a turn twice: a workflow task that settles a turn may be lost,
-// and
-// its repetition may have accepted another message.
+// and its repetition may have accepted another message.
 func TestARepeatedFinishReportsUndeliveredMessages(t *testing.T) {
 	t.Parallel()
 	acts, store, _ := infer(t, deaf{make(chan struct{})})

@@ -74,8 +74,7 @@ func (h *home) moves(m *restartableTemporal) {
 }
 
 // timeSkippingEnv is Temporal's test environment, which skips time while nothing happens, with the real workflow, the
-// real
-// activities, a real journal and a real tool.
+// real activities, a real journal and a real tool.
 type timeSkippingEnv struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T

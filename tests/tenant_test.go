@@ -239,8 +239,7 @@ func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
 }
 
 // TestTenantsHaveTheirOwnSchedules checks that schedules are separate for each tenant, and that the turns they start
-// belong
-// to that tenant.
+// belong to that tenant.
 func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Done."))))

@@ -107,8 +107,7 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 }
 
 // TestTheTranscriptKeepsTruncatedCompletions checks that the transcript keeps the partial completion and, for each of
-// its calls,
-// why the call did not run.
+// its calls, why the call did not run.
 func TestTheTranscriptKeepsTruncatedCompletions(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, fakellm.Always(fakellm.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))

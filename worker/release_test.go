@@ -57,8 +57,7 @@ func read(t *testing.T, path string) string {
 }
 
 // requireBuild builds a program. With releaseVariable it is the program of a release, which must need no dynamic
-// linker:
-// the image has none.
+// linker: the image has none.
 func requireBuild(t *testing.T, program, pkg, ldflags string) {
 	t.Helper()
 	args, environ := []string{"build", "-ldflags", ldflags, "-o", program, pkg}, os.Environ()

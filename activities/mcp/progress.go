@@ -130,9 +130,8 @@ func (fs *dispatches) find(token any) *dispatch {
 }
 
 // onlySuspendable returns the call whose user can respond to the server's elicitation, if there is exactly one such
-// call.
-// Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the first
-// time.
+// call. Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the
+// first time.
 func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

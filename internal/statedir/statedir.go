@@ -138,8 +138,7 @@ func secureEntry(path string) error {
 }
 
 // removeOthersPermissions removes the permissions of group and others. It ignores errors: on a file system that cannot
-// change modes
-// Secure has no alternative, and a file that cannot be opened is reported when it is opened.
+// change modes Secure has no alternative, and a file that cannot be opened is reported when it is opened.
 func removeOthersPermissions(path string, info fs.FileInfo) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		_ = os.Chmod(path, mode&^0o077)
