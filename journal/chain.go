@@ -30,16 +30,25 @@ func Next(prev turn.Head, m turn.Message) turn.Head {
 // fields of turn.Message must have omitempty, and the order of the existing fields must not change.
 func Canonical(m turn.Message) []byte { return canonical(m) }
 
-// canonical returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
-// JSON. The raw JSON in v must be valid.
+// canonical is encodeJSON for values that always have a JSON form: strings, numbers and checked raw JSON.
 func canonical(v any) []byte {
+	b, err := encodeJSON(v)
+	if err != nil {
+		panic("journal: encoding a type of its own: " + err.Error())
+	}
+	return b
+}
+
+// encodeJSON returns v as JSON without HTML escaping: json.Marshal would escape <, > and & in strings and so change raw
+// JSON. It returns an error for raw JSON that is not valid, and for a time that JSON can hold and Go does not write.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic("journal: encoding a type of its own: " + err.Error()) // only strings, numbers and checked raw JSON get here
+		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // HashOf returns a blob's name: its SHA-256 in lower-case hex.

@@ -134,8 +134,12 @@ func NewExporter(w io.Writer) *Exporter { return &Exporter{w: bufio.NewWriter(w)
 
 // Write sets l.Sum and writes l as the next line.
 func (e *Exporter) Write(l Line) error {
-	e.sum = lineSum(e.sum, l)
-	l.Sum = e.sum
+	sum, err := lineSum(e.sum, l)
+	if err != nil {
+		return fmt.Errorf("encoding line %d of the export: %w", e.lines+1, err)
+	}
+	l.Sum = sum
+	e.sum = sum
 	e.lines++
 	if _, err := e.w.Write(append(canonical(l), '\n')); err != nil {
 		return fmt.Errorf("writing line %d of the export: %w", e.lines, err)
@@ -151,10 +155,14 @@ func (e *Exporter) Close() error {
 	return e.w.Flush()
 }
 
-func lineSum(before string, l Line) string {
+func lineSum(before string, l Line) (string, error) {
 	l.Sum = ""
+	b, err := encodeJSON(l)
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
 	h.Write([]byte(before + "\n"))
-	h.Write(canonical(l))
-	return hex.EncodeToString(h.Sum(nil))
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

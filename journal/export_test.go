@@ -127,6 +127,35 @@ func TestForgedExports(t *testing.T) {
 	}
 }
 
+// TestForgedTimeIsRefused checks a time that JSON decodes and Go does not encode, so that its line has no sum.
+func TestForgedTimeIsRefused(t *testing.T) {
+	forged := bytes.Replace(sample(t, "session.jsonl"), []byte(`"started_at":"2026-02-03T04:05:24.000000789Z"`),
+		[]byte(`"started_at":"2026-01-01T00:00:00+24:00"`), 1)
+	_, err := read(forged)
+	assert.ErrorContains(t, err, "line 4: not a line of an export")
+}
+
+func TestForgedExportsWithTooMuchAreRefused(t *testing.T) {
+	calls := strings.Repeat(`{"id":"1.0","arguments":"{}"},`, journal.MaxCalls) + `{"id":"1.0","arguments":"{}"}`
+	_, err := read(edit(t, "session.jsonl", `"text":"question of t1"`, `"text":"question of t1","tool_calls":[`+calls+`]`))
+	assert.ErrorContains(t, err, "has 129 calls")
+
+	grants := func(n int) error {
+		var more bytes.Buffer
+		for line := range bytes.Lines(sample(t, "requests.jsonl")) {
+			more.Write(line)
+			if bytes.HasPrefix(line, []byte(`{"grant":`)) {
+				more.Write(bytes.Repeat(line, n))
+				n = 0
+			}
+		}
+		_, err := read(resum(more.Bytes()))
+		return err
+	}
+	assert.NoError(t, grants(1000))
+	assert.ErrorContains(t, grants(10_000), "more than 10000 grants")
+}
+
 func TestNewerExportIsToldFromGarbage(t *testing.T) {
 	_, err := read([]byte(`{"header":{"format":"everturn-session","version":7,"colour":"red"},"sum":"x"}` + "\n"))
 	assert.ErrorIs(t, err, journal.ErrNewer)

@@ -18,8 +18,12 @@ type exportCheck struct {
 	blobs   map[string]int64 // their sizes, and those of the arguments of calls
 	over    map[string]bool  // by turn
 	running bool             // one of the turns is not over
+	grants  int
 	head    turn.Head
 }
+
+// maxGrants bounds the grants of an export: a user gave each of them.
+const maxGrants = 10_000
 
 // line checks the next line.
 func (c *exportCheck) line(l Line) error {
@@ -64,7 +68,7 @@ func (c *exportCheck) content(l Line) error {
 	case l.Request != nil:
 		return c.checkRequest(*l.Request)
 	case l.Grant != nil:
-		return checkID("tool", l.Grant.Tool)
+		return c.checkGrant(*l.Grant)
 	case l.Chunk != nil:
 		return c.checkTurnID(l.Chunk.Turn)
 	}
@@ -153,10 +157,20 @@ func badWord[W interface {
 	return nil
 }
 
+func (c *exportCheck) checkGrant(g turn.Grant) error {
+	if c.grants++; c.grants > maxGrants {
+		return fmt.Errorf("there are more than %d grants", maxGrants)
+	}
+	return checkID("tool", g.Tool)
+}
+
 func (c *exportCheck) checkMessage(e ExportMessage) error {
 	m := e.Message
 	if !slices.Contains([]turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleTool}, m.Role) {
 		return fmt.Errorf("unknown role %q", Preview(string(m.Role), 64))
+	}
+	if len(m.ToolCalls) > MaxCalls {
+		return fmt.Errorf("the message has %d calls; the maximum is %d", len(m.ToolCalls), MaxCalls)
 	}
 	err := errors.Join(c.checkTurnID(m.TurnID), badWord("outcome", m.Outcome), c.checkArtifacts("", m.Media))
 	if err != nil {

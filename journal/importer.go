@@ -28,8 +28,12 @@ func (s *DB) Import(ctx context.Context, r io.Reader) (out Imported, err error) 
 				return err
 			}
 		}
+		t.Conn = connUntilDone{t.Conn, ctx}
 		im := importer{tx: t, at: at, turns: map[string]int64{}}
-		out, err = im.run(untilDone{ctx: ctx, Reader: io.NewSectionReader(f, 0, maxImportBytes)})
+		imported, err := im.run(untilDone{ctx: ctx, Reader: io.NewSectionReader(f, 0, maxImportBytes)})
+		if err == nil { // or an earlier run, which may have been committed, keeps its result
+			out = imported
+		}
 		return err
 	})
 	if err != nil {
@@ -235,7 +239,7 @@ func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
 }
 
 // maxImportBytes bounds an import, which is first copied to a temporary file in Database.TempDir.
-const maxImportBytes = 1 << 30
+const maxImportBytes = 256 << 20
 
 // spoolImport copies r into an unnamed file and checks it, so that a slow source or a damaged export holds no lock. The
 // caller closes the file.
@@ -284,3 +288,36 @@ func (u untilDone) Write(p []byte) (int, error) {
 	}
 	return u.Writer.Write(p)
 }
+
+// connUntilDone is a Conn whose statements fail when its context ends, so that the loops over the grants and calls of a
+// long import can be cancelled: a Database need not watch the context while it runs a transaction.
+type connUntilDone struct {
+	Conn
+	ctx context.Context
+}
+
+func (c connUntilDone) Exec(query string, args ...any) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	return c.Conn.Exec(query, args...)
+}
+
+func (c connUntilDone) Query(query string, args ...any) (Rows, error) {
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return c.Conn.Query(query, args...)
+}
+
+func (c connUntilDone) QueryRow(query string, args ...any) Row {
+	if err := c.ctx.Err(); err != nil {
+		return failedRow{err}
+	}
+	return c.Conn.QueryRow(query, args...)
+}
+
+// failedRow is the Row of a query that did not run.
+type failedRow struct{ err error }
+
+func (r failedRow) Scan(...any) error { return r.err }

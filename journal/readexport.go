@@ -112,8 +112,10 @@ func (lr *lineReader) next() (l Line, err error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return l, errors.New("there is more than one JSON value")
 	}
-	want := l.Sum
-	if lr.sum = lineSum(lr.sum, l); lr.sum != want {
+	if lr.sum, err = lineSum(lr.sum, l); err != nil {
+		return l, lr.notAnExport(text, err)
+	}
+	if lr.sum != l.Sum {
 		return l, errors.New("its sum does not fit: this line, or its place in the file, was changed")
 	}
 	return l, nil

@@ -24,6 +24,7 @@ type deafProxy struct {
 	server string
 	armed  atomic.Bool
 	lost   atomic.Int64
+	cut    atomic.Bool // end the next connection at its first statement
 }
 
 // preparesCommit matches the message that prepares the statement "commit", by its name.
@@ -60,8 +61,11 @@ func (p *deafProxy) pass(client net.Conn) {
 		defer server.Close()
 		var commit []byte // the name of the connection's prepared statement
 		buf := make([]byte, 64<<10)
-		for {
+		for reads := 1; ; reads++ {
 			n, err := client.Read(buf)
+			if reads == 2 && p.cut.CompareAndSwap(true, false) {
+				return
+			}
 			if m := preparesCommit.FindSubmatch(buf[:n]); m != nil {
 				commit = append(bytes.Clone(m[1]), 0)
 			} else if commit != nil && bytes.Contains(buf[:n], commit) && p.armed.CompareAndSwap(true, false) {
@@ -177,4 +181,51 @@ func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
 		journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
 	assert.Len(t, approved, 1)
 	return err
+}
+
+// TestOpenRetriesALostConnection ends the connection of Open at its first statement.
+func TestOpenRetriesALostConnection(t *testing.T) {
+	proxy := &deafProxy{}
+	url := proxy.listen(t, pgtest.Start(t).Journal(t))
+	proxy.cut.Store(true)
+	open(t, url, postgres.Options{})
+	assert.False(t, proxy.cut.Load())
+}
+
+// TestIdleTransactionsEnd checks the limit of each transaction, which the connection does not keep, and that a
+// transaction that the server ends runs again.
+func TestIdleTransactionsEnd(t *testing.T) {
+	s, err := postgres.Connect(pgtest.Start(t).Journal(t), postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	const show = "show idle_in_transaction_session_timeout"
+	var limits [4]string
+	runs := 0
+	require.NoError(t, s.Write(t.Context(), func(c journal.Conn) error {
+		if runs++; runs > 1 {
+			return c.QueryRow(show).Scan(&limits[0])
+		}
+		err := c.Exec("set local idle_in_transaction_session_timeout = 1")
+		if err == nil {
+			err = c.QueryRow(show).Scan(&limits[0])
+		}
+		for err == nil { // until the server has ended the transaction
+			time.Sleep(20 * time.Millisecond)
+			err = c.QueryRow(show).Scan(&limits[0])
+		}
+		return err
+	}))
+	assert.Equal(t, 2, runs)
+	for i, once := range []bool{false, true} {
+		require.NoError(t, s.Read(t.Context(), once, func(c journal.Conn) error {
+			return c.QueryRow(show).Scan(&limits[1+i])
+		}))
+	}
+	require.NoError(t, s.Read(t.Context(), false, func(c journal.Conn) error {
+		if err := c.Exec("rollback"); err != nil {
+			return err
+		}
+		return c.QueryRow(show).Scan(&limits[3])
+	}))
+	assert.Equal(t, [4]string{"10s", "10s", "0", "0"}, limits, "the last is outside of transactions")
 }

@@ -55,18 +55,16 @@ func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	return journal.New(s), nil
 }
 
-// limitIdle is a statement and not a parameter of the connection, because some poolers refuse unknown parameters.
-func limitIdle(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", idleInTransaction.Milliseconds()))
-	return err
-}
+// limitIdle is a statement of each transaction, which costs no round trip, and not a parameter of the connection: some
+// poolers refuse unknown parameters, and some give each transaction another connection.
+var limitIdle = fmt.Sprintf("set local idle_in_transaction_session_timeout = %d", idleInTransaction.Milliseconds())
 
 func connect(url string, opts Options) (*database, error) {
 	cfg, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
-	s := &database{db: stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(limitIdle)), retryFor: opts.RetryFor}
+	s := &database{db: stdlib.OpenDB(*cfg), retryFor: opts.RetryFor}
 	if s.retryFor <= 0 {
 		s.retryFor = defaultRetryFor
 	}

@@ -41,6 +41,7 @@ const (
 func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement string) *transaction {
 	t := &transaction{ctx: ctx, conn: conn, timer: timer, pending: &pgx.Batch{}}
 	t.pending.Queue(statement)
+	t.pending.Queue(limitIdle)
 	return t
 }
 
@@ -322,6 +323,7 @@ func isTransientCode(code string) bool {
 		"53300",                   // too many connections
 		"55P03",                   // lock not available
 		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or is starting
+		"25P03", // idle_in_transaction_session_timeout: this process was suspended during the transaction
 		"25006": // read only: a standby that is being promoted
 		return true
 	}

@@ -1,6 +1,8 @@
 package branch
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,7 +48,7 @@ see policy.taint.`,
 			defer store.Close()
 			imported, err := store.Import(cmd.Context(), r)
 			if err != nil {
-				return app.JournalError(cmd.Context(), fmt.Errorf("importing: %w (nothing was changed)", err))
+				return importError(cmd.Context(), err)
 			}
 			if output == app.OutputJSON {
 				return app.WriteJSON(a.Out, imported)
@@ -57,6 +59,14 @@ see policy.taint.`,
 	}
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
 	return cmd
+}
+
+// importError says that nothing was changed, unless the reply to the commit may have been lost.
+func importError(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
+		return fmt.Errorf("importing: %w", err)
+	}
+	return app.JournalError(ctx, fmt.Errorf("importing: %w (nothing was changed)", err))
 }
 
 func printImported(w io.Writer, imported journal.Imported) {

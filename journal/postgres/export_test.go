@@ -1,0 +1,4 @@
+package postgres
+
+// Connect gives tests the journal.Database of a journal.
+var Connect = connect
