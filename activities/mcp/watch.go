@@ -37,6 +37,8 @@ func (p *spacing) listed(now time.Time, took time.Duration) {
 // follow reports the server's catalogue whenever it changes, until ctx ends.
 func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 	var last *turn.Catalogue
+	var settled time.Time // when the pause after the last report ended
+	var between time.Duration
 	refresh := time.NewTicker(c.opts.RefreshEvery)
 	defer refresh.Stop()
 	for {
@@ -44,14 +46,26 @@ func (c *connector) follow(ctx context.Context, report func(turn.Catalogue)) {
 		if ctx.Err() != nil || c.ctx.Err() != nil {
 			return
 		}
+		wait := lookPause
 		if last == nil || last.Hash != now.Hash || (last.Problem == "") != (now.Problem == "") {
 			last = &now
 			report(now)
+			between = changePause(between, time.Since(settled))
+			wait, settled = between, time.Now().Add(between)
 		}
-		if !c.pause(ctx, lookPause) || !c.awaitEvent(ctx, refresh.C) {
+		if !c.pause(ctx, wait) || !c.awaitEvent(ctx, refresh.C) {
 			return
 		}
 	}
+}
+
+// changePause returns the pause after a report, from the pause after the previous one and the time since that ended. It
+// doubles while changes follow each other, because a server may offer other tools in each short session.
+func changePause(previous, quiet time.Duration) time.Duration {
+	if quiet > maxRelistPause {
+		return lookPause
+	}
+	return min(2*previous, maxRelistPause)
 }
 
 // currentCatalogue returns what the server offers. If the connector ended the connection because it was idle, look

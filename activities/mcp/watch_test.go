@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,4 +82,45 @@ func TestAServerThatAlwaysChangesIsListedSeldom(t *testing.T) {
 	s.mu.Unlock()
 	assert.Equal(t, "done", ask(t, h), "a call does not wait")
 	assert.Greater(t, lists.Load(), int32(2))
+}
+
+// changing dials a server that offers another tool in each session.
+type changing struct {
+	sessions int
+	end      func() // ends the session
+}
+
+func (d *changing) dial(context.Context, string) (*link, error) {
+	d.sessions++
+	server := sdk.NewServer(&sdk.Implementation{Name: "changing"}, nil)
+	server.AddTool(&sdk.Tool{Name: fmt.Sprintf("t%d", d.sessions), InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	here, there := sdk.NewInMemoryTransports()
+	s, err := server.Connect(context.Background(), there, nil)
+	if err != nil {
+		return nil, err
+	}
+	stop := sync.OnceValue(s.Close)
+	d.end = func() { _ = stop() }
+	return &link{transport: here, versions: []string{versionLegacy}, disposable: true, stop: stop, tail: silent,
+		fate: silent}, nil
+}
+
+func TestAServerThatChangesInEachSessionIsReportedSeldom(t *testing.T) {
+	d := &changing{}
+	h := babbling(t, d)
+	ctx, cancel := context.WithCancel(t.Context())
+	began, reports := time.Now(), 0
+	h.Watch(ctx, func(c turn.Catalogue) {
+		if len(c.Tools) == 0 {
+			return
+		}
+		if reports++; reports == 4 {
+			cancel()
+		}
+		d.end()
+	})
+	require.NoError(t, h.Close())
+	assert.GreaterOrEqual(t, time.Since(began), 7*lookPause, "the pause doubles: 1, 2 and 4 times lookPause")
+	assert.Equal(t, lookPause, changePause(maxRelistPause, 2*time.Minute), "after a quiet time")
+	assert.Equal(t, maxRelistPause, changePause(maxRelistPause, time.Second))
 }

@@ -110,6 +110,10 @@ func (k *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) 
 			return true, err
 		}
 	}
+	if f.options.stopOnLeave {
+		f.App.Note("the turn needs a decision, so it is stopped: omit --no-wait to decide")
+		return true, errors.Join(&app.ExitError{Code: app.ExitWaiting}, f.stopTurn(ctx))
+	}
 	first := ""
 	if f.Failed != nil {
 		first = "\nrun `starter dev` in another terminal first: this command's server and worker stop when it exits"

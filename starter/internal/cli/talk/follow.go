@@ -162,6 +162,9 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case err := <-f.asker.sent:
 		return f.asker.acknowledged(ctx, err)
 	case err := <-f.Failed:
+		if f.options.stopOnLeave {
+			return true, fmt.Errorf("the worker of this command has ended, so its turn is stopped: %w", err)
+		}
 		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
 			"`%s`: %w", attachHint(f.TurnClient, f.turn), err)
 	case first := <-f.signals:

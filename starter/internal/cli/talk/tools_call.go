@@ -3,7 +3,11 @@ package talk
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -78,8 +82,15 @@ func callMessage(tool, arguments string) (string, error) {
 	return "call " + turn.WireName(tool) + " " + arguments, nil
 }
 
-// callTool sends the message, follows the turn, and fails if the call did not return a result.
+// callTool sends the message, follows the turn, and fails if the call did not return a result. It leaves no turn
+// running, because no other worker polls the turn's task queue.
 func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o followOptions) error {
+	defer endTurn(ctx, t, in.Session)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+		ctx = hangup
+	}
 	in.Limits = &workflows.LimitsRequest{MaxToolCalls: new(1)}
 	s, err := t.Send(ctx, in)
 	if err != nil {
@@ -96,4 +107,17 @@ func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o fol
 		return &app.ExitError{Code: app.ExitFailed}
 	}
 	return nil
+}
+
+// endWithin is how long a command that leaves may take to end its turn.
+const endWithin = 5 * time.Second
+
+// endTurn terminates the session's turn if it is still running, also after ctx has ended.
+func endTurn(ctx context.Context, t *app.TurnClient, session string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	err := t.Client.Terminate(ctx, session)
+	if err != nil && !errors.Is(err, client.ErrNotRunning) && !errors.Is(err, client.ErrNotFound) {
+		t.App.Note("the turn may still be running: %v; stop it with `starter stop --force %s`", err, app.Quoted(session))
+	}
 }
