@@ -17,15 +17,19 @@ const introduction = "I am Everturn's built-in demo: a small set of rules, not a
 
 const modelHint = "For a real answer set OPENAI_API_KEY, or base_url in the [llm] part of agent.toml, and ask again."
 
-// maxQuote bounds what an answer quotes of one result, in bytes.
-const maxQuote = 3000
+// maxQuote and minQuote bound what an answer quotes of its results, in bytes: of all together, and of each if there are
+// many.
+const (
+	maxQuote = 3000
+	minQuote = 600
+)
 
 // answer is composed of the tool results and nothing else.
 func (c conversation) answer() string {
 	parts := []string{introduction}
 	for _, r := range c.results {
 		arguments, _ := json.Marshal(r.call.arguments) // they were just unmarshalled
-		parts = append(parts, fmt.Sprintf("%s %s returned:\n%s", r.call.name, arguments, quote(r.text)))
+		parts = append(parts, fmt.Sprintf("%s %s returned:\n%s", r.call.name, arguments, quote(r.text, max(minQuote, maxQuote/len(c.results)))))
 	}
 	switch {
 	case len(c.results) > 0:
@@ -38,10 +42,10 @@ func (c conversation) answer() string {
 	return strings.Join(append(parts, modelHint), "\n\n")
 }
 
-// quote marks each line as a quotation.
-func quote(text string) string {
+// quote marks each line of the first most bytes of a text as a quotation.
+func quote(text string, most int) string {
 	text = strings.TrimSpace(text)
-	shown := printable.Head(text, maxQuote)
+	shown := printable.Head(text, most)
 	if shown != text {
 		shown += "\n…"
 	}
