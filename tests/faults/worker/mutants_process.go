@@ -21,8 +21,9 @@ type childLeft struct {
 
 func (m *childLeft) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	m.once.Do(func() {
-		// The process ends by itself soon after the schedule, and names the rig's folder as every child of the worker does.
-		cmd := exec.Command("sh", "-c", "sleep 60; : "+filepath.Dir(m.cfg.Runtime.Workspace))
+		// The process names the rig's folder, as every child of the worker does. It ends by itself, later than the
+		// slowest schedule.
+		cmd := exec.Command("sh", "-c", "sleep 600; : "+filepath.Dir(m.cfg.Runtime.Workspace))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		_ = cmd.Start() // without it the mutant is not caught
 	})
