@@ -48,7 +48,7 @@ func book(_ context.Context, in booking) (string, error) {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	question := "Is there a table for four?"
+	question := "Is there a table for 4? Use find_table."
 	if len(os.Args) > 1 {
 		question = strings.Join(os.Args[1:], " ")
 	}

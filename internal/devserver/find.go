@@ -163,7 +163,7 @@ func showProgress(o Options) (done func()) {
 			case <-quit:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(o.Progress, "building the Temporal server, the first time only (about 4 minutes on two cores): %s\n",
+				fmt.Fprintf(o.Progress, "building the Temporal server (the first time takes about 4 minutes on two cores): %s\n",
 					time.Since(began).Round(time.Second))
 			}
 		}

@@ -16,8 +16,8 @@ func unreachable(address string, cause error) error {
 	if _, dialing, ok := strings.Cut(detail, "Error while dialing: "); ok { // the layers of gRPC before it say nothing
 		detail = strings.TrimSuffix(dialing, `"`)
 	}
-	err := fmt.Errorf("no Temporal answers at %s: start one with `starter dev`, add --dev to the command, or set "+
-		"[temporal] address in agent.toml (%s)", address, detail)
+	err := fmt.Errorf("no Temporal answers at %s: start one with `starter dev`, or set [temporal] address in "+
+		"agent.toml (%s)", address, detail)
 	return WithKind(ErrUnreachable, WithKind(cause, err))
 }
 

@@ -168,8 +168,12 @@ func (c conversation) namedTool() (named openai.FunctionDefinition, found bool) 
 	return named, found
 }
 
+// wholeNumber matches a number that is a word of its own and fits any integer type.
+var wholeNumber = regexp.MustCompile(`\b[1-9]\d{0,8}\b`)
+
 // arguments returns arguments for a tool: the JSON object in the question if there is one. Otherwise each required
-// string is a quoted word of the question, in order, and each other value is an empty one that fits the schema.
+// string is a quoted word of the question, each required number is a number of the question, in order, and each other
+// value is an empty one that fits the schema.
 func arguments(t openai.FunctionDefinition, question string) map[string]any {
 	if begin, end := strings.Index(question, "{"), strings.LastIndex(question, "}"); begin >= 0 && end > begin {
 		var given map[string]any
@@ -187,6 +191,7 @@ func arguments(t openai.FunctionDefinition, question string) map[string]any {
 	raw, _ := json.Marshal(t.Parameters) // it was just unmarshalled
 	_ = json.Unmarshal(raw, &schema)     // a schema of another form requires nothing
 	words, out := quotedWords(question), map[string]any{}
+	numbers := wholeNumber.FindAllString(question, -1)
 	for _, name := range schema.Required {
 		p := schema.Properties[name]
 		switch {
@@ -194,6 +199,9 @@ func arguments(t openai.FunctionDefinition, question string) map[string]any {
 			out[name] = p.Enum[0]
 		case p.Type == "number" || p.Type == "integer":
 			out[name] = 1
+			if len(numbers) > 0 {
+				out[name], numbers = json.Number(numbers[0]), numbers[1:]
+			}
 		case p.Type == "boolean":
 			out[name] = false
 		case p.Type == "array":

@@ -60,7 +60,7 @@ turn, unless --queue is given.`,
 	flags.BoolVar(&f.queue, "queue", false, "with --session: queue the message for the next turn instead of merging it "+
 		"into a running one")
 	flags.StringVar(&f.agent, "agent", "", "the agent (default: the configured one)")
-	flags.BoolVar(&f.paused, "paused", false, "create the schedule paused, until `starter schedule resume`")
+	flags.BoolVar(&f.paused, "paused", false, "create the schedule paused, until schedule resume")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing")
 	f.limits.Register(flags)
 	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions(2)) // the flag exists

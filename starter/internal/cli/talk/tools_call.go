@@ -32,7 +32,8 @@ func ToolsCall(a *app.App) *cobra.Command {
 process, so policy, approvals and the journal's ledger apply to it as to the calls of a model. If it
 needs approval, the command asks on the terminal, or waits for starter approve. No model is asked.
 
-The tool is named as starter tools lists it; mcp/ may be left out.
+The tool is named as starter tools lists it; mcp/ may be left out. A Go function that a program offers
+with package engine runs in that program only: ask its agent to call it instead.
 
 Exit codes: 0 the tool returned a result, 1 the call failed or was denied, 3 usage or configuration,
 5 Temporal is unreachable, 124 a timeout.`,
