@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,16 +51,6 @@ func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 	assert.Empty(t, model.Requests(), "the model was not asked")
 }
 
-func TestCLITellsTheModelOfAnOptionalServerThatIsAway(t *testing.T) {
-	t.Parallel()
-	model := fakellm.Start(t, fakellm.Text("Hello."))
-	h := newHome(t, asking(model)+hosting(t, "wanted", "", "-mode", "exit"))
-	h.worker()
-	h.starter("run", "hello").exits(0)
-	system := model.Requests()[0].Chat.Last("system").Content
-	assert.Contains(t, system, `"wanted" is unavailable`)
-}
-
 func TestCLIDoctor(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
@@ -102,52 +91,6 @@ func TestCLIConfiguration(t *testing.T) {
 	wrong := h.starter("config", "show").exits(3)
 	assert.Contains(t, wrong.err.String(), "agent.toml:2:1")
 	assert.Contains(t, wrong.err.String(), "max_steps")
-}
-
-func TestCLIDemoAnswersWithWhatTheFolderHolds(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n")
-	h.write("garden.txt", "The gate opens at seventeen minutes past nine.\n")
-	h.write("sub/recipe.md", "Take four hundred grams of quince.\n")
-	h.worker()
-	gate := h.starter("run", "What does garden.txt say?").exits(0)
-	assert.Contains(t, gate.out.String(), "seventeen minutes past nine")
-	assert.NotContains(t, gate.out.String(), "quince")
-	recipe := h.starter("run", "Read sub/recipe.md for me.").exits(0)
-	assert.Contains(t, recipe.out.String(), "four hundred grams of quince")
-	shown := h.starter("show").exits(0)
-	assert.Contains(t, shown.out.String(), "local/read_file: ok, ran 1 time, 0 late results")
-}
-
-// TestCLIKeepsSecretsToItself runs a provider that repeats the key it was sent, and a server that is given a secret.
-func TestCLIKeepsSecretsToItself(t *testing.T) {
-	t.Parallel()
-	const key, secret = "canary-4f1d-of-the-provider", "canary-77ab-of-the-server"
-	model := fakellm.Start(t, fakellm.Cases(
-		fakellm.When("refuse", fakellm.Status(401, "invalid_api_key", "Incorrect API key provided: "+key)),
-		fakellm.When("", lookAndAnswer(fakellm.Text("Done."))),
-	))
-	h := newHome(t, asking(model)+hosting(t, "server", fmt.Sprintf("env = {SECRET = %q}", secret), "-mode", "exit"))
-	h.environ = append(h.environ, "OPENAI_API_KEY="+key)
-	worker := h.worker()
-	var outputs strings.Builder
-	for _, args := range [][]string{
-		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"},
-		{"show"}, {"show", "-o", "json"}, {"export"},
-		{"tools"}, {"tools", "-o", "json"}, {"doctor"}, {"config", "show", "--origin"},
-		{"run", "-s", "dev", "--dev", "--exit", "refuse"},
-	} {
-		c := h.starter(args...)
-		outputs.WriteString(c.out.String() + c.err.String())
-	}
-	require.Equal(t, "Bearer "+key, model.Requests()[0].Header.Get("Authorization"), "the key is in use")
-	outputs.WriteString(historiesText(t, "kept") + historiesText(t, "dev"))
-	worker.end()
-	outputs.WriteString(worker.out.String() + worker.err.String())
-	for _, canary := range []string{key, secret} {
-		assert.NotContains(t, outputs.String(), canary)
-		assert.Empty(t, filesWith(t, h.dir, canary, "agent.toml"))
-	}
 }
 
 // historiesText returns the whole history of a session as the Temporal server returns it, payloads decoded.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -99,39 +98,6 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 			r.goesOn(session(t))
 		})
 	}
-}
-
-func TestASlowModelRunsIntoTheTurnsTimeout(t *testing.T) {
-	t.Parallel()
-	slow := fakellm.Call("local_quick_echo", `{"text":"a"}`).FirstDelay(300 * time.Millisecond)
-	r := newEnv(t, slow)
-	r.work(withEcho()...)
-	res := r.result(r.begin(session(t), "Look.",
-		&workflows.LimitsRequest{TurnTimeout: ptr("1s"), MaxSteps: ptr(50), MaxToolCalls: ptr(50)}))
-	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
-	assert.LessOrEqual(t, len(r.model.Requests()), 5)
-	r.goesOn(session(t))
-}
-
-// TestManyParallelCallsStayInOnePrompt checks that a completion with more calls than the prompt's window holds stays in
-// the prompt as a whole.
-func TestManyParallelCallsStayInOnePrompt(t *testing.T) {
-	t.Parallel()
-	const n = 60
-	calls := make([]fakellm.ToolCall, n)
-	for i := range calls {
-		calls[i] = fakellm.ToolCall{Name: "local_quick_echo", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)}
-	}
-	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
-	r.work(withEcho()...)
-	res := r.result(r.begin(session(t), "Echo sixty times.", &workflows.LimitsRequest{MaxToolCalls: ptr(n)}))
-	assert.Equal(t, n, res.ToolCalls)
-	require.Len(t, r.model.Requests(), 2)
-	chat := r.model.Requests()[1].Chat
-	complete(t, chat, "Echo sixty times.")
-	assert.Equal(t, "echo 59", chat.Last("tool").Content)
-	assert.Len(t, chat.Messages, 1+1+1+n, "system, request, answer and all results")
-	r.keep("v1-sixty-quick-calls", session(t), res.Turn)
 }
 
 func TestALargeResultStaysOutOfHistoryAndPrompt(t *testing.T) {
@@ -254,57 +220,6 @@ func (r *env) cancelled(run client.WorkflowRun) workflows.Result {
 	require.NoError(r.t, err)
 	assert.Equal(r.t, turn.StateCancelled, record.State)
 	return res
-}
-
-func TestCancelInTheMiddleOfAnInference(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("I was about to say").Hold(4, gate))
-	r.work()
-	run := r.begin(session(t), "Talk.", nil)
-	awaitGate(t, gate)
-	r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta)
-	res := r.cancelled(run)
-	assert.Equal(t, "I was about ", res.Answer, "what was said until then")
-	r.keep("v1-cancelled-in-inference", session(t), res.Turn)
-	require.NoError(t, r.model.Await(t.Context(),
-		func(all []fakellm.Request) bool { return all[0].Outcome == fakellm.Aborted }))
-	r.goesOn(session(t))
-}
-
-func TestCancelInTheMiddleOfACall(t *testing.T) {
-	t.Parallel()
-	for _, lane := range []string{"regular", "local"} {
-		t.Run(lane, func(t *testing.T) {
-			t.Parallel()
-			opts := []engine.ToolOption{engine.Risk(turn.RiskLow)}
-			if lane == "local" {
-				opts = append(opts, engine.LocalActivity())
-			}
-			began := make(chan struct{}, 9)
-			hang := func(ctx context.Context, _ struct{}) (string, error) {
-				began <- struct{}{}
-				<-ctx.Done()
-				return "", ctx.Err()
-			}
-			r := newEnv(t, fakellm.Call("local_hang", `{}`).WithText("One moment."))
-			r.cfg.Runtime.ToolTimeout = 5 * time.Second
-			r.work(engine.WithTool("hang", "Hangs.", hang, opts...))
-			run := r.begin(session(t), "Hang.", nil)
-			<-began
-			res := r.cancelled(run)
-			assert.Equal(t, "One moment.", res.Answer)
-			r.keep("v1-cancelled-in-call-"+lane, session(t), res.Turn)
-			calls, err := r.store.Calls(t.Context(), res.Turn)
-			require.NoError(t, err)
-			require.Len(t, calls, 1)
-			assert.NotEmpty(t, calls[0].Outcome)
-			assert.NotEqual(t, turn.OutcomeOK, calls[0].Outcome)
-			messages := paired(t, r, session(t))
-			assert.Len(t, messages, 3)
-			r.goesOn(session(t))
-		})
-	}
 }
 
 func awaitGate(t *testing.T, g *fakellm.Gate) {

@@ -306,53 +306,6 @@ func (r *env) asleep(run sdk.WorkflowRun) {
 	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
 }
 
-func TestACancelledDeliveryLeavesItsTurnRunning(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
-	r.work()
-	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate)
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-	_, err := r.delivered(run)
-	require.Error(t, err)
-	gate.Release()
-	rec := r.answered(session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
-	assert.Equal(t, "Done.", rec.Answer)
-	r.keep("v1-deliver-cancelled", run.GetID(), run.GetRunID())
-}
-
-func TestADeliveryIsMergedIntoTheRunningTurn(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-		if q.Chat.Last("user").Content == "And that." {
-			return fakellm.Text("Both are done.")
-		}
-		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
-	}))
-	r.work(withEcho()...)
-	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Do this."})
-	r.reach(gate)
-	run := r.deliver("deliver "+session(t), session(t), "And that.")
-	r.joined(session(t), 1)
-	gate.Release()
-	res, err := r.delivered(run)
-	require.NoError(t, err)
-	assert.Equal(t, begun.ID, res.Turn)
-	assert.Equal(t, "Both are done.", r.ended(begun.ID).Answer)
-}
-
-// joined waits until the inbox of a session's turn has n messages.
-func (r *env) joined(session string, n int) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		v, err := r.client.QueryWorkflow(r.t.Context(), session, "", workflows.StateQuery)
-		var s workflows.Snapshot
-		return err == nil && v.Get(&s) == nil && len(s.Inbox) == n
-	}, within, 20*time.Millisecond, "the message never joins")
-}
-
 func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
@@ -365,17 +318,4 @@ func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateClosed, res.State, "otherwise the schedule would wait for it for ever")
 	r.once(session(t), run)
-}
-
-func TestADeliveryToAnInvalidSession(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, fakellm.Text("Never asked."))
-	r.work()
-	run := r.deliver("deliver "+session(t), " ", "Do it.")
-	_, err := r.delivered(run)
-	require.ErrorContains(t, err, "the session ID is empty")
-	r.keep("v1-deliver-refused", run.GetID(), run.GetRunID())
-	running, err := client.New(r.client, client.Options{}).Running(t.Context(), "nowhere "+session(t))
-	require.NoError(t, err)
-	assert.False(t, running)
 }

@@ -36,7 +36,6 @@ type order struct {
 	docs     bool
 	half     int
 	journal  string
-	restarts restarting
 }
 
 func main() {
@@ -58,7 +57,6 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.BoolVar(&o.docs, "docs", false, "write the figures of this run into docs/faults.md")
-	o.restarts.flags()
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "faults: "+err.Error())
@@ -89,13 +87,8 @@ func (o order) sane(rest []string) error {
 		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
 	case o.journal != "sqlite" && o.journal != "postgres":
 		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
-	case o.restarts.on && (o.soak > 0 || o.mutants):
-		return errors.New("-restarts goes with neither -soak nor -mutants")
 	case o.half < 0 || o.half != 0 && o.mutants:
 		return errors.New("-half is a number of 0 or more, and of points: mutants are played whole")
-	}
-	if err := o.restarts.sane(); err != nil {
-		return err
 	}
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
@@ -142,9 +135,6 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 		}
 		defer ps.postgres.Close()
 	}
-	if o.restarts.on {
-		return o.restart(ctx, ps, dir)
-	}
 	if o.soak > 0 {
 		return o.endure(ctx, ps, dir)
 	}
@@ -186,7 +176,7 @@ func (o order) points() ([]point, error) {
 	if o.half != 0 {
 		all = everySecond(all, o.half)
 	}
-	if len(all) == 0 && !o.mutants && !o.restarts.on {
+	if len(all) == 0 && !o.mutants {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil

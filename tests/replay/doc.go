@@ -28,13 +28,6 @@
 // turns of the old behavior version, and records the new shape under a new name that begins with the new behavior
 // version.
 //
-// # Before the first release
-//
-// No turn depends on the histories yet. After a change of the workflow code or of the JSON in histories, record all of
-// them again, which takes some minutes, and commit them together:
-//
-//	make record-histories
-//
 // # What a replay checks
 //
 // The SDK compares the commands that the code gives with the events of the history: kinds, types and IDs of activities,

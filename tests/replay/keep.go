@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -139,21 +138,6 @@ func readSums(dir string) (map[string]string, error) {
 		out[name] = hash
 	}
 	return out, nil
-}
-
-// Missing returns a pattern for go test -run that matches the tests whose histories dir lacks. It is empty if dir has
-// all of them.
-func Missing(dir string) string {
-	var tests []string
-	for _, s := range Shapes {
-		if _, err := os.Stat(filepath.Join(dir, s.Name+".json")); err != nil && !slices.Contains(tests, s.Test) {
-			tests = append(tests, s.Test)
-		}
-	}
-	if len(tests) == 0 {
-		return ""
-	}
-	return "^(" + strings.Join(tests, "|") + ")$"
 }
 
 // Read reads a kept history.

@@ -10,7 +10,7 @@ import (
 // Shape is a way in which a run's history can go.
 type Shape struct {
 	Name string // of its file, without .json
-	Test string // of package tests, which records it
+	Test string // of package tests, which recorded it; empty if it is gone
 	What string // what happens, in words
 	// Outline is the expected result of the function Outline. "…" stands for any part of it.
 	Outline string
@@ -65,7 +65,11 @@ is in [tests/replay/doc.go](../../replay/doc.go). This file is made from the tab
 |---|---|---|---|
 `)
 	for _, s := range Shapes {
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | `%s` |\n", s.Name, s.What, s.Outline, s.Test)
+		by := "–"
+		if s.Test != "" {
+			by = "`" + s.Test + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", s.Name, s.What, s.Outline, by)
 	}
 	b.WriteString("\n## Not kept\n\n")
 	for _, s := range notKept {
