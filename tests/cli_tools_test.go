@@ -51,48 +51,6 @@ func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 	assert.Empty(t, model.Requests(), "the model was not asked")
 }
 
-func TestCLIDoctor(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
-	well := h.starter("doctor").exits(0)
-	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db",
-		"ok    model: openai, scripted",
-		"ok    tools: ", "ok    Temporal: server 1."} {
-		assert.Contains(t, well.out.String(), line)
-	}
-	assert.NoDirExists(t, h.path(".everturn"), "looking makes nothing")
-	away := h.starter("doctor", "--set", "temporal.address=127.0.0.1:1").exits(5)
-	assert.Contains(t, away.out.String(), "FAIL  Temporal: no Temporal answers at 127.0.0.1:1")
-	assert.Contains(t, away.out.String(), "ok    model")
-	refused := h.starter("doctor", "--set", "llm.base_url=http://127.0.0.1:1/v1").exits(1)
-	assert.Contains(t, refused.out.String(), "FAIL  model: ")
-}
-
-func TestCLIConfiguration(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, "")
-	require.NoError(t, os.Remove(h.path("agent.toml")))
-	printed := h.starter("init").exits(0)
-	h.starter("init", "--write").exits(0)
-	b, err := os.ReadFile(h.path("agent.toml"))
-	require.NoError(t, err)
-	assert.Equal(t, printed.out.String(), string(b))
-	again := h.starter("init", "--write").exits(3)
-	assert.Contains(t, again.err.String(), "not overwritten")
-
-	h.environ = append(h.environ, "OPENAI_API_KEY=canary-of-the-key")
-	shown := h.starter("config", "show", "--origin", "--set", "runtime.max_steps=5").exits(0)
-	assert.Regexp(t, `(?m)^.*max_steps.*5.*command line`, shown.out.String())
-	assert.Contains(t, shown.out.String(), "environment OPENAI_API_KEY")
-	assert.NotContains(t, shown.out.String()+shown.err.String(), "canary-of-the-key")
-	assert.Contains(t, decoded[map[string]any](h.starter("config", "schema").exits(0)), "properties")
-
-	h.write("agent.toml", "[runtime]\nmax_stps = 3\n")
-	wrong := h.starter("config", "show").exits(3)
-	assert.Contains(t, wrong.err.String(), "agent.toml:2:1")
-	assert.Contains(t, wrong.err.String(), "max_steps")
-}
-
 // historiesText returns the whole history of a session as the Temporal server returns it, payloads decoded.
 func historiesText(t *testing.T, session string) string {
 	t.Helper()

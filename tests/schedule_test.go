@@ -147,57 +147,6 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	h.starter("schedule", "delete", name).exits(0)
 }
 
-func TestCLIBadSchedules(t *testing.T) {
-	t.Parallel()
-	name := name(t)
-	h := newHome(t, "")
-	create := func(args ...string) []string { return append([]string{"schedule", "create", name}, args...) }
-	for _, c := range []struct {
-		says string
-		args []string
-	}{
-		{"--every", create("Hello.")},
-		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
-		{"whole seconds", create("--every", "999ms", "Hello.")},
-		{"10s", create("--every", "-1h", "Hello.")},
-		{"five fields", create("--cron", "0 9 * *", "Hello.")},
-		{"Hour is not in range", create("--cron", "0 25 * * *", "Hello.")},
-		{"use --zone", create("--cron", "CRON_TZ=UTC 9 * * *", "Hello.")},
-		{"--zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
-		{"--jitter", create("--every", "1h", "--jitter", "1h", "Hello.")},
-		{"10s", create("--every", "1h", "--catch-up", "1s", "Hello.")},
-		{"the message is empty", create("--every", "1h", " ")},
-		{"262144", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000),
-			strings.Repeat("z ", 20_000))},
-		{"100", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
-		{"cannot be printed", []string{"schedule", "create", "a\x1b]0;b", "--every", "1h", "Hello."}},
-		{"--session", create("--every", "1h", "--session", " x", "Hello.")},
-		{"name it with --session", create("--every", "1h", "--queue", "Hello.")},
-		{"--agent", create("--every", "1h", "--agent", "other", "Hello.")},
-		{"max_steps", create("--every", "1h", "--max-steps", "0", "Hello.")},
-		{"there is no schedule", []string{"schedule", "trigger", name}},
-	} {
-		got := h.starter(c.args...).exits(3)
-		assert.Contains(t, got.err.String(), c.says)
-		assert.NotContains(t, got.err.String(), "\x1b")
-	}
-	never := h.starter(create("--cron", "0 0 30 2 *", "Hello.")...).exits(0)
-	assert.Contains(t, never.err.String(), "it never runs")
-	twice := h.starter(create("--every", "1h", "Hello.")...).exits(3)
-	assert.Contains(t, twice.err.String(), "starter schedule delete "+name)
-	h.starter("schedule", "delete", name).exits(0)
-
-	c := h.dial()
-	_, err := c.ScheduleClient().Create(t.Context(), sdk.ScheduleOptions{
-		ID: name + "-other", Action: &sdk.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"},
-		Paused: true,
-	})
-	require.NoError(t, err)
-	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
-	assert.Contains(t, foreign.err.String(), "was not created by Everturn")
-	require.NoError(t, c.ScheduleClient().GetHandle(t.Context(), name+"-other").Delete(t.Context()))
-}
-
 // deliver starts a delivery as a schedule does.
 func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
 	r.t.Helper()
