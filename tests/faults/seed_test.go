@@ -42,14 +42,19 @@ func TestPointsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestTwoHalvesAreAllPoints(t *testing.T) {
+func TestSharesInARowAreAllPoints(t *testing.T) {
 	seen := map[string]int{}
-	for _, number := range []int{41, 42} {
-		half, err := order{half: number, runs: 1}.points()
+	for _, number := range []string{"41/3", "42/3", "43/3"} {
+		o := order{runs: 1}
+		require.NoError(t, o.share.Set(number))
+		part, err := o.points()
 		require.NoError(t, err)
-		for _, p := range half {
+		for _, p := range part {
 			seen[p.name]++
 		}
+	}
+	for _, wrong := range []string{"", "7", "7/0", "-1/3", "7/3/1"} {
+		assert.Error(t, new(share).Set(wrong), wrong)
 	}
 	all, err := order{runs: 1}.points()
 	require.NoError(t, err)
