@@ -32,7 +32,7 @@ func ptr[T any](v T) *T { return &v }
 // failure returns a turn's application error and the result that it carries.
 func (r *env) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	err := run.Get(ctx, nil)
 	var app *temporal.ApplicationError
@@ -227,7 +227,7 @@ func awaitGate(t *testing.T, g *fakellm.Gate) {
 	t.Cleanup(g.Release)
 	select {
 	case <-g.Reached():
-	case <-time.After(20 * time.Second):
+	case <-time.After(within):
 		t.Fatal("the model was never asked that far")
 	}
 }
@@ -235,7 +235,7 @@ func awaitGate(t *testing.T, g *fakellm.Gate) {
 // awaitChunk follows a turn until it emits a chunk of this kind, and returns the chunk.
 func (r *env) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err)
@@ -250,7 +250,7 @@ func (r *env) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 // story reads a finished turn's chunks as a client would.
 func (r *env) story(turnID string) (text string, kinds map[turn.ChunkKind]int, withdrawn int) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	var reader turn.Reader
 	kinds = map[turn.ChunkKind]int{}

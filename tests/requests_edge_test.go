@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ import (
 
 // update sends an update as any other Temporal client would.
 func (r *env) update(session, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
 		WorkflowID: session, UpdateName: name, Args: []any{arg}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
@@ -106,7 +105,7 @@ func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 	id := session(t) + " "
 	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	h, err := r.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: r.client.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, workflows.Input{}),

@@ -161,7 +161,7 @@ func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
 // delivered waits for a delivery's end.
 func (r *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	var res workflows.DeliverResult
 	err := run.Get(ctx, &res)
@@ -252,7 +252,7 @@ func (r *env) asleep(run sdk.WorkflowRun) {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
 		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 &&
 			d.GetPendingWorkflowTask() == nil
-	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
+	}, within, 20*time.Millisecond, "the delivery never sleeps")
 }
 
 func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
