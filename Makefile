@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay record-histories fuzz faults fault-figures points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
+.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -38,24 +38,11 @@ lint:
 replay:
 	go test ./tests/replay -count=1 -v -run '^(TestKeptHistories|TestAnIncompatible)'
 
-# Records all kept histories from nothing, on a real server: some minutes. Only before the first release: see tests/replay/doc.go.
-# A machine that is busy may give a history another shape, which is not kept: what is missing is recorded again.
-HISTORIES = tests/testdata/histories
-
-record-histories:
-	rm -f $(HISTORIES)/*.json $(HISTORIES)/SHA256SUMS
-	for i in 1 2 3; do \
-		tests="$$(go run ./tests/record)"; test -n "$$tests" || break; \
-		go test ./tests -count=1 -timeout 30m -record -run "$$tests" || true; \
-	done
-	go test ./tests/replay -count=1 -run '^TestTheReadme$$' -update
-	go test ./tests/replay -count=1
-
 # Every fuzz target for FUZZTIME, as many at once as FUZZ="-jobs N" says; -only PATTERN takes some.
 fuzz:
 	go run ./tests/fuzz -time $(FUZZTIME) $(FUZZ)
 
-# Servers that nobody here wrote, and the official conformance suite. Needs npm; gopls is built the first time.
+# Servers that nobody here wrote, and the official conformance suite. Needs npm.
 servers:
 	EVERTURN_SERVERS_REQUIRED=1 go test ./tests/servers/... ./tests/conformance -count=1 -v
 
@@ -71,7 +58,7 @@ points:
 mutants:
 	$(RUN_FAULTS) -mutants $(FAULTS)
 
-# All figures of docs/faults.md except the soak and the restarts: some 25 minutes on two cores.
+# All figures of docs/faults.md except the soak: some 25 minutes on two cores.
 fault-figures:
 	for journal in sqlite postgres; do \
 		$(MAKE) points JOURNAL=$$journal FAULTS="-docs -runs 2 -parallel 12" || exit 1; \
@@ -81,10 +68,6 @@ fault-figures:
 # A hundred sessions for half an hour while everything around them dies. SOAK=2m is a short one.
 soak:
 	$(RUN_FAULTS) -soak $(or $(SOAK),30m)
-
-# 200 turns of four calls each while their tool server is killed every 10 s, over stdio and over HTTP: some four minutes.
-restarts:
-	$(RUN_FAULTS) -restarts $(RESTARTS)
 
 # Turns against two baselines on a real server: docs/benchmarks.md. make says "Error 3" where only a median is worse than
 # accepted; built first, because go run keeps exit codes to itself.
@@ -107,13 +90,9 @@ bench-accept:
 bench-people:
 	@$(BENCH) -people -write
 
-# A tool call over MCP beside the same call made straight with the SDK's client. docs/benchmarks.md gets its figures.
-bench-calls:
-	@$(BENCH) -calls -write
-
-# A thousand generated conversations against a model of a session, and a thousand messages sent more than once.
+# A thousand generated conversations against a model of a session.
 sequences:
-	go test ./tests -run '^(TestGeneratedSequences|TestDuplicateSends)$$' -sequences 1000 -duplicates 1000 -v -timeout 30m
+	go test ./tests -run '^TestGeneratedSequences$$' -sequences 1000 -v -timeout 30m
 
 # Manual pages, into dist/man.
 man:

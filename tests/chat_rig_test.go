@@ -76,9 +76,6 @@ func (s *screen) shows(texts ...string) {
 // squeezed returns a text without its white space, which depends on the terminal's width.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), "") }
 
-// times returns how often the terminal shows the text.
-func (s *screen) times(text string) int { return strings.Count(squeezed(s.visible()), squeezed(text)) }
-
 // fits checks that no visible line is wider than the terminal or has control characters.
 func (s *screen) fits() {
 	s.t.Helper()
@@ -96,15 +93,6 @@ func (s *screen) press(keys ...string) {
 }
 func (s *screen) says(text string) { s.t.Helper(); s.types(text); s.press("Enter") }
 func (s *screen) ready()           { s.t.Helper(); s.shows("ready ·") }
-
-// pastes puts a text into the terminal as a bracketed paste.
-func (s *screen) pastes(text string) {
-	s.t.Helper()
-	file := filepath.Join(s.dir, "paste")
-	require.NoError(s.t, os.WriteFile(file, []byte(text), 0o600))
-	s.tmux("load-buffer", file)
-	s.tmux("paste-buffer", "-p")
-}
 
 // awaitKeys waits until keys decide an approval or fill in a form. The chat ignores them for a moment after it appears.
 func (s *screen) awaitKeys() {

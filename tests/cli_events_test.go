@@ -123,27 +123,6 @@ func TestCLIEventsEndForTurnsThatTheJournalDoesNotEnd(t *testing.T) {
 	assert.Contains(t, h.starter("attach", "malformed").exits(3).err.String(), "the message is empty")
 }
 
-// TestCLIToldThatAMessageWasNotTaken ends a turn from outside after a message was merged into it.
-func TestCLIToldThatAMessageWasNotTaken(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(fakellm.When("Hang", fakellm.Text("never").Hold(0, gate)),
-		fakellm.When("", fakellm.Text("Yes."))))))
-	h.worker()
-	h.starter("run", "--detach", "-s", "lost", "Hang.").exits(0)
-	awaitGate(t, gate)
-	joined := h.begin(nil, "run", "-s", "lost", "--message-id", "m2", "And this?")
-	joined.says("the message is merged")
-	require.NoError(t, h.dial().TerminateWorkflow(t.Context(), "lost", "", "a test"))
-	assert.Contains(t, joined.exits(1).err.String(), "send the message again with --message-id m2")
-	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2",
-		"And this?").exits(0).out.String())
-	assert.Equal(t, "Yes.\n", h.starter("run", "-q", "-s", "lost", "--message-id", "m2",
-		"And this?").exits(0).out.String())
-	assert.Equal(t, 2, strings.Count(h.starter("export", "lost").exits(0).out.String(), `"role":"user"`),
-		"once taken, it is not taken again")
-}
-
 // shorn returns the events of a stream without their times: the client makes an end that the journal lacks when it
 // observes it.
 func shorn(c *command) []string {

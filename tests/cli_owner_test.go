@@ -2,7 +2,6 @@ package tests
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,20 +79,4 @@ func TestCLIWarnsOfAWorkerThatKeepsAnotherJournal(t *testing.T) {
 	stranger.write("agent.toml", string(settings))
 	assert.Contains(t, stranger.starter("doctor").exits(3).out.String(), "uses another journal than",
 		"a journal that is not there yet is nobody's")
-}
-
-// TestCLIDoctorLeavesOutWorkersThatAreGone checks that doctor counts only live workers: Temporal lists a worker for
-// minutes after it has exited.
-func TestCLIDoctorLeavesOutWorkersThatAreGone(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
-	w := h.worker()
-	w.says("worker polls")
-	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("doctor").out.String(),
-			"ok    worker: 1 polling")
-	}, within, 100*time.Millisecond)
-	require.NoError(t, w.cmd.Process.Kill())
-	w.wait()
-	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "warn  worker: none polls")
 }

@@ -1,10 +1,8 @@
 package tests
 
 import (
-	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/fakellm"
 )
 
@@ -81,50 +78,6 @@ func TestCLIApprovesOnATerminal(t *testing.T) {
 	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "seen").exits(0).out.String())
 }
 
-// TestCLIShowsAllOfACallBeforeItAsks makes a call with about 100,000 bytes of arguments whose last bytes matter.
-func TestCLIShowsAllOfACallBeforeItAsks(t *testing.T) {
-	t.Parallel()
-	arguments := `{"path":"` + strings.Repeat("notes/", 17000) + `../../etc/shadow"}`
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Steps(fakellm.Call("local_read_file", arguments),
-		fakellm.Text("It is read."))))+askingToRead)
-	h.worker()
-	h.starter("run", "-s", "tail", "Read it.").exits(6)
-
-	assert.True(t, strings.Contains(h.starter("approvals", "tail").exits(0).out.String(), "/etc/shadow"), "the list")
-	listed := decoded[[]journal.RequestRecord](h.starter("approvals", "tail", "-o", "json").exits(0))
-	require.Len(t, listed, 1)
-	assert.True(t, listed[0].Arguments == arguments, "%d bytes", len(listed[0].Arguments))
-	assert.Equal(t, journal.HashOf([]byte(arguments)), listed[0].ArgumentsHash)
-	assert.True(t, strings.Contains(h.starter("show", "tail", "-o", "json").exits(0).out.String(), "/etc/shadow"), "show")
-
-	c, keys := h.onTerminal("approve", "tail")
-	leafThrough(t, c, keys, "allow it?")
-	assert.True(t, strings.Contains(c.out.String(), "/etc/shadow"), "the prompt")
-	typeIn(t, keys, "n\n")
-	c.exits(0)
-
-	c, keys = h.onTerminal("attach", "tail")
-	leafThrough(t, c, keys, "[y]es")
-	assert.True(t, strings.Contains(c.out.String(), "/etc/shadow"), "the prompt")
-	typeIn(t, keys, "n\n")
-	c.exits(0)
-}
-
-// leafThrough shows page after page until the command asks the question.
-func leafThrough(t *testing.T, c *command, keys io.Writer, question string) {
-	t.Helper()
-	for pages := 1; ; pages++ {
-		require.Eventually(t, func() bool {
-			said := c.out.String()
-			return strings.Count(said, "more; Enter shows them") >= pages || strings.Contains(said, question)
-		}, within, 5*time.Millisecond)
-		if strings.Contains(c.out.String(), question) {
-			return
-		}
-		typeIn(t, keys, "\n")
-	}
-}
-
 func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
@@ -164,55 +117,6 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	h.starter("approve", "left", "1.0").exits(3)
 }
 
-func TestCLIIsToldWhatWasDecidedElsewhere(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
-	h.worker()
-	c, _ := h.onTerminal("run", "-s", "elsewhere", "Read it.")
-	c.says("[y]es")
-	h.starter("approve", "elsewhere", "1.0", "-y").exits(0)
-	c.says("decided elsewhere")
-	c.exits(0).says("It is read.")
-}
-
-// TestCLITakesOneOfTwoDecisions makes two operators decide at the same time, repeatedly.
-func TestCLITakesOneOfTwoDecisions(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
-	h.worker()
-	for i := range 3 {
-		session := fmt.Sprintf("conflict-%d", i)
-		h.starter("run", "-s", session, "Read it.").exits(6)
-		var wg sync.WaitGroup
-		var allow, deny *command
-		wg.Go(func() { allow = h.starter("approve", session, "1.0", "-y") })
-		wg.Go(func() { deny = h.starter("deny", session, "1.0") })
-		wg.Wait()
-		assert.ElementsMatch(t, []int{0, 3}, []int{allow.code(), deny.code()}, "%s\n%s", allow.err.String(),
-			deny.err.String())
-		taken, refused, outcome := allow, deny, "allowed by"
-		if deny.code() == 0 {
-			taken, refused, outcome = deny, allow, "denied by"
-		}
-		assert.Contains(t, refused.err.String(), "already")
-		assert.Contains(t, refused.err.String(), "the first decision stands")
-		assert.NotContains(t, taken.err.String(), "already")
-		h.starter("attach", session).exits(0)
-		assert.Contains(t, h.starter("show", session).out.String(), outcome)
-	}
-}
-
-func TestCLIApprovesTooLate(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead+"[approvals]\napproval_expiry = \"1s\"\n")
-	h.worker()
-	late := h.starter("run", "--wait", "-s", "late", "Read it.").exits(0)
-	assert.Contains(t, late.err.String(), "expires ")
-	refused := h.starter("approve", "late", "1.0").exits(3)
-	assert.Contains(t, refused.err.String(), "already decided: expired")
-	assert.Contains(t, h.starter("show", "late").out.String(), "local/read_file {\"path\":\"agent.toml\"} · expired (")
-}
-
 // TestCLIDecidesWhileNoWorkerRuns checks that the command soon reports that no worker runs, and that the decision
 // counts once one does.
 func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
@@ -250,30 +154,6 @@ func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
 	assert.Equal(t, "It takes its time.\n", run.exits(0).out.String())
 	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(),
 		"the journal is enough to follow a turn to its end")
-}
-
-// TestCLISendsForATurnOfItsOwn closes a run as continued: a client that follows the first turn sees its end and nothing
-// more.
-func TestCLISendsForATurnOfItsOwn(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
-		fakellm.When("first", fakellm.Text("One.").Hold(1, gate)), fakellm.When("second", fakellm.Text("Two.")),
-	))))
-	h.worker()
-	first := h.begin(nil, "run", "-q", "-s", "turns", "first")
-	awaitGate(t, gate)
-	reader := h.begin(nil, "attach", "-o", "jsonl", "turns")
-	reader.says("turn_started")
-	sent := decoded[ids](h.starter("send", "-o", "json", "--queue", "turns", "second").exits(0))
-	gate.Release()
-	assert.Equal(t, "One.\n", first.exits(0).out.String())
-	for _, e := range decodedLines[event](reader.exits(0)) {
-		assert.Equal(t, sent.Turn, e.Turn)
-	}
-	assert.Equal(t, "Two.\n", h.starter("attach", "-q", "turns").exits(0).out.String(),
-		"the session's next turn, which Temporal knows before the journal does")
-	assert.Equal(t, "One.\n", h.starter("attach", "-q", "--turn", sent.Turn, "turns").exits(0).out.String())
 }
 
 func typeIn(t *testing.T, keys io.Writer, text string) {

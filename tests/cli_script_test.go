@@ -102,6 +102,7 @@ func scripted() fakellm.Script {
 		fakellm.When("ask me", fakellm.Call("ask_user", `{"question":"Which colour, red or blue?"}`)),
 		fakellm.When("red", fakellm.Text("Red it is.")),
 		fakellm.When("hello", fakellm.Text("Hello back.")),
+		fakellm.When("look around", lookAndAnswer(fakellm.Text("Two files."))),
 		fakellm.When("", fakellm.Text("Yes.")),
 	)
 }

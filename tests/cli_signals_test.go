@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,26 +26,6 @@ func TestCLISigtermDetachesOnly(t *testing.T) {
 	assert.NotContains(t, c.exits(0).err.String(), "to stop it")
 	gate.Release()
 	assert.Equal(t, "It takes its time.\n", h.starter("attach", "-q", "timed-out").exits(0).out.String())
-}
-
-// TestCLIABombOfTheProviderEndsWithItsTurn runs a provider that sends one event with 1.9 million tool calls. The turn
-// fails with a specific code, other turns continue meanwhile, and the worker has no work left when it is asked to stop.
-func TestCLIABombOfTheProviderEndsWithItsTurn(t *testing.T) {
-	t.Parallel()
-	var bomb strings.Builder
-	bomb.WriteString(`data: {"choices":[{"delta":{"content":"hi"}},{"delta":{"tool_calls":[{}`)
-	for i := range 1_900_000 {
-		fmt.Fprintf(&bomb, `,{"index":%d}`, i)
-	}
-	bomb.WriteString("]}}]}\n\n")
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(fakellm.When("bomb", fakellm.Raw(bomb.String())),
-		fakellm.When("", fakellm.Text("Done."))))))
-	w := h.worker()
-	c := h.begin(nil, "run", "bomb")
-	h.starter("run", "hello").exits(0)
-	assert.Regexp(t, `more than \d+ .*\(llm_rejected\)`, c.exits(1).err.String())
-	w.signal(syscall.SIGTERM)
-	w.exits(0)
 }
 
 // pressedUntilItEnds presses a key repeatedly, because a press right after the first one counts as the same press.

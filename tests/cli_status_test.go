@@ -43,18 +43,6 @@ func TestCLIToolsStatusTellsWhyAServerWasDropped(t *testing.T) {
 		"it exceeded messages_per_second (200, and 5000 at once)")
 }
 
-func TestCLIToolsStatusAsksWhereNobodyHasSaidAnything(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, hosting(t, "good", "")+hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
-	asked := h.starter("tools", "status").exits(1)
-	assert.Regexp(t, `(?m)^good +connected `, asked.out.String())
-	assert.Regexp(t, `(?m)^broken +failing `, asked.out.String())
-	assert.Contains(t, asked.err.String(), "broken is not available")
-	assert.Contains(t, asked.err.String(), "no licence found", "the end of the server's stderr")
-	assert.NotContains(t, asked.out.String()+asked.err.String(), "canary-of-the-env")
-	assert.NoDirExists(t, h.path(".everturn"), "looking makes nothing")
-}
-
 func TestCLIToolsStatusIsWhatTheWorkersSee(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Text("Hello."))

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -87,33 +86,6 @@ func checkEvents(t *testing.T, events []event) {
 	assert.Equal(t, turn.ChunkTurnCompleted, events[len(events)-1].Kind)
 	assert.Equal(t, 1, kinds[turn.ChunkToolCallStarted])
 	assert.Equal(t, 1, kinds[turn.ChunkToolCallCompleted])
-}
-
-func TestCLIExitCodesTellHowTheTurnEnded(t *testing.T) {
-	t.Parallel()
-	model := fakellm.Start(t, fakellm.Cases(
-		fakellm.When("refuse", fakellm.Status(400, "invalid_request", "no such thing")),
-		fakellm.When("run away", fakellm.Always(fakellm.Call("local_list_files", `{}`))),
-		fakellm.When("hang", fakellm.Text("never").StallAfter(0)),
-	))
-	h := newHome(t, asking(model))
-	h.worker()
-	for _, c := range []struct {
-		code int
-		says string
-		args []string
-	}{
-		{1, "llm_rejected", []string{"run", "refuse"}},
-		{3, "max_steps", []string{"run", "--max-steps", "0", "run away"}},
-		{4, "OPENAI_API_KEY", []string{"doctor", "--set", "llm.base_url=", "--set", "llm.provider=openai"}},
-		{5, "no Temporal answers at 127.0.0.1:1", []string{"run", "--set", "temporal.address=127.0.0.1:1", "hello"}},
-		{7, "max_steps", []string{"run", "--max-steps", "2", "run away"}},
-		{7, "max_tool_calls", []string{"run", "--max-tool-calls", "1", "run away"}},
-		{124, "turn_timeout", []string{"run", "--turn-timeout", "1s", "hang"}},
-	} {
-		got := h.starter(c.args...).exits(c.code)
-		assert.Contains(t, got.out.String()+got.err.String(), c.says)
-	}
 }
 
 func TestCLIDetachesAndAttaches(t *testing.T) {
@@ -233,20 +205,4 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	h.starter("attach", "left-running").exits(2)
 	over := h.starter("stop", "left-running").exits(0)
 	assert.Contains(t, over.err.String(), "is cancelled", "stopping what is over is no error")
-}
-
-func TestCLIStopsAnotherCommandsTurn(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
-	w := h.worker()
-	run := h.begin(nil, "run", "-s", "stopped-elsewhere", "Slowly.")
-	awaitGate(t, gate)
-	began := time.Now()
-	h.starter("stop", "stopped-elsewhere").exits(0)
-	run.exits(2)
-	t.Logf("stopped after %s", time.Since(began))
-	w.signal(syscall.SIGTERM)
-	w.exits(0)
-	assert.NotContains(t, w.err.String(), "level=ERROR", "to stop a turn is nothing that an operator has to look into")
 }

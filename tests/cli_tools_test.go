@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,104 +49,6 @@ func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 	assert.Contains(t, run.err.String(), `the required MCP server "needed" is not available`)
 	assert.Contains(t, run.err.String(), "no licence found", "the end of the server's stderr")
 	assert.Empty(t, model.Requests(), "the model was not asked")
-}
-
-func TestCLITellsTheModelOfAnOptionalServerThatIsAway(t *testing.T) {
-	t.Parallel()
-	model := fakellm.Start(t, fakellm.Text("Hello."))
-	h := newHome(t, asking(model)+hosting(t, "wanted", "", "-mode", "exit"))
-	h.worker()
-	h.starter("run", "hello").exits(0)
-	system := model.Requests()[0].Chat.Last("system").Content
-	assert.Contains(t, system, `"wanted" is unavailable`)
-}
-
-func TestCLIDoctor(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello."))))
-	well := h.starter("doctor").exits(0)
-	for _, line := range []string{"ok    configuration", "ok    journal: .everturn/journal.db",
-		"ok    model: openai, scripted",
-		"ok    tools: ", "ok    Temporal: server 1."} {
-		assert.Contains(t, well.out.String(), line)
-	}
-	assert.NoDirExists(t, h.path(".everturn"), "looking makes nothing")
-	away := h.starter("doctor", "--set", "temporal.address=127.0.0.1:1").exits(5)
-	assert.Contains(t, away.out.String(), "FAIL  Temporal: no Temporal answers at 127.0.0.1:1")
-	assert.Contains(t, away.out.String(), "ok    model")
-	refused := h.starter("doctor", "--set", "llm.base_url=http://127.0.0.1:1/v1").exits(1)
-	assert.Contains(t, refused.out.String(), "FAIL  model: ")
-}
-
-func TestCLIConfiguration(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, "")
-	require.NoError(t, os.Remove(h.path("agent.toml")))
-	printed := h.starter("init").exits(0)
-	h.starter("init", "--write").exits(0)
-	b, err := os.ReadFile(h.path("agent.toml"))
-	require.NoError(t, err)
-	assert.Equal(t, printed.out.String(), string(b))
-	again := h.starter("init", "--write").exits(3)
-	assert.Contains(t, again.err.String(), "not overwritten")
-
-	h.environ = append(h.environ, "OPENAI_API_KEY=canary-of-the-key")
-	shown := h.starter("config", "show", "--origin", "--set", "runtime.max_steps=5").exits(0)
-	assert.Regexp(t, `(?m)^.*max_steps.*5.*command line`, shown.out.String())
-	assert.Contains(t, shown.out.String(), "environment OPENAI_API_KEY")
-	assert.NotContains(t, shown.out.String()+shown.err.String(), "canary-of-the-key")
-	assert.Contains(t, decoded[map[string]any](h.starter("config", "schema").exits(0)), "properties")
-
-	h.write("agent.toml", "[runtime]\nmax_stps = 3\n")
-	wrong := h.starter("config", "show").exits(3)
-	assert.Contains(t, wrong.err.String(), "agent.toml:2:1")
-	assert.Contains(t, wrong.err.String(), "max_steps")
-}
-
-func TestCLIDemoAnswersWithWhatTheFolderHolds(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n")
-	h.write("garden.txt", "The gate opens at seventeen minutes past nine.\n")
-	h.write("sub/recipe.md", "Take four hundred grams of quince.\n")
-	h.worker()
-	gate := h.starter("run", "What does garden.txt say?").exits(0)
-	assert.Contains(t, gate.out.String(), "seventeen minutes past nine")
-	assert.NotContains(t, gate.out.String(), "quince")
-	recipe := h.starter("run", "Read sub/recipe.md for me.").exits(0)
-	assert.Contains(t, recipe.out.String(), "four hundred grams of quince")
-	shown := h.starter("show").exits(0)
-	assert.Contains(t, shown.out.String(), "local/read_file: ok, ran 1 time, 0 late results")
-}
-
-// TestCLIKeepsSecretsToItself runs a provider that repeats the key it was sent, and a server that is given a secret.
-func TestCLIKeepsSecretsToItself(t *testing.T) {
-	t.Parallel()
-	const key, secret = "canary-4f1d-of-the-provider", "canary-77ab-of-the-server"
-	model := fakellm.Start(t, fakellm.Cases(
-		fakellm.When("refuse", fakellm.Status(401, "invalid_api_key", "Incorrect API key provided: "+key)),
-		fakellm.When("", lookAndAnswer(fakellm.Text("Done."))),
-	))
-	h := newHome(t, asking(model)+hosting(t, "server", fmt.Sprintf("env = {SECRET = %q}", secret), "-mode", "exit"))
-	h.environ = append(h.environ, "OPENAI_API_KEY="+key)
-	worker := h.worker()
-	var outputs strings.Builder
-	for _, args := range [][]string{
-		{"run", "-s", "kept", "hello"}, {"run", "-s", "kept", "refuse"}, {"run", "-o", "jsonl", "-s", "kept", "refuse"},
-		{"show"}, {"show", "-o", "json"}, {"export"},
-		{"tools"}, {"tools", "-o", "json"}, {"doctor"}, {"config", "show", "--origin"},
-		{"run", "-s", "dev", "--dev", "--exit", "refuse"},
-	} {
-		c := h.starter(args...)
-		outputs.WriteString(c.out.String() + c.err.String())
-	}
-	require.Equal(t, "Bearer "+key, model.Requests()[0].Header.Get("Authorization"), "the key is in use")
-	outputs.WriteString(historiesText(t, "kept") + historiesText(t, "dev"))
-	worker.end()
-	outputs.WriteString(worker.out.String() + worker.err.String())
-	for _, canary := range []string{key, secret} {
-		assert.NotContains(t, outputs.String(), canary)
-		assert.Empty(t, filesWith(t, h.dir, canary, "agent.toml"))
-	}
 }
 
 // historiesText returns the whole history of a session as the Temporal server returns it, payloads decoded.

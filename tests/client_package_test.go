@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,7 +35,7 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	c := r.dialled()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	_, err := c.Find(ctx, session(t), "")
 	require.ErrorIs(t, err, client.ErrNotFound)
@@ -93,7 +92,7 @@ func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 	r := newEnv(t, fakellm.Text("The answer."))
 	stop := r.work()
 	c := r.dialled()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	message := client.SendInput{Session: session(t), Message: turn.UserMessage{ID: "m1", Text: "Ask."}}
 	first, err := c.Send(ctx, message)
@@ -127,7 +126,7 @@ func TestAProgramLearnsThatItsMessageWasUndelivered(t *testing.T) {
 	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
 	r.work(touching(&effects))
 	c := r.dialled()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Touch it."}})
 	require.NoError(t, err)

@@ -18,7 +18,6 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // The tests of this file start whole stacks, as `starter run --dev` and `starter dev` do for a user.
@@ -169,17 +168,6 @@ func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {
 	h.dial()
 }
 
-func TestDevRefusesAnotherFoldersServer(t *testing.T) {
-	t.Parallel()
-	h := newDevHome(t)
-	dev := h.begin(nil, "dev")
-	dev.says("press Ctrl-C to exit")
-	guest := newDevHomeAt(t, h.address)
-	got := guest.starter("run", "--dev", "Who is in notes.txt?").exits(3)
-	assert.Contains(t, got.err.String(), "is the development server of "+h.dir)
-	assert.Contains(t, got.err.String(), "dev_ui_port")
-}
-
 // TestDevTakesFreePortsInASecondFolder checks that two folders whose settings name no address each get a server: the
 // second one picks free ports and keeps them.
 func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
@@ -225,43 +213,4 @@ func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
 
 	c, _ = h.onTerminal("run", "--dev", "--exit", "Who is in notes.txt?")
 	c.exits(0)
-}
-
-func TestDevSurvivesAWorkerThatIsKilled(t *testing.T) {
-	t.Parallel()
-	h := newDevHome(t)
-	h.begin(nil, "dev", "--no-worker").says("no worker is running")
-	worker := h.worker("-slow")
-	worker.says("worker polls")
-	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "-s", "kept", "Who is in notes.txt?").exits(0))
-	attached := h.begin(nil, "attach", "-o", "jsonl", "kept")
-	attached.says(`"text_delta"`)
-	worker.signal(syscall.SIGKILL)
-	worker.wait()
-	h.worker()
-	events := decodedLines[event](attached.exits(0))
-	kinds := map[turn.ChunkKind]int{}
-	for i, e := range events {
-		assert.EqualValues(t, i, e.Index)
-		assert.Equal(t, started.Turn, e.Turn)
-		kinds[e.Kind]++
-	}
-	assert.Equal(t, 1, kinds[turn.ChunkAttemptRestarted], "the text that had begun is withdrawn")
-	assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted])
-
-	late := h.starter("attach", "kept").exits(0)
-	assert.Contains(t, late.out.String(), "Ottoline")
-	plain := h.starter("show", "kept").exits(0)
-	assert.Contains(t, plain.out.String(), "step 1  inference demo: settled once, 2 attempts, 0 failures")
-	history := decoded[shown](h.starter("show", "-o", "json", "kept").exits(0))
-	require.Len(t, history.Turns, 1)
-	for i, inference := range history.Turns[0].Inferences {
-		assert.True(t, inference.Settled)
-		assert.Equal(t, map[bool]int{true: 2, false: 1}[i == 0], inference.Attempt, "attempts of step %d", i+1)
-	}
-	for _, call := range history.Turns[0].Calls {
-		assert.Equal(t, turn.OutcomeOK, call.Outcome)
-		assert.Equal(t, 1, call.Runs, call.Call.Tool)
-	}
-	soundResults(t, history.Messages)
 }

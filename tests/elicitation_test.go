@@ -98,24 +98,3 @@ func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 	assert.Zero(t, l.count("effect", "x"))
 	r.keep("v1-elicited-stopped", t.Name(), begun.ID)
 }
-
-// TestAnElicitationSurvivesAReset resets a turn while an elicitation is pending. The same elicitation is pending
-// afterwards.
-func TestAnElicitationSurvivesAReset(t *testing.T) {
-	t.Parallel()
-	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Done.")), l.host(config.MCPTool{}))
-	r.work()
-	run := r.begin(session(t), "Do it.", nil)
-	request := r.waits(run.GetRunID(), 1)[0]
-	again := r.reset(run, r.tasks(run)[0])
-	require.Eventually(t,
-		func() bool { return r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`) == nil },
-		within, within/100, "the turn waits again")
-	assert.Equal(t, turn.FinishAnswered, r.result(again).FinishReason)
-	assert.Equal(t, 1, l.count("asked", "x"))
-	assert.Equal(t, 1, l.count("effect", "x"))
-	requests, err := r.store.Requests(t.Context(), run.GetRunID())
-	require.NoError(t, err)
-	assert.Len(t, requests, 1, "it was asked once")
-}

@@ -143,7 +143,7 @@ func (r *env) ask(session, text string) workflows.Result {
 
 func (r *env) result(run client.WorkflowRun) workflows.Result {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	var res workflows.Result
 	require.NoError(r.t, run.Get(ctx, &res))
@@ -182,7 +182,7 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 // checkAll replays the test's runs on the current code, with production's panic policy, and checks the invariants of
 // their sessions.
 func (r *env) checkAll() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	sound := map[string]bool{}
 	for _, e := range r.ran {

@@ -333,24 +333,6 @@ func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 	assert.Len(t, r.model.Requests(), 2)
 }
 
-// TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown stops a worker during a call and gives it no time to finish.
-func TestAWorkerWithoutTimeToDrainLeavesItsCallUnknown(t *testing.T) {
-	t.Parallel()
-	l := newEffectServer(t)
-	r := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}),
-		func(c *config.Config) { c.Worker.DrainTimeout = time.Millisecond })
-	old := r.process()
-	run := r.begin(t.Name(), "Append it.", nil)
-	l.await("effect", "x")
-	old.signal(syscall.SIGTERM)
-	old.exit()
-	r.process()
-	assert.Equal(t, "Appended.", r.result(run).Answer)
-	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
-	assert.Equal(t, []int{0, 1}, r.steps())
-}
-
 // deaf is a model that emits a few words and then waits until its context ends.
 type deaf struct{ reached chan struct{} }
 

@@ -154,27 +154,6 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	}
 }
 
-func TestPolicyDecidesAboutInvalidActions(t *testing.T) {
-	t.Parallel()
-	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
-		t.Run(string(decision), func(t *testing.T) {
-			t.Parallel()
-			r := newEnv(t, fakellm.Call("no_such_tool", `{}`), func(c *config.Config) { c.Policy.OnInvalidAction = decision })
-			r.work(withEcho()...)
-			run := r.begin(session(t), "Use it.", nil)
-			if decision == turn.ErrorFail {
-				app, _ := r.failure(run)
-				assert.Equal(t, string(turn.CodeInvalidAction), app.Type())
-			} else {
-				assert.Equal(t, turn.FinishInterrupted, r.result(run).FinishReason)
-			}
-			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
-			r.keep("v1-invalid-"+string(decision), session(t), run.GetRunID())
-			r.goesOn(session(t))
-		})
-	}
-}
-
 func TestACallInJSONMode(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, fakellm.Steps(fakellm.JSONCall("local_echo", `{"text":"hello"}`), fakellm.JSONFinal("It echoed.")),
@@ -184,23 +163,6 @@ func TestACallInJSONMode(t *testing.T) {
 	assert.Equal(t, "It echoed.", r.result(run).Answer)
 	assert.Contains(t, r.model.Requests()[1].Chat.Last("user").Content, "echo hello")
 	r.keep("v1-json-call", session(t), run.GetRunID())
-}
-
-func TestLocalAndRegularCallsShareTheSlots(t *testing.T) {
-	t.Parallel()
-	var calls []fakellm.ToolCall
-	for _, text := range []string{"0", "1", "2"} {
-		calls = append(calls, fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"slow ` + text + `"}`},
-			fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"quick ` + text + `"}`})
-	}
-	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")),
-		func(c *config.Config) { c.Runtime.MaxParallelCalls = 2 })
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Echo six times.", nil)
-	assert.Equal(t, 6, r.result(run).ToolCalls)
-	assert.Equal(t, []string{"echo slow 0", "echo quick 0", "echo slow 1", "echo quick 1", "echo slow 2", "echo quick 2"},
-		results(r.model.Requests()[1].Chat))
-	r.keep("v1-mixed-lanes", session(t), run.GetRunID())
 }
 
 func TestCancelledWhileCallsWaitForASlot(t *testing.T) {

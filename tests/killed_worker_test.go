@@ -2,11 +2,8 @@ package tests
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -61,53 +58,4 @@ func TestAWorkerIsKilledDuringACall(t *testing.T) {
 // appendOnce appends the line x and then answers.
 func appendOnce(block string) fakellm.Script {
 	return fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x","block":"`+block+`"}`), fakellm.Text("Appended."))
-}
-
-// TestAWorkerIsKilledDuringALocalActivity kills a worker during a call that runs as a local activity. The call's
-// history is written with its workflow task, which is lost with the worker, so only the ledger has the effect.
-func TestAWorkerIsKilledDuringALocalActivity(t *testing.T) {
-	t.Parallel()
-	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(
-		fakellm.Calls(
-			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"settled","block":"never"}`},
-			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"open","block":"before"}`},
-		),
-		fakellm.Text("Appended."),
-	), l.host(config.MCPTool{Repeatable: true, LocalActivity: true}))
-	first := r.process()
-	run := r.begin(t.Name(), "Append both.", nil)
-	l.await("begun", "open")
-	r.settledCall(run.GetRunID(), "settled")
-	first.kill()
-	l.open()
-	r.process()
-	assert.Equal(t, "Appended.", r.result(run).Answer)
-	assert.Equal(t, 1, l.count("begun", "settled"), "what was settled before the kill does not run again")
-	assert.Equal(t, 2, l.count("begun", "open"))
-	assert.Equal(t, 1, l.count("effect", "open"))
-	assert.Equal(t, []int{0, 1}, r.steps())
-	for i, runs := range []int{1, 2} {
-		call := r.calls(run.GetRunID(), 2)[i]
-		assert.Equal(t, turn.OutcomeOK, call.Outcome)
-		assert.Equal(t, runs, call.Runs)
-	}
-	events := r.events(t.Name(), run.GetRunID())
-	assert.Equal(t, 1, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT),
-		"the calls ran inside the task that was lost")
-	r.keep("v1-killed-in-quick-call", t.Name(), run.GetRunID())
-}
-
-// settledCall returns when the journal has the outcome of the call that appends the text.
-func (r *env) settledCall(turnID, text string) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		calls, err := r.store.Calls(r.t.Context(), turnID)
-		for _, c := range calls {
-			if c.Outcome == turn.OutcomeOK && c.Text == "appended "+text {
-				return true
-			}
-		}
-		return err != nil
-	}, within, 5*time.Millisecond, "the call %s was never settled", text)
 }

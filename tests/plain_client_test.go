@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -78,21 +77,6 @@ func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
 	assert.Len(t, events, len(before)+2)
 	withinBudget(t, events, 16)
 	r.keep("v1-by-update", id, run.GetRunID())
-}
-
-// TestARunWithoutAMessageEnds takes the ten seconds that a run without a message waits.
-func TestARunWithoutAMessageEnds(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, fakellm.Text("never"))
-	r.work()
-	began := time.Now()
-	run := r.start(session(t), workflows.Input{})
-	res := r.result(run)
-	assert.Equal(t, turn.StateCompleted, res.State)
-	assert.Equal(t, turn.FinishNoMessage, res.FinishReason)
-	assert.GreaterOrEqual(t, time.Since(began), 9*time.Second)
-	r.keep("v1-no-message", session(t), run.GetRunID())
-	assert.Empty(t, r.model.Requests())
 }
 
 func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {

@@ -48,7 +48,7 @@ func (r *env) say(session string, m workflows.Message) client.Turn {
 // ended follows a turn in the journal to its end.
 func (r *env) ended(turnID string) journal.TurnRecord {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	for _, err := range journal.Follow(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err)
@@ -66,14 +66,14 @@ func (r *env) answered(session, messageID string) journal.TurnRecord {
 		var err error
 		rec, err = r.store.Delivered(r.t.Context(), session, messageID)
 		return err == nil
-	}, time.Minute, 10*time.Millisecond, "message %s was taken by no turn", messageID)
+	}, within, 10*time.Millisecond, "message %s was taken by no turn", messageID)
 	return r.ended(rec.ID)
 }
 
 // waits follows a turn until it has n requests, and returns them.
 func (r *env) waits(turnID string, n int) []journal.RequestRecord {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	for {
 		changed := r.store.Changed(ctx)
@@ -378,8 +378,8 @@ func TestPendingRequestsExpire(t *testing.T) {
 	}
 }
 
-// TestAStopSettlesTheTurnAtOnce checks that a stop settles within moments, whatever the turn is doing, and that the
-// session's next turn works.
+// TestAStopSettlesTheTurnAtOnce checks that a stop settles the turn although its stream is stalled or its tool hangs until
+// the end of the test, and that the session's next turn works.
 func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 16)
@@ -421,7 +421,7 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newEnv(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = time.Minute })
+			r := newEnv(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = 2 * within })
 			hang := make(chan struct{})
 			r.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
 				begun <- struct{}{}
@@ -434,18 +434,15 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 			if c.say != "" {
 				r.say(session(t), workflows.Message{ID: "late", Text: c.say})
 			}
-			asked := time.Now()
 			require.NoError(t, r.people().Stop(t.Context(), session(t)))
 			rec := r.ended(first.ID)
-			t.Logf("settled after %s", time.Since(asked).Round(time.Millisecond))
 			assert.Equal(t, turn.StateCancelled, rec.State)
-			assert.Less(t, time.Since(asked), 30*time.Second, "long before the stream or the tool would give up")
 			c.check(t, r, rec)
 			r.model.SetScript(fakellm.Text("I go on."))
 			require.Eventually(t, func() bool {
 				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
 				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
-			}, time.Minute, 10*time.Millisecond)
+			}, within, 10*time.Millisecond)
 			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
 			assert.Zero(t, effects.Load())
 			r.keep("v1-stopped-"+name, session(t), first.ID)

@@ -354,20 +354,6 @@ func paired(t *testing.T, r *env, session string) []turn.Message {
 	return messages
 }
 
-func TestATwentyMegabyteTranscript(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, hops("local_page", 2))
-	r.seed(session(t), 200, 50<<10)
-	r.work(withPage()...)
-	run := r.begin(session(t), "Go on.", nil)
-	assert.Equal(t, "I have read it all.", r.result(run).Answer)
-	size := historyBytes(r.events(session(t), run.GetRunID()))
-	t.Logf("history %d bytes, longest request %d bytes", size, longest(r.model.Requests()))
-	assert.LessOrEqual(t, size, 32<<10)
-	assert.LessOrEqual(t, longest(r.model.Requests()), 2<<20)
-	assert.Greater(t, r.databaseBytes(), int64(20<<20), "the transcript is as long as it should be")
-}
-
 // chain follows continue-as-new from a run to the last one, and marks all runs for replay.
 func (r *env) chain(session, first string) []string {
 	r.t.Helper()

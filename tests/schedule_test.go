@@ -147,57 +147,6 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	h.starter("schedule", "delete", name).exits(0)
 }
 
-func TestCLIBadSchedules(t *testing.T) {
-	t.Parallel()
-	name := name(t)
-	h := newHome(t, "")
-	create := func(args ...string) []string { return append([]string{"schedule", "create", name}, args...) }
-	for _, c := range []struct {
-		says string
-		args []string
-	}{
-		{"--every", create("Hello.")},
-		{"use one of them", create("--every", "1h", "--cron", "@daily", "Hello.")},
-		{"whole seconds", create("--every", "999ms", "Hello.")},
-		{"10s", create("--every", "-1h", "Hello.")},
-		{"five fields", create("--cron", "0 9 * *", "Hello.")},
-		{"Hour is not in range", create("--cron", "0 25 * * *", "Hello.")},
-		{"use --zone", create("--cron", "CRON_TZ=UTC 9 * * *", "Hello.")},
-		{"--zone", create("--cron", "@daily", "--zone", "Europe/Berlinn", "Hello.")},
-		{"--jitter", create("--every", "1h", "--jitter", "1h", "Hello.")},
-		{"10s", create("--every", "1h", "--catch-up", "1s", "Hello.")},
-		{"the message is empty", create("--every", "1h", " ")},
-		{"262144", create("--every", "1h", strings.Repeat("x ", 60_000), strings.Repeat("y ", 60_000),
-			strings.Repeat("z ", 20_000))},
-		{"100", []string{"schedule", "create", strings.Repeat("x", 101), "--every", "1h", "Hello."}},
-		{"cannot be printed", []string{"schedule", "create", "a\x1b]0;b", "--every", "1h", "Hello."}},
-		{"--session", create("--every", "1h", "--session", " x", "Hello.")},
-		{"name it with --session", create("--every", "1h", "--queue", "Hello.")},
-		{"--agent", create("--every", "1h", "--agent", "other", "Hello.")},
-		{"max_steps", create("--every", "1h", "--max-steps", "0", "Hello.")},
-		{"there is no schedule", []string{"schedule", "trigger", name}},
-	} {
-		got := h.starter(c.args...).exits(3)
-		assert.Contains(t, got.err.String(), c.says)
-		assert.NotContains(t, got.err.String(), "\x1b")
-	}
-	never := h.starter(create("--cron", "0 0 30 2 *", "Hello.")...).exits(0)
-	assert.Contains(t, never.err.String(), "it never runs")
-	twice := h.starter(create("--every", "1h", "Hello.")...).exits(3)
-	assert.Contains(t, twice.err.String(), "starter schedule delete "+name)
-	h.starter("schedule", "delete", name).exits(0)
-
-	c := h.dial()
-	_, err := c.ScheduleClient().Create(t.Context(), sdk.ScheduleOptions{
-		ID: name + "-other", Action: &sdk.ScheduleWorkflowAction{ID: "x", Workflow: "Other", TaskQueue: "other"},
-		Paused: true,
-	})
-	require.NoError(t, err)
-	foreign := h.starter("schedule", "delete", name+"-other").exits(3)
-	assert.Contains(t, foreign.err.String(), "was not created by Everturn")
-	require.NoError(t, c.ScheduleClient().GetHandle(t.Context(), name+"-other").Delete(t.Context()))
-}
-
 // deliver starts a delivery as a schedule does.
 func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
 	r.t.Helper()
@@ -212,7 +161,7 @@ func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
 // delivered waits for a delivery's end.
 func (r *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	var res workflows.DeliverResult
 	err := run.Get(ctx, &res)
@@ -303,54 +252,7 @@ func (r *env) asleep(run sdk.WorkflowRun) {
 		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
 		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 &&
 			d.GetPendingWorkflowTask() == nil
-	}, time.Minute, 20*time.Millisecond, "the delivery never sleeps")
-}
-
-func TestACancelledDeliveryLeavesItsTurnRunning(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
-	r.work()
-	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate)
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-	_, err := r.delivered(run)
-	require.Error(t, err)
-	gate.Release()
-	rec := r.answered(session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
-	assert.Equal(t, "Done.", rec.Answer)
-	r.keep("v1-deliver-cancelled", run.GetID(), run.GetRunID())
-}
-
-func TestADeliveryIsMergedIntoTheRunningTurn(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-		if q.Chat.Last("user").Content == "And that." {
-			return fakellm.Text("Both are done.")
-		}
-		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
-	}))
-	r.work(withEcho()...)
-	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Do this."})
-	r.reach(gate)
-	run := r.deliver("deliver "+session(t), session(t), "And that.")
-	r.joined(session(t), 1)
-	gate.Release()
-	res, err := r.delivered(run)
-	require.NoError(t, err)
-	assert.Equal(t, begun.ID, res.Turn)
-	assert.Equal(t, "Both are done.", r.ended(begun.ID).Answer)
-}
-
-// joined waits until the inbox of a session's turn has n messages.
-func (r *env) joined(session string, n int) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		v, err := r.client.QueryWorkflow(r.t.Context(), session, "", workflows.StateQuery)
-		var s workflows.Snapshot
-		return err == nil && v.Get(&s) == nil && len(s.Inbox) == n
-	}, within, 20*time.Millisecond, "the message never joins")
+	}, within, 20*time.Millisecond, "the delivery never sleeps")
 }
 
 func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
@@ -365,17 +267,4 @@ func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateClosed, res.State, "otherwise the schedule would wait for it for ever")
 	r.once(session(t), run)
-}
-
-func TestADeliveryToAnInvalidSession(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, fakellm.Text("Never asked."))
-	r.work()
-	run := r.deliver("deliver "+session(t), " ", "Do it.")
-	_, err := r.delivered(run)
-	require.ErrorContains(t, err, "the session ID is empty")
-	r.keep("v1-deliver-refused", run.GetID(), run.GetRunID())
-	running, err := client.New(r.client, client.Options{}).Running(t.Context(), "nowhere "+session(t))
-	require.NoError(t, err)
-	assert.False(t, running)
 }

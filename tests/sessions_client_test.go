@@ -225,7 +225,7 @@ func (k *sessionClient) refuses(err error) {
 // ruledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
 // applied.
 func (k *sessionClient) ruledBy(w journal.RequestRecord, but string) {
-	ctx, cancel := context.WithTimeout(k.context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(k.context(), within)
 	defer cancel()
 	for {
 		changed := k.store.Changed(ctx)

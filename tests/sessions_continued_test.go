@@ -53,7 +53,7 @@ func (r *env) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 	require.Eventually(r.t, func() bool {
 		_, err := r.client.WorkflowService().PollWorkflowExecutionUpdate(ctx, admitted)
 		return err == nil
-	}, time.Minute, 5*time.Millisecond)
+	}, within, 5*time.Millisecond)
 	r.work()
 	require.NoError(r.t, <-sent)
 	return run
@@ -109,7 +109,7 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 			require.Eventually(t, func() bool {
 				err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
 				return err == nil
-			}, 20*time.Second, 50*time.Millisecond, "the question is open still")
+			}, within, 50*time.Millisecond, "the question is open still")
 			assert.Equal(t, "The first it is.", r.ended(begun.ID).Answer)
 			messages, _ := r.transcript(session(t))
 			assert.Equal(t, "The first.", messages[len(messages)-2].Text)

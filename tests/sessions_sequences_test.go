@@ -23,7 +23,7 @@ import (
 // sequences is the number of generated sequences in a test run. The long run takes minutes:
 //
 //	go test ./tests -run TestGeneratedSequences -sequences 1000 -v
-var sequences = flag.Int("sequences", 24, "generated sequences of what users do to a session")
+var sequences = flag.Int("sequences", 12, "generated sequences of what users do to a session")
 
 const (
 	// sequenceLanes is the number of concurrent sequences: they mostly wait for each other's processes.
@@ -45,9 +45,7 @@ func TestGeneratedSequences(t *testing.T) {
 	}
 	for _, ops := range remembered {
 		lanes.Go(func() {
-			for range 2 {
-				g.play(t, ops, true)
-			}
+			g.play(t, ops, true)
 		})
 	}
 	lanes.Wait()

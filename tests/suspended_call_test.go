@@ -72,29 +72,3 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 		})
 	}
 }
-
-// TestSamplingIsRefused checks that a server that requests sampling is told that Everturn does not support it, and that
-// its call continues without it.
-func TestSamplingIsRefused(t *testing.T) {
-	t.Parallel()
-	for name, protocol := range map[string]func(*config.Config){"newest": func(*config.Config) {}, "older": older} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newEffectServer(t)
-			steps := fakellm.Steps(fakellm.Call("mcp_ledger_summarise", `{"text":"x"}`), fakellm.Text("No summary."))
-			r := newEnv(t, steps, l.host(config.MCPTool{}), protocol, func(c *config.Config) {
-				c.MCP.Servers[0].Tools["summarise"] = config.MCPTool{Risk: turn.RiskLow}
-			})
-			r.work()
-			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Summarise it."})
-			assert.Equal(t, "No summary.", r.answered(session(t), "m1").Answer)
-			text := r.calls(begun.ID, 1)[0].Text
-			assert.Contains(t, text, "Everturn does not support sampling")
-			assert.Contains(t, text, "SEP-2577")
-			assert.Len(t, r.model.Requests(), 2, "the model was asked for the turn's own steps only")
-			requests, err := r.store.Requests(t.Context(), begun.ID)
-			require.NoError(t, err)
-			assert.Empty(t, requests)
-		})
-	}
-}

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -181,61 +180,6 @@ func TestEveryCommandIsCheckedForTenants(t *testing.T) {
 		_, known := addressed[name]
 		assert.True(t, known || slices.Contains(others, name), "what does %s show of other tenants' sessions?", name)
 	}
-}
-
-// TestTenantsUseTheSameNames runs commands of two tenants with the same session IDs and schedule names.
-func TestTenantsUseTheSameNames(t *testing.T) {
-	t.Parallel()
-	h, told, waiting, _ := tenantHome(t)
-	for _, tenant := range []string{"", "beta"} {
-		h.starter("--tenant", tenant, "run", "-s", told, "Hello").exits(0).says("Hello.")
-		h.starter("--tenant", tenant, "run", "-s", waiting, "Read it").exits(6)
-		for _, args := range [][]string{{"show", told}, {"export", told}, {"list"}} {
-			c := h.starter(append([]string{"--tenant", tenant}, args...)...).exits(0)
-			assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
-		}
-		h.starter("--tenant", tenant, "fork", told, "--as", "copy").exits(0)
-	}
-	h.starter("--tenant", "beta", "approve", waiting, "1.0", "--yes").exits(0)
-	h.starter("--tenant", "beta", "attach", "-q", waiting).exits(0).says("It is read.")
-	h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
-	h.starter("--tenant", "beta", "schedule", "create", t.Name(), "--session", told, "--every", "1h", "Hello").exits(0)
-	h.starter("--tenant", "beta", "schedule", "delete", t.Name()).exits(0)
-	h.starter("--tenant", "acme", "fork", told, "--as", "copy").exits(0)
-	assert.Contains(t, h.starter("--tenant", "acme", "show", "copy").exits(0).out.String(), "Tell me")
-
-	file := h.path("export.jsonl")
-	h.starter("--tenant", "acme", "export", told, "-f", file).exits(0)
-	for _, tenant := range []string{"", "beta"} {
-		c := h.starter("--tenant", tenant, "import", file).exits(3)
-		assert.Contains(t, c.err.String(), `tenant "acme"`)
-	}
-	other := newHome(t, "")
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
-	other.write("export.jsonl", string(b))
-	other.environ = append(other.environ, "EVERTURN_TENANT=acme")
-	other.starter("import", "export.jsonl").exits(0)
-	other.starter("show", told).exits(0).says("the secret of acme")
-	assert.NotContains(t, other.starter("--tenant", "", "list").exits(0).out.String(), told)
-}
-
-func TestToolsStatusShowsTheTenantsThatAreConnected(t *testing.T) {
-	t.Parallel()
-	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_good_echo", `{"text":"x"}`), fakellm.Text("Hello.")))
-	h := newHome(t, asking(model)+hosting(t, "good", ""))
-	h.worker()
-	h.starter("run", "-s", t.Name(), "hello").exits(0)
-	out := h.starter("tools", "status").exits(0).out.String()
-	assert.NotContains(t, out, "tenant", "who has none need not hear of them")
-	for _, tenant := range []string{"acme", "beta"} {
-		h.starter("--tenant", tenant, "run", "-s", t.Name()+tenant, "hello").exits(0)
-	}
-	connected := regexp.MustCompile(`(?m)^good +connected .*\n(?:  process .*\n)*` +
-		`  default tenant +connected .*\n  tenant acme +connected .*\n  tenant beta +connected `)
-	require.Eventually(t, func() bool {
-		return connected.MatchString(h.starter("tools", "status").exits(0).out.String())
-	}, within, 50*time.Millisecond)
 }
 
 // TestTenantsHaveTheirOwnSchedules checks that schedules are separate for each tenant, and that the turns they start

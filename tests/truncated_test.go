@@ -41,14 +41,8 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 	}{
 		"text": {fakellm.Text("The first half").Finish("length"), turn.FinishLength, "The first half", 1,
 			"v1-answer-cut", nil},
-		"another word": {fakellm.Text("The first half").Finish("MAX_TOKENS"), turn.FinishLength, "The first half", 1,
-			"", nil},
-		"reasoning only": {fakellm.Empty().Reasoning("hm").Finish("length"), turn.FinishLength, "", 1, "", nil},
 		"a call": {fakellm.Always(call(`{"text":"a`).Finish("length")), turn.FinishLength, "Looking.", 2,
 			"v1-call-cut", nil},
-		"a call's end": {fakellm.Always(call(`{"text":"a"}`).Finish("length")), turn.FinishLength, "Looking.", 2, "",
-			nil},
-		"a call's beginning": {fakellm.Always(call("").Finish("length")), turn.FinishLength, "Looking.", 2, "", nil},
 		"a call, made again": {fakellm.Steps(call("").Finish("length"), fakellm.Text("done")), turn.FinishAnswered, "done",
 			2, "v1-call-cut-again", nil},
 		"a call, not forgiven": {call("").Finish("length"), turn.FinishLength, "Looking.", 1, "", failing},
@@ -65,11 +59,6 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 		"JSON, a call": {fakellm.Always(
 			fakellm.Text(`{"type":"tool_call","name":"local_mark","argu`).Finish("length")), turn.FinishLength, "", 2, "",
 			inJSON},
-		"JSON, a call's end": {fakellm.Always(fakellm.JSONCall("local_mark", `{}`).Finish("length")), turn.FinishLength, "",
-			2, "", inJSON},
-		"JSON, refused": {refuses("I cannot do that."), turn.FinishRefusal, "I cannot do that.", 1, "", inJSON},
-		"a word for completion": {fakellm.Text("All of it.").Finish("eos_token"), turn.FinishAnswered, "All of it.", 1, "",
-			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

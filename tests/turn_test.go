@@ -96,8 +96,7 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 
 func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 	for name, bad := range map[string]fakellm.Reply{
-		"text": fakellm.Text("I think so."), "nothing": fakellm.Empty(),
-		"unknown tool": fakellm.JSONCall("no_such_tool", `{}`), "bad arguments": fakellm.JSONCall("local_echo", `{"txet":"a"}`),
+		"text": fakellm.Text("I think so."), "bad arguments": fakellm.JSONCall("local_echo", `{"txet":"a"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }

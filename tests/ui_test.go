@@ -133,7 +133,7 @@ func (r *env) searched(query, run string) {
 	require.Eventually(r.t, func() bool {
 		list, err := r.client.ListWorkflow(r.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		return err == nil && len(list.Executions) == 1 && list.Executions[0].Execution.RunId == run
-	}, 15*time.Second, 50*time.Millisecond, query)
+	}, within, 50*time.Millisecond, query)
 }
 
 func TestEndingsCanBeSearched(t *testing.T) {

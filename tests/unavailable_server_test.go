@@ -141,16 +141,6 @@ func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
 	r.keep("v1-waited-in-vain", session(t), run.GetRunID())
 }
 
-func TestTheTurnTimeoutEndsTheWaitForAServer(t *testing.T) {
-	t.Parallel()
-	r, s, gate := removable(t)
-	r.work()
-	run := r.askWithout(s, gate, limited("2s", "2m"))
-	res := r.result(run)
-	assert.Equal(t, turn.FinishTimeout, res.FinishReason, "waiting is working time of the turn")
-	assert.Equal(t, 1, len(r.model.Requests()))
-}
-
 func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	t.Parallel()
 	r, s, gate := removable(t)
@@ -163,37 +153,6 @@ func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	assert.Equal(t, turn.OutcomeCancelled, call.Outcome, "that nothing happened is certain")
 	assert.Zero(t, call.Runs)
 	r.keep("v1-stopped-waiting", session(t), run.GetRunID())
-}
-
-// TestAWaitingCallMovesToAWorkerWithItsServer runs two workers on the turn's task queue, of which only one has
-// the call's server.
-func TestAWaitingCallMovesToAWorkerWithItsServer(t *testing.T) {
-	t.Parallel()
-	for name, killed := range map[string]bool{"beside the first": false, "after the first was killed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, s, gate := removable(t)
-			first := r.process()
-			run := r.askWithout(s, gate, limited("5m", "2m"))
-			r.parked(run)
-			if killed {
-				first.kill()
-			}
-			r.process(func(c *config.Config) {
-				c.MCP.Servers = slices.Clone(c.MCP.Servers)
-				c.MCP.Servers[0].Command = s.program
-			})
-			res := r.result(run)
-			assert.Equal(t, turn.FinishAnswered, res.FinishReason)
-			// A worker that dies between claim and release leaves its call unknown, unless the call was waiting at that
-			// moment.
-			if call := r.calls(run.GetRunID(), 1)[0]; !killed || call.Outcome != turn.OutcomeUnknown {
-				assert.Equal(t, turn.OutcomeOK, call.Outcome)
-				assert.Equal(t, 1, s.count("effect", "x"))
-			}
-			assert.LessOrEqual(t, s.count("begun", "x"), 1)
-		})
-	}
 }
 
 // TestARepeatableCallIsRepeatedUntilItsTimeout makes the server die in each of the first calls, more often than the

@@ -15,8 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/fakellm"
 )
 
 // untrustedServer is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
@@ -107,28 +105,4 @@ func (r *env) held(server string) (ids []string) {
 		return len(ids) > 0
 	}, within, 10*time.Millisecond, "nothing of %s is held back", server)
 	return ids
-}
-
-// acceptAll accepts, as the operator, all tools that a server offers now.
-func (r *env) acceptAll(server string) {
-	r.t.Helper()
-	_, err := r.store.ApproveTools(r.t.Context(),
-		journal.ApproveToolsInput{Server: server, By: "the operator", At: time.Now()})
-	require.NoError(r.t, err)
-}
-
-// offered returns the tools of the model's last request.
-func (r *env) offered() []string {
-	all := r.model.Requests()
-	return all[len(all)-1].Chat.ToolNames()
-}
-
-// insisting calls a tool whether it is offered or not, and then answers.
-func insisting(tool, text string) fakellm.Script {
-	return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-		if q.Step == 0 && q.Chat.Last("user").Content == q.Chat.Asked() {
-			return fakellm.Call(tool, `{"text":"`+text+`"}`)
-		}
-		return fakellm.Text("Done.")
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,45 +214,6 @@ func TestResultsOfManyValuesAreLarge(t *testing.T) {
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, turn.OutcomeUnknown, r.Outcome, "there is no room for two of 160,000 values")
-}
-
-// TestResourcesAreNotKept checks that read resources are not kept in memory, because the SDK keeps each one until the
-// connection ends.
-func TestResourcesAreNotKept(t *testing.T) {
-	server := evilServer(t, modern(func() string { return "" }))
-	server.Resources = true
-	h := newHTTPHost(t, mcp.Options{}, server)
-	req := request(t, h, "mcp/web/read_resource", `{"uri":"x:"}`)
-	runtime.GC()
-	before := usageNow().heap
-	for n := range 12 {
-		req.Arguments = fmt.Appendf(nil, `{"uri":"x:%d"}`, n)
-		r, err := h.Call(t.Context(), req)
-		require.NoError(t, err)
-		require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
-	}
-	runtime.GC()
-	assert.Less(t, usageNow().heap-before, 48<<20)
-}
-
-// TestPagesOfAListAreNotKept checks that listed pages are not kept in memory.
-func TestPagesOfAListAreNotKept(t *testing.T) {
-	answers, lists := modern(func() string { return "" }), 0
-	answers["tools/list"] = func(w http.ResponseWriter, r *http.Request, id string) {
-		next := ""
-		if lists++; lists < 20 {
-			next = fmt.Sprintf(`"nextCursor":"c%d",`, lists)
-		}
-		result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[],`+next+
-			`"_meta":{"x":[{"a":0}`+strings.Repeat(`,{"a":0}`, 20_000)+`]}}`)(w, r, id)
-	}
-	h := newHTTPHost(t, mcp.Options{}, evilServer(t, answers))
-	runtime.GC()
-	before := usageNow().heap
-	catalogue(t, h, "web")
-	assert.Equal(t, 20, lists)
-	runtime.GC()
-	assert.Less(t, usageNow().heap-before, 48<<20)
 }
 
 // TestAListIsAskedForAgainWhateverItsServerSays checks that the host lists the tools again even if the server declares

@@ -75,15 +75,6 @@ func TestAServerThatCannotBeAskedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestNoiseIsTolerated(t *testing.T) {
-	for _, mode := range []string{"banner", "flood"} {
-		t.Run(mode, func(t *testing.T) {
-			h := newHost(t, mcp.Options{}, stdioServer("srv", "-mode", mode))
-			assert.Equal(t, "x", call(t, h, "mcp/srv/echo", `{"text":"x"}`).Text)
-		})
-	}
-}
-
 func TestGrandchildrenEndWithTheServer(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *mcp.Host, server int){
 		"closed": func(t *testing.T, h *mcp.Host, _ int) { require.NoError(t, h.Close()) },
@@ -133,20 +124,6 @@ func writeScript(t *testing.T, file, line string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(file+".new", []byte("#!/bin/sh\n"+line+"\n"), 0o700))
 	require.NoError(t, os.Rename(file+".new", file))
-}
-
-func TestACrashLoopIsPaused(t *testing.T) {
-	h := newHost(t, mcp.Options{}, stdioServer("srv"))
-	req := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
-	var err error
-	for range 4 {
-		if _, err = h.Call(t.Context(), req); err != nil {
-			break
-		}
-	}
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
-	assert.ErrorContains(t, err, "is tried again in")
-	assert.ErrorContains(t, err, "crashing: x")
 }
 
 func TestContradictoryConfigurationIsRefused(t *testing.T) {

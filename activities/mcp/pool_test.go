@@ -3,11 +3,8 @@ package mcp_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,15 +68,6 @@ func hashOf(t *testing.T, c turn.Catalogue, id string) string {
 	return ""
 }
 
-func TestAServerThatIsUsedDoesNotRest(t *testing.T) {
-	ledger := filepath.Join(t.TempDir(), "ledger")
-	s := stdioServer("srv", "-ledger", ledger)
-	s.IdleTimeout = 50 * time.Millisecond
-	h := newHost(t, mcp.Options{}, s)
-	r := call(t, h, "mcp/srv/append", `{"text":"x","take":200}`)
-	assert.Equal(t, turn.OutcomeOK, r.Outcome, "%s", r.Text)
-}
-
 func TestCallsWaitForTheirTurnWithinTheirDeadline(t *testing.T) {
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	s := stdioServer("srv", "-ledger", ledger)
@@ -99,45 +87,6 @@ func TestCallsWaitForTheirTurnWithinTheirDeadline(t *testing.T) {
 	cancel()
 	assert.Equal(t, turn.OutcomeUnknown, receive(t, first).result.Outcome)
 	assert.Equal(t, "x", receive(t, second).result.Text, "its turn never came")
-}
-
-// TestCallsThatComeToNothingOpenTheBreakerAndOneFindsOut checks that failing calls open the breaker: over HTTP no
-// connection is lost when a server does not respond, so only the calls reveal the failure.
-func TestCallsThatComeToNothingOpenTheBreakerAndOneFindsOut(t *testing.T) {
-	url, _ := serveHTTP(t)
-	var ill atomic.Bool
-	var calls atomic.Int32
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Method") == "tools/call" || r.ContentLength > 0 && ill.Load() {
-			calls.Add(1)
-			if ill.Load() {
-				http.Error(w, "bad gateway", http.StatusBadGateway)
-				return
-			}
-		}
-		forward(w, r, url)
-	}))
-	t.Cleanup(proxy.Close)
-	h := newHTTPHost(t, mcp.Options{BackoffMin: 300 * time.Millisecond}, mcp.Server{ID: "web", URL: proxy.URL})
-	req := request(t, h, "mcp/web/echo", `{"text":"x"}`)
-	ill.Store(true)
-	require.Eventually(t, func() bool {
-		_, err := h.Call(t.Context(), req)
-		return turn.CodeOf(err) == turn.CodeToolNotSent && health(t, h).State == mcp.StateFailing
-	}, 10*time.Second, time.Millisecond)
-	before := calls.Load()
-	_, err := h.Call(t.Context(), req)
-	assert.ErrorContains(t, err, "is tried again in")
-	assert.Equal(t, before, calls.Load(), "the server was bothered")
-	assert.NotEmpty(t, health(t, h).LastError)
-	assert.False(t, health(t, h).RetryAt.IsZero())
-
-	ill.Store(false)
-	require.Eventually(t, func() bool {
-		r, err := h.Call(context.Background(), req)
-		return err == nil && r.Text == "x"
-	}, 10*time.Second, 10*time.Millisecond, "nobody found out that it is well again")
-	assert.Equal(t, mcp.StateConnected, health(t, h).State)
 }
 
 func TestHealthTellsWhatHappenedAndNoSecret(t *testing.T) {
@@ -250,19 +199,6 @@ func TestALateCallDoesNotFindItselfInAnotherState(t *testing.T) {
 	r, err = made("2.3", "2.1")
 	require.NoError(t, err)
 	assert.Contains(t, r.Text, "2", "the late call was made")
-}
-
-func TestTheStateGoesWithTheCallThatKillsItsServer(t *testing.T) {
-	h := newHost(t, mcp.Options{}, stateful())
-	_, err := h.Call(t.Context(), turnRequest(t, h, "one", false))
-	require.NoError(t, err)
-	crash := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
-	crash.Turn, crash.Resume, crash.OwningCall = "one", true, crash.CallID
-	r, err := h.Call(t.Context(), crash)
-	require.NoError(t, err)
-	assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-	_, err = h.Call(t.Context(), turnRequest(t, h, "one", true))
-	assert.Equal(t, turn.CodeToolStateLost, turn.CodeOf(err))
 }
 
 // TestASilentChangeIsSeenWithTheNextRefresh covers servers that do not announce that their tools changed.

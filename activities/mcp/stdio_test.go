@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -155,7 +154,7 @@ func TestHalfAMessageFailsAtOnceAndDoesNotPoisonTheNextCall(t *testing.T) {
 
 func TestAnAnswerOverTheFrameLimitIsUnknownAndHarmless(t *testing.T) {
 	h := newHost(t, mcp.Options{MaxFrameBytes: 1 << 20}, stdioServer("srv"))
-	req := request(t, h, "mcp/srv/big", `{"bytes":50000000}`)
+	req := request(t, h, "mcp/srv/big", `{"bytes":5000000}`)
 	req.Repeatable = false
 	r, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
@@ -211,43 +210,4 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, receive(t, ch).result.Outcome)
 	_, err := h.Call(t.Context(), req)
 	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
-}
-
-func TestCallsAmongCrashesAndCancellationsAllEnd(t *testing.T) {
-	opts := mcp.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, CancelGrace: time.Millisecond,
-		StopGrace: 10 * time.Millisecond}
-	h := newHost(t, opts, stdioServer("srv"))
-	reqs := map[string]turn.ToolRequest{
-		"echo": request(t, h, "mcp/srv/echo", `{"text":"x"}`), "crash": request(t, h, "mcp/srv/crash", `{"text":"x"}`),
-		"slow": request(t, h, "mcp/srv/slow", `{"text":"x"}`), "garble": request(t, h, "mcp/srv/garble", `{}`),
-	}
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 12 {
-				kind := []string{"echo", "echo", "slow", "echo", "crash", "garble"}[(i+j)%6]
-				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-				req := reqs[kind]
-				if kind == "slow" {
-					req.Timeout = time.Duration(1+i) * time.Millisecond
-				}
-				r, err := h.Call(ctx, req)
-				cancel()
-				switch {
-				case err != nil:
-					assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
-				case r.Outcome == turn.OutcomeOK:
-					assert.Equal(t, "echo", kind)
-					assert.Equal(t, "x", r.Text)
-				default:
-					assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.Eventually(t, func() bool {
-		r, err := h.Call(t.Context(), reqs["echo"])
-		return err == nil && r.Text == "x"
-	}, 10*time.Second, 5*time.Millisecond, "the server did not come back")
 }

@@ -123,23 +123,6 @@ func TestATenantThatBreaksAServerBreaksItForItselfAlone(t *testing.T) {
 	assert.Equal(t, turn.OutcomeUnknown, receive(t, betas).result.Outcome, "it was cancelled, and by nobody else")
 }
 
-func TestATroubleOfATenantThatIsOverIsForgotten(t *testing.T) {
-	h := newHost(t, mcp.Options{BackoffMin: 50 * time.Millisecond}, stdioServer("srv"))
-	crash := request(t, h, "mcp/srv/crash", `{"text":"x"}`)
-	crash.Tenant = "acme"
-	require.Eventually(t, func() bool {
-		_, _ = h.Call(t.Context(), crash)
-		return health(t, h).State == mcp.StateFailing
-	}, 20*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool {
-		got := health(t, h)
-		return got.State == mcp.StateConnected && got.Tenants == nil && got.RetryAt.IsZero()
-	}, 20*time.Second, 5*time.Millisecond, "nobody of acme's comes again, and the server counts as failing for ever")
-	r, err := callOf(t, h, "acme", "mcp/srv/echo", `{"text":"well"}`)
-	require.NoError(t, err)
-	assert.Equal(t, "well", r.Text)
-}
-
 func TestATenantDoesNotGoOnWithAnothersState(t *testing.T) {
 	h := newHost(t, mcp.Options{}, stateful())
 	first := turnRequest(t, h, "one", false)

@@ -29,19 +29,23 @@ func promises() []promise {
 		exportPermissionPromises, tenantPromises)
 }
 
-// Run checks every promise on journals that open returns. open closes them with t.Cleanup.
+// Run checks every promise on journals that open returns, several promises at once. open closes the journals with
+// t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) *journal.DB) {
 	for _, p := range promises() {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			p.check(t, func() *journal.DB { return open(t) })
 		})
 	}
 }
 
-// RunPair checks the promises between two handles of the same data. open closes them with t.Cleanup.
+// RunPair checks the promises between two handles of the same data, several at once. open closes the handles with
+// t.Cleanup.
 func RunPair(t *testing.T, open func(t *testing.T) (a, b *journal.DB)) {
 	for _, p := range pairPromises {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			a, b := open(t)
 			p.check(t, a, b)
 		})

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // inOneGroup runs transactions that all wait for the writer before the first one runs.
@@ -107,45 +105,4 @@ func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
 	<-s.writeToken
 	require.NoError(t, s.Write(t.Context(), insertBlob("b", "")))
 	assert.Equal(t, "b", blobs(t, s))
-}
-
-// BenchmarkConcurrentWrites measures appends of many parallel turns, at both settings of synchronous. With "full", a
-// commit waits for the disk, and all waiting writers share it.
-func BenchmarkConcurrentWrites(b *testing.B) {
-	for _, synchronous := range []string{"full", "normal"} {
-		for _, writers := range []int{1, 32} {
-			b.Run(fmt.Sprintf("%s-%d", synchronous, writers), func(b *testing.B) {
-				db, err := Open(context.Background(), b.TempDir()+"/j.db", Options{Synchronous: synchronous})
-				require.NoError(b, err)
-				defer db.Close()
-				benchAppends(b, db, writers)
-			})
-		}
-	}
-}
-
-func benchAppends(b *testing.B, db *journal.DB, writers int) {
-	ctx := context.Background()
-	for i := range writers {
-		name := fmt.Sprint("t", i)
-		begun, err := db.Begin(ctx, turn.BeginInput{Session: name, Turn: name,
-			Message: turn.UserMessage{ID: "m", Text: "go"}})
-		require.NoError(b, err)
-		_, err = db.StartInference(ctx, journal.StartInference{Session: name, Key: journal.StepKey{Turn: name, Step: 1},
-			Expect: begun.Head})
-		require.NoError(b, err)
-	}
-	b.ResetTimer()
-	var wg sync.WaitGroup
-	for i := range writers {
-		wg.Go(func() {
-			key := journal.StepKey{Turn: fmt.Sprint("t", i), Step: 1}
-			for range b.N/writers + 1 {
-				err := db.AppendChunks(ctx, key, 1,
-					[]turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("some more text ", 10)}})
-				assert.NoError(b, err)
-			}
-		})
-	}
-	wg.Wait()
 }

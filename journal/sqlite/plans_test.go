@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,15 +15,19 @@ import (
 	"github.com/everturn/everturn/journal/journaltest"
 )
 
-// TestNoStatementScans checks that every statement finds its rows by an index, because otherwise sessions of 10,000
-// turns and journals of many sessions become slow. It checks the statements that the conformance suite has prepared.
-func TestNoStatementScans(t *testing.T) {
+// TestConformance runs the suite; TestConformanceOfTwoOpens has the default options. It then checks that every
+// statement that the suite has prepared finds its rows by an index, because otherwise sessions of 10,000 turns and
+// journals of many sessions become slow.
+func TestConformance(t *testing.T) {
+	var mu sync.Mutex
 	statements := map[string]bool{}
 	t.Run("suite", func(t *testing.T) {
 		journaltest.Run(t, func(t *testing.T) *journal.DB {
 			s, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{Synchronous: "normal"})
 			require.NoError(t, err)
 			t.Cleanup(func() {
+				mu.Lock()
+				defer mu.Unlock()
 				collect(statements, s)
 				assert.NoError(t, s.Close())
 			})

@@ -28,13 +28,6 @@ func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	return s
 }
 
-// TestConformance runs the suite with the default options; TestNoStatementScans runs it with synchronous "normal".
-func TestConformance(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T) *journal.DB {
-		return open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
-	})
-}
-
 func TestConformanceOfTwoOpens(t *testing.T) {
 	journaltest.RunPair(t, func(t *testing.T) (a, b *journal.DB) {
 		path := filepath.Join(t.TempDir(), "journal.db")

@@ -3,7 +3,6 @@
 //	make bench                        the full run, under ten minutes on two cores
 //	make bench-smoke                  about a minute: checks that everything works and the counts are right
 //	make bench-people                 turns that wait for users, and users who wait for turns: about ten minutes
-//	make bench-calls                  a call over MCP through the engine, and made directly: two minutes
 //	.everturn/bin/bench -only five    scenarios whose name contains this text
 //
 // It runs in the repository's root, and is a module of its own.

@@ -46,8 +46,7 @@ type program struct {
 	last     bool     // accept the last run instead of starting one
 	people   bool     // run the scenarios with waiting users instead
 	parked   int      // number of waiting turns in those scenarios
-	calls    bool     // measure the cost of a call over MCP instead
-	write    bool     // write the tables of those runs into the documentation
+	write    bool     // write the tables of that run into the documentation
 	accept   string   // the reason for accepting this run as the baseline; empty: do not accept it
 	compared string   // describes what the run was compared with
 
@@ -69,10 +68,8 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
 	f.BoolVar(&p.people, "people", false,
 		"instead: turns that wait for people, and people who wait for turns; some ten minutes")
-	f.BoolVar(&p.calls, "calls", false,
-		"instead: what a call over MCP costs through the engine, beside the same call made straight; two minutes")
 	f.IntVar(&p.parked, "parked", 10_000, "with -people: how many `turns` wait")
-	f.BoolVar(&p.write, "write", false, "with -people or -calls: put the tables into the documentation")
+	f.BoolVar(&p.write, "write", false, "with -people: put the tables into the documentation")
 	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
 	_ = f.Parse(args) // ExitOnError
 	p.rest = f.Args()
@@ -87,11 +84,8 @@ func (p *program) check() error {
 	if p.people && (p.accept != "" || p.profile != "" || p.parked < 2) {
 		return errors.New("-people goes with -smoke, -only, -write and -parked, of 2 at least")
 	}
-	if p.calls && (p.people || p.accept != "" || p.profile != "" || p.only != "") {
-		return errors.New("-calls goes with -smoke and -write")
-	}
-	if p.write && (!p.people && !p.calls || p.smoke) {
-		return errors.New("-write goes with -people or -calls, and not with -smoke")
+	if p.write && (!p.people || p.smoke) {
+		return errors.New("-write goes with -people, and not with -smoke")
 	}
 	if len(p.chosen()) == 0 && !p.people {
 		var names []string
@@ -136,15 +130,9 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 	if p.people {
 		return report.ExitWithin, p.withPeople(ctx, r)
 	}
-	if p.calls {
-		return report.ExitWithin, p.withCalls(ctx, r)
-	}
 	result, err := p.measure(ctx, r)
 	if err == nil && p.smoke && p.only == "" {
 		err = p.withPeople(ctx, r)
-	}
-	if err == nil && p.smoke && p.only == "" {
-		err = p.withCalls(ctx, r)
 	}
 	if err != nil {
 		return 0, err

@@ -36,9 +36,6 @@ func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provide
 			part.Replays = append(part.Replays, replay)
 		}
 	}
-	if sc.streamed {
-		part.FirstWords, err = r.firstWords(ctx, sc, meters, p)
-	}
 	return part, err
 }
 

@@ -27,7 +27,6 @@ var roles = map[string]func(context.Context, []string) error{
 	"engine":   engineRole,
 	"replay":   replayRole,
 	"clock":    clockRole,
-	"straight": straightRole,
 }
 
 // play runs a role to its end and returns the exit code.

@@ -19,8 +19,6 @@ type scenario struct {
 	gated bool
 	// replayed scenarios also replay the last turn's history in a separate process.
 	replayed bool
-	// streamed scenarios also measure when a reader sees the first word.
-	streamed bool
 	smoke    bool // part of a smoke run
 }
 
@@ -65,7 +63,7 @@ func one() []scenario {
 		{name: "six parallel calls", spec: hops(1, 6), arms: all, turns: 40, block: 5, inFlight: 1, smoke: true},
 		{name: "malformed answer", spec: bad, arms: []arm{ourLocal, floorLocal}, turns: 40, block: 10, inFlight: 1,
 			smoke: true},
-		{name: "streamed answer", spec: slow, arms: pair, turns: 16, block: 4, inFlight: 1, streamed: true, smoke: true},
+		{name: "streamed answer", spec: slow, arms: pair, turns: 16, block: 4, inFlight: 1, smoke: true},
 	}
 }
 

@@ -161,9 +161,6 @@ func (p *player) callEvents() []string {
 }
 
 func (p *player) pieces() []string {
-	if p.reply.pieces != nil {
-		return p.reply.pieces
-	}
 	if p.reply.text == "" {
 		return nil
 	}

@@ -32,7 +32,6 @@ type Reply struct {
 	name      string
 	text      string
 	reasoning string
-	pieces    []string // of text; words if nil
 	calls     []ToolCall
 	finish    string // "-" for none
 	usage     *Usage
@@ -130,12 +129,6 @@ func (r Reply) WithText(text string) Reply { r.text = text; return r }
 
 // Reasoning puts reasoning before the text.
 func (r Reply) Reasoning(text string) Reply { r.reasoning = text; return r }
-
-// Pieces sets the deltas into which the text is cut.
-func (r Reply) Pieces(pieces ...string) Reply {
-	r.pieces, r.text = pieces, strings.Join(pieces, "")
-	return r
-}
 
 // Usage makes the reply report token counts. Without it none are reported.
 func (r Reply) Usage(prompt, completion, cached int) Reply {

@@ -7,7 +7,6 @@
 //	go run -C tests/faults . -check DIR       judges ledgers that an earlier run has kept
 //	go run -C tests/faults . -list -seed 7    shows what a seed makes of each point
 //	go run -C tests/faults . -soak 30m        a hundred sessions for a long time, with one fault after the other
-//	go run -C tests/faults . -restarts        200 turns of four calls each while their tool server is killed every 10 s
 //
 // A run is a seeded schedule: sessions with random turns and, in one of them, a fault at an observed point. The worker
 // is the real command in a separate process (or, for points inside it, tests/faults/worker: the same engine, which ends
@@ -20,8 +19,6 @@
 // At the attack points an MCP server (tests/faults/hostile), the provider or an import attacks the worker while ten
 // other sessions work. The worker's memory, descriptors and processor time are measured from outside and checked
 // against bounds (gauge.go).
-//
-// A run of -restarts kills its tool server by the clock, and counts abandoned calls and turns that did not finish.
 //
 // A soak has two workers that survive it and are watched, and others that die. It is judged by the same checker, by
 // whether every kind of fault has hit something, and by whether the resources of the survivors grow. With -docs

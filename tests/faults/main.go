@@ -34,9 +34,8 @@ type order struct {
 	sessions int
 	think    time.Duration
 	docs     bool
-	half     int
+	share    share
 	journal  string
-	restarts restarting
 }
 
 func main() {
@@ -45,8 +44,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "runs of each point")
 	flag.IntVar(&o.parallel, "parallel", 8*runtime.NumCPU(), "schedules at once: most of their time is waiting")
 	flag.StringVar(&o.only, "point", "", "only points, or mutants, whose name matches this `pattern`")
-	flag.IntVar(&o.half, "half", 0, "only every second point: the second, fourth, ... where this `number` is even, the "+
-		"others where it is odd; 0 plays all")
+	flag.Var(&o.share, "share", "only a `number/n` of the points or mutants: one in n; n numbers in a row are all of them")
 	flag.StringVar(&o.journal, "journal", "sqlite", "the journals' `database`: sqlite or postgres")
 	flag.BoolVar(&o.mutants, "mutants", false, "break promises on purpose and show that the checker notices")
 	flag.BoolVar(&o.list, "list", false, "list the points")
@@ -58,7 +56,6 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
 	flag.BoolVar(&o.docs, "docs", false, "write the figures of this run into docs/faults.md")
-	o.restarts.flags()
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "faults: "+err.Error())
@@ -85,17 +82,10 @@ func (o order) sane(rest []string) error {
 		return errors.New("-runs and -parallel are at least 1")
 	case o.soak > 0 && (o.mutants || o.only != ""):
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
-	case o.docs && (o.only != "" || o.half != 0):
-		return errors.New("-docs with -point or -half would blank the figures of everything else: leave one of them out")
+	case o.docs && (o.only != "" || o.share.of != 0):
+		return errors.New("-docs with -point or -share would blank the figures of everything else: leave one of them out")
 	case o.journal != "sqlite" && o.journal != "postgres":
 		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
-	case o.restarts.on && (o.soak > 0 || o.mutants):
-		return errors.New("-restarts goes with neither -soak nor -mutants")
-	case o.half < 0 || o.half != 0 && o.mutants:
-		return errors.New("-half is a number of 0 or more, and of points: mutants are played whole")
-	}
-	if err := o.restarts.sane(); err != nil {
-		return err
 	}
 	if _, err := regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-point: %w", err)
@@ -142,9 +132,6 @@ func (o order) carryOut(ctx context.Context) (bool, error) {
 		}
 		defer ps.postgres.Close()
 	}
-	if o.restarts.on {
-		return o.restart(ctx, ps, dir)
-	}
 	if o.soak > 0 {
 		return o.endure(ctx, ps, dir)
 	}
@@ -183,23 +170,11 @@ func (o order) points() ([]point, error) {
 		elsewhere := p.onlyPostgres && o.journal != "postgres" && !o.list
 		return !o.wanted(p.name) || elsewhere || p.long && o.runs == 1 && o.only == "" && !o.list
 	})
-	if o.half != 0 {
-		all = everySecond(all, o.half)
-	}
-	if len(all) == 0 && !o.mutants && !o.restarts.on {
+	all = some(o.share, all)
+	if len(all) == 0 && !o.mutants {
 		return nil, fmt.Errorf("no point matches %q: -list shows them", o.only)
 	}
 	return all, nil
-}
-
-// everySecond returns every second point, from an offset that the number determines: two numbers in a row play all
-// points.
-func everySecond(all []point, number int) []point {
-	var out []point
-	for i := (number + 1) % 2; i < len(all); i += 2 {
-		out = append(out, all[i])
-	}
-	return out
 }
 
 // build builds the commands that the schedules run.

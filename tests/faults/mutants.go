@@ -89,7 +89,7 @@ func (o order) hunt(ctx context.Context, ps programs, bin, dir string) (bool, er
 		return false, err
 	}
 	defer shared.close()
-	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !o.wanted(m.name) })
+	chosen := some(o.share, slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !o.wanted(m.name) }))
 	fmt.Printf("seed %d, %s, %d at once\n", o.seed, heads(chosen), o.parallel)
 	began := time.Now()
 	slots := make(chan struct{}, max(1, o.parallel))

@@ -150,3 +150,34 @@ func (t *turnPlan) reply(q fakellm.Request) fakellm.Reply {
 	}
 	return fakellm.Calls(calls...).Usage(10, 5, 0)
 }
+
+// patientTries is how often a careful agent makes a call that was not made, each time as a new call.
+const patientTries = 3
+
+// patientCall returns the call of a careful agent, in a session that holds only this turn: it makes its calls one after
+// the other, never repeats a call whose outcome is unknown, and makes a call that was not made up to patientTries
+// times. It returns nothing when the calls are done, and when the tool is not offered.
+func (t *turnPlan) patientCall(q fakellm.Request) []callPlan {
+	step, tries := 0, 0
+	for _, m := range q.Chat.Messages {
+		switch {
+		case m.Role != "tool":
+		case strings.Contains(m.Content, "appended ") || strings.Contains(strings.ToLower(m.Content), "outcome unknown"),
+			tries == patientTries-1:
+			step, tries = step+1, 0
+		default:
+			tries++
+		}
+	}
+	if step >= len(t.steps) {
+		return nil
+	}
+	c := t.steps[step][0]
+	if tries > 0 {
+		c.key += fmt.Sprintf("-try%d", tries+1)
+	}
+	if !slices.Contains(q.Chat.ToolNames(), c.tool) {
+		return nil
+	}
+	return []callPlan{c}
+}

@@ -12,7 +12,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// awayFor is how long the server of a point stays away: the longest absence in a liveness run (see restarts).
+// awayFor is how long the server of a point stays away.
 const awayFor = 1500 * time.Millisecond
 
 // aways returns the points at which a server is killed between two calls and comes back a moment later: the call that

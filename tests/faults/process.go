@@ -7,18 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everturn/everturn/tests/proc"
 )
 
 // process is a child in its own process group. Its output goes to a file.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{}
+	done <-chan struct{}
 }
 
 // spawn starts a program that ends when this one does.
@@ -28,21 +29,9 @@ func spawn(log, program string, env []string, args ...string) (*process, error) 
 		return nil, err
 	}
 	defer out.Close()
-	p := &process{cmd: exec.Command(program, args...), log: log, done: make(chan struct{})}
+	p := &process{cmd: exec.Command(program, args...), log: log}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env, p.cmd.Dir = out, out, env, filepath.Dir(log)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread() // the signal comes with the end of the thread that started the process
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // the state is checked where it matters
-		}
-	}()
-	if err := <-started; err != nil {
+	if p.done, err = proc.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
 	return p, nil

@@ -1,22 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/tests/fakellm"
-	"github.com/everturn/everturn/tests/faults/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,14 +42,19 @@ func TestPointsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestTwoHalvesAreAllPoints(t *testing.T) {
+func TestSharesInARowAreAllPoints(t *testing.T) {
 	seen := map[string]int{}
-	for _, number := range []int{41, 42} {
-		half, err := order{half: number, runs: 1}.points()
+	for _, number := range []string{"41/3", "42/3", "43/3"} {
+		o := order{runs: 1}
+		require.NoError(t, o.share.Set(number))
+		part, err := o.points()
 		require.NoError(t, err)
-		for _, p := range half {
+		for _, p := range part {
 			seen[p.name]++
 		}
+	}
+	for _, wrong := range []string{"", "7", "7/0", "-1/3", "7/3/1"} {
+		assert.Error(t, new(share).Set(wrong), wrong)
 	}
 	all, err := order{runs: 1}.points()
 	require.NoError(t, err)
@@ -61,52 +62,6 @@ func TestTwoHalvesAreAllPoints(t *testing.T) {
 		assert.Equal(t, 1, seen[p.name], p.name)
 	}
 	assert.Len(t, seen, len(all))
-}
-
-func TestASeedMakesTheSameSoakAgain(t *testing.T) {
-	turns := func(seed uint64) (out []string) {
-		rng := seeded(seed, "soak-s001")
-		for n := range 20 {
-			plan, m := soakTurn(rng, "soak-s001", n)
-			out = append(out, fmt.Sprintf("%+v %+v", plan, m))
-		}
-		return out
-	}
-	assert.Equal(t, turns(7), turns(7))
-	assert.NotEqual(t, turns(7), turns(8))
-	faults := func(seed uint64) (out []string) {
-		s := &soak{rig: &rig{rng: seeded(seed, "soak")}, order: order{soak: time.Hour}}
-		for _, b := range s.shuffled() {
-			out = append(out, b.name+s.calm().String())
-		}
-		return out
-	}
-	assert.Equal(t, faults(7), faults(7))
-	assert.NotEqual(t, faults(7), faults(8))
-}
-
-func TestFiguresAreWrittenBetweenTheirComments(t *testing.T) {
-	page := "before\n<!-- points: begin -->\nold\n<!-- points: end -->\nafter <!-- soak: end -->\n"
-	out, err := splice([]byte(page), "points", []byte("new\n"))
-	require.NoError(t, err)
-	assert.Equal(t, "before\n<!-- points: begin -->\nnew\n<!-- points: end -->\nafter <!-- soak: end -->\n", string(out))
-	again, err := splice(out, "points", []byte("new\n"))
-	require.NoError(t, err)
-	assert.Equal(t, out, again)
-	_, err = splice(out, "soak", nil)
-	assert.ErrorContains(t, err, "soak: begin")
-}
-
-func TestFiguresOfPointsAreSummedByGroup(t *testing.T) {
-	var b bytes.Buffer
-	pointFigures(&b, []outcome{
-		{point: "order", recovery: 3 * time.Second}, {point: "order", err: assert.AnError}, {point: "deploy_rolled_back"},
-		{point: "clients_20", violations: []check.Violation{{Invariant: check.I2}}, recovery: time.Hour},
-		{point: "storm", err: assert.AnError},
-	}, time.Minute)
-	assert.Contains(t, b.String(), "5 runs in 1m0s, 3 failed.")
-	assert.Contains(t, b.String(), "| 3 | 2 | 3.0 s | 3.0 s |", "failed runs have no time")
-	assert.Contains(t, b.String(), "| 1 | 1 | – | – |")
 }
 
 // The page is stale if points or mutants have come or gone since its figures were made.
@@ -154,21 +109,6 @@ func mutantRows() (rows []string) {
 		}
 	}
 	return rows
-}
-
-func TestFiguresOfSomePointsAreNotWrittenOverThoseOfAll(t *testing.T) {
-	err := order{docs: true, only: "zombie", runs: 1, parallel: 1}.sane(nil)
-	assert.ErrorContains(t, err, "-docs with -point")
-}
-
-func TestMutantsAndControlsAreCountedApart(t *testing.T) {
-	assert.Equal(t, "2 mutants and 1 controls",
-		heads([]mutant{{name: "a", breaks: check.I1}, {name: "nothing"}, {name: "b", says: "no"}}))
-	lost := mutant{name: "tools_lost", says: notOffered}
-	assert.True(t, lost.asItShould(outcome{err: errors.New("mcp_once_append" + notOffered)}))
-	assert.False(t, lost.asItShould(outcome{err: assert.AnError}), "another error is not what it is to be noticed by")
-	assert.False(t, lost.asItShould(outcome{}))
-	assert.False(t, mutant{name: "nothing"}.asItShould(outcome{err: assert.AnError}))
 }
 
 func TestToolsThatAreLostAreNoticed(t *testing.T) {

@@ -144,3 +144,11 @@ func (l *load) listen() {
 func (l *load) quantile(part float64) time.Duration {
 	return quantile(slices.Sorted(slices.Values(l.took)), part)
 }
+
+// quantile returns the value below which this part of the sorted durations lies.
+func quantile(sorted []time.Duration, part float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
+}

@@ -9,9 +9,8 @@
 //
 // # Adding a history
 //
-// Add its name and a description of what happens in it to the table of shapes.go, with an empty outline if you do not
-// know it yet: once the history is recorded, TestKeptHistoriesReplay prints it. Then have an end-to-end test of package
-// tests keep it, with a line such as
+// Add a row with its name and what happens in it to the README beside the histories. Then have an end-to-end test of
+// package tests keep it, with a line such as
 //
 //	r.keep("v1-approval", session, run.GetRunID())
 //
@@ -19,21 +18,12 @@
 //
 //	go test ./tests -run 'TestAnApproval' -record
 //
-// The history must replay, and match its outline, before it is written. Last, update the README beside the histories:
-//
-//	go test ./tests/replay -run TestTheReadme -update
+// The history must replay before it is written.
 //
 // A released history is never overwritten, edited or deleted, because a turn may be in the middle of it. SHA256SUMS
 // beside the files, to which recording appends, has their sums. Code that changes a shape keeps the old behavior for
 // turns of the old behavior version, and records the new shape under a new name that begins with the new behavior
 // version.
-//
-// # Before the first release
-//
-// No turn depends on the histories yet. After a change of the workflow code or of the JSON in histories, record all of
-// them again, which takes some minutes, and commit them together:
-//
-//	make record-histories
 //
 // # What a replay checks
 //

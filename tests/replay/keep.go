@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -24,6 +23,15 @@ const Dir = "tests/testdata/histories"
 // sums is the file with the SHA-256 of every kept history, in the form of sha256sum.
 const sums = "SHA256SUMS"
 
+// readme is the file that says what each kept history is.
+const readme = "README.md"
+
+// described reports whether the README of dir has one row for a history.
+func described(dir, name string) (bool, error) {
+	b, err := os.ReadFile(filepath.Join(dir, readme))
+	return bytes.Count(b, []byte("\n| `"+name+"` | ")) == 1, err
+}
+
 // ErrKept reports that a history of this name exists. It is not changed.
 var ErrKept = errors.New("a kept history is never overwritten")
 
@@ -33,20 +41,18 @@ var names = regexp.MustCompile(`^v[1-9][0-9]*-[a-z0-9_]+(-[a-z0-9_]+)*$`)
 // keeping makes recording a file and its sum one step in this process.
 var keeping sync.Mutex
 
-// Keep writes a run's history to dir under a name of Shapes, if it replays and matches the outline of its shape. It
+// Keep writes a run's history to dir under a name that the README beside the kept histories describes, if it replays. It
 // returns ErrKept if a history of this name exists.
 func Keep(dir, name string, events []*historypb.HistoryEvent) error {
-	shape, ok := Find(name)
+	known, err := described(dir, name)
 	switch {
+	case err != nil:
+		return fmt.Errorf("keeping %s: %w", name, err)
 	case !names.MatchString(name):
 		return fmt.Errorf(
 			"keeping %q: a name is the wire version and a shape, such as v1-answer, of small letters, digits, - and _", name)
-	case !ok:
-		return fmt.Errorf("keeping %s: say first what it is, in the table of tests/replay/shapes.go: {Name: %q, Test: …, "+
-			"What: …, Outline: %q}", name, name, Outline(events))
-	}
-	if err := shape.Check(events); err != nil {
-		return fmt.Errorf("keeping %s: %w", name, err)
+	case !known:
+		return fmt.Errorf("keeping %s: say first what it is, in a row of %s", name, filepath.Join(dir, readme))
 	}
 	if err := Run(events); err != nil {
 		return fmt.Errorf(
@@ -139,21 +145,6 @@ func readSums(dir string) (map[string]string, error) {
 		out[name] = hash
 	}
 	return out, nil
-}
-
-// Missing returns a pattern for go test -run that matches the tests whose histories dir lacks. It is empty if dir has
-// all of them.
-func Missing(dir string) string {
-	var tests []string
-	for _, s := range Shapes {
-		if _, err := os.Stat(filepath.Join(dir, s.Name+".json")); err != nil && !slices.Contains(tests, s.Test) {
-			tests = append(tests, s.Test)
-		}
-	}
-	if len(tests) == 0 {
-		return ""
-	}
-	return "^(" + strings.Join(tests, "|") + ")$"
 }
 
 // Read reads a kept history.

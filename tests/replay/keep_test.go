@@ -10,8 +10,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestAKeptHistoryIsNotOverwritten(t *testing.T) {
+// folder returns a folder for histories that the README of the kept ones describes.
+func folder(t *testing.T) string {
+	t.Helper()
 	to := t.TempDir()
+	b, err := os.ReadFile(filepath.Join(dir, readme))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(to, readme), b, 0o600))
+	return to
+}
+
+func TestAKeptHistoryIsNotOverwritten(t *testing.T) {
+	to := folder(t)
 	events := kept(t, "v1-answer")
 	require.NoError(t, Keep(to, "v1-answer", events))
 	file := filepath.Join(to, "v1-answer.json")
@@ -36,7 +46,7 @@ func TestAKeptHistoryIsNotOverwritten(t *testing.T) {
 }
 
 func TestInvalidHistoriesAreNotKept(t *testing.T) {
-	to := t.TempDir()
+	to := folder(t)
 	answer := kept(t, "v1-answer")
 	broken := kept(t, "v1-answer")
 	for _, e := range broken {
@@ -44,7 +54,6 @@ func TestInvalidHistoriesAreNotKept(t *testing.T) {
 			a.ActivityId = "99"
 		}
 	}
-	assert.ErrorContains(t, Keep(to, "v1-call-local_echo", answer), "not of the shape v1-call-local_echo")
 	assert.ErrorContains(t, Keep(to, "v9-unheard-of", answer), `say first what it is`)
 	assert.ErrorContains(t, Keep(to, "../v1-answer", answer), "a name is")
 	assert.ErrorIs(t, Keep(to, "v1-answer", broken), ErrNondeterministic)
@@ -52,11 +61,11 @@ func TestInvalidHistoriesAreNotKept(t *testing.T) {
 	assert.ErrorContains(t, Keep(filepath.Join(to, "nowhere"), "v1-answer", answer), "no such file")
 	entries, err := os.ReadDir(to)
 	require.NoError(t, err)
-	assert.Empty(t, entries, "nothing was written")
+	assert.Len(t, entries, 1, "nothing was written")
 }
 
 func TestEditedHistoriesAreReported(t *testing.T) {
-	to := t.TempDir()
+	to := folder(t)
 	for _, name := range []string{"v1-answer", "v1-invalid-action"} {
 		require.NoError(t, Keep(to, name, kept(t, name)))
 	}

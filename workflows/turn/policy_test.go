@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -69,41 +68,6 @@ func TestRulesDecideInTheirOrder(t *testing.T) {
 	p.Deny = []string{"mcp/files/*"}
 	permission, _, _ = p.Permit(writeFile, json.RawMessage(`{"path":"docs/a","options":{"mode":"append"}}`))
 	assert.Equal(t, turn.Deny, permission, "no rule opens what the deny list closes")
-}
-
-func TestARuleAllowsOnlyWhatItSurelyNames(t *testing.T) {
-	for pattern, values := range map[string]struct{ allowed, denied []string }{
-		"docs/**": {
-			[]string{"docs/a", "docs/a/b.txt", "docs/.hidden", "docs/..a", "docs/A-1_2"},
-			[]string{"docs/a b", "docs/ünïcode", "docs//a", "docs/a,b", "docs/a;b", "docs/'a'", "docs/a\nsrc/b", "", "docs",
-				"docs/", "docs/.", "docs//", "docsx/a", "src/a", "/docs/a", "./docs/a", "Docs/a", " docs/a", "docs/../x",
-				"docs/a/..",
-				"docs/a/../../../etc/passwd", "..", "../docs/a", `docs\..\x`, `docs/..\x`, "docs/a\x00.png", "docs/a\nb",
-				"docs/a\x7f", "docs/%2e%2e/x",
-				"docs/%2E./x", "docs/..%2fx", "docs/%5c..", "docs/\ufffd", "~/docs/a", "docs/http://x"},
-		},
-		"*": {[]string{"a", "a.txt", ".a"},
-			[]string{"...", "a/b", "/", "/a", "..", "~", "~root", "C:a", "c:", `a\b`, "a\tb"}},
-		"**":         {[]string{"a", "a/b/c"}, []string{"", "x y", "/a", "a/../b", "~/x", "file:///etc/passwd", "C:/x"}},
-		"*/**":       {[]string{"a/b", "a/b/c"}, []string{"a", "/etc/passwd", "file:/etc/passwd", "C:/x"}},
-		"/srv/*.txt": {[]string{"/srv/a.txt"}, []string{"srv/a.txt", "/srv/a/b.txt", "/srv/../b.txt", "//srv/a.txt"}},
-		"[^x]etc":    {nil, []string{"/etc", "xetc", "aetc"}},
-		"https://*.example.com/**": {
-			[]string{"https://a.example.com/x", "https://a.example.com/x/y?q=1"},
-			[]string{"https://a.example.com/x/y#z", "https://a.example.com/x https://evil.com/",
-				"https://evil.com?.example.com/x", "https://evil.com#.example.com/x", "https://evil.com:80@.example.com/x",
-				"https://me@a.example.com/x",
-				"https://a.example.com:81/x", "http://a.example.com/x", "https://a.example.com",
-				"https://evil.com／.example.com/x", "https://a.example.com/../x"},
-		},
-	} {
-		for _, value := range values.allowed {
-			assert.Equal(t, turn.Allow, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
-		}
-		for _, value := range values.denied {
-			assert.Equal(t, turn.Deny, permitted(confined(pattern), path(value)), "%s of %q", pattern, value)
-		}
-	}
 }
 
 func TestARuleDeniesWhatItNamesAndAsksAboutOtherSpellings(t *testing.T) {
@@ -395,10 +359,4 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 		assert.Equal(t, c.want, permission, "%s: %s", name, why)
 		assert.Equal(t, c.fromRule, fromRule, "%s: %s", name, why)
 	}
-}
-
-func TestAPolicyWithoutRulesIsWrittenWithoutThem(t *testing.T) {
-	raw, err := json.Marshal(turn.DefaultPolicy())
-	require.NoError(t, err)
-	assert.NotContains(t, string(raw), "rules")
 }

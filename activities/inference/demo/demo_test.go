@@ -152,31 +152,6 @@ func TestItAsksItsUser(t *testing.T) {
 	assert.NotContains(t, a.called, "read_file other.go")
 }
 
-func TestTheProjectIsDescribedFromItsFiles(t *testing.T) {
-	a := newAgent(t)
-	title, module, secret := rand.Text(), rand.Text(), rand.Text()
-	a.write("README.md", "# "+title+"\n\nThis is about boats.\n")
-	a.write("go.mod", "module example.com/"+module+"\n")
-	a.write("src/main.go", "package main // "+secret)
-	answer := a.ask(overview)
-	assert.Contains(t, answer, "not a language model")
-	for _, want := range []string{title, module, "boats", "README.md", "src/main.go"} {
-		assert.Contains(t, answer, want)
-	}
-	assert.NotContains(t, answer, secret, "a file that was not read")
-	assert.Equal(t, []string{"list_files .", "read_file README.md", "read_file go.mod"}, a.called)
-	assert.Equal(t, 2, a.most, "files are read in parallel")
-}
-
-func TestUnknownFilesAreQuotedToo(t *testing.T) {
-	a := newAgent(t)
-	name, content := rand.Text()+".txt", rand.Text()
-	a.write(name, "first "+content+"\n")
-	answer := a.ask(overview)
-	assert.Contains(t, answer, name)
-	assert.Contains(t, answer, content)
-}
-
 func TestANamedFileIsReadAndQuoted(t *testing.T) {
 	a := newAgent(t)
 	name, content := "notes-"+rand.Text()+".txt", rand.Text()
@@ -185,15 +160,6 @@ func TestANamedFileIsReadAndQuoted(t *testing.T) {
 	answer := a.ask("What does " + name + " say?")
 	assert.Contains(t, answer, content)
 	assert.Equal(t, []string{"list_files .", "read_file deep/" + name}, a.called)
-}
-
-func TestAQuotedWordIsSearched(t *testing.T) {
-	a := newAgent(t)
-	word := rand.Text()
-	a.write("a.txt", "nothing\nhere is "+word+" indeed\n")
-	answer := a.ask(`Where can I find "` + word + `"?`)
-	assert.Contains(t, answer, "a.txt:2: here is "+word+" indeed")
-	assert.Equal(t, []string{"search_text " + word}, a.called)
 }
 
 func TestNothingIsInvented(t *testing.T) {
@@ -233,20 +199,6 @@ func TestACallIsAnsweredWithItsResultAlone(t *testing.T) {
 	assert.Equal(t, "package main", strings.TrimSpace(a.ask(`call local/read_file {"path":"main.go"}`)))
 	assert.Equal(t, []string{"read_file main.go"}, a.called)
 	assert.Contains(t, a.ask(`call local/read_file {"path":}`), "not a JSON object")
-}
-
-func TestTheSecondQuestionIsAnsweredByItself(t *testing.T) {
-	a := newAgent(t)
-	a.write("one.txt", "uno\n")
-	a.write("two.txt", "dos\n")
-	assert.Contains(t, a.ask("What does one.txt say?"), "uno")
-	answer := a.ask("And two.txt?")
-	assert.Contains(t, answer, "dos")
-	assert.NotContains(t, answer, "uno")
-}
-
-func TestItIsThereForDoctor(t *testing.T) {
-	require.NoError(t, newAgent(t).chat.Ping(t.Context()))
 }
 
 func TestItListensOnLoopbackOnly(t *testing.T) {

@@ -72,7 +72,7 @@ func Summary(w io.Writer, r Result) {
 
 func kb(m Measure) float64 { return float64(m.HistoryBytes) / 1024 }
 
-// Page writes the aims, ratios and first words of a run. The raw figures are in its JSON.
+// Page writes the aims and ratios of a run. The raw figures are in its JSON.
 func Page(w io.Writer, r Result) {
 	fmt.Fprintf(w, "Run of %s.\n\nAccepted because: %s\n\n", r.Machine, r.Reason)
 	fmt.Fprint(w, "### Aims\n\n| | measured | aim | | why |\n|---|---|---|---|---|\n")
@@ -86,18 +86,8 @@ func Page(w io.Writer, r Result) {
 		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", q.Scenario, q.Arm, q.To, q.P50, q.P95,
 			q.TurnsPerSecond, q.WorkerCPU, q.TotalCPU, q.Memory)
 	}
-	markdownFirstWords(w, r)
+	fmt.Fprintln(w)
 }
 
 // beginning returns the first 160 characters of a long error.
 func beginning(s string) string { return fmt.Sprintf("%.160s", s) }
-
-func markdownFirstWords(w io.Writer, r Result) {
-	fmt.Fprint(w, "\n### The first word of a streamed answer\n\n| read from | p50 ms | p95 | added |\n|---|---|---|---|\n")
-	for _, p := range r.Parts {
-		for _, f := range p.FirstWords {
-			fmt.Fprintf(w, "| %s | %.0f | %.0f | %+.0f |\n", f.From, f.Latency.P50, f.Latency.P95, f.Added)
-		}
-	}
-	fmt.Fprintln(w)
-}

@@ -15,11 +15,10 @@ type Result struct {
 
 // Part holds the results of one scenario.
 type Part struct {
-	Scenario   string      `json:"scenario"`
-	Gated      bool        `json:"gated,omitempty"`
-	Measures   []Measure   `json:"measures"`
-	Replays    []Replay    `json:"replays,omitempty"`
-	FirstWords []FirstWord `json:"first_words,omitempty"`
+	Scenario string    `json:"scenario"`
+	Gated    bool      `json:"gated,omitempty"`
+	Measures []Measure `json:"measures"`
+	Replays  []Replay  `json:"replays,omitempty"`
 }
 
 // Measure holds the figures of one arm in a scenario. Times are in milliseconds; CPU, bytes and rows are per turn.
@@ -64,13 +63,6 @@ type Replay struct {
 	Milliseconds float64 `json:"ms"`
 	PerStep      float64 `json:"ms_per_step"`
 	PeakBytes    int64   `json:"peak_bytes"` // resident memory of the process
-}
-
-// FirstWord is the time from a turn's start until a reader can see the first word of the answer, in milliseconds.
-type FirstWord struct {
-	From    string  `json:"from"`
-	Latency Spread  `json:"latency_ms"`
-	Added   float64 `json:"added_ms"` // compared with the median of a direct request to the provider
 }
 
 // Quantiles summarizes durations. The n-th percentile is the smallest value that at least n % of them do not exceed.

@@ -42,7 +42,7 @@ func Table(w io.Writer, r Result) error {
 		return err
 	}
 	fmt.Fprintln(w, doomed.String())
-	if err := errors.Join(replayTable(w, r), wordTable(w, r)); err != nil || r.Smoke {
+	if err := replayTable(w, r); err != nil || r.Smoke {
 		return err // too few turns for meaningful ratios
 	}
 	return errors.Join(ratioTable(w, r), aimTable(w, r))
@@ -65,17 +65,6 @@ func replayTable(w io.Writer, r Result) error {
 		for _, one := range p.Replays {
 			fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%.2f\t%.3f\t%.0f\t\n", p.Scenario, one.Arm, one.Events,
 				float64(one.HistoryBytes)/1024, one.Milliseconds, one.PerStep, mb(one.PeakBytes))
-		}
-	}
-	return t.Flush()
-}
-
-func wordTable(w io.Writer, r Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "\nfirst word\tp50 ms\tp95\tadded\t\n")
-	for _, p := range r.Parts {
-		for _, f := range p.FirstWords {
-			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%+.0f\t\n", f.From, f.Latency.P50, f.Latency.P95, f.Added)
 		}
 	}
 	return t.Flush()
