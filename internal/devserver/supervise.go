@@ -41,11 +41,11 @@ const stopGrace = 10 * time.Second
 // supervise runs the server until the stack has no user, or until the server ends by itself. It serves the Web UI on
 // the address ui.
 func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Writer) error {
-	hidden, err := hiddenAddress()
+	hidden, err := HiddenAddress()
 	if err != nil {
 		return err
 	}
-	stopUI, err := proxyUI(ui, hidden, stderr)
+	stopUI, err := ProxyUI(ui, hidden, stderr)
 	if err != nil {
 		return err
 	}

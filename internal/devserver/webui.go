@@ -20,9 +20,9 @@ import (
 // including Approve. The supervisor therefore puts a proxy at the UI's address that accepts only local hosts and
 // origins, and the UI itself listens at an address that a web page cannot find.
 
-// hiddenAddress returns a free port at a random address of 127.0.0.0/8: a web page that searches for it has about 2^38
+// HiddenAddress returns a free port at a random address of 127.0.0.0/8: a web page that searches for it has about 2^38
 // to try.
-func hiddenAddress() (*net.TCPAddr, error) {
+func HiddenAddress() (*net.TCPAddr, error) {
 	var b [3]byte
 	rand.Read(b[:])
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 1+b[0]%254, b[1], 1+b[2]%254)})
@@ -32,8 +32,8 @@ func hiddenAddress() (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// proxyUI serves the Web UI, which listens on ui, at address until stop is called.
-func proxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), err error) {
+// ProxyUI serves the Web UI, which listens on ui, at address until stop is called.
+func ProxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the Web UI: %w", err)

@@ -15,7 +15,7 @@ import (
 func TestTheUIsAddressIsNotToBeGuessed(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
-		a, err := hiddenAddress()
+		a, err := HiddenAddress()
 		require.NoError(t, err)
 		assert.True(t, a.IP.IsLoopback())
 		assert.False(t, a.IP.Equal(net.IPv4(127, 0, 0, 1)), a)
