@@ -284,9 +284,20 @@ type Temporal struct {
 
 // Worker limits the resources of a worker.
 type Worker struct {
+	// What this worker does: "turns" runs the workflows, "inference" calls the model, "tools" calls tools. Each role has
+	// a task queue of its own, except that a worker runs the inferences and tool calls of its own turns if it has these
+	// roles (see separate_queues). Every role needs a worker. A worker without "inference" needs no API key, and one
+	// without "tools" starts no MCP server.
+	Roles []Role `toml:"roles" default:"turns,inference,tools" enum:"turns,inference,tools"`
+	// The task queues of MCP servers ([[mcp.servers]] queue) whose servers this worker hosts as well.
+	ServerQueues []string `toml:"server_queues"`
+	// Send the inferences and tool calls of this worker's turns to their own task queues even if it has these roles, so
+	// that all workers of the role share them. A limit on a provider's requests needs it. It makes each of them start a
+	// few milliseconds later.
+	SeparateQueues bool `toml:"separate_queues"`
 	// Maximum number of workflow tasks at the same time.
 	MaxConcurrentTurns int `toml:"max_concurrent_turns" default:"100" min:"2"`
-	// Maximum number of inferences and tool calls at the same time.
+	// Maximum number of inferences and tool calls at the same time, per task queue.
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" default:"100" min:"1"`
 	// Maximum number of turns that are kept in memory between their workflow tasks, including turns that wait for
 	// approvals. An evicted turn is rebuilt from its history when it continues.

@@ -310,6 +310,15 @@ var Shapes = []Shape{
 		Outline: "Begin° Infer Finish° → completed: content_filter"},
 	{Name: "v1-refusal", Test: "TestATruncatedCompletionEndsTheTurnWithItsReason", What: "the model refuses",
 		Outline: "Begin° Infer Finish° → completed: refusal"},
+
+	// Task queues.
+	{Name: "v1-roles", Test: "TestEachRoleHasItsWorkers", What: "a worker for each role",
+		Outline: "Begin° Infer CallTool Infer Finish° → completed: answered"},
+	{Name: "v1-roles-moved", Test: "TestATurnOutlivesItsQueues",
+		What:    "a turn of a worker with all roles, whose task queue is then polled by a worker that only runs turns",
+		Outline: "Begin° Infer(…elsewhere) Infer CallTool Infer Finish° → completed: answered"},
+	{Name: "v1-server-queue", Test: "TestAServerIsOnlyOnSomeWorkers", What: "a call of a server that only some workers host",
+		Outline: "Begin° Infer CallTool Infer Finish° → completed: answered"},
 }
 
 // notKept are branches of the workflow code without a history of their own.
