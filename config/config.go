@@ -302,8 +302,20 @@ type Worker struct {
 	// Maximum number of turns that are kept in memory between their workflow tasks, including turns that wait for
 	// approvals. An evicted turn is rebuilt from its history when it continues.
 	StickyCache int `toml:"sticky_cache" default:"100" min:"0"`
-	// How long a stopping worker waits for its inferences and tool calls.
+	// Maximum number of polls that this worker keeps open, for each task queue and kind of task. The number follows the
+	// load. A Temporal server accepts 1,200 of a kind from all workers of a namespace together.
+	MaxPollers int `toml:"max_pollers" default:"10" min:"2" max:"1000"`
+	// How long a stopping worker waits for its inferences and tool calls. Those that take longer are cut off: another
+	// worker repeats the inference, and a call that cannot be repeated has an unknown outcome.
 	DrainTimeout time.Duration `toml:"drain_timeout" default:"30s" min:"0s"`
+	// How long the process manager waits between SIGTERM and SIGKILL: terminationGracePeriodSeconds in Kubernetes,
+	// stop_grace_period in Compose, TimeoutStopSec in systemd. A worker refuses to start if it may take longer to stop;
+	// "0s" skips the check.
+	StopGrace time.Duration `toml:"stop_grace" min:"1s" zero:"to skip the check"`
+	// host:port for GET /healthz (the process runs) and /readyz (it polls, and reaches Temporal, the journal and its
+	// required servers). Without a host, only this machine is served; 0.0.0.0:8081 serves a container's network. Empty
+	// means off.
+	HealthAddress string `toml:"health_address" example:":8081"`
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
 }

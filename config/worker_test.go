@@ -23,6 +23,8 @@ func TestTaskQueues(t *testing.T) {
 	assert.Equal(t, "everturn-tools", c.Queue(RoleTools))
 	assert.Equal(t, "everturn-tools-browser", c.ServerQueue("browser"))
 	assert.Empty(t, c.ServerQueue(""))
+	c.Worker.HealthAddress = ":8081"
+	assert.Equal(t, "127.0.0.1:8081", c.Worker.HealthListen(), "other machines are served only if the operator says so")
 }
 
 func TestRolesThatCannotWork(t *testing.T) {
@@ -31,6 +33,8 @@ func TestRolesThatCannotWork(t *testing.T) {
 		"[worker]\nroles = []":                                "worker.roles",
 		"[worker]\nroles = [\"turn\"]":                        "worker.roles[0]",
 		"[worker]\nroles = [\"turns\"]":                       "worker.roles",
+		"[worker]\nstop_grace = \"30s\"":                      "worker.stop_grace",
+		"[worker]\nhealth_address = \"8081\"":                 "worker.health_address",
 		"[worker]\nserver_queues = [\"browser\"]":             "worker.server_queues[0]",
 		server + "queue = \"two words\"":                      "mcp.servers[0].queue",
 		server + "queue = \"browser\"\non_all_workers = true": "mcp.servers[0].on_all_workers",
@@ -43,7 +47,8 @@ func TestRolesThatCannotWork(t *testing.T) {
 	}
 	for _, text := range []string{
 		"[llm]\nprovider = \"demo\"\n[worker]\nroles = [\"turns\"]",
-		"[worker]\nroles = [\"inference\", \"tools\"]",
+		"[worker]\nroles = [\"inference\", \"tools\"]\nstop_grace = \"40s\"",
+		"[worker]\nstop_grace = \"1m40s\"\nhealth_address = \":8081\"",
 		server + "queue = \"browser\"\n[worker]\nroles = []\nserver_queues = [\"browser\"]",
 	} {
 		_, err := Load(LoadOptions{Path: write(t, text)})

@@ -33,7 +33,8 @@ type Engine struct {
 	model     *model
 	client    client.Client
 	workers   []worker.Worker // one for each task queue
-	fatal     chan error      // holds the first reason why the engine cannot continue: see fail
+	probe     probe
+	fatal     chan error // holds the first reason why the engine cannot continue: see fail
 	secrets   *redact.Redactor
 	log       *slog.Logger
 }
@@ -46,7 +47,7 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openProbe, e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -68,6 +69,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.watchJournal(watched) })
 	err := e.start()
 	if err == nil {
+		e.probe.polls.Store(true)
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "roles", e.cfg.Worker.Roles,
 			"model", e.model.name)
 		select {
@@ -75,6 +77,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case err = <-e.fatal:
 			err = fmt.Errorf("the worker stops: %w", err)
 		}
+		e.probe.polls.Store(false)
 		stopAll(e.workers)
 	} else {
 		err = fmt.Errorf("starting the worker: %w", err)
@@ -98,6 +101,9 @@ func (e *Engine) Journal() Journal { return e.journal }
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {
 	var errs []error
+	if e.probe.server != nil {
+		errs = append(errs, e.probe.server.Close())
+	}
 	if e.client != nil {
 		e.client.Close()
 	}

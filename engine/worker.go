@@ -17,6 +17,9 @@ import (
 // response to a heartbeat.
 const heartbeatThrottle = 2 * time.Second
 
+// firstPollers is the number of polls of a worker that starts.
+const firstPollers = 2
+
 // newWorkers returns a worker of the SDK for each task queue that this process polls, sticky being its own: see
 // stickyQueue.
 func (e *Engine) newWorkers(acts *activities.Activities, sticky string) (out []worker.Worker) {
@@ -68,7 +71,11 @@ func (e *Engine) newActivityWorker(queue string, acts *activities.Activities, mo
 }
 
 func (e *Engine) workerOptions() worker.Options {
+	pollers := worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: firstPollers, MaximumNumberOfPollers: e.cfg.Worker.MaxPollers,
+	})
 	return worker.Options{
+		WorkflowTaskPollerBehavior: pollers, ActivityTaskPollerBehavior: pollers,
 		MaxConcurrentActivityExecutionSize:      e.cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: e.cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  e.cfg.Worker.MaxConcurrentTurns,
