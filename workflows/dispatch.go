@@ -182,6 +182,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
 	options := inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
+	options.Priority = r.priority(ctx, c.Step <= 1)
 	for n := 1; ; n++ {
 		options.TaskQueue = r.progress.Config.Queues.Inference
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
@@ -222,6 +223,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (Ca
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         callRetryPolicy,
+		Priority:            r.priority(ctx, false),
 		Summary:             summary(in),
 	})
 	return call(ctx, Activities.CallTool, in)
