@@ -29,6 +29,8 @@ type Agent struct {
 	MaxTokens    int // of one completion; 0 leaves it to the provider
 	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
+	// Required are those of Servers without which no turn begins.
+	Required []string
 }
 
 // Options are the dependencies of the activities. All but Redact, Worker and CacheBytes are required.
@@ -42,6 +44,9 @@ type Options struct {
 	StickyQueue string
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
+	// Queues are the task queues for the inferences and calls of the turns that begin on this worker. Elsewhere are
+	// those of the roles that this worker lacks: see workflows.Elsewhere.
+	Queues, Elsewhere turn.Queues
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -61,6 +66,8 @@ type Activities struct {
 	running         running
 	large           largeAnswers
 	prompts         *semaphore.Weighted
+	queues          turn.Queues
+	elsewhere       turn.Queues
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -85,7 +92,7 @@ func New(o Options) (*Activities, error) {
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
-		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs,
+		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil
 }
 

@@ -82,7 +82,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	cfg := turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode,
 		Limits: limits, Policy: g.Policy, Approvals: g.Approvals,
-		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
+		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens, Queues: a.queues,
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
@@ -99,6 +99,7 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 	if err != nil {
 		return nil, err
 	}
+	catalogues = a.withUnpublished(catalogues)
 	var descriptors []turn.Descriptor
 	for _, c := range catalogues {
 		away := !c.Usable(time.Now())
@@ -113,7 +114,7 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 		}
 		offered := offeredOf(c, cfg.Policy)
 		descriptors = append(descriptors, offered...)
-		cfg.Tools = append(cfg.Tools, toolsOf(turn.PromptConfig{Descriptors: offered})...)
+		cfg.Tools = append(cfg.Tools, a.toolsOf(offered)...)
 	}
 	return descriptors, nil
 }
@@ -123,6 +124,29 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	all, err := a.journal.Catalogues(ctx)
 	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
+}
+
+// withUnpublished adds the servers that no worker has published yet. A worker that hosts a server publishes it before it
+// polls, but a worker that only runs turns may be first.
+func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalogue {
+	for _, server := range a.agent.Servers {
+		if !slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) {
+			catalogues = append(catalogues, turn.Catalogue{Server: server,
+				Required: slices.Contains(a.agent.Required, server), Problem: "no worker that hosts it has started"})
+		}
+	}
+	return catalogues
+}
+
+// toolsOf returns the turn's part of the tools. A worker that calls no tools cannot run them as local activities.
+func (a *Activities) toolsOf(offered []turn.Descriptor) []turn.Tool {
+	tools := toolsOf(turn.PromptConfig{Descriptors: offered})
+	for i := range tools {
+		if a.elsewhere.Tools != "" {
+			tools[i].Activity = turn.ActivityRegular
+		}
+	}
+	return tools
 }
 
 // offeredOf returns a server's tools that policy does not deny outright.

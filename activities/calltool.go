@@ -19,6 +19,13 @@ import (
 // CallTool claims one call, runs it, settles it and returns its receipt. The journal's record decides: a settled call
 // does not run again, and a call that an earlier attempt left open does not either, unless its tool is repeatable.
 func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (workflows.CallResult, error) {
+	switch {
+	case a.elsewhere.Tools == "", in.Tool.Queue != "":
+	case local(ctx): // the turn began on a worker that calls tools
+		return workflows.CallResult{}, failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
+	default:
+		return workflows.CallResult{}, workflows.Elsewhere(a.queues)
+	}
 	clock := startClock(ctx)
 	defer clock.stop()
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts

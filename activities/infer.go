@@ -17,6 +17,9 @@ import (
 // Infer appends the last step's results, renders the plan, calls the model and appends its completion. If the journal
 // already has the completion, Infer returns it and does not pay for another.
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
+	if a.elsewhere.Inference != "" {
+		return workflows.InferResult{}, workflows.Elsewhere(a.queues)
+	}
 	clock := startClock(ctx)
 	defer clock.stop()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))

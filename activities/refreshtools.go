@@ -40,7 +40,7 @@ func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput
 		offered := offeredOf(c, promptConfig.Policy)
 		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
 		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
-		res.Tools = append(res.Tools, toolsOf(turn.PromptConfig{Descriptors: offered})...)
+		res.Tools = append(res.Tools, a.toolsOf(offered)...)
 		res.Recovered = append(res.Recovered, c.Server)
 	}
 	slices.SortStableFunc(promptConfig.Descriptors,

@@ -120,6 +120,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 				Version: workflows.WireVersion, Tenant: o.Tenant, Message: &message, Agent: in.Agent, Limits: in.Limits,
 			}},
 			StaticSummary: workflows.Summary(in.Text),
+			Priority:      workflows.Priority(o.Tenant, true),
 			StaticDetails: "One run of schedule " + turn.Truncate(in.Name, 80) +
 				", in a session of its own that is named after this workflow's ID. " +
 				"Its transcript is in the journal: `starter show`.",
@@ -135,6 +136,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Agent: in.Agent, Limits: in.Limits,
 		}},
 		StaticSummary: workflows.Summary("to session " + turn.Truncate(in.Session, 60) + ": " + in.Text),
+		Priority:      workflows.Priority(o.Tenant, true),
 		StaticDetails: "Sends the message of schedule " + turn.Truncate(in.Name, 60) +
 			" to its session, and completes when the turn that takes it ends: " +
 			"`starter show " + turn.Truncate(in.Session, 80) + "`.",

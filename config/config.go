@@ -284,15 +284,38 @@ type Temporal struct {
 
 // Worker limits the resources of a worker.
 type Worker struct {
+	// What this worker does: "turns" runs the workflows, "inference" calls the model, "tools" calls tools. Each role has
+	// a task queue of its own, except that a worker runs the inferences and tool calls of its own turns if it has these
+	// roles (see separate_queues). Every role needs a worker. A worker without "inference" needs no API key, and one
+	// without "tools" starts no MCP server.
+	Roles []Role `toml:"roles" default:"turns,inference,tools" enum:"turns,inference,tools"`
+	// The task queues of MCP servers ([[mcp.servers]] queue) whose servers this worker hosts as well.
+	ServerQueues []string `toml:"server_queues"`
+	// Send the inferences and tool calls of this worker's turns to their own task queues even if it has these roles, so
+	// that all workers of the role share them. A limit on a provider's requests needs it. It makes each of them start a
+	// few milliseconds later.
+	SeparateQueues bool `toml:"separate_queues"`
 	// Maximum number of workflow tasks at the same time.
 	MaxConcurrentTurns int `toml:"max_concurrent_turns" default:"100" min:"2"`
-	// Maximum number of inferences and tool calls at the same time.
+	// Maximum number of inferences and tool calls at the same time, per task queue.
 	MaxConcurrentActivities int `toml:"max_concurrent_activities" default:"100" min:"1"`
 	// Maximum number of turns that are kept in memory between their workflow tasks, including turns that wait for
 	// approvals. An evicted turn is rebuilt from its history when it continues.
 	StickyCache int `toml:"sticky_cache" default:"100" min:"0"`
-	// How long a stopping worker waits for its inferences and tool calls.
+	// Maximum number of polls that this worker keeps open, for each task queue and kind of task. The number follows the
+	// load. A Temporal server accepts 1,200 of a kind from all workers of a namespace together.
+	MaxPollers int `toml:"max_pollers" default:"10" min:"2" max:"1000"`
+	// How long a stopping worker waits for its inferences and tool calls. Those that take longer are cut off: another
+	// worker repeats the inference, and a call that cannot be repeated has an unknown outcome.
 	DrainTimeout time.Duration `toml:"drain_timeout" default:"30s" min:"0s"`
+	// How long the process manager waits between SIGTERM and SIGKILL: terminationGracePeriodSeconds in Kubernetes,
+	// stop_grace_period in Compose, TimeoutStopSec in systemd. A worker refuses to start if it may take longer to stop;
+	// "0s" skips the check.
+	StopGrace time.Duration `toml:"stop_grace" min:"1s" zero:"to skip the check"`
+	// host:port for GET /healthz (the process runs) and /readyz (it polls, and reaches Temporal, the journal and its
+	// required servers). Without a host, only this machine is served; 0.0.0.0:8081 serves a container's network. Empty
+	// means off.
+	HealthAddress string `toml:"health_address" example:":8081"`
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
 }

@@ -141,7 +141,7 @@ func (c Config) CheckEnviron(environ []string) error {
 	var problems []Problem
 	for i, s := range c.MCP.Servers {
 		for j, name := range s.EnvAllow {
-			if _, set := have[name]; !set && len(problems) < maxProblems {
+			if _, set := have[name]; !set && c.Worker.Hosts(s) && len(problems) < maxProblems {
 				key := fmt.Sprintf("mcp.servers[%d].env_allow[%d]", i, j)
 				problems = append(problems, Problem{Key: key, Credentials: true, Message: fmt.Sprintf(
 					"%s names %s, which is not set; set it, or remove it from the list of server %q", key, name, s.ID)})

@@ -101,7 +101,11 @@ var (
 // wants describes the values that a field accepts.
 func (f field) wants() string {
 	if list, ok := f.tag.Lookup("enum"); ok {
-		return "a string, " + oneOf(strings.Split(list, ","))
+		kind := "a string, "
+		if f.value.Kind() == reflect.Slice {
+			kind = "a list of strings, each "
+		}
+		return kind + oneOf(strings.Split(list, ","))
 	}
 	return wants(f.value.Type())
 }

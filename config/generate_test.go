@@ -304,7 +304,7 @@ func (d docs) schema(f field) map[string]any {
 	case t.Kind() == reflect.Struct:
 		return d.object(f.value)
 	case t.Kind() == reflect.Slice:
-		return map[string]any{"type": "array", "items": d.schema(field{value: newElement(t)})}
+		return map[string]any{"type": "array", "items": d.schema(field{value: newElement(t), tag: f.tag})}
 	case t.Kind() == reflect.Map:
 		return map[string]any{"type": "object", "additionalProperties": d.schema(field{value: newElement(t)})}
 	}

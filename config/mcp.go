@@ -60,6 +60,9 @@ type MCPServer struct {
 	Resources bool `toml:"resources"`
 	// Offer the server's prompts to the model, as tools that list and read them.
 	Prompts bool `toml:"prompts"`
+	// A task queue of its own, for a server that only some workers host: those with this name in worker.server_queues.
+	// Empty: every worker with the role "tools" hosts it.
+	Queue string `toml:"queue" maxbytes:"64"`
 	// Every worker hosts this server. Tools with local_activity need it.
 	OnAllWorkers bool `toml:"on_all_workers" example:"true"`
 	// The timeouts of connections and calls.

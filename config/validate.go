@@ -31,6 +31,7 @@ func (c Config) Validate() error {
 	v.servers(c.MCP.Servers)
 	v.journal(c.Journal)
 	v.temporal(c.Temporal)
+	v.worker(c)
 	return asError(v.problems)
 }
 

@@ -45,9 +45,20 @@ func (v *validator) servers(servers []MCPServer) {
 			v.add(key+".on_all_workers", `lets any worker take a call, but session_affinity = "turn" sends all calls of `+
 				`a turn to one worker; remove one of them`)
 		}
+		v.queue(key, s)
 		for _, name := range slices.Sorted(maps.Keys(s.Tools)) {
 			v.tool(join(key+".tools", name), s, s.Tools[name])
 		}
+	}
+}
+
+func (v *validator) queue(key string, s MCPServer) {
+	switch {
+	case s.Queue != "" && !queueName.MatchString(s.Queue):
+		v.add(key+".queue", "must be 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit")
+	case s.Queue != "" && s.OnAllWorkers:
+		v.add(key+".on_all_workers", "says that every worker hosts the server, but queue limits it to some workers; "+
+			"remove one of them")
 	}
 }
 

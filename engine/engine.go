@@ -24,19 +24,19 @@ import (
 
 // Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
-	id           string // of this process, in the journal's reports on workers
-	cfg          config.Config
-	options      options
-	journal      Journal
-	journalID    string
-	tools        *tools.Registry
-	model        *model
-	client       client.Client
-	worker       worker.Worker
-	stickyWorker worker.Worker // for the calls bound to this process; nil if there are none
-	fatal        chan error    // holds the first reason why the engine cannot continue: see fail
-	secrets      *redact.Redactor
-	log          *slog.Logger
+	id        string // of this process, in the journal's reports on workers
+	cfg       config.Config
+	options   options
+	journal   Journal
+	journalID string
+	tools     *tools.Registry
+	model     *model
+	client    client.Client
+	workers   []worker.Worker // one for each task queue
+	probe     probe
+	fatal     chan error // holds the first reason why the engine cannot continue: see fail
+	secrets   *redact.Redactor
+	log       *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
@@ -47,7 +47,7 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openProbe, e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -69,30 +69,22 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.watchJournal(watched) })
 	err := e.start()
 	if err == nil {
-		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
+		e.probe.polls.Store(true)
+		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "roles", e.cfg.Worker.Roles,
+			"model", e.model.name)
 		select {
 		case <-ctx.Done():
 		case err = <-e.fatal:
 			err = fmt.Errorf("the worker stops: %w", err)
 		}
-		e.drain()
+		e.probe.polls.Store(false)
+		stopAll(e.workers)
 	} else {
 		err = fmt.Errorf("starting the worker: %w", err)
 	}
 	stop()
 	beside.Wait()
 	return err
-}
-
-func (e *Engine) start() error {
-	if err := e.worker.Start(); err != nil || e.stickyWorker == nil {
-		return err
-	}
-	if err := e.stickyWorker.Start(); err != nil {
-		e.worker.Stop()
-		return err
-	}
-	return nil
 }
 
 // fail makes Run drain and return err. Only the first error counts.
@@ -103,22 +95,15 @@ func (e *Engine) fail(err error) {
 	}
 }
 
-// drain stops both workers at the same time, so that both have the full drain timeout.
-func (e *Engine) drain() {
-	var both sync.WaitGroup
-	both.Go(e.worker.Stop)
-	if e.stickyWorker != nil {
-		both.Go(e.stickyWorker.Stop)
-	}
-	both.Wait()
-}
-
 // Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
 func (e *Engine) Journal() Journal { return e.journal }
 
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {
 	var errs []error
+	if e.probe.server != nil {
+		errs = append(errs, e.probe.server.Close())
+	}
 	if e.client != nil {
 		e.client.Close()
 	}
@@ -228,20 +213,17 @@ func (e *Engine) identity() string {
 	return fmt.Sprintf("%d@%s", os.Getpid(), host)
 }
 
-// build creates the activities and the worker.
+// build creates the activities and the workers.
 func (e *Engine) build(context.Context) error {
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
-		StickyQueue: queue,
-		Journal:     e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
+		Journal: e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {
 		return err
 	}
-	e.worker = e.newWorker(acts)
-	if queue != "" {
-		e.stickyWorker = e.newStickyWorker(queue, acts)
-	}
+	e.workers = e.newWorkers(acts, queue)
 	return nil
 }

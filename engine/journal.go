@@ -24,6 +24,7 @@ import (
 type Journal interface {
 	activities.Journal
 	client.Journal
+	ID(ctx context.Context) (string, error)
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)

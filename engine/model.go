@@ -19,10 +19,14 @@ type model struct {
 
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.LLM.Effective()
+	m := &model{provider: string(c.Provider), name: c.Model}
+	if !e.cfg.Worker.Has(config.RoleInference) {
+		e.model = m
+		return nil
+	}
 	if err := c.CheckCredentials(); err != nil {
 		return err
 	}
-	m := &model{provider: string(c.Provider), name: c.Model}
 	baseURL, key := c.BaseURL, c.APIKey.Reveal()
 	if c.Provider == config.ProviderDemo {
 		server, err := demo.Start(ctx, demo.Options{Slow: c.DemoSlow})
@@ -73,6 +77,9 @@ func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	e := newEngine(cfg, nil)
 	if err := e.openModel(ctx); err != nil {
 		return "", errors.Join(err, e.Close())
+	}
+	if e.model.Chat == nil {
+		return e.model.provider + ", " + e.model.name + "; other workers call it (worker.roles)", e.Close()
 	}
 	err := e.model.Ping(ctx)
 	return e.model.provider + ", " + e.model.name, errors.Join(err, e.Close())

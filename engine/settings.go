@@ -11,17 +11,40 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// elsewhere returns the task queues of the roles that a worker lacks.
+func elsewhere(cfg config.Config) (q turn.Queues) {
+	if !cfg.Worker.Has(config.RoleInference) {
+		q.Inference = cfg.Queue(config.RoleInference)
+	}
+	if !cfg.Worker.Has(config.RoleTools) {
+		q.Tools = cfg.Queue(config.RoleTools)
+	}
+	return q
+}
+
+// queuesOf returns the task queues for the turns that begin on a worker.
+func queuesOf(cfg config.Config) turn.Queues {
+	if cfg.Worker.SeparateQueues {
+		return turn.Queues{Inference: cfg.Queue(config.RoleInference), Tools: cfg.Queue(config.RoleTools)}
+	}
+	return elsewhere(cfg)
+}
+
 // agent returns the part of the configuration that a turn freezes in its turn config.
 func agent(cfg config.Config, m *model) activities.Agent {
-	servers := []string{"local"}
+	servers, required := []string{"local"}, []string(nil)
 	for _, s := range cfg.MCP.Servers {
 		servers = append(servers, s.ID)
+		if s.Required {
+			required = append(required, s.ID)
+		}
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
 		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
-		RetryMax:  cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens, Servers: servers,
+		RetryMax:  cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
+		Servers: servers, Required: required,
 	}
 }
 
@@ -82,6 +105,7 @@ func servers(cfg config.Config) []mcp.Server {
 			IdleTimeout: s.Timeouts.Idle, CatalogueGrace: s.Timeouts.Catalogue, MaxConcurrent: s.MaxConcurrentCalls,
 			Trust: s.Trust, TrustChanges: s.AllowToolChanges, TaintsAll: cfg.Policy.Taint == turn.TaintStrict,
 			SessionAffinity: s.SessionAffinity == config.AffinityTurn, ElicitationTimeout: s.Timeouts.Elicitation,
+			Queue: cfg.ServerQueue(s.Queue),
 		})
 	}
 	return out

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -27,6 +29,11 @@ func (e *Engine) openTools(context.Context) error {
 	if err != nil {
 		return err
 	}
+	remote = slices.DeleteFunc(remote, func(s mcp.Server) bool {
+		return !slices.ContainsFunc(e.cfg.MCP.Servers, func(c config.MCPServer) bool {
+			return c.ID == s.ID && e.cfg.Worker.Hosts(c)
+		})
+	})
 	host, err := mcp.New(mcp.Options{
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
@@ -102,8 +109,12 @@ func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, 
 }
 
 // publishUnlessAvailable publishes a catalogue. It does not publish that this worker cannot reach a server while
-// another worker can, because turns would lose tools that are available.
+// another worker can, because turns would lose tools that are available. A worker without the role tools publishes only
+// the servers of its server_queues.
 func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) error {
+	if c.Server == tools.Local && !e.cfg.Worker.Has(config.RoleTools) {
+		return nil
+	}
 	if c.Problem != "" && e.availableElsewhere(ctx, c.Server) {
 		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)
 		return nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/rand"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/worker"
@@ -16,9 +17,39 @@ import (
 // response to a heartbeat.
 const heartbeatThrottle = 2 * time.Second
 
-// newWorker registers everything that a worker runs: the workflows for turns and deliveries, each with the activities
-// of its port.
-func (e *Engine) newWorker(acts *activities.Activities) worker.Worker {
+// firstPollers is the number of polls of a worker that starts.
+const firstPollers = 2
+
+// newWorkers returns a worker of the SDK for each task queue that this process polls, sticky being its own: see
+// stickyQueue.
+func (e *Engine) newWorkers(acts *activities.Activities, sticky string) (out []worker.Worker) {
+	if e.cfg.Worker.Has(config.RoleTurns) {
+		out = append(out, e.newTurnWorker(acts))
+	}
+	for _, queue := range activityQueues(e.cfg) {
+		out = append(out, e.newActivityWorker(queue, acts, e.cfg.Worker.MaxConcurrentActivities))
+	}
+	if sticky != "" { // a suspended call needs an activity to keep it open and another one to continue it
+		out = append(out, e.newActivityWorker(sticky, acts, 2*e.cfg.Worker.MaxConcurrentActivities))
+	}
+	return out
+}
+
+// activityQueues returns the task queues of a worker's roles other than that of its turns.
+func activityQueues(cfg config.Config) (queues []string) {
+	for _, r := range []config.Role{config.RoleInference, config.RoleTools} {
+		if cfg.Worker.Has(r) {
+			queues = append(queues, cfg.Queue(r))
+		}
+	}
+	for _, name := range cfg.Worker.ServerQueues {
+		queues = append(queues, cfg.ServerQueue(name))
+	}
+	return queues
+}
+
+// newTurnWorker registers the workflows for turns and deliveries, each with the activities of its port.
+func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
 	w := worker.New(e.client, e.cfg.Temporal.TaskQueue, e.workerOptions())
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
@@ -29,8 +60,22 @@ func (e *Engine) newWorker(acts *activities.Activities) worker.Worker {
 	return w
 }
 
+// newActivityWorker returns a worker for inferences and tool calls only.
+func (e *Engine) newActivityWorker(queue string, acts *activities.Activities, most int) worker.Worker {
+	options := e.workerOptions()
+	options.DisableWorkflowWorker = true
+	options.MaxConcurrentActivityExecutionSize = most
+	w := worker.New(e.client, queue, options)
+	w.RegisterActivity(acts)
+	return w
+}
+
 func (e *Engine) workerOptions() worker.Options {
+	pollers := worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: firstPollers, MaximumNumberOfPollers: e.cfg.Worker.MaxPollers,
+	})
 	return worker.Options{
+		WorkflowTaskPollerBehavior: pollers, ActivityTaskPollerBehavior: pollers,
 		MaxConcurrentActivityExecutionSize:      e.cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentLocalActivityExecutionSize: e.cfg.Worker.MaxConcurrentActivities,
 		MaxConcurrentWorkflowTaskExecutionSize:  e.cfg.Worker.MaxConcurrentTurns,
@@ -41,25 +86,34 @@ func (e *Engine) workerOptions() worker.Options {
 	}
 }
 
+// start starts all workers, or none.
+func (e *Engine) start() error {
+	for i, w := range e.workers {
+		if err := w.Start(); err != nil {
+			stopAll(e.workers[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+// stopAll stops the workers at the same time, so that each has the full drain timeout.
+func stopAll(workers []worker.Worker) {
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(w.Stop)
+	}
+	all.Wait()
+}
+
 // stickyQueue returns a task queue that no other worker polls, for calls that must come back to this process: to
 // servers with session affinity, and suspended calls of servers that may send elicitations in the middle of a call. It
-// is empty if there are no such servers. The queue ends with the process, as the servers' state does.
+// is empty if this worker hosts no such server. The queue ends with the process, as the servers' state does.
 func stickyQueue(cfg config.Config) string {
 	for _, s := range cfg.MCP.Servers {
-		if s.SessionAffinity != "" || s.Timeouts.Elicitation > 0 {
+		if cfg.Worker.Hosts(s) && (s.SessionAffinity != "" || s.Timeouts.Elicitation > 0) {
 			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
 		}
 	}
 	return ""
-}
-
-// newStickyWorker returns a worker that polls a home queue, for tool calls only. It runs twice as many activities as
-// the main worker, because a suspended call needs one to keep it open and another one to continue it.
-func (e *Engine) newStickyWorker(queue string, acts *activities.Activities) worker.Worker {
-	options := e.workerOptions()
-	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize *= 2
-	w := worker.New(e.client, queue, options)
-	w.RegisterActivity(acts)
-	return w
 }

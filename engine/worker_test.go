@@ -40,7 +40,7 @@ func TestAWorkerThatTemporalRejectsStops(t *testing.T) {
 		require.NoError(t, e.openJournal(t.Context()))
 		turns := &fakeWorker{options: e.workerOptions(), cause: causes[0]}
 		bound := &fakeWorker{options: e.workerOptions(), cause: causes[1]}
-		e.worker, e.stickyWorker = turns, bound
+		e.workers = []worker.Worker{turns, bound}
 		assert.ErrorIs(t, e.Run(t.Context()), cause, name)
 		assert.True(t, turns.stopped && bound.stopped, name)
 		require.NoError(t, e.Close())

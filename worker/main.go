@@ -66,6 +66,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	flags.SetOutput(stderr)
 	path := flags.String("config", "", "configuration `file` (default agent.toml, if it exists)")
 	slow := flags.Bool("slow", false, "make the demo model answer slowly enough to watch")
+	check := flags.Bool("healthcheck", false, "ask the worker at worker.health_address whether it is ready, and exit")
 	printVersion := flags.Bool("version", false, "print the version")
 	overrides := map[string]string{}
 	flags.Func("set", "override a configuration `key=value`; may be repeated", func(s string) error {
@@ -95,6 +96,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	loaded, err := config.Load(config.LoadOptions{Path: *path, Environ: environ, Overrides: overrides})
 	if err != nil {
 		return err
+	}
+	if *check {
+		return healthcheck(ctx, loaded.Config.Worker)
 	}
 	if err := loaded.CheckEnviron(environ); err != nil {
 		return err

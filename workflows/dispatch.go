@@ -181,12 +181,18 @@ func journalUnavailable(err error) bool {
 func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
-	ctx = workflow.WithActivityOptions(ctx,
-		inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step)))
-	return call(ctx, Activities.Infer, InferInput{
-		Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-		Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
-	})
+	options := inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
+	options.Priority = r.priority(ctx, c.Step <= 1)
+	for n := 1; ; n++ {
+		options.TaskQueue = r.progress.Config.Queues.Inference
+		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
+			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
+			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
+		})
+		if n == maxDispatches || !r.moved(err) {
+			return res, err
+		}
+	}
 }
 
 // localCall runs a call as a local activity. Its goroutine may outlive LocalActivityCap. Its settlement then either
@@ -200,11 +206,16 @@ func (r *run) localCall(ctx workflow.Context, in CallInput) (CallResult, error) 
 	return callLocal(ctx, Activities.CallTool, in)
 }
 
-// regularCall runs a call as an activity on a sticky queue, or on any worker if queue is empty.
-func (r *run) regularCall(ctx workflow.Context, in CallInput, queue string) (CallResult, error) {
-	startWithin := time.Duration(0)
-	if queue != "" {
-		startWithin = stickyTimeout
+// regularCall runs a call as an activity on a sticky queue. If that is empty, it runs on the queue of the tool's server
+// or of all tools.
+func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (CallResult, error) {
+	queue, startWithin := sticky, stickyTimeout
+	switch {
+	case sticky != "":
+	case in.Tool.Queue != "":
+		queue, startWithin = in.Tool.Queue, in.Budget
+	default:
+		queue, startWithin = r.progress.Config.Queues.Tools, 0
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, ScheduleToStartTimeout: startWithin,
@@ -212,6 +223,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, queue string) (Cal
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         callRetryPolicy,
+		Priority:            r.priority(ctx, false),
 		Summary:             summary(in),
 	})
 	return call(ctx, Activities.CallTool, in)

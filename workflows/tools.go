@@ -211,11 +211,14 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		} else {
 			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.stickyQueue(tool)))
 		}
+		if n < maxDispatches && r.moved(err) {
+			continue
+		}
 		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}
 		f.reached = f.reached || mayHaveRun(err)
-		err = r.checkStateLost(f, tool, err)
+		err = checkHosted(tool, r.checkStateLost(f, tool, err))
 		f.busy += workingTime(err)
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err

@@ -283,7 +283,7 @@ func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
 	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
 	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
 	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
-	desc.ElicitationTimeout = max(d.server.ElicitationTimeout, 0)
+	desc.ElicitationTimeout, desc.Queue = max(d.server.ElicitationTimeout, 0), d.server.Queue
 	if said.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}

@@ -70,6 +70,8 @@ type Server struct {
 	TrustChanges bool
 	// SessionAffinity means that the server remembers state between the calls of a turn.
 	SessionAffinity bool
+	// Queue is the task queue for the server's calls: see turn.Descriptor.Queue.
+	Queue string
 	// ElicitationTimeout is how long a server of an older protocol version may keep a call open for the response to an
 	// elicitation; 0: it may not send elicitations.
 	ElicitationTimeout time.Duration

@@ -69,6 +69,13 @@ type Config struct {
 	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`
+	Queues      Queues   `json:"queues,omitzero"`
+}
+
+// Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.
+type Queues struct {
+	Inference string `json:"inference,omitempty"`
+	Tools     string `json:"tools,omitempty"`
 }
 
 // Find returns the turn's tool with this ID.

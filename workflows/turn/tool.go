@@ -57,6 +57,9 @@ type Descriptor struct {
 	// ElicitationTimeout is how long a server of an older protocol may keep a call open for the response to an
 	// elicitation. If it is 0, the server may not send elicitations.
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
+	// Queue is the task queue of the workers that host the tool's server. If it is empty, every worker that runs tools
+	// does.
+	Queue string `json:"queue,omitempty"`
 }
 
 // Effects describes what a call can do besides returning its result. The zero value is the cautious one for what a call
@@ -83,6 +86,7 @@ type Tool struct {
 	Timeout            time.Duration `json:"timeout,omitempty"`
 	TotalTimeout       time.Duration `json:"total_timeout,omitempty"`
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
+	Queue              string        `json:"queue,omitempty"`
 }
 
 // Pinned returns the part of d that a turn config holds.
@@ -91,6 +95,7 @@ func (d Descriptor) Pinned() Tool {
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
 		Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
+		Queue: d.Queue,
 	}
 }
 

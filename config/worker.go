@@ -1,0 +1,108 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Role is a part of the work that a worker does.
+type Role string
+
+// The roles of workers.
+const (
+	RoleTurns     Role = "turns"
+	RoleInference Role = "inference"
+	RoleTools     Role = "tools"
+)
+
+// Has reports whether the worker has a role.
+func (w Worker) Has(r Role) bool { return slices.Contains(w.Roles, r) }
+
+// Hosts reports whether the worker connects to a server.
+func (w Worker) Hosts(s MCPServer) bool {
+	if s.Queue == "" {
+		return w.Has(RoleTools)
+	}
+	return slices.Contains(w.ServerQueues, s.Queue)
+}
+
+// stopMargin is the part of a stop that drain_timeout does not bound: leaving Temporal and closing the tools.
+const stopMargin = 10 * time.Second
+
+// StopTime returns how long a stop takes at most. The SDK stops the workflow tasks, the local activities and the
+// activities of turns one after the other, each within drain_timeout, and workers without turns at the same time.
+func (w Worker) StopTime() time.Duration {
+	if w.Has(RoleTurns) {
+		return 3*w.DrainTimeout + stopMargin
+	}
+	return w.DrainTimeout + stopMargin
+}
+
+// HealthListen returns the address to serve health on: on this machine only, if health_address has no host.
+func (w Worker) HealthListen() string {
+	if host, port, err := net.SplitHostPort(w.HealthAddress); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return w.HealthAddress
+}
+
+// Queue returns the task queue of a role. That of inferences belongs to one provider endpoint, because a provider's
+// limits apply to all inferences that it gets.
+func (c Config) Queue(r Role) string {
+	switch r {
+	case RoleInference:
+		return c.Temporal.TaskQueue + "-inference-" + c.LLM.endpoint()
+	case RoleTools:
+		return c.Temporal.TaskQueue + "-tools"
+	}
+	return c.Temporal.TaskQueue
+}
+
+// ServerQueue returns the task queue for the calls of the servers whose key queue has this value, "" if it is empty.
+func (c Config) ServerQueue(name string) string {
+	if name == "" {
+		return ""
+	}
+	return c.Queue(RoleTools) + "-" + name
+}
+
+// endpoint names the provider, or the host of an endpoint other than the provider's own.
+func (l LLM) endpoint() string {
+	e := l.Effective()
+	if u, err := url.Parse(e.BaseURL); err == nil && e.Provider != ProviderDemo {
+		return cmp.Or(u.Host, string(e.Provider))
+	}
+	return string(e.Provider)
+}
+
+// queueName matches valid names of server queues, which become part of the names of task queues.
+var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+func (v *validator) worker(c Config) {
+	w := c.Worker
+	if len(w.Roles) == 0 && len(w.ServerQueues) == 0 {
+		v.add("worker.roles", `is empty, so this worker would do nothing; name at least one of turns, inference and tools`)
+	}
+	for i, name := range w.ServerQueues {
+		if !slices.ContainsFunc(c.MCP.Servers, func(s MCPServer) bool { return s.Queue == name }) {
+			v.add(fmt.Sprintf("worker.server_queues[%d]", i), "is not the queue of a server in [[mcp.servers]]")
+		}
+	}
+	if most := w.StopTime(); w.StopGrace > 0 && w.StopGrace < most {
+		v.add("worker.stop_grace", "is %s, but this worker may take %s to stop; raise it and the process manager's grace "+
+			"period to that, or lower drain_timeout, which is %s", w.StopGrace, most, w.DrainTimeout)
+	}
+	if _, port, err := net.SplitHostPort(w.HealthAddress); w.HealthAddress != "" && (err != nil || port == "") {
+		v.add("worker.health_address", "is not host:port; write for instance :8081")
+	}
+	guessed := c.LLM.Provider == ProviderAuto && c.LLM.BaseURL == "" && c.LLM.APIKey == ""
+	if w.Has(RoleTurns) && !w.Has(RoleInference) && guessed {
+		v.add("worker.roles", `leaves out "inference", so this worker has no API key that tells which provider "auto" `+
+			`means; set llm.provider to that of the workers with the role inference`)
+	}
+}

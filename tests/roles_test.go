@@ -1,0 +1,105 @@
+package tests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// role returns the change of a configuration that limits a worker to some roles.
+func role(roles ...config.Role) func(*config.Config) {
+	return func(c *config.Config) { c.Worker.Roles = roles }
+}
+
+// split starts a worker for each role.
+func (r *env) split() {
+	r.process(role(config.RoleTurns))
+	r.process(role(config.RoleInference))
+	r.process(role(config.RoleTools))
+}
+
+// published returns when the journal has the tools of a server.
+func (r *env) published(server string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		all, err := r.store.Catalogues(r.t.Context())
+		return err == nil && slices.ContainsFunc(all, func(c turn.Catalogue) bool {
+			return c.Server == server && c.Usable(time.Now())
+		})
+	}, within, 5*time.Millisecond)
+}
+
+// queues returns the task queues of a run's activities, in the order of their events.
+func (r *env) queues(session, run string) (queues []string) {
+	for _, e := range r.events(session, run) {
+		if a, ok := e.Attributes.(*historypb.HistoryEvent_ActivityTaskScheduledEventAttributes); ok {
+			queues = append(queues, a.ActivityTaskScheduledEventAttributes.TaskQueue.Name)
+		}
+	}
+	return queues
+}
+
+func TestEachRoleHasItsWorkers(t *testing.T) {
+	t.Parallel()
+	l := newEffectServer(t)
+	r := newEnv(t, appendOnce(""), l.host(config.MCPTool{}))
+	r.split()
+	r.published("ledger")
+	run := r.begin(t.Name(), "Append it.", nil)
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	inference, tools := r.cfg.Queue(config.RoleInference), r.cfg.Queue(config.RoleTools)
+	assert.Equal(t, []string{inference, tools, inference}, r.queues(t.Name(), run.GetRunID()))
+	r.keep("v1-roles", t.Name(), run.GetRunID())
+}
+
+// TestATurnOutlivesItsQueues begins a turn on a worker of all roles and ends it on workers of one role each.
+func TestATurnOutlivesItsQueues(t *testing.T) {
+	t.Parallel()
+	l := newEffectServer(t)
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Attempts(fakellm.Text("Lost.").Hold(1, gate), fakellm.Call("mcp_ledger_append", `{"text":"x"}`)),
+		fakellm.Text("Appended."),
+	), l.host(config.MCPTool{}))
+	first := r.process()
+	run := r.begin(t.Name(), "Append it.", nil)
+	r.reach(gate)
+	first.kill()
+	r.split()
+	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	r.keep("v1-roles-moved", t.Name(), run.GetRunID())
+}
+
+func TestAServerIsOnlyOnSomeWorkers(t *testing.T) {
+	t.Parallel()
+	l := newEffectServer(t)
+	once := fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done."))
+	r := newEnv(t, once, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Queue = "browser" })
+	hosting := r.process(role(), func(c *config.Config) { c.Worker.ServerQueues = []string{"browser"} })
+	r.published("ledger")
+	r.process()
+	run := r.begin(t.Name(), "Append it.", nil)
+	assert.Equal(t, "Done.", r.result(run).Answer)
+	assert.Equal(t, 1, l.count("effect", "x"))
+	assert.Contains(t, r.queues(t.Name(), run.GetRunID()), r.cfg.ServerQueue("browser"))
+	r.keep("v1-server-queue", t.Name(), run.GetRunID())
+
+	hosting.kill()
+	soon := "2s"
+	lost := r.begin(t.Name()+"-lost", "Append it.", &workflows.LimitsRequest{TurnTimeout: &soon})
+	require.Equal(t, turn.StateCompleted, r.result(lost).State)
+	call := r.calls(lost.GetRunID(), 1)[0]
+	assert.Equal(t, turn.OutcomeError, call.Outcome, "a call that no worker took was not sent")
+	assert.Equal(t, 1, l.count("begun", "x"))
+}

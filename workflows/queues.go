@@ -1,0 +1,45 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Inferences and tool calls run on the turn's own task queue, or on queues that Begin names if its worker lacks their
+// roles. A turn may outlive that choice: the worker that began it had all roles, and its queue is now polled by workers
+// that only run turns. Such a worker answers with the queues to use instead.
+
+const elsewhereType = "elsewhere"
+
+// Elsewhere returns the error of a worker that gets an activity whose role it lacks. The turn dispatches the activity
+// again, to the given queues.
+func Elsewhere(queues turn.Queues) error {
+	return temporal.NewApplicationErrorWithOptions(
+		"the worker of this task queue does not have the role for this (worker.roles); the turn sends it to another queue",
+		elsewhereType, temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{queues}})
+}
+
+// moved adopts the task queues of an error that Elsewhere made. It reports whether an activity that failed with err may
+// be dispatched again.
+func (r *run) moved(err error) bool {
+	var app *temporal.ApplicationError
+	var queues turn.Queues
+	if !errors.As(err, &app) || app.Type() != elsewhereType || app.Details(&queues) != nil ||
+		queues == r.progress.Config.Queues {
+		return false
+	}
+	r.progress.Config.Queues = queues
+	return true
+}
+
+// checkHosted explains the error of a call that no worker took from the queue of the tool's server.
+func checkHosted(tool turn.Tool, err error) error {
+	if tool.Queue == "" || !neverStarted(err) {
+		return err
+	}
+	return temporal.NewApplicationError("not sent: no worker polled task queue "+turn.Truncate(tool.Queue, 200)+
+		", so none hosts the tool's server (worker.server_queues)", string(turn.CodeToolNotSent))
+}
