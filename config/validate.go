@@ -31,6 +31,8 @@ func (c Config) Validate() error {
 	v.servers(c.MCP.Servers)
 	v.journal(c.Journal)
 	v.temporal(c.Temporal)
+	v.encryption(c.Encryption)
+	v.codecServer(c.CodecServer)
 	return asError(v.problems)
 }
 
