@@ -103,7 +103,7 @@ var allowedImports = map[string][]string{
 		"github.com/spf13/pflag",
 	},
 	"starter/internal/cli/setup": {
-		"config", "engine", "internal/temporalconn", "journal", "starter/internal/cli/app", "starter/internal/ui",
+		"codec", "config", "engine", "internal/codecserver", "internal/loopback", "internal/temporalconn", "journal", "starter/internal/cli/app", "starter/internal/ui",
 		"starter/internal/ui/termsafe", "workflows/turn", "github.com/rogpeppe/go-internal",
 		"github.com/spf13/cobra",
 	},
@@ -127,6 +127,8 @@ var allowedImports = map[string][]string{
 	"examples/client":              {"client", "config", "engine", "workflows/turn"},
 	"examples/embed":               {"client", "config", "engine", "workflows/turn"},
 	"examples/temporal":            {"go.temporal.io/sdk", "go.temporal.io/api"},
+	"internal/codecserver": {"codec", "internal/loopback", "go.temporal.io/sdk", "go.temporal.io/api",
+		"github.com/coreos/go-oidc/v3"},
 	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
 		"go.temporal.io/sdk", "go.temporal.io/api",
 		"google.golang.org/grpc"},
