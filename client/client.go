@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
+	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
@@ -51,6 +53,9 @@ type Options struct {
 	// Tenant owns the client's sessions; empty means the default tenant. The client cannot access sessions of another
 	// tenant.
 	Tenant string
+	// DataConverter is that of the caller's connection; nil means Temporal's own. With encryption it is
+	// codec.Keys.DataConverter.
+	DataConverter converter.DataConverter
 }
 
 // Client starts, follows and controls turns. It is safe for concurrent use.
@@ -67,6 +72,9 @@ func New(temporal client.Client, o Options) *Client {
 	if o.TaskQueue == "" {
 		o.TaskQueue = workflows.TaskQueue
 	}
+	if o.DataConverter == nil {
+		o.DataConverter = converter.GetDefaultDataConverter()
+	}
 	if j, ok := o.Journal.(tenants); ok {
 		o.Journal = j.Tenant(o.Tenant)
 	}
@@ -81,7 +89,12 @@ func New(temporal client.Client, o Options) *Client {
 // Errors: ErrUnreachable; config.ErrCredentials if the server rejects the caller; config.ErrInvalid, also for the
 // development server of another journal, whose workers would write turns where this client does not see them.
 func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, error) {
+	keys, err := codec.Open(cfg.Encryption)
+	if err != nil {
+		return nil, err
+	}
 	o := temporalconn.FromConfig(cfg.Temporal, os.Environ())
+	o.Keys = keys
 	address, namespace, err := o.Resolved()
 	if err != nil {
 		return nil, err
@@ -97,6 +110,7 @@ func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, err
 	}
 	c := New(temporal, Options{
 		Journal: journal, TaskQueue: cfg.Temporal.TaskQueue, Agent: cfg.Runtime.Agent, Tenant: cfg.Tenant,
+		DataConverter: keys.DataConverter(namespace),
 	})
 	c.owned = true
 	return c, nil

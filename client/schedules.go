@@ -11,7 +11,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -81,7 +80,7 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 			return nil, fmt.Errorf("listing the schedules: %w", asClientError(err))
 		}
 		name, own := workflows.SessionOf(s.c.options.Tenant, entry.ID)
-		if known, ours := scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
+		if known, ours := s.c.scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
 			continue
 		}
 		schedule, err := s.Get(ctx, name)
@@ -121,7 +120,7 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 	if err != nil {
 		return Schedule{}, nil, scheduleError(name, err)
 	}
-	schedule, ours := scheduleOf(d.Memo)
+	schedule, ours := s.c.scheduleOf(d.Memo)
 	if !ours {
 		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
@@ -225,7 +224,7 @@ func scheduleError(name string, err error) error {
 }
 
 // scheduleOf decodes the memo of a schedule, and reports whether it is one of Everturn's.
-func scheduleOf(memo *commonpb.Memo) (s Schedule, ours bool) {
+func (c *Client) scheduleOf(memo *commonpb.Memo) (s Schedule, ours bool) {
 	payload := memo.GetFields()[memoKey]
-	return s, payload != nil && converter.GetDefaultDataConverter().FromPayload(payload, &s) == nil
+	return s, payload != nil && c.options.DataConverter.FromPayload(payload, &s) == nil
 }

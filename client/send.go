@@ -11,7 +11,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -121,7 +120,7 @@ func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) (bool, e
 	}
 	var input workflows.Input
 	started := first.GetWorkflowExecutionStartedEventAttributes()
-	err = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &input)
+	err = c.options.DataConverter.FromPayloads(started.GetInput(), &input)
 	if err != nil || input.Message == nil || input.Message.ID != t.MessageID {
 		return false, nil // another client began the turn
 	}

@@ -34,6 +34,11 @@ type Config struct {
 	Temporal Temporal `toml:"temporal"`
 	// The resources of a worker.
 	Worker Worker `toml:"worker"`
+	// The keys that encrypt what Temporal keeps and, as an option, the journal. docs/encryption.md says what stays
+	// readable.
+	Encryption Encryption `toml:"encryption"`
+	// The server that decrypts for the Web UI and Temporal's command line: `starter codec serve`.
+	CodecServer CodecServer `toml:"codec_server"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 }

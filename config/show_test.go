@@ -118,6 +118,7 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 	again := load(t, shown(t, first, true))
 	want := first.Config
 	want.LLM.APIKey, want.Temporal.APIKey, want.Journal.URL = "set", "unset", "unset"
+	want.Encryption.Keys, want.CodecServer.Token = "unset", "unset"
 	want.MCP.Servers[0].Env["PASSWORD"], want.MCP.Servers[1].Headers["Authorization"] = "set", "set"
 	assert.Equal(t, want, again.Config)
 }

@@ -32,6 +32,8 @@ func (c Config) Validate() error {
 	v.journal(c.Journal)
 	v.temporal(c.Temporal)
 	v.worker(c)
+	v.encryption(c.Encryption)
+	v.codecServer(c.CodecServer)
 	return asError(v.problems)
 }
 

@@ -13,6 +13,7 @@ func (e *Engine) deliveries() *activities.Deliveries {
 	sessions := func(tenant string) *client.Client {
 		return client.New(e.client, client.Options{
 			Journal: e.journal, TaskQueue: e.cfg.Temporal.TaskQueue, Agent: e.cfg.Runtime.Agent, Tenant: tenant,
+			DataConverter: e.converter,
 		})
 	}
 	return activities.NewDeliveries(activities.DeliveryOptions{

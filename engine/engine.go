@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -31,6 +33,8 @@ type Engine struct {
 	journalID string
 	tools     *tools.Registry
 	model     *model
+	keys      *codec.Keys // nil without encryption
+	converter converter.DataConverter
 	client    client.Client
 	workers   []worker.Worker // one for each task queue
 	probe     probe
@@ -47,7 +51,7 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openProbe, e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openKeys, e.openProbe, e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -135,6 +139,7 @@ const prepareWithin = 30 * time.Second
 func (e *Engine) connect(ctx context.Context) error {
 	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
 	opts.Identity, opts.Logger = temporalconn.WithJournal(e.identity(), e.journalID), e.log
+	opts.Keys, opts.Worker = e.keys, true
 	c, err := temporalconn.Dial(ctx, opts)
 	if err != nil {
 		return err
@@ -144,6 +149,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.converter = e.keys.DataConverter(namespace)
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
 	defer cancel()
 	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {

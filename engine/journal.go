@@ -41,11 +41,27 @@ type Workers interface {
 
 var _ Journal = (*journal.DB)(nil)
 
-// OpenJournal opens the configured journal. A Postgres database must already have its tables: see MigrateJournal. A
+// OpenJournal opens the configured journal, with the keys of [encryption] if that includes the journal. A Postgres database must already have its tables: see MigrateJournal. A
 // SQLite file in the working folder must have been created there, because one that comes with a clone can hold grants
 // and running turns. An absolute path is the operator's own choice. The error wraps journal.ErrUnavailable if the
 // database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
+	keys, err := journalKeys(cfg.Encryption)
+	if err != nil {
+		return nil, err
+	}
+	store, err := openDatabase(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	encrypted, err := sealed(ctx, store, keys)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return encrypted, nil
+}
+
+func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
 	}
@@ -64,7 +80,7 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
 	}
 	there := HasJournal(cfg)
-	store, err := OpenJournal(ctx, cfg)
+	store, err := openDatabase(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
@@ -72,22 +88,41 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 }
 
 // CopyJournal copies everything in one journal to another, which must be empty: see journal.Copy. Each is the path of a
-// SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to.
-func CopyJournal(ctx context.Context, from, to string) (sessions int, err error) {
+// SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to. The copy is
+// encrypted if keys says so, whether the original is or not.
+func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (sessions int, err error) {
 	if named := journalAt(from); !HasJournal(named) {
 		return 0, fmt.Errorf("there is no journal at %s", from)
 	}
-	source, err := OpenJournal(ctx, journalAt(from))
+	plain, err := openDatabase(ctx, journalAt(from))
 	if err != nil {
 		return 0, err
 	}
-	defer source.Close()
-	target, err := OpenJournal(ctx, journalAt(to))
+	defer plain.Close()
+	source, err := asItIs(ctx, plain, keys)
+	if err != nil {
+		return 0, err
+	}
+	copied := journalAt(to)
+	copied.Encryption = keys
+	target, err := OpenJournal(ctx, copied)
 	if err != nil {
 		return 0, err
 	}
 	sessions, err = journal.Copy(ctx, source, target)
 	return sessions, errors.Join(err, target.Close())
+}
+
+// asItIs returns a journal with the keys if it is encrypted.
+func asItIs(ctx context.Context, store *journal.DB, keys config.Encryption) (_ *journal.DB, err error) {
+	if keys.Journal, err = store.Encrypted(ctx); err != nil {
+		return nil, err
+	}
+	opened, err := journalKeys(keys)
+	if err != nil {
+		return nil, err
+	}
+	return sealed(ctx, store, opened)
 }
 
 func journalAt(place string) config.Config {

@@ -26,25 +26,25 @@ func (t *tx) noteArtifact(session, call int64, hash, mediaType string, late bool
 }
 
 // putMedia stores the media of a result and returns the column that names them.
-func (t *tx) putMedia(c *call, media []turn.Media) (sql.NullString, error) {
+func (t *tx) putMedia(c *call, media []turn.Media) (content, error) {
 	for _, m := range media {
 		if _, err := t.putArtifact(c, m.Type, m.Data); err != nil {
-			return sql.NullString{}, err
+			return content{}, err
 		}
 	}
 	return mediaColumn(media)
 }
 
 // mediaColumn is null if there are no media, so that it takes no space.
-func mediaColumn(media []turn.Media) (sql.NullString, error) {
+func mediaColumn(media []turn.Media) (content, error) {
 	if len(media) == 0 {
-		return sql.NullString{}, nil
+		return content{}, nil
 	}
 	b, err := json.Marshal(keptMedia(media))
-	return sql.NullString{String: string(b), Valid: true}, err
+	return contentOf(string(b)), err
 }
 
-func readMedia(column sql.NullString) (media []turn.Media, err error) {
+func readMedia(column content) (media []turn.Media, err error) {
 	if !column.Valid {
 		return nil, nil
 	}

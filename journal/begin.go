@@ -167,7 +167,7 @@ func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
 	}
 	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, t.tenant, in.Agent, turn.Truncate(in.Message.Text, firstTextBytes), nanos(in.At),
+		in.Session, t.tenant, in.Agent, contentOf(turn.Truncate(in.Message.Text, firstTextBytes)), nanos(in.At),
 		nanos(in.At)).Scan(&sc.session)
 }
 

@@ -22,14 +22,14 @@ const checkBytes = 16 << 10
 // stored is a pair of columns x, x_blob: content inline, or the hash of the blob that holds it. Both are null if
 // there is no content.
 type stored struct {
-	inline sql.NullString
+	inline content
 	blob   sql.NullString
 }
 
 // put stores text inline or as a blob, by its size.
 func (t *tx) put(text, mediaType string) (stored, error) {
 	if len(text) <= inlineBytes {
-		return stored{inline: sql.NullString{String: text, Valid: true}}, nil
+		return stored{inline: contentOf(text)}, nil
 	}
 	hash, err := t.putBlob(mediaType, []byte(text))
 	return stored{blob: sql.NullString{String: hash, Valid: true}}, err
@@ -55,6 +55,9 @@ func (t *tx) putBlob(mediaType string, b []byte) (hash string, err error) {
 		}
 	}
 	encoding, bytes := encode(mediaType, b)
+	if bytes, err = t.sealer.seal(bytes); err != nil {
+		return "", err
+	}
 	return hash, t.exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`,
 		hash, mediaType, len(b), encoding, bytes)
@@ -83,6 +86,9 @@ func (q querier) getBlobWithin(hash string, room *int64) (b []byte, err error) {
 	most := *room
 	if *room -= size; *room < 0 {
 		return nil, &TooLargeError{Max: most}
+	}
+	if b, err = q.sealer.open(b); err != nil {
+		return nil, fmt.Errorf("blob %s: %w", hash, err)
 	}
 	return decode(encoding, b)
 }

@@ -21,7 +21,7 @@ type call struct {
 	arguments      stored
 	text           stored
 	continuation   sql.NullString // a blob's hash
-	media          sql.NullString // JSON
+	media          content        // JSON
 	notes          int            // tool_progress chunks so far
 	requests       bool           // the turn has requests about it
 }

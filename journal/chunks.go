@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,10 +12,10 @@ import (
 // emit appends a chunk under the turn's next index.
 func (t *tx) emit(sc *scope, c turn.Chunk) error {
 	t.changed[Topic{Turn: sc.turnID}] = true
-	data := sql.NullString{String: CleanText(string(c.Data)), Valid: len(c.Data) > 0}
 	return t.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
 		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM chunks WHERE turn = ?1`,
-		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text), data)
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), contentOf(CleanText(c.Text)),
+		contentOrNull(CleanText(string(c.Data))))
 }
 
 func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
@@ -69,10 +68,17 @@ func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
 	if !t.Again() {
 		return false, nil
 	}
-	err = t.row(`SELECT EXISTS (SELECT 1 FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
-		AND at = ? AND text = ?)`,
-		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text)).Scan(&there)
-	return there, err
+	texts, err := t.texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ?`,
+		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At))
+	return slices.Contains(texts, CleanText(c.Text)), err
+}
+
+// texts returns a column of content.
+func (q querier) texts(query string, args ...any) ([]string, error) {
+	return collect(q, func(scan scanner) (text string, err error) {
+		err = scan(into(&text))
+		return text, err
+	}, query, args...)
 }
 
 func onlyErrors(chunks []turn.Chunk) bool {
@@ -138,7 +144,7 @@ func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) 
 func scanChunk(scan scanner, c *turn.Chunk, after ...any) error {
 	var at int64
 	var data string
-	err := scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, &c.Text, &data}, after...)...)
+	err := scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, into(&c.Text), into(&data)}, after...)...)
 	c.At = instant(at)
 	if data != "" {
 		c.Data = json.RawMessage(data)

@@ -18,12 +18,25 @@ var copied = []string{
 // booleans are the columns that SQLite stores as numbers.
 var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed"}
 
+// contents are the columns of content, by table: those that an encrypted journal seals.
+var contents = map[string][]string{
+	"blobs":        {"bytes"},
+	"sessions":     {"first_text"},
+	"turns":        {"config", "message", "answer"},
+	"messages":     {"text", "tool_calls", "media"},
+	"inferences":   {"failed_message", "completion"},
+	"calls":        {"arguments", "text", "media"},
+	"late_results": {"text", "media"},
+	"requests":     {"arguments", "why", "question", "elicitation", "reason", "response"},
+	"chunks":       {"text", "data"},
+}
+
 // copyRows is the number of rows of one INSERT, except for blobs and catalogues, whose rows may be large.
 const copyRows = 50
 
 // Copy copies everything in from into the empty journal to: sessions with their grants, open requests and running
 // turns. It reads one snapshot and writes one transaction. No worker may use from afterwards, or the two journals would
-// diverge. Each journal keeps its own ID. Copy returns the number of sessions. ErrExists if to is not empty.
+// diverge. Each journal keeps its own ID, and its own encryption: content is sealed again. Copy returns the number of sessions. ErrExists if to is not empty.
 func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {
@@ -34,7 +47,7 @@ func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 				return err
 			}
 			for _, table := range copied {
-				n, err := copyTable(ctx, source, target, table)
+				n, err := copyTable(ctx, from.querier(source), to.querier(target), table)
 				if err == nil {
 					err = to.db.Renumber(target, table)
 				}
@@ -67,7 +80,7 @@ func checkEmpty(c Conn) error {
 	return nil
 }
 
-func copyTable(ctx context.Context, source, target Conn, table string) (n int, err error) {
+func copyTable(ctx context.Context, source, target querier, table string) (n int, err error) {
 	rows, err := source.Query(`SELECT * FROM ` + table + ` ORDER BY 1`)
 	if err != nil {
 		return 0, err
@@ -83,6 +96,9 @@ func copyTable(ctx context.Context, source, target Conn, table string) (n int, e
 	}
 	for rows.Next() {
 		row, err := scanRow(rows, columns)
+		if err == nil {
+			err = errors.Join(source.sealer.openRow(table, columns, row), target.sealer.sealRow(table, columns, row))
+		}
 		if err == nil {
 			err = errors.Join(ctx.Err(), insert.add(row))
 		}
@@ -139,5 +155,49 @@ func (i *inserter) flush() error {
 	rows := strings.TrimSuffix(strings.Repeat(row+", ", len(i.values)/len(i.columns)), ", ")
 	err := i.conn.Exec(`INSERT INTO `+i.table+` (`+strings.Join(i.columns, ", ")+`) VALUES `+rows, i.values...)
 	i.values = i.values[:0]
+	return err
+}
+
+// openRow turns a row as it is stored into the plain row.
+func (s *sealer) openRow(table string, columns []string, row []any) (err error) {
+	for i, c := range columns {
+		switch v := row[i].(type) {
+		case string:
+			if s == nil {
+				continue
+			}
+			if slices.Contains(contents[table], c) {
+				err = errors.Join(err, s.openText(&v))
+			} else {
+				s.openHash(&v)
+			}
+			row[i] = v
+		case []byte:
+			opened, e := s.open(v)
+			row[i], err = opened, errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// sealRow reverses openRow.
+func (s *sealer) sealRow(table string, columns []string, row []any) (err error) {
+	for i, c := range columns {
+		var e error
+		switch v := row[i].(type) {
+		case string:
+			if s == nil {
+				continue
+			}
+			if slices.Contains(contents[table], c) {
+				row[i], e = s.sealText(v)
+			} else {
+				row[i], e = s.sealHash(v)
+			}
+		case []byte:
+			row[i], e = s.seal(v)
+		}
+		err = errors.Join(err, e)
+	}
 	return err
 }

@@ -79,6 +79,7 @@ type DB struct {
 	db         Database
 	catalogues *catalogues
 	tenant     string
+	sealer     *sealer // nil if the journal is not encrypted
 }
 
 // New returns the journal in db, for the default tenant.
@@ -96,6 +97,9 @@ func (s *DB) Close() error { return s.db.Close() }
 
 // ID returns the journal's UUID. Workers of one task queue compare it, because they must all use the same journal.
 func (s *DB) ID(ctx context.Context) (id string, err error) {
+	if s.sealer != nil {
+		return s.sealer.id, nil
+	}
 	err = s.read(ctx, "reading the journal's ID", func(q querier) error {
 		return q.row(`SELECT id FROM journal`).Scan(&id)
 	})
@@ -129,7 +133,7 @@ func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error 
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	err := s.db.Write(ctx, func(c Conn) error {
-		t = &tx{querier{c, s.tenant}, map[Topic]bool{}}
+		t = &tx{s.querier(c), map[Topic]bool{}}
 		return fn(t)
 	})
 	if err != nil {
@@ -185,7 +189,7 @@ func (s *DB) read(ctx context.Context, doing string, fn func(querier) error) err
 	if err := checkTenant(s.tenant); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	err := s.db.Read(ctx, false, func(c Conn) error { return fn(querier{c, s.tenant}) })
+	err := s.db.Read(ctx, false, func(c Conn) error { return fn(s.querier(c)) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
 	}
@@ -240,19 +244,44 @@ func getOfSession[V any](ctx context.Context, s *DB, session, doing string,
 type querier struct {
 	Conn
 	tenant string
+	sealer *sealer
 }
 
-func (q querier) row(query string, args ...any) Row { return q.QueryRow(query, args...) }
+func (s *DB) querier(c Conn) querier { return querier{c, s.tenant, s.sealer} }
 
-func (q querier) exec(query string, args ...any) error { return q.Exec(query, args...) }
+func (q querier) row(query string, args ...any) Row {
+	args, err := q.sealer.arguments(args)
+	switch {
+	case err != nil:
+		return failedRow{err}
+	case q.sealer == nil:
+		return q.QueryRow(query, args...)
+	}
+	return sealedRow{q.QueryRow(query, args...), q.sealer}
+}
+
+func (q querier) exec(query string, args ...any) error {
+	args, err := q.sealer.arguments(args)
+	if err != nil {
+		return err
+	}
+	return q.Exec(query, args...)
+}
 
 // each calls scan for each row of the query's result.
 func (q querier) each(scan func(Rows) error, query string, args ...any) error {
+	args, err := q.sealer.arguments(args)
+	if err != nil {
+		return err
+	}
 	rows, err := q.Query(query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	if q.sealer != nil {
+		rows = sealedRows{rows, q.sealer}
+	}
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return err

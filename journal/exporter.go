@@ -14,7 +14,7 @@ func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
 	doing := fmt.Sprintf("exporting session %q", session)
 	out := NewExporter(untilDone{ctx: ctx, Writer: w})
 	err := s.db.Read(ctx, true, func(c Conn) error { // once: output cannot be written twice
-		e := exporter{querier: querier{c, s.tenant}, out: out, blobsSeen: map[string]bool{}}
+		e := exporter{querier: s.querier(c), out: out, blobsSeen: map[string]bool{}}
 		if err := e.open(session); err != nil {
 			return err
 		}

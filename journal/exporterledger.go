@@ -13,7 +13,7 @@ func (e *exporter) inferences(p part) error {
 	}
 	list, err := collect(e.querier, func(scan scanner) (r row, err error) {
 		r.session = p.session
-		err = r.scan(scan, &r.turnID, &r.line.FailedCode, &r.line.FailedMessage)
+		err = r.scan(scan, &r.turnID, &r.line.FailedCode, into(&r.line.FailedMessage))
 		r.inf.Key.Turn = r.turnID
 		return r, err
 	}, `SELECT t.turn_id, i.failed_code, i.failed_message, `+inferenceColumns+

@@ -75,7 +75,8 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 		}
 	}
 	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
-		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), in.Result.Message, in.Answer, string(usage),
+		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), contentOf(in.Result.Message),
+		contentOf(in.Answer), string(usage),
 		in.Counters.Step, in.Counters.ToolCalls, nanos(in.At), sc.turn)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ type asked struct {
 // results of its calls are in between.
 func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 	var seq int64
-	var stored sql.NullString
+	var stored content
 	err = t.row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
 		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &stored)
 	if errors.Is(err, sql.ErrNoRows) || !stored.Valid {

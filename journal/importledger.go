@@ -43,7 +43,7 @@ func (im *importer) importTurn(t ExportTurn) error {
 		config_blob, state, reason, code, message, answer, usage, steps, calls, started_at, ended_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, t.ID, im.scope.session,
 		t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, config.inline, config.blob, string(t.State),
-		string(t.Reason), string(t.Code), t.Message, t.Answer, string(usage), t.Steps, t.Calls, nanos(t.StartedAt),
+		string(t.Reason), string(t.Code), contentOf(t.Message), contentOf(t.Answer), string(usage), t.Steps, t.Calls, nanos(t.StartedAt),
 		sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n
 	return err
@@ -67,7 +67,7 @@ func (im *importer) importInference(turnN int64, x ExportInference) error {
 	err := im.row(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message,
 		emitted, model, expect_seq, base_seq, base_hash, started_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnN, x.Key.Step, x.Attempt, x.Failures,
-		x.FailedAttempt, string(x.FailedCode), x.FailedMessage, x.Emitted, x.Model, x.ExpectSeq, x.Base.Seq, x.Base.Hash,
+		x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq, x.Base.Seq, x.Base.Hash,
 		nanos(x.StartedAt), x.Late).Scan(&a.row)
 	if err != nil || !x.Settled {
 		return err
@@ -147,7 +147,8 @@ func (im *importer) importRequest(turnN int64, r RequestRecord) (err error) {
 
 func (im *importer) importChunk(turnN int64, c turn.Chunk) error {
 	return im.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		turnN, c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), CleanText(c.Text), null(CleanText(string(c.Data))))
+		turnN, c.Index, c.Step, c.Attempt, string(c.Kind), nanos(c.At), contentOf(CleanText(c.Text)),
+		contentOrNull(CleanText(string(c.Data))))
 }
 
 // importArtifacts records the content that a call has left.

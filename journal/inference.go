@@ -330,7 +330,7 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 		failures++
 		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
 			WHERE id = ?`,
-			failures, attempt, string(code), Preview(CleanText(message), PreviewBytes), a.row)
+			failures, attempt, string(code), contentOf(Preview(CleanText(message), PreviewBytes)), a.row)
 	})
 	return failures, err
 }

@@ -40,7 +40,7 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 }
 
 // insertLateResult returns sql.ErrNoRows if the ledger has this late result.
-func (t *tx) insertLateResult(call int64, attempt int, r turn.ToolResult, text stored, full, media sql.NullString,
+func (t *tx) insertLateResult(call int64, attempt int, r turn.ToolResult, text stored, full sql.NullString, media content,
 	notify sql.NullInt64, at time.Time) error {
 	return t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media,
 		notify_session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
@@ -78,7 +78,7 @@ type lateResult struct {
 	call  CallRecord
 	late  ExportLateResult
 	text  stored
-	media sql.NullString
+	media content
 }
 
 // appendNotices tells the model the late results of its session's calls whose outcome was unknown. The notices follow

@@ -24,7 +24,7 @@ func scanTurn(scan func(...any) error, after ...any) (r TurnRecord, err error) {
 	var started, ended int64
 	err = scan(append([]any{&r.ID, &r.Session, &r.WorkflowID, &r.RunID, &r.Agent, &r.MessageID, &r.MessageSeq, &r.State,
 		&r.Reason, &r.Code,
-		&r.Message, &r.Answer, &usage, &r.Steps, &r.Calls, &started, &ended}, after...)...)
+		into(&r.Message), into(&r.Answer), &usage, &r.Steps, &r.Calls, &started, &ended}, after...)...)
 	if err != nil {
 		return r, err
 	}
@@ -110,7 +110,7 @@ const sessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FRO
 func scanSession(scan func(...any) error) (r SessionRecord, err error) {
 	var created, updated int64
 	r.LastTurn, err = scanTurn(scan, &r.ID, &r.Tenant, &r.Agent, &r.Head.Seq, &r.Head.Hash, &r.Turns, &created, &updated,
-		&r.FirstText, &r.PendingRequests,
+		into(&r.FirstText), &r.PendingRequests,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = instant(created), instant(updated)
 	return r, err

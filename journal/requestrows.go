@@ -35,7 +35,7 @@ func (x *request) scan(scan func(...any) error) error {
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob,
 		&w.ArgumentsHash, &x.size,
-		&w.Risk, &w.Why, &w.Question, &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, &r.Reason, &r.Grant,
+		&w.Risk, into(&w.Why), into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, into(&r.Reason), &r.Grant,
 		&ruled,
 		&w.Call, &x.elicitation.inline, &x.elicitation.blob, &x.response.inline, &x.response.blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
@@ -120,7 +120,7 @@ func (t *tx) insertRequest(session, turnN int64, x *request) (err error) {
 	return t.row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
 		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.arguments.inline, x.arguments.blob, w.ArgumentsHash, x.size,
-		string(w.Risk), w.Why, w.Question, nanos(w.ExpiresAt), nanos(w.AskedAt),
+		string(w.Risk), contentOf(w.Why), contentOf(w.Question), nanos(w.ExpiresAt), nanos(w.AskedAt),
 		w.Call, x.elicitation.inline, x.elicitation.blob, string(w.MaxGrant)).Scan(&x.row)
 }
 
@@ -135,7 +135,7 @@ func (t *tx) decideRequest(x *request, r turn.Decision) (err error) {
 	x.rec.Decision = &r
 	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
-		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, r.Reason, string(r.Grant), nanos(r.At), x.response.inline,
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, contentOf(r.Reason), string(r.Grant), nanos(r.At), x.response.inline,
 		x.response.blob, x.row)
 }
 

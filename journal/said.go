@@ -94,7 +94,7 @@ func (q querier) streamedText(sc *scope) (string, error) {
 	if err != nil {
 		return "", ignoreNoRows(err)
 	}
-	deltas, err := column[string](q, `SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
+	deltas, err := q.texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
 		ORDER BY idx`, sc.turn, step, attempt, string(turn.ChunkTextDelta))
 	return Preview(strings.Join(deltas, ""), SummaryBytes), err
 }

@@ -86,29 +86,29 @@ const insertMessage = `INSERT INTO messages
 	(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-func (t *tx) putCalls(calls []turn.ToolCall) (sql.NullString, error) {
+func (t *tx) putCalls(calls []turn.ToolCall) (content, error) {
 	if len(calls) == 0 {
-		return sql.NullString{}, nil
+		return content{}, nil
 	}
 	list := make([]storedCall, len(calls))
 	for i, c := range calls {
 		arguments, err := t.put(c.Arguments, textPlain)
 		if err != nil {
-			return sql.NullString{}, err
+			return content{}, err
 		}
 		c.Arguments = arguments.inline.String
 		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.blob.String}
 	}
 	b, err := json.Marshal(list)
-	return sql.NullString{String: string(b), Valid: true}, err
+	return contentOf(string(b)), err
 }
 
-func (q querier) getCalls(column sql.NullString) ([]turn.ToolCall, error) {
+func (q querier) getCalls(column content) ([]turn.ToolCall, error) {
 	room := unbounded
 	return q.getCallsWithin(column, &room)
 }
 
-func (q querier) getCallsWithin(column sql.NullString, room *int64) ([]turn.ToolCall, error) {
+func (q querier) getCallsWithin(column content, room *int64) ([]turn.ToolCall, error) {
 	var list []storedCall
 	if !column.Valid {
 		return nil, nil
@@ -168,9 +168,9 @@ func (q querier) messages(session, from, to int64) ([]turn.Message, error) {
 // blobs afterwards, because a connection runs one query at a time.
 func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
 	var out []turn.Message
-	var calls []sql.NullString
+	var calls []content
 	err := q.each(func(rows Rows) error {
-		m, column, size, err := scanMessage(rows)
+		m, column, size, err := scanMessage(rows, q.sealer)
 		if *room -= size + int64(len(column.String)); err == nil && *room < 0 {
 			return &TooLargeError{Seq: from + int64(len(out))}
 		}
@@ -198,11 +198,11 @@ func (q querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Me
 
 // scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
 // no text if the query left it out.
-func scanMessage(rows Rows) (m turn.Message, calls sql.NullString, size int64, err error) {
-	var text sql.NullString
+func scanMessage(rows Rows, s *sealer) (m turn.Message, calls content, size int64, err error) {
+	var text content
 	var blob sql.RawBytes
 	var encoding string
-	var media sql.NullString
+	var media content
 	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &size, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID,
 		&m.Step)
 	if err == nil {
@@ -212,7 +212,10 @@ func scanMessage(rows Rows) (m turn.Message, calls sql.NullString, size int64, e
 	if err != nil || text.Valid || blob == nil {
 		return m, calls, size + int64(len(m.Text)), err
 	}
-	content, err := decode(encoding, blob)
-	m.Text = string(content)
+	kept, err := s.open(blob)
+	if err == nil {
+		kept, err = decode(encoding, kept)
+	}
+	m.Text = string(kept)
 	return m, calls, size, err
 }

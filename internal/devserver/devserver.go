@@ -20,6 +20,8 @@ type Options struct {
 	Namespace string
 	Progress  io.Writer // receives messages for the user
 	Environ   []string
+	// CodecURL is the address of a codec server for the Web UI; empty means none.
+	CodecURL string
 	// Started and Joined are called with the server's address once the server answers: Started if Ensure has started
 	// it, Joined if it was running before. Prepare is called after either, and prepares the namespace for use. All
 	// three may be nil. They run under the start lock, and Ensure returns their errors. Joined returns a *Refusal if

@@ -86,6 +86,9 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	args := []string{"server", "start-dev", "--ip", host, "--port", port,
 		"--namespace", o.Namespace, "--db-filename", filepath.Join(dir, "temporal.db"),
 		"--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", "synchronous=1", "--log-level", "warn"}
+	if o.CodecURL != "" {
+		args = append(args, "--ui-codec-endpoint", o.CodecURL)
+	}
 	for _, kv := range []string{
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 
+	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/loopback"
 	"github.com/everturn/everturn/internal/statedir"
@@ -32,6 +33,10 @@ type Options struct {
 	StateDir string
 	Identity string
 	Logger   *slog.Logger
+	// Keys encrypts all payloads; nil means none. Worker is for the connection of a worker, whose tasks fail if a payload
+	// cannot be decrypted.
+	Keys   *codec.Keys
+	Worker bool
 }
 
 // FromConfig returns the options for the [temporal] section of agent.toml.
@@ -114,9 +119,22 @@ func (o Options) resolve() (client.Options, error) {
 		// saves.
 		opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
+	o.encrypt(&opts)
 	opts.Identity = o.Identity
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil
+}
+
+// encrypt sets the converters of the keys.
+func (o Options) encrypt(opts *client.Options) {
+	if o.Keys == nil {
+		return
+	}
+	opts.DataConverter = o.Keys.DataConverter(opts.Namespace)
+	if o.Worker {
+		opts.DataConverter = o.Keys.WorkerDataConverter(opts.Namespace)
+	}
+	opts.FailureConverter = codec.FailureConverter(opts.DataConverter)
 }
 
 // profile returns the settings of Temporal's own environment variables and profiles.

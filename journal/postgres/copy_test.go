@@ -61,29 +61,33 @@ func TestCopy(t *testing.T) {
 func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
-	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
-	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"},
+	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: `{"a":"canary arguments"}`}
+	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "canary message"},
 		At: at})
 	require.NoError(t, err)
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)
 	inf, err := s.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
-		Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{call}},
-		Answer:  turn.Completion{Text: "look", Raw: []byte(`{"a":1}`)}})
+		Message: turn.Message{Text: "canary answer", ToolCalls: []turn.ToolCall{call}},
+		Answer: turn.Completion{Text: "canary answer", Reasoning: "canary reasoning",
+			Raw: []byte(`{"canary":"raw"}`)}})
 	require.NoError(t, err)
 	hash := journal.HashOf([]byte(call.Arguments))
 	_, err = s.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
 		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
-		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "well?"},
+		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "canary question"},
 	}})
 	require.NoError(t, err)
 	require.NoError(t, s.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
-		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me"},
+		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me",
+			Reason: "canary reason"},
 	}}))
 	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
 	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
-		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "a", Full: bytes.Repeat([]byte("a"), 5000),
+		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "canary result",
+			Full:      bytes.Repeat([]byte("canary full"), 500),
+			Media:     []turn.Media{{Type: "image/png", Data: []byte("canary image")}},
 			MediaType: "text/plain"}})
 	require.NoError(t, err)
 	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})

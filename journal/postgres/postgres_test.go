@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/everturn/everturn/codec/codectest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/journaltest"
 	"github.com/everturn/everturn/journal/postgres"
@@ -27,6 +28,20 @@ func TestConformance(t *testing.T) {
 	server := pgtest.Start(t)
 	journaltest.Run(t, func(t *testing.T) *journal.DB {
 		return open(t, server.Journal(t), postgres.Options{})
+	})
+}
+
+func TestConformanceOfAnEncryptedJournal(t *testing.T) {
+	server, keys := pgtest.Start(t), codectest.Keys(t)
+	sealed := func(t *testing.T, url string) *journal.DB {
+		s, err := open(t, url, postgres.Options{}).Sealed(t.Context(), keys)
+		require.NoError(t, err)
+		return s
+	}
+	journaltest.Run(t, func(t *testing.T) *journal.DB { return sealed(t, server.Journal(t)) })
+	journaltest.RunPair(t, func(t *testing.T) (a, b *journal.DB) {
+		url := server.Journal(t)
+		return sealed(t, url), sealed(t, url)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/everturn/everturn/codec/codectest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/journaltest"
 	"github.com/everturn/everturn/journal/sqlite"
@@ -25,6 +26,24 @@ func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	s, err := sqlite.Open(t.Context(), path, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func TestConformanceOfAnEncryptedJournal(t *testing.T) {
+	keys := codectest.Keys(t)
+	journaltest.Run(t, func(t *testing.T) *journal.DB {
+		return sealed(t, open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"}), keys)
+	})
+	journaltest.RunPair(t, func(t *testing.T) (a, b *journal.DB) {
+		path := filepath.Join(t.TempDir(), "journal.db")
+		return sealed(t, open(t, path, sqlite.Options{}), keys), sealed(t, open(t, path, sqlite.Options{}), keys)
+	})
+}
+
+func sealed(t *testing.T, s *journal.DB, keys journal.Keys) *journal.DB {
+	t.Helper()
+	s, err := s.Sealed(t.Context(), keys)
+	require.NoError(t, err)
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
 )
@@ -27,6 +28,8 @@ type App struct {
 	ConfigPath string
 	Color      string
 	Overrides  map[string]string
+
+	keys *codec.Keys // of the last connection; nil without encryption
 }
 
 // Streams are a command's standard input and outputs.
@@ -82,8 +85,15 @@ func (a *App) CheckEnviron() error {
 }
 
 // Dial connects to the configured Temporal.
-func (a *App) Dial(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
-	return temporalconn.Dial(ctx, temporalconn.FromConfig(cfg.Temporal, a.Environ))
+func (a *App) Dial(ctx context.Context, cfg config.Config) (_ temporalconn.Conn, err error) {
+	o := temporalconn.FromConfig(cfg.Temporal, a.Environ)
+	if a.keys == nil {
+		if a.keys, err = codec.Open(cfg.Encryption); err != nil {
+			return nil, err
+		}
+	}
+	o.Keys = a.keys
+	return temporalconn.Dial(ctx, o)
 }
 
 // IsTerminal reports whether a stream is a terminal.

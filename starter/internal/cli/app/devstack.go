@@ -105,7 +105,7 @@ func (l *devStack) startServer(ctx context.Context, a *App,
 	t := cfg.Temporal
 	options := devserver.Options{
 		Dir: StateDir, Address: t.Address, UIPort: t.DevUIPort, Namespace: t.Namespace, Progress: progress,
-		Environ: a.Environ,
+		Environ: a.Environ, CodecURL: cfg.CodecServer.URL,
 		Started: with(func(ctx context.Context, c temporalconn.Conn) error {
 			return prepareNamespace(ctx, c, t.Namespace, folder, cfg.Journal.Path)
 		}),

@@ -149,6 +149,7 @@ func (t *TurnClient) connect(c temporalconn.Conn) {
 	if t.Store != nil {
 		o.Journal = t.Store
 	}
+	o.DataConverter = t.App.keys.DataConverter(t.Cfg.Temporal.Namespace)
 	t.Client = client.New(c, o)
 }
 

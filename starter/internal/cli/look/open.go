@@ -30,6 +30,9 @@ func Open(a *app.App) *cobra.Command {
 						return err
 					}
 					fmt.Fprintln(a.Out, s.Link)
+					if t.Cfg.Encryption.On() && t.Cfg.CodecServer.URL == "" {
+						a.Note("the page shows encrypted content: run `starter codec serve`, and set [codec_server] url")
+					}
 					if !printOnly && app.IsTerminal(a.Out) {
 						browser.Stdout = io.Discard // this command prints only the link
 						if err := browser.OpenURL(s.Link); err != nil {

@@ -16,11 +16,18 @@ func journalCopy(a *app.App) *cobra.Command {
 		Long: `Copy all sessions of a journal into an empty one, with their grants, pending requests and running
 turns. Each journal is the path of a SQLite file or the connection string of a Postgres database,
 whose tables must exist: see starter journal migrate. Stop all workers first, and point agent.toml
-to the copy before they start again.`,
+to the copy before they start again.
+
+The copy is encrypted if [encryption] journal is true, with the primary key, whether the original is
+or not. So a copy is also the way to switch the journal's encryption on or off.`,
 		Example: `  starter journal copy .everturn/journal.db postgres://everturn@db.example/everturn`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sessions, err := engine.CopyJournal(cmd.Context(), args[0], args[1])
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			sessions, err := engine.CopyJournal(cmd.Context(), args[0], args[1], loaded.Config.Encryption)
 			if err != nil {
 				return app.JournalError(cmd.Context(), err)
 			}

@@ -1,0 +1,28 @@
+// Package codectest makes keys for tests.
+package codectest
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/codec"
+)
+
+// File makes a key file that the test deletes.
+func File(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "keys.json")
+	_, err := codec.Create(path)
+	require.NoError(t, err)
+	return path
+}
+
+// Keys returns the keys of a new file.
+func Keys(t *testing.T) *codec.Keys {
+	t.Helper()
+	keys, err := codec.OpenFile(File(t))
+	require.NoError(t, err)
+	return keys
+}

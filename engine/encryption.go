@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/everturn/everturn/codec"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
+)
+
+// openKeys reads the keys of the encryption. They are blanked in logs and in what leaves a tool, and the file tools do
+// not read their file.
+func (e *Engine) openKeys(context.Context) (err error) {
+	if e.keys, err = codec.Open(e.cfg.Encryption); err != nil || e.keys == nil {
+		return err
+	}
+	e.secrets.Add(e.keys.Secrets()...)
+	if file := e.cfg.Encryption.KeyFile; file != "" {
+		e.cfg.LocalFiles.Deny = append(e.cfg.LocalFiles.Deny[:len(e.cfg.LocalFiles.Deny):len(e.cfg.LocalFiles.Deny)],
+			filepath.Base(file))
+	}
+	return nil
+}
+
+// journalKeys returns the keys of the journal, nil if it is not to be encrypted.
+func journalKeys(cfg config.Encryption) (journal.Keys, error) {
+	if !cfg.Journal {
+		return nil, nil
+	}
+	keys, err := codec.Open(cfg)
+	if err == nil && keys == nil {
+		err = fmt.Errorf("%w: encryption.journal needs keys: set encryption.key_file", config.ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// sealed returns the journal with its encryption. An encryption that the configuration does not fit is
+// config.ErrInvalid.
+func sealed(ctx context.Context, store *journal.DB, keys journal.Keys) (*journal.DB, error) {
+	s, err := store.Sealed(ctx, keys)
+	for _, kind := range []error{journal.ErrSealed, codec.ErrUnknownKey, codec.ErrCiphertext} {
+		if errors.Is(err, kind) {
+			err = temporalconn.WithKind(config.ErrInvalid, err)
+			break
+		}
+	}
+	return s, err
+}
