@@ -17,6 +17,7 @@ import (
 // Infer appends the last step's results, renders the plan, calls the model and appends its completion. If the journal
 // already has the completion, Infer returns it and does not pay for another.
 func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workflows.InferResult, error) {
+	ctx = withWork(ctx, in.Turn, in.Step, "")
 	clock := startClock(ctx)
 	defer clock.stop()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
