@@ -34,6 +34,8 @@ type Config struct {
 	Temporal Temporal `toml:"temporal"`
 	// The resources of a worker.
 	Worker Worker `toml:"worker"`
+	// Traces and metrics of a worker. OpenTelemetry's variables (OTEL_*) say where they are sent: see docs/telemetry.md.
+	Telemetry Telemetry `toml:"telemetry"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 }
@@ -295,4 +297,13 @@ type Worker struct {
 	DrainTimeout time.Duration `toml:"drain_timeout" default:"30s" min:"0s"`
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
+}
+
+// Telemetry is what a worker tells of its turns.
+type Telemetry struct {
+	// The host:port under which Prometheus scrapes http://…/metrics; empty means not at all. The metrics hold no
+	// content, but anyone who reaches the port can read them.
+	MetricsAddress string `toml:"metrics_address" example:"127.0.0.1:9464"`
+	// Adds messages, arguments and results to the traces. Secrets are redacted, as everywhere.
+	Content bool `toml:"content"`
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -32,10 +33,13 @@ type Engine struct {
 	tools        *tools.Registry
 	model        *model
 	client       client.Client
+	namespace    string
 	worker       worker.Worker
 	stickyWorker worker.Worker // for the calls bound to this process; nil if there are none
 	fatal        chan error    // holds the first reason why the engine cannot continue: see fail
 	secrets      *redact.Redactor
+	telemetry    *telemetry.Telemetry // nil if it is off
+	sinks        []*sink
 	log          *slog.Logger
 }
 
@@ -47,7 +51,7 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openModel, e.openTelemetry, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -67,6 +71,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
 	beside.Go(func() { e.watchJournal(watched) })
+	beside.Go(func() { e.watchGauges(watched) })
 	err := e.start()
 	if err == nil {
 		e.log.Info("worker polls", "task_queue", e.cfg.Temporal.TaskQueue, "model", e.model.name)
@@ -119,6 +124,10 @@ func (e *Engine) Journal() Journal { return e.journal }
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {
 	var errs []error
+	for _, s := range e.sinks {
+		s.close()
+	}
+	errs = append(errs, e.telemetry.Close(context.Background()))
 	if e.client != nil {
 		e.client.Close()
 	}
@@ -139,7 +148,7 @@ func (e *Engine) openJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.journal = e.options.wrapJournal(store)
+	e.journal = e.observed(e.options.wrapJournal(store))
 	e.journalID, err = store.ID(ctx)
 	return err
 }
@@ -150,6 +159,7 @@ const prepareWithin = 30 * time.Second
 func (e *Engine) connect(ctx context.Context) error {
 	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
 	opts.Identity, opts.Logger = temporalconn.WithJournal(e.identity(), e.journalID), e.log
+	opts.Metrics = e.telemetry.SDK()
 	c, err := temporalconn.Dial(ctx, opts)
 	if err != nil {
 		return err
@@ -159,6 +169,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.namespace = namespace
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
 	defer cancel()
 	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
@@ -233,7 +244,7 @@ func (e *Engine) build(context.Context) error {
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue,
-		Journal:     e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		Journal:     e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {

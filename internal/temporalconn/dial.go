@@ -32,6 +32,8 @@ type Options struct {
 	StateDir string
 	Identity string
 	Logger   *slog.Logger
+	// Metrics gets the metrics of the Temporal SDK; nil drops them.
+	Metrics client.MetricsHandler
 }
 
 // FromConfig returns the options for the [temporal] section of agent.toml.
@@ -114,7 +116,7 @@ func (o Options) resolve() (client.Options, error) {
 		// saves.
 		opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
-	opts.Identity = o.Identity
+	opts.Identity, opts.MetricsHandler = o.Identity, o.Metrics
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil
 }

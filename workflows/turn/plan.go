@@ -69,6 +69,8 @@ type Config struct {
 	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`
+	// TraceParent is that of the message which began the turn.
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // Find returns the turn's tool with this ID.
