@@ -124,9 +124,7 @@ func (e *Engine) Journal() Journal { return e.journal }
 // Close closes tools, model, connection and journal. It is safe after a New that failed.
 func (e *Engine) Close() error {
 	var errs []error
-	for _, s := range e.sinks {
-		s.close()
-	}
+	e.closeSinks()
 	errs = append(errs, e.telemetry.Close(context.Background()))
 	if e.client != nil {
 		e.client.Close()

@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/internal/version"
@@ -15,19 +15,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// openTelemetry opens the exporters. Their headers may hold the collector's credentials.
 func (e *Engine) openTelemetry(ctx context.Context) (err error) {
-	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
-		for _, header := range strings.Split(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {
-			_, value, _ := strings.Cut(header, "=")
-			e.secrets.Add(strings.TrimSpace(value))
-		}
-	}
+	e.secrets.Add(telemetry.Credentials()...)
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
 		MetricsAddress: e.cfg.Telemetry.MetricsAddress, Content: e.cfg.Telemetry.Content, Redact: e.secrets.String,
 		Provider: e.model.provider, Model: e.model.name, Worker: e.identity(), Version: version.String(), Log: e.log,
 	})
-	return err
+	if err != nil {
+		return temporalconn.WithKind(config.ErrInvalid, err)
+	}
+	return nil
 }
 
 // observed returns the journal with the telemetry and the sinks that follow what this worker writes. Without them it is
@@ -43,6 +40,15 @@ func (e *Engine) observed(store Journal) Journal {
 		e.telemetry.Start(store)
 	}
 	return &observedJournal{Journal: store, telemetry: e.telemetry, sinks: e.sinks}
+}
+
+// closeSinks closes the sinks at the same time, so that each has the whole sinkTimeout.
+func (e *Engine) closeSinks() {
+	var all sync.WaitGroup
+	for _, s := range e.sinks {
+		all.Go(s.close)
+	}
+	all.Wait()
 }
 
 // gaugesEvery is how often a worker reads what no event tells it: open requests and the backlog of its task queue.

@@ -46,6 +46,11 @@ const (
 	sinkLogEvery = 10 * time.Second
 )
 
+var (
+	errSlow    = errors.New("the sink is too slow")
+	errStopped = errors.New("the worker stops")
+)
+
 // sink forwards events from the journal to a Sink.
 type sink struct {
 	send      Sink
@@ -189,9 +194,9 @@ func (s *sink) push(e Event, patience *time.Duration) {
 	select {
 	case s.queue <- e:
 	case <-timer.C:
-		s.drop(errors.New("the sink is too slow"))
+		s.drop(errSlow)
 	case <-s.ctx.Done():
-		s.drop(errors.New("the worker stopped"))
+		s.drop(errStopped)
 	}
 	*patience = max(*patience-time.Since(began), 0)
 }
@@ -221,8 +226,8 @@ func (s *sink) deliver() {
 
 // try sends an event, at most sinkTries times.
 func (s *sink) try(e Event) (err error) {
-	for n := range sinkTries {
-		if err = s.sendOnce(e); err == nil || s.ctx.Err() != nil {
+	for n := 1; ; n++ {
+		if err = s.sendOnce(e); err == nil || n == sinkTries || s.ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -230,7 +235,6 @@ func (s *sink) try(e Event) (err error) {
 		case <-s.ctx.Done():
 		}
 	}
-	return err
 }
 
 func (s *sink) sendOnce(e Event) (err error) {
@@ -263,6 +267,11 @@ func (s *sink) close() {
 	case <-s.ctx.Done():
 	}
 	s.cancel()
+	for range s.queue {
+		s.drop(errStopped)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.dropped > 0 {
 		s.log.Error("events for a sink were dropped", "events", s.dropped)
 	}

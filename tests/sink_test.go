@@ -3,7 +3,9 @@ package tests
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,7 +59,9 @@ func TestASinkGetsWhatFollowShows(t *testing.T) {
 	good := &eventLog{}
 	hung := make(chan struct{})
 	defer close(hung)
+	var said lines
 	stop := r.work(
+		engine.WithLogger(slog.New(slog.NewTextHandler(&said, nil))),
 		engine.WithSink(good.send),
 		engine.WithSink(func(context.Context, engine.Event) error { return errors.New("no") }),
 		engine.WithSink(func(context.Context, engine.Event) error { panic("no") }),
@@ -68,7 +72,28 @@ func TestASinkGetsWhatFollowShows(t *testing.T) {
 	want, err := r.store.Chunks(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, want, good.chunks(t, t.Name(), run.GetRunID()), "each event once, in order")
+	require.Eventually(t, func() bool { return said.count("events for a sink were dropped") == 2 }, within,
+		10*time.Millisecond, "the sinks that fail and panic")
 	stop()
+	assert.Equal(t, 1, said.count("the worker stops"), "the sink that hangs")
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
 }
 
 // TestASinkOfTheNextWorkerGetsTheWholeTurn moves a turn that waits for its user to another worker.

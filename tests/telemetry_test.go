@@ -39,6 +39,7 @@ type collector struct {
 	mu    sync.Mutex
 	raw   bytes.Buffer // all requests
 	spans []*tracepb.Span
+	auth  string
 }
 
 func newCollector(t *testing.T) *collector {
@@ -62,6 +63,7 @@ func (c *collector) receive(_ http.ResponseWriter, req *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw.Write(b)
+	c.auth = req.Header.Get("Authorization")
 	if req.URL.Path != "/v1/traces" {
 		return
 	}
@@ -110,6 +112,12 @@ func (c *collector) all() string {
 	return c.raw.String()
 }
 
+func (c *collector) authorization() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.auth
+}
+
 // attribute returns a span's attribute as text.
 func attribute(s *tracepb.Span, key string) string {
 	for _, a := range s.Attributes {
@@ -143,15 +151,11 @@ func tree(t *testing.T, spans []*tracepb.Span) (names []string) {
 }
 
 // traced starts a worker process that exports to the collector.
-func (r *env) traced(c *collector, change ...func(*config.Config)) *process {
+func (r *env) traced(c *collector, environ ...string) *process {
 	r.t.Helper()
-	cfg := r.cfg
-	for _, f := range change {
-		f(&cfg)
-	}
-	cmd := exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg))
-	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_BSP_SCHEDULE_DELAY=20",
-		"OTEL_METRIC_EXPORT_INTERVAL=200")
+	cmd := exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, r.cfg))
+	cmd.Env = append(append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_BSP_SCHEDULE_DELAY=20",
+		"OTEL_METRIC_EXPORT_INTERVAL=200"), environ...)
 	return r.run(cmd)
 }
 
@@ -209,6 +213,26 @@ func TestTheTraceOfATurnThatLostItsWorkerIsWhole(t *testing.T) {
 		"execute_tool local/list_files 1 1", "execute_tool mcp/ledger/append 1 1"}, tree(t, c.trace(run.GetRunID())))
 }
 
+// TestATerminatedTurnIsTracedWhenItIsClosed ends a turn from outside. The session's next turn closes it.
+func TestATerminatedTurnIsTracedWhenItIsClosed(t *testing.T) {
+	t.Parallel()
+	c, gate := newCollector(t), fakellm.NewGate()
+	defer gate.Release()
+	r := newEnv(t, fakellm.Cases(fakellm.When("first", fakellm.Text("Never finished.").Hold(3, gate)),
+		fakellm.When("second", fakellm.Text("Done."))))
+	r.traced(c)
+	run := r.begin(t.Name(), "The first question.", nil)
+	r.reach(gate)
+	endings["terminate"].end(r, run)
+	require.Error(t, r.over(run))
+	require.Equal(t, "Done.", r.ask(t.Name(), "The second question.").Answer)
+	spans := c.trace(run.GetRunID())
+	require.Equal(t, []string{"invoke_agent default", "chat scripted 1 1"}, tree(t, spans))
+	for _, s := range spans {
+		assert.Contains(t, attribute(s, "error.type"), "terminated")
+	}
+}
+
 // TestExportedContentsHaveNoSecrets exports contents, and checks that secrets are redacted in them.
 func TestExportedContentsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
@@ -217,8 +241,8 @@ func TestExportedContentsHaveNoSecrets(t *testing.T) {
 		c.Telemetry.Content, c.Runtime.Redact = true, []string{"canary-[a-z]+"}
 	})
 	l.open()
-	r.traced(c)
-	run := r.begin(t.Name(), "the question and canary-question", nil)
+	r.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
+	run := r.begin(t.Name(), "the question and canary-question, the-token-of-the-collector", nil)
 	r.result(run)
 	text := ""
 	for _, s := range c.trace(run.GetRunID()) {
@@ -227,10 +251,12 @@ func TestExportedContentsHaveNoSecrets(t *testing.T) {
 			text += attribute(s, key) + "\n"
 		}
 	}
-	for _, part := range []string{"the question and [redacted]", "the answer", "appended [redacted]"} {
+	for _, part := range []string{"the question and [redacted], [redacted]", "the answer", "appended [redacted]"} {
 		assert.Contains(t, text, part)
 	}
 	assert.NotContains(t, c.all(), "canary")
+	assert.NotContains(t, c.all(), "the-token")
+	assert.Equal(t, "Bearer the-token-of-the-collector", c.authorization())
 }
 
 // TestTheSamplerDecidesByTrace checks that a worker which samples nothing exports nothing.
@@ -238,10 +264,8 @@ func TestTheSamplerDecidesByTrace(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
 	r := newEnv(t, fakellm.Text("Done."))
-	cmd := exec.Command(binary(t, "./worker"), "--config", configFile(t, r.cfg))
-	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+c.url+"/v1/traces",
-		"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0")
-	p := r.run(cmd)
+	p := r.traced(c, "OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=0")
 	require.Equal(t, "Done.", r.ask(t.Name(), "Hello?").Answer)
 	p.signal(syscall.SIGTERM)
 	p.exit()

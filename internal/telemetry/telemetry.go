@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,6 +100,22 @@ func exports(signal string) bool {
 		return exporter != "none"
 	}
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+// Credentials returns the values of the headers that the exporters send, such as the token of "Bearer token".
+func Credentials() (secrets []string) {
+	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
+		for header := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {
+			_, value, _ := strings.Cut(header, "=")
+			if decoded, err := url.PathUnescape(value); err == nil {
+				value = decoded
+			}
+			value = strings.TrimSpace(value)
+			_, token, _ := strings.Cut(value, " ")
+			secrets = append(secrets, value, token)
+		}
+	}
+	return secrets
 }
 
 func (t *Telemetry) openTraces(ctx context.Context, res *resource.Resource) error {
