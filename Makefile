@@ -5,7 +5,7 @@ FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
 # The faults and the benchmark are modules of their own, so that what only they need is not required by everyone.
-MODULES = tests/faults tests/bench
+MODULES = tests/faults tests/bench tests/dashboards
 
 test: lint
 	go test ./...

@@ -15,6 +15,7 @@ import (
 // Begin appends the message to its session and freezes the turn config. A resumed run gets the config that its first
 // run froze. Begin only reads and writes the journal; the servers were asked before this worker polled.
 func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
 	res, err := a.begin(ctx, in)
 	return res, failure(ctx, err)
 }
@@ -83,6 +84,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode,
 		Limits: limits, Policy: g.Policy, Approvals: g.Approvals,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens, Queues: a.queues,
+		TraceParent: in.Message.TraceParent,
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {

@@ -26,6 +26,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	default:
 		return workflows.CallResult{}, workflows.Elsewhere(a.queues)
 	}
+	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	clock := startClock(ctx)
 	defer clock.stop()
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
@@ -200,9 +201,9 @@ func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable || errors.Is(err, journal.ErrReplaced) {
 			return out, err
 		}
-		if pause == firstPause && activity.IsActivity(ctx) {
+		if pause == firstPause {
 			e := asTurnError(err)
-			activity.GetLogger(ctx).Warn("the write is repeated until the journal is available",
+			warn(ctx, "the write is repeated until the journal is available",
 				"code", e.Code, "message", e.Message, "cause", e.Cause)
 		}
 		timer := time.NewTimer(pause)

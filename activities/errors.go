@@ -1,11 +1,8 @@
 package activities
 
 import (
-	"context"
 	"errors"
 	"fmt"
-
-	"go.temporal.io/sdk/activity"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows/turn"
@@ -50,11 +47,4 @@ func tooLarge(e *journal.TooLargeError) string {
 	return fmt.Sprintf(
 		"the prompt is over %d MiB, which no model accepts: fork the session before message %d, or start another one",
 		e.Max>>20, e.Seq)
-}
-
-// logFailure logs an error with its cause, which operators see and users do not.
-func logFailure(ctx context.Context, e *turn.Error) {
-	if activity.IsActivity(ctx) {
-		activity.GetLogger(ctx).Warn("activity failed", "code", e.Code, "message", e.Message, "cause", e.Cause)
-	}
 }

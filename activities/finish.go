@@ -15,6 +15,7 @@ import (
 // lost may already have settled the turn, before some of the messages were accepted; Finish returns those as
 // undelivered.
 func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (workflows.FinishResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
 	record, err := a.finish(ctx, in)
 	if errors.Is(err, journal.ErrNotFound) && in.Opening != nil {
 		if err = a.openRefused(ctx, in); err == nil {

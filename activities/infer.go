@@ -20,6 +20,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	if a.elsewhere.Inference != "" {
 		return workflows.InferResult{}, workflows.Elsewhere(a.queues)
 	}
+	ctx = withWork(ctx, in.Turn, in.Step, "")
 	clock := startClock(ctx)
 	defer clock.stop()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))

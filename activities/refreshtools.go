@@ -15,6 +15,7 @@ import (
 // as Begin would. The turn's other tools stay as they are. If nothing else has changed, the new prompt config equals
 // that of a turn that begins now, so that providers can cache their common prefix.
 func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
 	res, err := a.refreshTools(ctx, in)
 	return res, failure(ctx, err)
 }

@@ -18,6 +18,7 @@ import (
 // Ask writes the turn's requests to the journal, so that users see them. The turn may wait for days, and thousands of
 // turns may wait at once, so Ask drops the turn's cached transcript; the next inference reads it again.
 func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.AskResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
 	in.At = time.Now()
 	decisions, err := a.journal.Ask(ctx, in)
 	a.windows.forget(in.Head)
@@ -29,6 +30,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
 func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (workflows.DecideResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
 	res := workflows.DecideResult{}
 	delivered, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !delivered {

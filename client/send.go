@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.opentelemetry.io/otel/propagation"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -44,6 +46,8 @@ const inlineText = 256 << 10
 // Send sends a message to a session. It starts a turn, or the message is merged into the running one. Send needs no
 // worker to start a turn.
 //
+// If ctx has an OpenTelemetry span, the turn's trace links to it.
+//
 // If Send returns no error, the message is accepted and will be answered once. After an error it may have been
 // accepted: send it again with the same message ID, which Send returns with the error too.
 //
@@ -61,6 +65,7 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	}
 	var err error
 	in.summary = workflows.Summary(in.Message.Text)
+	in.Message.TraceParent = cmp.Or(in.Message.TraceParent, traceParent(ctx))
 	if in.Message.Text, in.Message.Blob, err = c.storeLongText(ctx, in.Message.Text, in.Message.Blob); err != nil {
 		return t, err
 	}
@@ -74,6 +79,13 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return err
 	})
 	return t, err
+}
+
+// traceParent returns the trace context of the caller, or an empty string.
+func traceParent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
 }
 
 // send starts a turn with the message, or sends it to the running turn. repeated means that the running turn may be one

@@ -39,6 +39,8 @@ type Config struct {
 	Encryption Encryption `toml:"encryption"`
 	// The server that decrypts for the Web UI and Temporal's command line: `starter codec serve`.
 	CodecServer CodecServer `toml:"codec_server"`
+	// Traces and metrics of a worker. OpenTelemetry's variables (OTEL_*) say where they are sent: see docs/telemetry.md.
+	Telemetry Telemetry `toml:"telemetry"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
 }
@@ -323,4 +325,13 @@ type Worker struct {
 	HealthAddress string `toml:"health_address" example:":8081"`
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
+}
+
+// Telemetry is what a worker tells of its turns.
+type Telemetry struct {
+	// The host:port under which Prometheus scrapes http://…/metrics; empty means not at all. The metrics hold no
+	// content, but anyone who reaches the port can read them.
+	MetricsAddress string `toml:"metrics_address" example:"127.0.0.1:9464"`
+	// Adds messages, arguments and results to the traces. Secrets are redacted, as everywhere.
+	Content bool `toml:"content"`
 }

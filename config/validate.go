@@ -34,6 +34,7 @@ func (c Config) Validate() error {
 	v.worker(c)
 	v.encryption(c.Encryption)
 	v.codecServer(c.CodecServer)
+	v.telemetry(c.Telemetry)
 	return asError(v.problems)
 }
 
@@ -234,6 +235,17 @@ func (v *validator) temporal(t Temporal) {
 	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
 		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
 			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
+	}
+}
+
+func (v *validator) telemetry(t Telemetry) {
+	if t.MetricsAddress == "" {
+		return
+	}
+	_, port, err := net.SplitHostPort(t.MetricsAddress)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+		v.add("telemetry.metrics_address", "is %s; it must be host:port, for instance 127.0.0.1:9464",
+			quote(t.MetricsAddress))
 	}
 }
 

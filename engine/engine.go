@@ -19,6 +19,7 @@ import (
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -36,10 +37,13 @@ type Engine struct {
 	keys      *codec.Keys // nil without encryption
 	converter converter.DataConverter
 	client    client.Client
+	namespace string
 	workers   []worker.Worker // one for each task queue
 	probe     probe
 	fatal     chan error // holds the first reason why the engine cannot continue: see fail
 	secrets   *redact.Redactor
+	telemetry *telemetry.Telemetry // nil if it is off
+	sinks     []*sink
 	log       *slog.Logger
 }
 
@@ -51,7 +55,7 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openKeys, e.openProbe, e.openModel, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openKeys, e.openProbe, e.openModel, e.openTelemetry, e.openTools, e.openJournal, e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -71,6 +75,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.watch(watched) })
 	beside.Go(func() { e.prune(watched, pruneEvery) })
 	beside.Go(func() { e.watchJournal(watched) })
+	beside.Go(func() { e.watchGauges(watched) })
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)
@@ -108,6 +113,8 @@ func (e *Engine) Close() error {
 	if e.probe.server != nil {
 		errs = append(errs, e.probe.server.Close())
 	}
+	e.closeSinks()
+	errs = append(errs, e.telemetry.Close(context.Background()))
 	if e.client != nil {
 		e.client.Close()
 	}
@@ -128,7 +135,7 @@ func (e *Engine) openJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.journal = e.options.wrapJournal(store)
+	e.journal = e.observed(e.options.wrapJournal(store))
 	e.journalID, err = store.ID(ctx)
 	return err
 }
@@ -140,6 +147,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
 	opts.Identity, opts.Logger = temporalconn.WithJournal(e.identity(), e.journalID), e.log
 	opts.Keys, opts.Worker = e.keys, true
+	opts.Metrics = e.telemetry.SDK()
 	c, err := temporalconn.Dial(ctx, opts)
 	if err != nil {
 		return err
@@ -150,6 +158,7 @@ func (e *Engine) connect(ctx context.Context) error {
 		return err
 	}
 	e.converter = e.keys.DataConverter(namespace)
+	e.namespace = namespace
 	ctx, cancel := context.WithTimeout(ctx, prepareWithin)
 	defer cancel()
 	if err := temporalconn.CheckOwner(ctx, c, address, namespace, e.cfg.Journal.Path); err != nil {
@@ -224,7 +233,8 @@ func (e *Engine) build(context.Context) error {
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
-		Journal: e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: agent(e.cfg, e.model),
+		Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {

@@ -27,6 +27,8 @@ type Journal interface {
 	ID(ctx context.Context) (string, error)
 	PublishCatalogue(ctx context.Context, c turn.Catalogue) error
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
+	Calls(ctx context.Context, turnID string) ([]journal.CallRecord, error)
+	OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, error)
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 	Workers
 	Close() error

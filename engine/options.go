@@ -22,6 +22,7 @@ type options struct {
 	logins      map[string]Login
 	wrapJournal func(Journal) Journal
 	intercept   []interceptor.WorkerInterceptor
+	sinks       []Sink
 }
 
 func newOptions(opts []Option) options {

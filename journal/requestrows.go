@@ -176,6 +176,20 @@ func (s *DB) pending(ctx context.Context, where string, args ...any) ([]RequestR
 		func(q querier) ([]RequestRecord, error) { return q.records(where, args...) })
 }
 
+// OpenRequests returns the number of open requests of all tenants, by kind.
+func (s *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, error) {
+	return get(ctx, s, "counting the open requests", func(q querier) (map[turn.RequestKind]int64, error) {
+		open := map[turn.RequestKind]int64{}
+		_, err := collect(q, func(scan scanner) (kind turn.RequestKind, err error) {
+			n := int64(0)
+			err = scan(&kind, &n)
+			open[kind] = n
+			return kind, err
+		}, `SELECT kind, count(*) FROM requests WHERE status = '' GROUP BY kind`)
+		return open, err
+	})
+}
+
 // Delivered returns the turn that took this message of the session, even if the message was merged into it.
 // ErrNotFound.
 func (s *DB) Delivered(ctx context.Context, session, messageID string) (TurnRecord, error) {

@@ -158,8 +158,11 @@ func checkVersion(version int) *turn.Error {
 	return nil
 }
 
-// maxMessageID bounds a message's ID, in bytes.
-const maxMessageID = 200
+// Bounds of a message's fields, in bytes. A trace context of version 00 has 55.
+const (
+	maxMessageID   = 200
+	maxTraceParent = 100
+)
 
 // checkMessage rejects a message that is empty or too large for the history.
 func checkMessage(m Message) *turn.Error {
@@ -168,6 +171,8 @@ func checkMessage(m Message) *turn.Error {
 		return invalid("the message is empty; put what you want to ask into message.text")
 	case len(m.ID) > maxMessageID:
 		return invalid("the message's ID is %d bytes; the maximum is %d", len(m.ID), maxMessageID)
+	case len(m.TraceParent) > maxTraceParent:
+		return invalid("the message's traceparent is %d bytes; the maximum is %d", len(m.TraceParent), maxTraceParent)
 	}
 	return nil
 }

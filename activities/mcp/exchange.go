@@ -119,6 +119,7 @@ func (f *dispatch) send() {
 	if f.req.Tenant != "" {
 		meta[metaTenant] = f.req.Tenant
 	}
+	addTraceContext(ctx, meta)
 	go func() { f.replies <- f.callTool(ctx, meta) }()
 }
 

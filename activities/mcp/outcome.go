@@ -100,8 +100,8 @@ func (f *dispatch) refused(e tool.Ending, err error) (turn.ToolResult, error) {
 		return turn.ToolResult{}, &turn.Error{Code: turn.CodeToolNotSent, Message: text, Cause: errors.New(said),
 			RetryAfter: refusal.pause(), Refused: true}
 	}
-	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "status", refusal.Status,
-		"it said", said)
+	s.owner.log.Warn("an MCP server refused a call", "server", s.owner.id(), "tool", f.req.Tool, "turn", f.req.Turn,
+		"step", f.req.Step, "call", f.req.CallID, "status", refusal.Status, "it said", said)
 	class, _ := e.Class()
 	r := tool.Error(text)
 	r.Outcome, r.Code = turn.Outcome(class), turn.CodeToolNotSent
@@ -113,7 +113,7 @@ func (f *dispatch) unansweredReason(by tool.EndedBy, err error) string {
 	s := f.s
 	if f.state.refused.Load() {
 		s.conn.Lose()
-		s.owner.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
+		f.recordFailure("a call's session was not known: " + s.owner.clean(err.Error(), 200))
 		return "the server answered that it does not know the session, which cannot be a session from before a restart"
 	}
 	switch by {
@@ -125,7 +125,7 @@ func (f *dispatch) unansweredReason(by tool.EndedBy, err error) string {
 		return "the call was cancelled before it answered"
 	default:
 		s.awaitLoss()
-		return "the connection to it was lost" + s.lossReason(err)
+		return "the connection to it was lost" + f.lossReason(err)
 	}
 }
 
@@ -157,7 +157,8 @@ func (s *session) awaitLoss() {
 
 // lossReason returns the part of the reason that the model may read, in parentheses. The full reason, which may quote
 // the server, goes to the log and to the operator's status.
-func (s *session) lossReason(err error) string {
+func (f *dispatch) lossReason(err error) string {
+	s := f.s
 	if broken := s.link.watched.broken(); broken != nil {
 		err = broken
 	}
@@ -173,7 +174,7 @@ func (s *session) lossReason(err error) string {
 		why = append(why, "its process ended with "+fate)
 		all += "; its process ended with " + fate
 	}
-	s.owner.recordFailure(all)
+	f.recordFailure(all)
 	if len(why) == 0 {
 		return ""
 	}
@@ -181,9 +182,10 @@ func (s *session) lossReason(err error) string {
 }
 
 // recordFailure logs why a call got no response, and records it for the operator.
-func (c *connector) recordFailure(what string) {
-	c.log.Warn("a call got no answer", "server", c.id(), "why", what)
-	c.pool.Failed(what)
+func (f *dispatch) recordFailure(what string) {
+	f.c.log.Warn("a call got no answer", "server", f.c.id(), "tool", f.req.Tool, "turn", f.req.Turn, "step", f.req.Step,
+		"call", f.req.CallID, "why", what)
+	f.c.pool.Failed(what)
 }
 
 // safeErrorText describes a connection error without using any text that a server may have written. It returns an empty

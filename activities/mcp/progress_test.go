@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/workflows/turn"
@@ -43,6 +45,22 @@ func TestACallHasAStableNameAndANameOfEachDispatch(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(r.Text), &meta))
 		assert.Equal(t, "t:3.0", meta["everturn.dev/call"], "a server can tell a repetition from a new call")
 		assert.Equal(t, map[int]string{1: "t:3.0#1", 2: "t:3.0#2"}[attempt], meta["progressToken"])
+	}
+}
+
+func TestAServerGetsTheTraceOfItsCall(t *testing.T) {
+	h := newHost(t, mcp.Options{}, stdioActor(t, "act"))
+	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+	}))
+	for ctx, want := range map[context.Context]any{
+		ctx: "00-01000000000000000000000000000000-0200000000000000-01", t.Context(): nil,
+	} {
+		r, err := h.Call(ctx, request(t, h, "mcp/act/whoami", `{}`))
+		require.NoError(t, err)
+		var meta map[string]any
+		require.NoError(t, json.Unmarshal([]byte(r.Text), &meta))
+		assert.Equal(t, want, meta["traceparent"])
 	}
 }
 

@@ -37,6 +37,8 @@ type Options struct {
 	// cannot be decrypted.
 	Keys   *codec.Keys
 	Worker bool
+	// Metrics gets the metrics of the Temporal SDK; nil drops them.
+	Metrics client.MetricsHandler
 }
 
 // FromConfig returns the options for the [temporal] section of agent.toml.
@@ -120,7 +122,7 @@ func (o Options) resolve() (client.Options, error) {
 		opts.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
 	o.encrypt(&opts)
-	opts.Identity = o.Identity
+	opts.Identity, opts.MetricsHandler = o.Identity, o.Metrics
 	opts.Logger = log.NewStructuredLogger(o.logger())
 	return opts, nil
 }

@@ -130,6 +130,7 @@ func waitingListed(t *testing.T, open func() *journal.DB) {
 	assert.Empty(t, ids("none", 10))
 	s.decide(turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	assert.Equal(t, []string{"b/q1", "a/q2"}, ids("", 10))
+	assert.Equal(t, map[turn.RequestKind]int64{turn.RequestQuestion: 2}, must(s.OpenRequests(t.Context()))(t))
 	list := must(s.Sessions(t.Context(), 10))(t)
 	assert.Equal(t, 1, list[0].PendingRequests)
 }

@@ -87,6 +87,8 @@ type UserMessage struct {
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
+	// TraceParent is the W3C trace context of the sender, to which the turn's trace links.
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // Head identifies a transcript exactly: the sequence number of its last message and the hash of the chain up to it. The

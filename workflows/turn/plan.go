@@ -70,6 +70,8 @@ type Config struct {
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`
 	Queues      Queues   `json:"queues,omitzero"`
+	// TraceParent is that of the message which began the turn.
+	TraceParent string `json:"traceparent,omitempty"`
 }
 
 // Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.

@@ -1,0 +1,172 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/mcpconv"
+	"go.temporal.io/sdk/client"
+	temporalotel "go.temporal.io/sdk/contrib/opentelemetry"
+
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func scopeOf(name string) instrumentation.Scope { return instrumentation.Scope{Name: name} }
+
+// SDK returns the handler of the Temporal SDK's own metrics, or nil.
+func (t *Telemetry) SDK() client.MetricsHandler {
+	if !t.Metrics() {
+		return nil
+	}
+	return homeQueues{temporalotel.NewMetricsHandler(temporalotel.MetricsHandlerOptions{
+		Meter: t.meters.Meter(sdkScope), UseMonotonicCounters: true,
+		OnError: func(err error) { t.options.Log.Warn("a metric of the Temporal SDK", "error", err) },
+	})}
+}
+
+// homeQueues removes the random part of home queues' names, which would be another label value with every start of a
+// worker.
+type homeQueues struct{ client.MetricsHandler }
+
+func (h homeQueues) WithTags(tags map[string]string) client.MetricsHandler {
+	if queue, _, ok := strings.Cut(tags["task_queue"], "-home-"); ok {
+		clean := map[string]string{}
+		for k, v := range tags {
+			clean[k] = v
+		}
+		clean["task_queue"] = queue + "-home"
+		tags = clean
+	}
+	return homeQueues{h.MetricsHandler.WithTags(tags)}
+}
+
+// TurnEnded measures a turn that has ended and queues its trace. repeated means that it was measured before.
+func (t *Telemetry) TurnEnded(ctx context.Context, rec journal.TurnRecord, repeated bool) {
+	t.trace(rec.ID)
+	if t.meters == nil || repeated {
+		return
+	}
+	state := keyState.String(string(rec.State))
+	t.measured.turns.Add(ctx, 1, metric.WithAttributes(state, keyFinishReason.String(string(rec.Reason))))
+	t.measured.turnDuration.Record(ctx, rec.EndedAt.Sub(rec.StartedAt).Seconds(), metric.WithAttributes(state))
+}
+
+// StepSettled counts a step.
+func (t *Telemetry) StepSettled(ctx context.Context) {
+	if t.meters != nil {
+		t.measured.steps.Add(ctx, 1)
+	}
+}
+
+// CallSettled measures a call.
+func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
+	if t.meters == nil {
+		return
+	}
+	seconds := c.SettledAt.Sub(c.ClaimedAt).Seconds()
+	if c.ClaimedAt.IsZero() {
+		seconds = 0
+	}
+	t.measured.callDuration.Record(ctx, seconds, metric.WithAttributes(semconv.GenAIToolName(c.Call.Tool),
+		keyOutcome.String(string(c.Outcome))))
+	if _, ok := serverOf(c.Call.Tool); !ok {
+		return
+	}
+	attrs := []attribute.KeyValue{semconv.GenAIToolName(c.Call.Tool)}
+	if e := errorType(c); e != "" {
+		attrs = append(attrs, semconv.ErrorTypeKey.String(e))
+	}
+	t.measured.mcpDuration.Record(ctx, seconds, mcpconv.MethodNameToolsCall, attrs...)
+}
+
+// CallsNotRun counts the calls that ended without a dispatch.
+func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome) {
+	if t.meters == nil {
+		return
+	}
+	for _, o := range outcomes {
+		if o.Outcome == turn.OutcomeDenied {
+			t.measured.denied.Add(ctx, 1, metric.WithAttributes(keyOutcome.String(string(o.Outcome))))
+		}
+	}
+}
+
+// Inference is one request to the model.
+type Inference struct {
+	Began      time.Time
+	FirstChunk time.Time // zero: there was none
+	Completion turn.Completion
+	Err        error
+}
+
+// Inferred measures a request to the model.
+func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
+	if t.meters == nil {
+		return
+	}
+	provider, chat := genaiconv.ProviderNameAttr(t.options.Provider), genaiconv.OperationNameChat
+	model := semconv.GenAIRequestModel(t.options.Model)
+	if !i.FirstChunk.IsZero() {
+		t.measured.firstChunk.Record(ctx, i.FirstChunk.Sub(i.Began).Seconds(), chat, provider, model)
+	}
+	attrs := []attribute.KeyValue{model}
+	if i.Err != nil {
+		attrs = append(attrs, semconv.ErrorTypeKey.String(codeOf(i.Err)))
+	}
+	t.measured.duration.Record(ctx, time.Since(i.Began).Seconds(), chat, provider, attrs...)
+	if i.Err != nil {
+		return
+	}
+	u := i.Completion.Usage
+	t.measured.tokens.Record(ctx, u.InputTokens, chat, provider, genaiconv.TokenTypeInput, model)
+	t.measured.tokens.Record(ctx, u.OutputTokens, chat, provider, genaiconv.TokenTypeOutput, model)
+}
+
+// codeOf returns the turn.Code of an error, or "cancelled": the model's port returns no other errors.
+func codeOf(err error) string {
+	var e *turn.Error
+	if errors.As(err, &e) {
+		return string(e.Code)
+	}
+	return string(turn.OutcomeCancelled)
+}
+
+// Delivered counts an event that was delivered to a sink, or dropped.
+func (t *Telemetry) Delivered(ctx context.Context, delivered bool) {
+	if !t.Metrics() {
+		return
+	}
+	how := "dropped"
+	if delivered {
+		how = "delivered"
+	}
+	t.measured.events.Add(ctx, 1, metric.WithAttributes(keyDelivery.String(how)))
+}
+
+// Metrics reports whether metrics are exported.
+func (t *Telemetry) Metrics() bool { return t != nil && t.meters != nil }
+
+// OpenRequests records how many requests of each kind wait for a decision.
+func (t *Telemetry) OpenRequests(ctx context.Context, open map[turn.RequestKind]int64) {
+	for _, kind := range []turn.RequestKind{turn.RequestApproval, turn.RequestQuestion, turn.RequestElicitation} {
+		t.measured.open.Record(ctx, open[kind], metric.WithAttributes(keyRequestKind.String(string(kind))))
+	}
+}
+
+// Backlogs records what waits in the worker's task queue.
+func (t *Telemetry) Backlogs(ctx context.Context, list []temporalconn.Backlog) {
+	for _, b := range list {
+		with := metric.WithAttributes(keyTaskType.String(b.TaskType))
+		t.measured.backlog.Record(ctx, b.Tasks, with)
+		t.measured.backlogAge.Record(ctx, b.Age.Seconds(), with)
+	}
+}

@@ -1,0 +1,217 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Options configure the telemetry of a worker. Where traces and metrics go, and how many traces, is set by
+// OpenTelemetry's own environment variables (OTEL_*) of the process.
+type Options struct {
+	// MetricsAddress is the host:port under which Prometheus scrapes /metrics; empty means not at all.
+	MetricsAddress string
+	// Content adds messages, arguments and results to the spans, after Redact.
+	Content bool
+	Redact  func(string) string
+
+	Provider string // of the model
+	Model    string
+	Worker   string // the worker's identity
+	Version  string // of the program
+	Log      *slog.Logger
+}
+
+// Telemetry exports traces and metrics. Both are optional.
+type Telemetry struct {
+	options Options
+	ledger  Ledger
+	traces  *sdktrace.TracerProvider // nil: no traces
+	tracer  trace.Tracer
+	ended   chan string // turns whose trace is to be written
+	quit    chan struct{}
+	written chan struct{}
+	stop    context.CancelFunc
+
+	meters   *sdkmetric.MeterProvider // nil: no metrics
+	meter    metric.Meter
+	measured instruments
+	address  net.Addr
+	server   *http.Server
+}
+
+// scope is the instrumentation scope of our spans and metrics.
+const scope = "github.com/everturn/everturn"
+
+// New returns the telemetry that the options and the environment ask for, or nil if they ask for none. The error names
+// the setting that is wrong.
+func New(ctx context.Context, o Options) (*Telemetry, error) {
+	spans, metrics := exports("TRACES"), exports("METRICS")
+	if !spans && !metrics && o.MetricsAddress == "" {
+		return nil, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("exporting telemetry", "error", err) }))
+	res, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("everturn-worker"),
+		semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Worker)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	t := &Telemetry{options: o}
+	if spans {
+		err = t.openTraces(ctx, res)
+	}
+	if err == nil && (metrics || o.MetricsAddress != "") {
+		err = t.openMetrics(ctx, res, metrics)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close(ctx))
+	}
+	return t, nil
+}
+
+// exports reports whether the environment asks for a signal. Unlike OpenTelemetry's default, which exports to port 4318
+// of this machine, nothing is exported if no variable says so.
+func exports(signal string) bool {
+	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return false
+	}
+	if exporter := os.Getenv("OTEL_" + signal + "_EXPORTER"); exporter != "" {
+		return exporter != "none"
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+// Credentials returns the values of the headers that the exporters send, such as the token of "Bearer token".
+func Credentials() (secrets []string) {
+	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
+		for header := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {
+			_, value, _ := strings.Cut(header, "=")
+			if decoded, err := url.PathUnescape(value); err == nil {
+				value = decoded
+			}
+			value = strings.TrimSpace(value)
+			_, token, _ := strings.Cut(value, " ")
+			secrets = append(secrets, value, token)
+		}
+	}
+	return secrets
+}
+
+func (t *Telemetry) openTraces(ctx context.Context, res *resource.Resource) error {
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return fmt.Errorf("opening the exporter of traces (OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_*): %w", err)
+	}
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithIDGenerator(derivedIDs{}),
+		sdktrace.WithBatcher(exporter, sdktrace.WithBlocking()))
+	t.tracer = t.traces.Tracer(scope, trace.WithSchemaURL(schemaURL), trace.WithInstrumentationVersion(t.options.Version))
+	return nil
+}
+
+// sdkScope is the instrumentation scope of the Temporal SDK's metrics.
+const sdkScope = "temporal-sdk-go"
+
+func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource, export bool) error {
+	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithView(sdkmetric.NewView(
+		sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Scope: scopeOf(sdkScope)},
+		sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: sdkBounds}},
+	))}
+	if export {
+		reader, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return fmt.Errorf("opening the exporter of metrics (OTEL_METRICS_EXPORTER, OTEL_EXPORTER_OTLP_*): %w", err)
+		}
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	if t.options.MetricsAddress != "" {
+		reader, err := t.serve()
+		if err != nil {
+			return err
+		}
+		options = append(options, sdkmetric.WithReader(reader))
+	}
+	t.meters = sdkmetric.NewMeterProvider(options...)
+	t.meter = t.meters.Meter(scope, metric.WithSchemaURL(schemaURL))
+	var err error
+	t.measured, err = newInstruments(t.meter)
+	return err
+}
+
+// serve lets Prometheus scrape the metrics.
+func (t *Telemetry) serve() (sdkmetric.Reader, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := promexporter.New(promexporter.WithRegisterer(registry), promexporter.WithoutScopeInfo())
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", t.options.MetricsAddress)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry.metrics_address is %q: %w", t.options.MetricsAddress, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	t.address, t.server = listener.Addr(), &http.Server{Handler: mux, ReadHeaderTimeout: closeWithin}
+	go func() {
+		if err := t.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			t.options.Log.Error("serving metrics", "error", err)
+		}
+	}()
+	t.options.Log.Info("metrics are served", "address", "http://"+t.address.String()+"/metrics")
+	return reader, nil
+}
+
+// closeWithin bounds the last export.
+const closeWithin = 5 * time.Second
+
+// Close exports what is left, for at most closeWithin.
+func (t *Telemetry) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer cancel()
+	if t.stop != nil {
+		close(t.quit)
+		select {
+		case <-t.written:
+		case <-ctx.Done():
+		}
+		t.stop()
+	}
+	var errs []error
+	if t.traces != nil {
+		errs = append(errs, t.traces.Shutdown(ctx))
+	}
+	if t.meters != nil {
+		errs = append(errs, t.meters.Shutdown(ctx))
+	}
+	if t.server != nil {
+		errs = append(errs, t.server.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.options.Log.Warn("exporting the last telemetry", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Ledger is what traces are written from; journal.DB documents the methods.
+type Ledger interface {
+	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
+	TurnConfig(ctx context.Context, turnID string) (journal.TurnConfig, error)
+	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
+	Calls(ctx context.Context, turnID string) ([]journal.CallRecord, error)
+	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
+	Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error)
+}
+
+// maxEnded bounds the turns whose traces are not written yet. If the collector does not keep up, the traces of further
+// turns are dropped.
+const maxEnded = 1000
+
+// Start writes the traces of turns from the ledger until Close.
+func (t *Telemetry) Start(ledger Ledger) {
+	if t.traces == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, t.stop = context.WithCancel(context.Background())
+	t.ledger, t.ended, t.quit, t.written = ledger, make(chan string, maxEnded), make(chan struct{}), make(chan struct{})
+	go t.write(ctx)
+}
+
+func (t *Telemetry) write(ctx context.Context) {
+	defer close(t.written)
+	for {
+		select {
+		case turnID := <-t.ended:
+			t.writeTrace(ctx, turnID)
+			continue
+		default:
+		}
+		select {
+		case turnID := <-t.ended:
+			t.writeTrace(ctx, turnID)
+		case <-t.quit:
+			return
+		}
+	}
+}
+
+// trace queues a turn that has ended.
+func (t *Telemetry) trace(turnID string) {
+	if t.traces == nil {
+		return
+	}
+	select {
+	case t.ended <- turnID:
+	default:
+		t.options.Log.Warn("the trace of a turn is dropped: the collector does not keep up", "turn", turnID)
+	}
+}
+
+// turnTrace is all that a turn's trace is made of.
+type turnTrace struct {
+	turn       journal.TurnRecord
+	config     turn.Config
+	inferences []journal.Inference
+	calls      []journal.CallRecord
+	requests   []journal.RequestRecord
+	question   []turn.Message // the user's message, if contents are exported
+}
+
+func (t *Telemetry) writeTrace(ctx context.Context, turnID string) {
+	if !t.rootOf(turnID).IsSampled() {
+		return
+	}
+	all, err := t.read(ctx, turnID)
+	if err != nil {
+		t.options.Log.Warn("reading a turn for its trace", "turn", turnID, "error", err)
+		return
+	}
+	t.writeSpans(all)
+}
+
+func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err error) {
+	if all.turn, err = t.ledger.Turn(ctx, turnID); err != nil {
+		return all, err
+	}
+	cfg, err := t.ledger.TurnConfig(ctx, turnID)
+	if err != nil {
+		return all, err
+	}
+	if err := json.Unmarshal(cfg.Config, &all.config); err != nil {
+		return all, err
+	}
+	if all.inferences, err = t.ledger.Inferences(ctx, turnID); err != nil {
+		return all, err
+	}
+	if all.calls, err = t.ledger.Calls(ctx, turnID); err != nil {
+		return all, err
+	}
+	if all.requests, err = t.ledger.Requests(ctx, turnID); err != nil || !t.options.Content {
+		return all, err
+	}
+	seq := all.turn.MessageSeq
+	all.question, err = t.ledger.Window(ctx, turnID, seq, seq, journal.MaxMessageBytes)
+	return all, err
+}
+
+// writeSpans writes the turn's span, which is the root, with the spans of its inferences and calls.
+func (t *Telemetry) writeSpans(all turnTrace) {
+	rec := all.turn
+	ctx, root := t.start(context.Background(), rec.ID, turnSpan(rec.ID), opTurn+" "+rec.Agent, rec.StartedAt,
+		trace.WithLinks(callerOf(all.config)...))
+	root.SetAttributes(turnAttributes(all)...)
+	if t.options.Content {
+		root.SetAttributes(semconv.GenAIInputMessagesKey.String(t.messages("user", all.question)))
+	}
+	for _, w := range all.requests {
+		root.AddEvent(eventAsked, trace.WithTimestamp(w.AskedAt), trace.WithAttributes(requestAttributes(w)...))
+		if w.Decision != nil {
+			root.AddEvent(eventDecided, trace.WithTimestamp(w.Decision.At), trace.WithAttributes(append(
+				requestAttributes(w), keyDecision.String(string(w.Decision.Status)))...))
+		}
+	}
+	for _, i := range all.inferences {
+		t.writeInference(ctx, all, i)
+	}
+	for _, c := range all.calls {
+		t.writeCall(ctx, rec, c)
+	}
+	if rec.State == turn.StateFailed || rec.State == turn.StateClosed {
+		fail(root, string(rec.Code), string(rec.Reason))
+	}
+	root.End(trace.WithTimestamp(rec.EndedAt))
+}
+
+// fail marks a span as failed with the first error type that is not empty. The span gets no message, because that may
+// quote what a provider or a tool said.
+func fail(span trace.Span, errorTypes ...string) {
+	span.SetStatus(codes.Error, "")
+	for _, e := range errorTypes {
+		if e != "" {
+			span.SetAttributes(semconv.ErrorTypeKey.String(e))
+			return
+		}
+	}
+}
+
+// start begins a span with derived IDs.
+func (t *Telemetry) start(ctx context.Context, turnID string, span trace.SpanID, name string, at time.Time,
+	opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return t.tracer.Start(withIDs(ctx, turnID, span), strings.TrimSpace(name), append(opts, trace.WithTimestamp(at))...)
+}
+
+// callerOf returns a link to the span in which a client sent the turn's message. It is not the parent, because the turn
+// may end days later.
+func callerOf(cfg turn.Config) []trace.Link {
+	ctx := propagation.TraceContext{}.Extract(context.Background(),
+		propagation.MapCarrier{"traceparent": cfg.TraceParent})
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		return []trace.Link{{SpanContext: sc}}
+	}
+	return nil
+}
+
+func turnAttributes(all turnTrace) []attribute.KeyValue {
+	rec := all.turn
+	return append(usageAttributes(rec.Usage),
+		semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(rec.Agent),
+		semconv.GenAIProviderNameKey.String(all.config.Provider), semconv.GenAIRequestModel(all.config.Model),
+		semconv.GenAIConversationID(rec.Session), keyTurn.String(rec.ID), keyState.String(string(rec.State)),
+		keyFinishReason.String(string(rec.Reason)), keySteps.Int(rec.Steps), keyCalls.Int(rec.Calls),
+	)
+}
+
+func requestAttributes(w journal.RequestRecord) []attribute.KeyValue {
+	return []attribute.KeyValue{keyRequest.String(w.ID), keyRequestKind.String(string(w.Kind))}
+}
+
+// writeInference writes the span of a step's last attempt. An inference that was not settled ended with its turn.
+func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal.Inference) {
+	id := all.turn.ID
+	_, span := t.start(ctx, id, inferenceSpan(id, i.Key.Step, i.Attempt), opInference+" "+i.Model, i.StartedAt,
+		trace.WithSpanKind(trace.SpanKindClient))
+	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(all.config.Provider),
+		semconv.GenAIRequestModel(i.Model), semconv.GenAIConversationID(all.turn.Session), keyStep.Int(i.Key.Step),
+		keyAttempt.Int(i.Attempt), keyFailures.Int(i.Failures))
+	if !i.Settled {
+		fail(span, string(all.turn.Code), string(all.turn.Reason))
+		span.End(trace.WithTimestamp(all.turn.EndedAt))
+		return
+	}
+	span.SetAttributes(usageAttributes(i.Completion.Usage)...)
+	span.SetAttributes(semconv.GenAIResponseFinishReasons(i.Completion.FinishReason))
+	if i.Completion.Model != "" {
+		span.SetAttributes(semconv.GenAIResponseModel(i.Completion.Model))
+	}
+	if t.options.Content {
+		span.SetAttributes(semconv.GenAIOutputMessagesKey.String(t.messages("assistant", []turn.Message{i.Message})))
+	}
+	span.End(trace.WithTimestamp(i.SettledAt))
+}
+
+// writeCall writes the span of a call. A call that was never dispatched has a span without length.
+func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c journal.CallRecord) {
+	began := c.ClaimedAt
+	if began.IsZero() {
+		began = c.SettledAt
+	}
+	_, span := t.start(ctx, rec.ID, callSpan(rec.ID, c.Call.ID), opCall+" "+c.Call.Tool, began)
+	span.SetAttributes(semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(c.Call.Tool),
+		semconv.GenAIToolCallID(c.Call.ID), semconv.GenAIToolType("function"), semconv.GenAIConversationID(rec.Session),
+		keyStep.Int(c.Step), keyAttempt.Int(c.Attempt), keyOutcome.String(string(c.Outcome)))
+	if server, ok := serverOf(c.Call.Tool); ok {
+		span.SetAttributes(keyMCPMethod.String("tools/call"), keyServer.String(server))
+	}
+	if t.options.Content {
+		span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(t.content(c.Call.Arguments)),
+			semconv.GenAIToolCallResultKey.String(t.content(c.Text)))
+	}
+	if e := errorType(c); e != "" {
+		fail(span, e)
+	}
+	span.End(trace.WithTimestamp(c.SettledAt))
+}
+
+// errorType returns why a call failed, as the value of error.type, or an empty string.
+func errorType(c journal.CallRecord) string {
+	switch {
+	case c.Outcome == turn.OutcomeOK:
+		return ""
+	case c.Code != "":
+		return string(c.Code)
+	case c.Outcome == turn.OutcomeError:
+		return "tool_error"
+	}
+	return string(c.Outcome)
+}
+
+// serverOf returns the MCP server that has the tool.
+func serverOf(tool string) (server string, ok bool) {
+	rest, ok := strings.CutPrefix(tool, "mcp/")
+	server, _, _ = strings.Cut(rest, "/")
+	return server, ok
+}
+
+// maxContent bounds each text in a span, in bytes.
+const maxContent = 32 << 10
+
+func (t *Telemetry) content(text string) string {
+	return turn.Truncate(t.options.Redact(text), maxContent)
+}
+
+// messages returns messages in the form that the semantic conventions prescribe for gen_ai.input.messages.
+func (t *Telemetry) messages(role string, list []turn.Message) string {
+	type part struct {
+		Type      string `json:"type"`
+		Content   string `json:"content,omitempty"`
+		ID        string `json:"id,omitempty"`
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments,omitempty"`
+	}
+	type message struct {
+		Role  string `json:"role"`
+		Parts []part `json:"parts"`
+	}
+	out := make([]message, len(list))
+	for i, m := range list {
+		out[i].Role = role
+		if m.Text != "" {
+			out[i].Parts = append(out[i].Parts, part{Type: "text", Content: t.content(m.Text)})
+		}
+		for _, c := range m.ToolCalls {
+			out[i].Parts = append(out[i].Parts,
+				part{Type: "tool_call", ID: c.ID, Name: c.Tool, Arguments: t.content(c.Arguments)})
+		}
+	}
+	b, _ := json.Marshal(out)
+	return string(b)
+}
+
+// rootOf returns the span context of a turn, with the sampler's decision. The span that it starts is never ended, and
+// so never exported.
+func (t *Telemetry) rootOf(turnID string) trace.SpanContext {
+	_, root := t.tracer.Start(withIDs(context.Background(), turnID, turnSpan(turnID)), opTurn)
+	return root.SpanContext()
+}
+
+// CallContext returns ctx with the span of a call, so that what the tool does becomes part of the turn's trace. MCP
+// servers get it as traceparent.
+func (t *Telemetry) CallContext(ctx context.Context, turnID, callID string) context.Context {
+	if t.traces == nil {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, t.rootOf(turnID).WithSpanID(callSpan(turnID, callID)))
+}

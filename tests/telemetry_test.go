@@ -1,0 +1,354 @@
+package tests
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+)
+
+// collector is an OpenTelemetry collector over HTTP.
+type collector struct {
+	t   *testing.T
+	url string
+
+	mu    sync.Mutex
+	raw   bytes.Buffer // all requests
+	spans []*tracepb.Span
+	auth  string
+}
+
+func newCollector(t *testing.T) *collector {
+	c := &collector{t: t}
+	server := httptest.NewServer(http.HandlerFunc(c.receive))
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func (c *collector) receive(_ http.ResponseWriter, req *http.Request) {
+	body := io.Reader(req.Body)
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		var err error
+		if body, err = gzip.NewReader(body); !assert.NoError(c.t, err) {
+			return
+		}
+	}
+	b, err := io.ReadAll(body)
+	assert.NoError(c.t, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raw.Write(b)
+	c.auth = req.Header.Get("Authorization")
+	if req.URL.Path != "/v1/traces" {
+		return
+	}
+	var got collectorpb.ExportTraceServiceRequest
+	assert.NoError(c.t, proto.Unmarshal(b, &got))
+	for _, r := range got.ResourceSpans {
+		for _, s := range r.ScopeSpans {
+			c.spans = append(c.spans, s.Spans...)
+		}
+	}
+}
+
+// trace waits for the trace of a turn and returns its spans, the root first and then in the order of their times.
+func (c *collector) trace(turnID string) []*tracepb.Span {
+	c.t.Helper()
+	sum := sha256.Sum256([]byte(turnID))
+	var found []*tracepb.Span
+	require.Eventually(c.t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		found = nil
+		for _, s := range c.spans {
+			if bytes.Equal(s.TraceId, sum[:16]) {
+				found = append(found, s)
+			}
+		}
+		return slices.ContainsFunc(found, isRoot)
+	}, within, 20*time.Millisecond, "the turn's trace never arrived")
+	slices.SortFunc(found, func(a, b *tracepb.Span) int {
+		if isRoot(a) != isRoot(b) && isRoot(a) {
+			return -1
+		} else if isRoot(b) {
+			return 1
+		}
+		return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano))
+	})
+	return found
+}
+
+func isRoot(s *tracepb.Span) bool { return len(s.ParentSpanId) == 0 }
+
+// all returns everything that was sent.
+func (c *collector) all() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw.String()
+}
+
+func (c *collector) authorization() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.auth
+}
+
+// attribute returns a span's attribute as text.
+func attribute(s *tracepb.Span, key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			return a.Value.String()
+		}
+	}
+	return ""
+}
+
+// tree checks that the spans are a root and its children, each once, and returns their names with step and attempt.
+func tree(t *testing.T, spans []*tracepb.Span) (names []string) {
+	t.Helper()
+	ids := map[string]bool{}
+	for i, s := range spans {
+		assert.False(t, ids[string(s.SpanId)], "%s is there twice", s.Name)
+		ids[string(s.SpanId)] = true
+		assert.Equal(t, i == 0, isRoot(s))
+		if i > 0 {
+			assert.Equal(t, spans[0].SpanId, s.ParentSpanId, s.Name)
+		}
+		assert.GreaterOrEqual(t, s.EndTimeUnixNano, s.StartTimeUnixNano)
+		name := s.Name
+		for _, key := range []string{"everturn.step", "everturn.attempt"} {
+			name += " " + strings.Trim(attribute(s, key), `int_value:" `)
+		}
+		names = append(names, strings.TrimSpace(name))
+	}
+	slices.Sort(names[1:])
+	return names
+}
+
+// traced starts a worker process that exports to the collector.
+func (r *env) traced(c *collector, environ ...string) *process {
+	r.t.Helper()
+	cmd := exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, r.cfg))
+	cmd.Env = append(append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_BSP_SCHEDULE_DELAY=20",
+		"OTEL_METRIC_EXPORT_INTERVAL=200"), environ...)
+	return r.run(cmd)
+}
+
+const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+var twoTools = fakellm.Calls(
+	fakellm.ToolCall{Name: "local_list_files", Arguments: `{}`},
+	fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"canary-arguments","block":"after"}`},
+)
+
+// TestATurnHasOneTrace plays a turn with two tools. A query after the turn's end and a worker with an empty cache,
+// which replay the workflow, add no span.
+func TestATurnHasOneTrace(t *testing.T) {
+	t.Parallel()
+	c, l := newCollector(t), newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("canary-answer")), l.host(config.MCPTool{}))
+	l.open()
+	first := r.traced(c)
+	run := r.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "canary-question", TraceParent: caller}})
+	require.Equal(t, "canary-answer", r.result(run).Answer)
+	spans := c.trace(run.GetRunID())
+	assert.Equal(t, []string{"invoke_agent default", "chat scripted 1 1", "chat scripted 2 1",
+		"execute_tool local/list_files 1 1", "execute_tool mcp/ledger/append 1 1"}, tree(t, spans))
+	root := spans[0]
+	assert.Contains(t, attribute(root, "gen_ai.conversation.id"), t.Name())
+	assert.Contains(t, attribute(root, "everturn.turn.id"), run.GetRunID())
+	assert.Contains(t, attribute(root, "gen_ai.usage.input_tokens"), "int_value")
+	require.Len(t, root.Links, 1)
+	assert.Equal(t, caller[3:35], hex.EncodeToString(root.Links[0].TraceId))
+	first.signal(syscall.SIGTERM)
+	first.exit()
+	second := r.traced(c)
+	_, err := r.client.QueryWorkflow(t.Context(), t.Name(), run.GetRunID(), workflows.StateQuery)
+	require.NoError(t, err)
+	second.signal(syscall.SIGTERM)
+	second.exit()
+	assert.Len(t, c.trace(run.GetRunID()), 5)
+	assert.NotContains(t, c.all(), "canary", "contents are exported only on request")
+}
+
+func TestTheTraceOfATurnThatLostItsWorkerIsWhole(t *testing.T) {
+	t.Parallel()
+	c, l, gate := newCollector(t), newEffectServer(t), fakellm.NewGate()
+	r := newEnv(t, fakellm.Steps(twoTools,
+		fakellm.Attempts(fakellm.Text("Lost with its worker.").Hold(4, gate), fakellm.Text("Done."))),
+		l.host(config.MCPTool{}))
+	l.open()
+	first := r.traced(c)
+	run := r.begin(t.Name(), "Do both.", nil)
+	r.reach(gate)
+	first.kill()
+	r.traced(c)
+	require.Equal(t, "Done.", r.result(run).Answer)
+	assert.Equal(t, []string{"invoke_agent default", "chat scripted 1 1", "chat scripted 2 2",
+		"execute_tool local/list_files 1 1", "execute_tool mcp/ledger/append 1 1"}, tree(t, c.trace(run.GetRunID())))
+}
+
+// TestATerminatedTurnIsTracedWhenItIsClosed ends a turn from outside. The session's next turn closes it.
+func TestATerminatedTurnIsTracedWhenItIsClosed(t *testing.T) {
+	t.Parallel()
+	c, gate := newCollector(t), fakellm.NewGate()
+	defer gate.Release()
+	r := newEnv(t, fakellm.Cases(fakellm.When("first", fakellm.Text("Never finished.").Hold(3, gate)),
+		fakellm.When("second", fakellm.Text("Done."))))
+	r.traced(c)
+	run := r.begin(t.Name(), "The first question.", nil)
+	r.reach(gate)
+	endings["terminate"].end(r, run)
+	require.Error(t, r.over(run))
+	require.Equal(t, "Done.", r.ask(t.Name(), "The second question.").Answer)
+	spans := c.trace(run.GetRunID())
+	require.Equal(t, []string{"invoke_agent default", "chat scripted 1 1"}, tree(t, spans))
+	for _, s := range spans {
+		assert.Contains(t, attribute(s, "error.type"), "terminated")
+	}
+}
+
+// TestExportedContentsHaveNoSecrets exports contents, and checks that secrets are redacted in them.
+func TestExportedContentsHaveNoSecrets(t *testing.T) {
+	t.Parallel()
+	c, l := newCollector(t), newEffectServer(t)
+	r := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("the answer")), l.host(config.MCPTool{}), func(c *config.Config) {
+		c.Telemetry.Content, c.Runtime.Redact = true, []string{"canary-[a-z]+"}
+	})
+	l.open()
+	r.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
+	run := r.begin(t.Name(), "the question and canary-question, the-token-of-the-collector", nil)
+	r.result(run)
+	text := ""
+	for _, s := range c.trace(run.GetRunID()) {
+		for _, key := range []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
+			"gen_ai.tool.call.result"} {
+			text += attribute(s, key) + "\n"
+		}
+	}
+	for _, part := range []string{"the question and [redacted], [redacted]", "the answer", "appended [redacted]"} {
+		assert.Contains(t, text, part)
+	}
+	assert.NotContains(t, c.all(), "canary")
+	assert.NotContains(t, c.all(), "the-token")
+	assert.Equal(t, "Bearer the-token-of-the-collector", c.authorization())
+}
+
+// TestTheSamplerDecidesByTrace checks that a worker which samples nothing exports nothing.
+func TestTheSamplerDecidesByTrace(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t)
+	r := newEnv(t, fakellm.Text("Done."))
+	p := r.traced(c, "OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=0")
+	require.Equal(t, "Done.", r.ask(t.Name(), "Hello?").Answer)
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	assert.Empty(t, c.all())
+}
+
+// freeAddress returns an address that a worker can listen on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestDashboardsAndAlertsUseMetricsThatExist parses every expression of deploy with Prometheus's own parser, and looks
+// for its metrics in a scrape of a worker that has played turns.
+func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	l, address := newEffectServer(t), freeAddress(t)
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When("list", fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("None."))),
+		fakellm.When("append", fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done."))),
+		fakellm.When("wait", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"a"}`), fakellm.Text("Done."))),
+		fakellm.When("fail", fakellm.Status(401, "invalid_api_key", "canary-failure")),
+	), l.host(config.MCPTool{}), func(c *config.Config) {
+		c.Policy.Ask, c.Telemetry.MetricsAddress = []string{"local/read_file"}, address
+	})
+	r.open = true
+	p := r.process()
+	secret := "canary-session"
+	r.ask(secret+"-1", "list")
+	r.ask(secret+"-2", "append")
+	var res workflows.Result
+	require.Error(t, r.begin(secret+"-3", "fail", nil).Get(t.Context(), &res))
+	waiting := r.begin(secret+"-4", "wait", nil)
+	r.waits(waiting.GetRunID(), 1)
+	denied := r.begin(secret+"-5", "wait", nil)
+	w := r.waits(denied.GetRunID(), 1)[0]
+	_, err := r.people().Deny(t.Context(),
+		client.DecideInput{Session: secret + "-5", Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
+	require.NoError(t, err)
+	r.result(denied)
+	metrics := ""
+	require.Eventually(t, func() bool {
+		metrics = scrape(t, address)
+		return strings.Contains(metrics, `everturn_requests_open{everturn_request_kind="approval"} 1`)
+	}, within, 200*time.Millisecond)
+	for _, line := range []string{
+		`everturn_turns_total{everturn_finish_reason="answered",everturn_turn_state="completed"} 3`,
+		`everturn_tool_calls_not_run_total{everturn_outcome="denied"} 1`,
+		`everturn_turns_total{everturn_finish_reason="failed",everturn_turn_state="failed"} 1`,
+		`everturn_tool_call_duration_seconds_count{everturn_outcome="ok",gen_ai_tool_name="mcp/ledger/append"} 1`,
+	} {
+		assert.Contains(t, metrics, line)
+	}
+	for _, name := range metricsOfDeploy(t) {
+		assert.Regexp(t, `(?m)^`+regexp.QuoteMeta(name)+`[{ ]`, metrics, "%s is in deploy, but no worker has it", name)
+	}
+	assert.NotContains(t, metrics, "canary", "a session or a content is in a metric")
+	assert.NotContains(t, metrics, waiting.GetRunID())
+	p.running()
+}
+
+func scrape(t *testing.T, address string) string {
+	t.Helper()
+	res, err := http.Get("http://" + address + "/metrics")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// metricsOfDeploy returns the names of the metrics in dashboards and rules.
+func metricsOfDeploy(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("go", "run", "-C", "dashboards", ".", "../../deploy")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", said.String())
+	names := strings.Fields(string(out))
+	require.NotEmpty(t, names)
+	return names
+}
