@@ -137,25 +137,6 @@ func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "unattended").exits(0).out.String())
 }
 
-func TestCLIDetachesFromATurnThatItOnlyWatches(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
-	h.worker()
-	run := h.begin(nil, "run", "-q", "-s", "watched", "Slowly.")
-	awaitGate(t, gate)
-	away := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "watched")
-	away.says("Temporal is unreachable")
-	left := h.begin(nil, "attach", "--set", "temporal.address=127.0.0.1:1", "-o", "jsonl", "watched")
-	left.says("turn_started")
-	left.signal(syscall.SIGINT)
-	assert.NotContains(t, left.exits(0).err.String(), "to stop it")
-	gate.Release()
-	assert.Equal(t, "It takes its time.\n", run.exits(0).out.String())
-	assert.Equal(t, "It takes its time.\n", away.exits(0).out.String(),
-		"the journal is enough to follow a turn to its end")
-}
-
 func typeIn(t *testing.T, keys io.Writer, text string) {
 	t.Helper()
 	_, err := io.WriteString(keys, text)

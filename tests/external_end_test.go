@@ -107,41 +107,6 @@ func (r *env) closed(run client.WorkflowRun) string {
 	return record.Message
 }
 
-func TestTheNextTurnClosesATurnTerminatedDuringACall(t *testing.T) {
-	t.Parallel()
-	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Cases(
-		fakellm.When("first", fakellm.Steps(fakellm.Calls(
-			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"x","block":"after"}`},
-			fakellm.ToolCall{Name: "mcp_ledger_append", Arguments: `{"text":"y"}`},
-		))),
-		fakellm.When("second", fakellm.Text("The second answer.")),
-	), l.host(config.MCPTool{}), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
-	r.work()
-	run := r.begin(t.Name(), "The first question.", nil)
-	l.await("effect", "x")
-	endings["terminate"].end(r, run)
-	r.over(run)
-	assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
-	before, _ := r.transcript(t.Name())
-
-	r.closed(run)
-	calls := r.calls(run.GetRunID(), 2)
-	assert.Equal(t, turn.OutcomeUnknown, calls[0].Outcome, "it was running")
-	assert.Equal(t, turn.OutcomeCancelled, calls[1].Outcome, "it was waiting")
-	told := results(r.model.Requests()[1].Chat)
-	require.Len(t, told, 2)
-	assert.Contains(t, told[0], "outcome unknown")
-	assert.Contains(t, told[1], "cancelled")
-	l.open() // the first call's result reaches a closed turn
-	require.Eventually(t, func() bool { return r.late(run.GetRunID(), calls[0].Call.ID) > 0 }, within,
-		20*time.Millisecond)
-	after, _ := r.transcript(t.Name())
-	assert.Equal(t, before, after)
-	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Zero(t, l.count("begun", "y"))
-}
-
 // results returns the tool results of a prompt.
 func results(c fakellm.Chat) []string {
 	var out []string
@@ -151,15 +116,6 @@ func results(c fakellm.Chat) []string {
 		}
 	}
 	return out
-}
-
-// late returns the number of late results of a call.
-func (r *env) late(turnID, callID string) int {
-	c, err := r.store.Call(r.t.Context(), turnID, callID)
-	if err != nil {
-		return 0
-	}
-	return c.LateCount
 }
 
 // reset resets a run to an event of its history and returns the new run.
@@ -213,35 +169,6 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 	text, _, _ := r.story(run.GetRunID())
 	assert.Equal(t, "It is appended.", text)
 	r.keep("v1-reset", t.Name(), again.GetRunID())
-}
-
-func TestAResetOfACompletedTurnRepeatsItsAnswer(t *testing.T) {
-	t.Parallel()
-	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(
-		fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
-		fakellm.Call("local_quick_echo", `{"text":"y"}`),
-		fakellm.Text("It is appended.").Usage(20, 5, 0),
-	), l.host(config.MCPTool{}))
-	r.work(withEcho()...)
-	run := r.begin(t.Name(), "Append it.", nil)
-	res := r.result(run)
-	before, head := r.transcript(t.Name())
-	for _, task := range r.tasks(run) {
-		again := r.reset(run, task)
-		assert.Equal(t, res, r.result(again), "reset to event %d", task)
-		if task == r.tasks(run)[2] {
-			r.keep("v1-reset-answered", t.Name(), again.GetRunID())
-		}
-	}
-	after, same := r.transcript(t.Name())
-	assert.Equal(t, head, same)
-	assert.Equal(t, before, after)
-	assert.Equal(t, []int{0, 1, 2}, r.steps())
-	assert.Equal(t, 1, l.count("effect", "x"))
-	for _, c := range r.calls(run.GetRunID(), 2) {
-		assert.Equal(t, 1, c.Runs)
-	}
 }
 
 // TestAResetOfAnOldTurnWritesNothing checks that an old turn that is reset after its session has continued may

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -152,39 +151,6 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 			r.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
 		})
 	}
-}
-
-func TestACallInJSONMode(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, fakellm.Steps(fakellm.JSONCall("local_echo", `{"text":"hello"}`), fakellm.JSONFinal("It echoed.")),
-		func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Echo hello.", nil)
-	assert.Equal(t, "It echoed.", r.result(run).Answer)
-	assert.Contains(t, r.model.Requests()[1].Chat.Last("user").Content, "echo hello")
-	r.keep("v1-json-call", session(t), run.GetRunID())
-}
-
-func TestCancelledWhileCallsWaitForASlot(t *testing.T) {
-	t.Parallel()
-	began := make(chan string, 9)
-	hang := func(ctx context.Context, in echoIn) (string, error) {
-		began <- in.Text
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	r := newEnv(t, fakellm.Calls(fakellm.ToolCall{Name: "local_hang", Arguments: `{"text":"a"}`},
-		fakellm.ToolCall{Name: "local_hang", Arguments: `{"text":"b"}`}),
-		func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
-	r.work(engine.WithTool("hang", "Hangs.", hang, engine.Risk(turn.RiskLow)))
-	run := r.begin(session(t), "Hang twice.", nil)
-	assert.Equal(t, "a", <-began)
-	r.cancelled(run)
-	assert.Empty(t, began, "the second call never began")
-	r.keep("v1-cancelled-in-line", session(t), run.GetRunID())
-	messages := paired(t, r, session(t))
-	require.Len(t, messages, 4)
-	assert.Equal(t, turn.OutcomeCancelled, messages[3].Outcome)
 }
 
 func TestALongTurnContinuesAsNew(t *testing.T) {

@@ -210,18 +210,6 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// cancelled cancels a run and returns its partial result.
-func (r *env) cancelled(run client.WorkflowRun) workflows.Result {
-	r.t.Helper()
-	require.NoError(r.t, r.client.CancelWorkflow(r.t.Context(), run.GetID(), run.GetRunID()))
-	res := r.cancelledRun(run)
-	assert.Equal(r.t, turn.FinishCancelled, res.FinishReason)
-	record, err := r.store.Turn(r.t.Context(), res.Turn)
-	require.NoError(r.t, err)
-	assert.Equal(r.t, turn.StateCancelled, record.State)
-	return res
-}
-
 func awaitGate(t *testing.T, g *fakellm.Gate) {
 	t.Helper()
 	t.Cleanup(g.Release)

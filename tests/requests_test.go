@@ -305,34 +305,6 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	r.keep("v1-approvals-mixed", session(t), begun.ID)
 }
 
-func TestAGrantCoversLaterCalls(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		scope turn.GrantScope
-		asked int
-	}{"this call": {turn.GrantCall, 2}, "the tool": {turn.GrantTool, 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var effects atomic.Int32
-			r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Call("local_touch", `{"text":"a"}`),
-				fakellm.Call("local_touch", `{"text":"b"}`), fakellm.Text("Done.")), askToTouch)
-			r.work(touching(&effects))
-			begun := r.say(session(t), workflows.Message{Text: "Touch."})
-			for n := 1; n <= c.asked; n++ {
-				w := r.waits(begun.ID, n)[n-1]
-				_, err := r.people().Approve(t.Context(),
-					client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, Grant: c.scope})
-				require.NoError(t, err)
-			}
-			assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
-			assert.EqualValues(t, 3, effects.Load())
-			requests, err := r.store.Requests(t.Context(), begun.ID)
-			require.NoError(t, err)
-			assert.Len(t, requests, c.asked)
-		})
-	}
-}
-
 func TestPendingRequestsExpire(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -521,25 +493,6 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	r.keep("v1-queued-refused", session(t), refused.ID)
 	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID},
 		workflow.Execution{ID: session(t), RunID: third.ID})
-}
-
-// TestAMessageWithoutItsTextDoesNotEndTheTurn checks that a message whose text is missing from the journal does not end
-// the turn that it is merged into.
-func TestAMessageWithoutItsTextDoesNotEndTheTurn(t *testing.T) {
-	t.Parallel()
-	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-		if strings.Contains(q.Chat.Last("user").Content, "not in the journal") {
-			return fakellm.Text("Send it again.")
-		}
-		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
-	}))
-	r.work(withEcho()...)
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
-	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing"))})
-	gate.Release()
-	assert.Equal(t, "Send it again.", r.ended(first.ID).Answer)
 }
 
 // TestAStopLeavesQueuedMessages checks that a stop ends only the running turn. The queued message begins the

@@ -135,16 +135,3 @@ func (r *env) searched(query, run string) {
 		return err == nil && len(list.Executions) == 1 && list.Executions[0].Execution.RunId == run
 	}, within, 50*time.Millisecond, query)
 }
-
-func TestEndingsCanBeSearched(t *testing.T) {
-	t.Parallel()
-	r := newEnv(t, fakellm.Status(400, "invalid_request_error", "no"))
-	r.work()
-	id := session(t)
-	run := r.begin(id, "Hi.", nil)
-	_, res := r.failure(run)
-	assert.Equal(t, turn.CodeLLMRejected, res.Code)
-	r.searched(`EverturnState = 'failed' AND EverturnFinishReason = 'failed' AND EverturnSession = '`+id+`'`,
-		run.GetRunID())
-	assert.Contains(t, r.details(id, run.GetRunID()), "| state | failed (failed) |")
-}

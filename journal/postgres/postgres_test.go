@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"flag"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,7 +16,14 @@ import (
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("-short: the tests on a Postgres server are skipped")
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func open(t *testing.T, url string, opts postgres.Options) *journal.DB {
 	t.Helper()
