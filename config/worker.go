@@ -71,6 +71,9 @@ func (c Config) ServerQueue(name string) string {
 	return c.Queue(RoleTools) + "-" + name
 }
 
+// Known reports whether the configuration says which provider "auto" means. A process without the API key cannot tell.
+func (l LLM) Known() bool { return l.Provider != ProviderAuto || l.BaseURL != "" || l.APIKey != "" }
+
 // endpoint names the provider, or the host of an endpoint other than the provider's own.
 func (l LLM) endpoint() string {
 	e := l.Effective()
@@ -100,8 +103,7 @@ func (v *validator) worker(c Config) {
 	if _, port, err := net.SplitHostPort(w.HealthAddress); w.HealthAddress != "" && (err != nil || port == "") {
 		v.add("worker.health_address", "is not host:port; write for instance :8081")
 	}
-	guessed := c.LLM.Provider == ProviderAuto && c.LLM.BaseURL == "" && c.LLM.APIKey == ""
-	if w.Has(RoleTurns) && !w.Has(RoleInference) && guessed {
+	if w.Has(RoleTurns) && !w.Has(RoleInference) && !c.LLM.Known() {
 		v.add("worker.roles", `leaves out "inference", so this worker has no API key that tells which provider "auto" `+
 			`means; set llm.provider to that of the workers with the role inference`)
 	}

@@ -83,7 +83,7 @@ func canonicalPath(file string) string {
 // server's matching.longPollExpirationInterval), and the next one follows immediately.
 const maxPollAge = 70 * time.Second
 
-// Poller is a worker that polls a task queue for workflow tasks, or did so within about the last minute.
+// Poller is a worker that polls a task queue, or did so within about the last minute.
 type Poller struct {
 	Identity string
 	// Journal is the ID of the worker's journal; empty if its identity does not contain one.
@@ -92,9 +92,19 @@ type Poller struct {
 
 // Pollers lists the workers that poll the task queue for workflow tasks. It omits workers on this machine that have
 // ended, which the server lists for minutes after they end.
-func Pollers(ctx context.Context, c client.Client, namespace, queue string) (list []Poller, err error) {
+func Pollers(ctx context.Context, c client.Client, namespace, queue string) ([]Poller, error) {
+	return pollers(ctx, c, namespace, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+}
+
+// ActivityPollers is like Pollers, for activity tasks.
+func ActivityPollers(ctx context.Context, c client.Client, namespace, queue string) ([]Poller, error) {
+	return pollers(ctx, c, namespace, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+}
+
+func pollers(ctx context.Context, c client.Client, namespace, queue string,
+	kind enumspb.TaskQueueType) (list []Poller, err error) {
 	got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+		Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: kind,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the workers of task queue %s: %w", queue, err)

@@ -183,9 +183,13 @@ func journalID(ctx context.Context, cfg config.Config) (string, error) {
 // starts.
 func checkWorker(ctx context.Context, a *app.App, cfg config.Config) (found string, err error) {
 	var workers []temporalconn.Poller
+	var missing string
 	queue := cfg.Temporal.TaskQueue
 	err = onCluster(ctx, a, cfg, func(c temporalconn.Conn, _, namespace string) (err error) {
-		workers, err = temporalconn.Pollers(ctx, c, namespace, queue)
+		if workers, err = temporalconn.Pollers(ctx, c, namespace, queue); err != nil {
+			return err
+		}
+		missing, err = unpolled(ctx, c, namespace, cfg)
 		return err
 	})
 	switch {
@@ -204,7 +208,37 @@ func checkWorker(ctx context.Context, a *app.App, cfg config.Config) (found stri
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			app.Line(others[0].Identity, 80), queue, cfg.Journal.Place())
 	}
+	if missing != "" {
+		return "", &warning{missing}
+	}
 	return fmt.Sprintf("%d polling task queue %s", len(workers), queue), nil
+}
+
+// unpolled describes the first role or server that no running worker has, "" if there is none. A worker with all roles
+// polls the task queues of all of them.
+func unpolled(ctx context.Context, c temporalconn.Conn, namespace string, cfg config.Config) (string, error) {
+	type need struct{ queue, start string }
+	needed := []need{{cfg.Queue(config.RoleTools), `with the role "tools" in worker.roles`}}
+	if cfg.LLM.Known() {
+		needed = append(needed, need{cfg.Queue(config.RoleInference),
+			`with the role "inference" in worker.roles and the same [llm] as here`})
+	}
+	for _, s := range cfg.MCP.Servers {
+		if s.Queue != "" {
+			needed = append(needed, need{cfg.ServerQueue(s.Queue),
+				fmt.Sprintf("with %q in worker.server_queues, for server %s", s.Queue, s.ID)})
+		}
+	}
+	for _, n := range needed {
+		found, err := temporalconn.ActivityPollers(ctx, c, namespace, n.queue)
+		if err != nil {
+			return "", err
+		}
+		if len(found) == 0 {
+			return fmt.Sprintf("none polls task queue %s: start one %s", n.queue, n.start), nil
+		}
+	}
+	return "", nil
 }
 
 // onCluster calls do with a connection to the configured cluster.
