@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -29,6 +30,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // collector is an OpenTelemetry collector over HTTP.
@@ -242,10 +244,15 @@ func TestExportedContentsHaveNoSecrets(t *testing.T) {
 	})
 	l.open()
 	r.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
-	run := r.begin(t.Name(), "the question and canary-question, the-token-of-the-collector", nil)
-	r.result(run)
+	sender := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8}})
+	sent, err := r.people().Send(trace.ContextWithSpanContext(t.Context(), sender), client.SendInput{Session: t.Name(),
+		Message: turn.UserMessage{Text: "the question and canary-question, the-token-of-the-collector"}})
+	require.NoError(t, err)
+	spans := c.trace(sent.ID)
+	require.Len(t, spans[0].Links, 1)
+	assert.Equal(t, sender.TraceID().String(), hex.EncodeToString(spans[0].Links[0].TraceId))
 	text := ""
-	for _, s := range c.trace(run.GetRunID()) {
+	for _, s := range spans {
 		for _, key := range []string{"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
 			"gen_ai.tool.call.result"} {
 			text += attribute(s, key) + "\n"

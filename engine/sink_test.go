@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// sinkFixture is a sink of a journal with one turn, which asks its user a question.
+type sinkFixture struct {
+	*sink
+	t     *testing.T
+	store *journal.DB
+
+	mu    sync.Mutex
+	kinds []turn.ChunkKind
+}
+
+func newSinkFixture(t *testing.T) *sinkFixture {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	f := &sinkFixture{t: t, store: store}
+	f.sink = newSink(f.keep, store, nil, slog.New(slog.DiscardHandler))
+	t.Cleanup(f.close)
+	_, err = store.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
+		Message: turn.UserMessage{ID: "m", Text: "which one?"}, At: time.Now()})
+	require.NoError(t, err)
+	return f
+}
+
+func (f *sinkFixture) keep(_ context.Context, e Event) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.kinds) == 0 && e.Session != "s" {
+		return errors.New("the event has no session")
+	}
+	f.kinds = append(f.kinds, e.Kind)
+	return nil
+}
+
+func (f *sinkFixture) gets(want ...turn.ChunkKind) {
+	f.t.Helper()
+	require.EventuallyWithT(f.t, func(c *assert.CollectT) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		assert.Equal(c, want, f.kinds)
+	}, 30*time.Second, 5*time.Millisecond)
+}
+
+// left waits until the turn is not followed any more.
+func (f *sinkFixture) left() {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		f.sink.mu.Lock()
+		defer f.sink.mu.Unlock()
+		return len(f.running) == 0
+	}, 30*time.Second, 5*time.Millisecond)
+}
+
+// TestASinkDoesNotFollowATurnThatWaits checks that a turn that waits occupies no goroutine, and that its events go on
+// where they stopped.
+func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
+	f := newSinkFixture(t)
+	f.follow("t", false)
+	f.left() // another worker's turn
+	f.follow("t", true)
+	_, err := f.store.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", At: time.Now(),
+		Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "which one?"}}})
+	require.NoError(t, err)
+	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked)
+	f.left()
+	require.NoError(t, f.store.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t", At: time.Now(),
+		Decisions: []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}}))
+	f.follow("t", false)
+	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered)
+	_, err = f.store.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t", At: time.Now(),
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
+	require.NoError(t, err)
+	f.follow("t", true)
+	f.left()
+	f.follow("t", true) // Finish may run twice
+	f.close()
+	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkTurnCompleted)
+}
