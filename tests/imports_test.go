@@ -124,7 +124,8 @@ var allowedImports = map[string][]string{
 	"examples/client":              {"client", "config", "engine", "workflows/turn"},
 	"examples/embed":               {"client", "config", "engine", "workflows/turn"},
 	"examples/temporal":            {"go.temporal.io/sdk", "go.temporal.io/api"},
-	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
+	"tools":                        {},
+	"internal/devserver": {"tools", "internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
 		"go.temporal.io/sdk", "go.temporal.io/api",
 		"google.golang.org/grpc"},
 }
