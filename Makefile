@@ -1,11 +1,12 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man
+.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man fleet
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
-# The faults and the benchmark are modules of their own, so that what only they need is not required by everyone.
-MODULES = tests/faults tests/bench tests/dashboards
+# The faults, the benchmark and the tests of dashboards and of deploy are modules of their own, so that what only they
+# need is not required by everyone.
+MODULES = tests/faults tests/bench tests/dashboards tests/deploy
 
 test: lint
 	go test ./...
@@ -45,6 +46,11 @@ fuzz:
 # Servers that nobody here wrote, and the official conformance suite. Needs npm.
 servers:
 	EVERTURN_SERVERS_REQUIRED=1 go test ./tests/servers/... ./tests/conformance -count=1 -v
+
+# The services of docker-compose.yml as processes, until Ctrl-C: Postgres, Temporal 1.32, its Web UI, workers. State in .fleet.
+# FLEET="-workers 4 -port 7233" sets flags; the first run builds the server: some five minutes.
+fleet:
+	go run ./tests/fleet/run $(FLEET)
 
 # Every fault once, and the mutants that show that the checker notices. FAULTS="-runs 100" is the long run.
 # JOURNAL=postgres plays them on Postgres.

@@ -37,6 +37,7 @@ type Server struct {
 	port     string // parameter of the URL; empty for the usual one
 	cmd      *exec.Cmd
 	done     chan error // the server's end
+	keep     bool       // the data outlive Close
 	schemas  atomic.Int64
 }
 
@@ -60,8 +61,26 @@ func Start(t testing.TB, settings ...string) *Server {
 }
 
 // New is Start for programs that are not tests. Its error wraps exec.ErrNotFound if Postgres is not installed.
-func New(ctx context.Context, settings ...string) (_ *Server, err error) {
-	s := &Server{settings: slices.Concat([]string{"fsync=off"}, settings)}
+func New(ctx context.Context, settings ...string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "everturn-pg")
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, dir, false, slices.Concat([]string{"fsync=off"}, settings))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// Open is New for data that are kept: it starts the server of dir, which it creates the first time. dir also has the
+// server's socket. The user nobody runs the server of root, and must be able to reach dir.
+func Open(ctx context.Context, dir string, settings ...string) (*Server, error) {
+	return open(ctx, dir, true, settings)
+}
+
+func open(ctx context.Context, dir string, keep bool, settings []string) (_ *Server, err error) {
+	s := &Server{dir: dir, settings: settings, keep: keep}
 	for _, setting := range settings {
 		if strings.HasPrefix(setting, "port=") {
 			s.port = "&" + setting
@@ -70,23 +89,38 @@ func New(ctx context.Context, settings ...string) (_ *Server, err error) {
 	if s.programs, err = programs(); err != nil {
 		return nil, err
 	}
-	if s.dir, err = os.MkdirTemp("", "everturn-pg"); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
 	uid, gid := owner()
 	if err := os.Chown(s.dir, uid, gid); err != nil {
 		return nil, err
 	}
-	initdb := s.command("initdb", "-D", s.data(), "-A", "trust", "-U", "everturn", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); err != nil {
+		initdb := s.command("initdb", "-D", s.data(), "-A", "trust", "-U", "everturn", "-E", "UTF8", "--locale=C",
+			"--no-sync")
+		if out, err := initdb.CombinedOutput(); err != nil {
+			return nil, errors.Join(fmt.Errorf("initdb: %w: %s", err, out), os.RemoveAll(s.data()))
+		}
 	}
-	return s, s.Run(ctx)
+	if err := s.Run(ctx); err != nil {
+		return nil, errors.Join(err, s.end(syscall.SIGQUIT))
+	}
+	return s, nil
+}
+
+// Dir is the folder of the server's socket.
+func (s *Server) Dir() string { return s.dir }
+
+// Port is the server's port, if it is not the usual one.
+func (s *Server) Port() string { return strings.TrimPrefix(s.port, "&port=") }
+
+// Program is the path of a program of Postgres.
+func (s *Server) Program(name string) string { return filepath.Join(s.programs, name) }
+
+// Command returns a command with a program of Postgres, which the server's user runs.
+func (s *Server) Command(program string, args ...string) *exec.Cmd {
+	return s.command(program, args...)
 }
 
 // programs finds the folder of initdb and postgres: the one of PATH, or the newest of Debian's.
@@ -236,5 +270,10 @@ func (s *Server) end(signal syscall.Signal) error {
 	}
 }
 
-// Close ends the server and removes its data.
-func (s *Server) Close() error { return errors.Join(s.end(syscall.SIGQUIT), os.RemoveAll(s.dir)) }
+// Close ends the server and removes its data, unless Open started it.
+func (s *Server) Close() error {
+	if s.keep {
+		return s.end(syscall.SIGINT) // closes connections, then writes everything
+	}
+	return errors.Join(s.end(syscall.SIGQUIT), os.RemoveAll(s.dir))
+}

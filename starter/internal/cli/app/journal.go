@@ -13,7 +13,8 @@ import (
 // OpenJournal opens the configured journal as its tenant sees it: no command can see another tenant's sessions. A file
 // that cannot be opened is a configuration error; a busy one is not.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
-	if filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
+	sqlite := cfg.Journal.Driver == config.DriverSQLite
+	if sqlite && filepath.Dir(filepath.Clean(cfg.Journal.Path)) == StateDir {
 		if err := KeepState(); err != nil {
 			return nil, err
 		}

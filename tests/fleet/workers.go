@@ -1,0 +1,64 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+)
+
+func (f *Fleet) startWorkers(ctx context.Context) error {
+	for range f.options.Workers {
+		if err := f.StartWorker(); err != nil {
+			return err
+		}
+	}
+	return f.Polling(ctx, f.options.Workers)
+}
+
+// StartWorker starts one more worker. Polling says when it takes tasks.
+func (f *Fleet) StartWorker() error {
+	cmd := exec.Command(f.programs.worker, "-config", f.Config())
+	workspace := filepath.Join(f.options.Dir, "workspace") // of the file tools, which must not read agent.toml
+	if err := os.MkdirAll(workspace, 0o700); err != nil {
+		return err
+	}
+	cmd.Env = append(os.Environ(), "EVERTURN_RUNTIME_WORKSPACE="+workspace)
+	worker, err := f.spawn(fmt.Sprintf("worker-%d", len(f.Workers)+1), cmd)
+	if err != nil {
+		return err
+	}
+	f.Workers = append(f.Workers, worker)
+	return nil
+}
+
+// Polling waits until n running workers poll for tasks.
+func (f *Fleet) Polling(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	queue := config.Default().Temporal.TaskQueue
+	return await(ctx, func(ctx context.Context) bool {
+		return f.connected(ctx, func(c temporalconn.Conn) bool {
+			pollers, err := temporalconn.Pollers(ctx, c, temporalconn.DefaultNamespace, queue)
+			return err == nil && len(pollers) >= n
+		})
+	}, f.running()...)
+}
+
+// running returns the workers that have not ended, and the server.
+func (f *Fleet) running() []*Process {
+	list := []*Process{f.temporal}
+	for _, w := range f.Workers {
+		select {
+		case <-w.done:
+		default:
+			list = append(list, w)
+		}
+	}
+	return list
+}
