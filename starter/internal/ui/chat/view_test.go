@@ -173,27 +173,6 @@ func TestADiffCannotPassForTheExactArguments(t *testing.T) {
 	assert.Contains(t, s.bottom(), `{"path":"/etc/passwd"`)
 }
 
-// A diff that shows less than the whole call would be a lie: every other field, spelling or repetition hides it.
-func TestOnlyAWholeCallIsShownAsADiff(t *testing.T) {
-	for _, arguments := range []string{
-		`{"path":"a","old_string":"x","new_string":"y"}`,
-		`{"file_path":"a","edits":[{"oldText":"x","newText":"y"}]}`,
-	} {
-		assert.Contains(t, diffOf(arguments), "\n-x\n+y", arguments)
-	}
-	for _, arguments := range []string{
-		`{"path":"a","old_string":"x","new_string":"EVIL","NEW_STRING":"y"}`,
-		`{"path":"a","old_string":"x","new_string":"EVIL","new_string":"y"}`,
-		`{"path":"a","old_string":"x","new_string":"y","command":"rm"}`,
-		`{"path":"a","command":"rm","diff":"@@ -1 +1 @@\n-x\n+y"}`,
-		`{"path":"a","edits":[{"oldText":"x","newText":"y"}],"dryRun":false}`,
-		`{"path":"a","edits":[{"oldText":"x","newText":"y","at":3}]}`,
-		`{"path":"a","edits":[7]}`, `{"path":7,"old_string":"x","new_string":"y"}`, `{"path":"a"}`, `["a"]`, `{"path"`, ``,
-	} {
-		assert.Empty(t, diffOf(arguments), arguments)
-	}
-}
-
 // Terminals disagree about the width of some characters. Whatever they count, no row is longer than the screen, because
 // the end of such a row would be cut, and the call allowed without it.
 func TestEveryCharacterOfTheArgumentsIsOnTheScreen(t *testing.T) {

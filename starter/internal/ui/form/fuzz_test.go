@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/starter/internal/ui/form"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // FuzzFill: a server writes the schema and a person the texts. Whatever both say, what is shown is plain text, and an
@@ -29,8 +28,7 @@ func FuzzFill(f *testing.F) {
 			return
 		}
 		requirePlain(t, form.Lines())
-		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(said(form, first, others))),
-			asked(t, schema, form, first, others)}
+		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(said(form, first, others)))}
 		for _, answer := range answers {
 			if answer != nil {
 				requireTaken(t, form, answer)
@@ -56,25 +54,6 @@ func said(f form.Form, first, others string) (pairs []form.Pair) {
 		pairs = append(pairs, p)
 	}
 	return pairs
-}
-
-// asked answers field by field; nothing if a field does not take its text.
-func asked(t *testing.T, schema []byte, f form.Form, first, others string) []byte {
-	i, err := form.NewInterview(turn.Elicitation{Schema: schema})
-	require.NoError(t, err)
-	for _, p := range said(f, first, others) {
-		before := i.Prompt()
-		if i.Take(p.Text) != nil || i.Prompt() == before {
-			return nil
-		}
-	}
-	r, over := i.Response()
-	for _, last := range []string{"y", "c"} {
-		if !over && i.Take(last) == nil {
-			r, over = i.Response()
-		}
-	}
-	return r.Content
 }
 
 func requireTaken(t *testing.T, f form.Form, answer []byte) {
