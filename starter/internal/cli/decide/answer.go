@@ -158,6 +158,6 @@ func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (
 	if err != nil {
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
-	err = t.UntilWorkerAnswers(func() (err error) { status, err = send(ctx); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { status, _, err = send(ctx); return err })
 	return status, err
 }

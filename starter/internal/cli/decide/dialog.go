@@ -19,8 +19,8 @@ type Dialog struct {
 // NewDialog returns the dialog about a request.
 func NewDialog(t *app.TurnClient, r journal.RequestRecord) *Dialog { return &Dialog{t, r} }
 
-// send sends a decision, and says which it was.
-type send func(context.Context) (status string, err error)
+// send sends a decision, and says which it was and which other calls its grant has allowed.
+type send func(context.Context) (status string, covered []string, err error)
 
 // Ask shows the request to the user, and returns the function that sends the user's decision. It drops what was typed
 // before, so that a key typed earlier cannot approve what was not on the screen. The error is app.ErrInterrupted after
@@ -44,15 +44,17 @@ func (d *Dialog) Ask(ctx context.Context) (send, error) {
 			return nil, err
 		}
 		if text != "" {
-			return func(ctx context.Context) (string, error) { return "answered", answer(ctx, d.t, r, text) }, nil
+			return func(ctx context.Context) (string, []string, error) {
+				return "answered", nil, answer(ctx, d.t, r, text)
+			}, nil
 		}
 	}
 }
 
 func (d *Dialog) askForm(ctx context.Context) (send, error) {
 	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request.Request)))
-	return func(ctx context.Context) (string, error) {
-		return form.Acted(response), respond(ctx, d.t, d.Request, response)
+	return func(ctx context.Context) (string, []string, error) {
+		return form.Acted(response), nil, respond(ctx, d.t, d.Request, response)
 	}, err
 }
 
@@ -79,7 +81,10 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		case ok && made.always != "" && !r.Grants(made.always):
 			a.Note("%s", r.WhyNoGrant())
 		case ok:
-			return func(ctx context.Context) (string, error) { _, err := decide(ctx, d.t, r, made); return "", err }, nil
+			return func(ctx context.Context) (string, []string, error) {
+				result, err := decide(ctx, d.t, r, made)
+				return "", result.Covered, err
+			}, nil
 		}
 	}
 }

@@ -23,20 +23,26 @@ type asker struct {
 	asked   chan asked         // how current ended; nil while nothing is asked
 	cancel  context.CancelFunc // ends current
 	held    []turn.Chunk       // chunks that came while current had the terminal
-	sent    chan error         // results of sending decisions
+	sent    chan sent          // results of sending decisions
 	noticed bool               // elsewhere has said how to decide, unless --quiet
 }
 
 // asked is how a dialog ended: with the function that sends the decision, or with an error.
 type asked struct {
-	send func(context.Context) (string, error)
+	send func(context.Context) (string, []string, error)
 	err  error
+}
+
+// sent is the result of sending a decision, with the calls that its grant has allowed.
+type sent struct {
+	covered []string
+	err     error
 }
 
 func newAsker(f *follower) asker {
 	a := f.App
 	return asker{f: f, here: !f.options.noWait && f.Online && a.OnTerminal(),
-		shown: map[string]bool{}, decided: map[string]bool{}, sent: make(chan error, 1)}
+		shown: map[string]bool{}, decided: map[string]bool{}, sent: make(chan sent, 1)}
 }
 
 // chunk handles a chunk that may concern a request.
@@ -183,20 +189,26 @@ func (k *asker) answered(ctx context.Context, d asked) (bool, error) {
 		return k.look(ctx)
 	}
 	k.decided[k.current.Request.ID] = true
-	go func() { _, err := d.send(ctx); k.sent <- err }()
+	go func() {
+		_, covered, err := d.send(ctx)
+		k.sent <- sent{covered, err}
+	}()
 	return false, nil
 }
 
 // acknowledged handles the result of sending a decision, and asks for the next one.
-func (k *asker) acknowledged(ctx context.Context, err error) (bool, error) {
+func (k *asker) acknowledged(ctx context.Context, s sent) (bool, error) {
 	k.current = nil
+	for _, id := range s.covered {
+		k.decided[id] = true
+	}
 	var refused *turn.Error
 	switch {
-	case err == nil:
-	case errors.As(err, &refused): // another user decided first, or the request expired
-		k.f.App.Note("%v", err)
+	case s.err == nil:
+	case errors.As(s.err, &refused): // another user decided first, or the request expired
+		k.f.App.Note("%v", s.err)
 	default:
-		return true, err
+		return true, s.err
 	}
 	return k.look(ctx)
 }

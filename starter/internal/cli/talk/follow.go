@@ -161,8 +161,8 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return false, nil
 	case d := <-f.asker.asked:
 		return f.asker.answered(ctx, d)
-	case err := <-f.asker.sent:
-		return f.asker.acknowledged(ctx, err)
+	case s := <-f.asker.sent:
+		return f.asker.acknowledged(ctx, s)
 	case err := <-f.Failed:
 		if f.options.stopOnLeave {
 			return true, fmt.Errorf("the worker of this command has ended, so its turn is stopped: %w", err)
