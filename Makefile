@@ -1,11 +1,11 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay record-histories fuzz faults fault-figures points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man
+.PHONY: test tidy lint race replay record-histories fuzz faults fault-figures points mutants soak restarts bench bench-accept bench-smoke bench-people bench-calls sequences servers man browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
-# The faults and the benchmark are modules of their own, so that what only they need is not required by everyone.
-MODULES = tests/faults tests/bench
+# The faults, the benchmark and the browser are modules of their own, so that what only they need is not required by everyone.
+MODULES = tests/faults tests/bench tests/browser
 
 test: lint
 	go test ./...
@@ -118,3 +118,7 @@ sequences:
 # Manual pages, into dist/man.
 man:
 	go run ./starter man dist/man
+
+# What a user sees of a turn in the Web UI, in Chromium (apt-get install chromium): about 2 minutes.
+browser:
+	EVERTURN_BROWSER_REQUIRED=1 go test -C tests/browser -count=1 ./...
