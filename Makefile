@@ -1,12 +1,12 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man fleet
+.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man fleet browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
 
-# The faults, the benchmark and the tests of dashboards and of deploy are modules of their own, so that what only they
-# need is not required by everyone.
-MODULES = tests/faults tests/bench tests/dashboards tests/deploy
+# What only the faults, the benchmark, or the tests of the Web UI, the dashboards and deploy need is in modules of their
+# own, so that it is not required by everyone.
+MODULES = tests/faults tests/bench tests/browser tests/dashboards tests/deploy
 
 test: lint
 	go test ./...
@@ -103,3 +103,7 @@ sequences:
 # Manual pages, into dist/man.
 man:
 	go run ./starter man dist/man
+
+# What a user sees of a turn in the Web UI, in Chromium (apt-get install chromium): about 2 minutes.
+browser:
+	EVERTURN_BROWSER_REQUIRED=1 go test -C tests/browser -count=1 ./...

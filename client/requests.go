@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -51,6 +54,8 @@ type DecideInput struct {
 	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
 	// Approve only. turn.Request.Grants reports which grants a request allows.
 	Grant turn.GrantScope
+	// Covered also allows the turn's pending calls that the grant makes unnecessary to ask about. It needs a journal.
+	Covered bool
 }
 
 // DecideResult acknowledges a decision.
@@ -58,6 +63,7 @@ type DecideResult struct {
 	Turn string // the turn that will carry it out
 	// Pending is how many calls of the same step have no decision yet: none of them runs before all are decided.
 	Pending int
+	Covered []string // the calls that are allowed because of DecideInput.Covered
 }
 
 // Approve allows a tool call, with the arguments that the caller has seen. Approving it again changes nothing.
@@ -65,7 +71,43 @@ type DecideResult struct {
 // Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError with the decision that stands), ErrExpired,
 // ErrArgumentsChanged, ErrInvalid (the grant is not allowed), ErrNoWorker, ErrUnreachable.
 func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, error) {
-	return c.decide(ctx, in, true)
+	result, err := c.decide(ctx, in, true)
+	if err == nil && in.Covered && in.Grant != "" {
+		err = c.approveCovered(ctx, in, &result)
+	}
+	return result, err
+}
+
+// approveCovered allows the pending calls that the grant of an approval covers.
+func (c *Client) approveCovered(ctx context.Context, in DecideInput, result *DecideResult) error {
+	if c.journal == nil {
+		return errNoJournal
+	}
+	all, err := c.journal.Requests(ctx, result.Turn)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(r journal.RequestRecord) bool { return r.ID == in.Call })
+	if i < 0 {
+		return nil // Ask records the requests before the turn takes decisions
+	}
+	given := all[i].Request
+	for _, w := range all {
+		if w.Decision != nil || !given.Covers(in.Grant, w.Request) {
+			continue
+		}
+		in.Turn, in.Call, in.ArgumentsHash = result.Turn, w.ID, w.ArgumentsHash
+		also, err := c.decide(ctx, in, true)
+		switch {
+		case errors.Is(err, ErrNotPending), errors.Is(err, ErrAlreadyDecided), errors.Is(err, ErrExpired),
+			errors.Is(err, ErrNotRunning): // settled meanwhile
+		case err != nil:
+			return fmt.Errorf("allowing call %s, which the grant of call %s covers: %w", w.ID, given.ID, err)
+		default:
+			result.Pending, result.Covered = also.Pending, append(result.Covered, w.ID)
+		}
+	}
+	return nil
 }
 
 // Deny denies a tool call: the model gets the outcome "denied" with the reason. Denying it again changes nothing.

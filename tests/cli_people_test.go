@@ -24,6 +24,8 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
 		fakellm.When("blue", fakellm.Text("Blue it is.")),
+		fakellm.When("both", fakellm.Steps(fakellm.Calls(fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"agent.toml"}`},
+			fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"./agent.toml"}`}), fakellm.Text("Both are read."))),
 		fakellm.When("colour", fakellm.Call("ask_user", `{"question":"Which \u001b[31mcolour?"}`)),
 		fakellm.When("", readAndAnswer()),
 	)))+askingToRead)
@@ -53,6 +55,16 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	c, _ = h.onTerminal("run", "-s", "always", "Read it again.")
 	c.exits(0).says("It is read.")
 	assert.NotContains(t, c.out.String(), "[y]es", "the tool was allowed for good")
+
+	c, keys = h.onTerminal("run", "-s", "siblings", "Read both.")
+	c.says("[y]es")
+	typeIn(t, keys, "t\n")
+	c.exits(0).says("Both are read.")
+	assert.Equal(t, 1, strings.Count(c.out.String(), "[y]es"), "the grant allows the call that waited, too")
+	h.starter("run", "-s", "siblings-later", "Read both.").exits(6)
+	later := h.starter("approve", "siblings-later", "1.0", "-y", "--always", "tool").exits(0)
+	assert.Contains(t, later.err.String(), "allowed 1.1, too")
+	h.starter("attach", "siblings-later").exits(0)
 
 	c, keys = h.onTerminal("run", "-s", "asked-here", "My colour?")
 	c.says(`Which \x1b[31mcolour?`)

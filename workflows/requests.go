@@ -157,6 +157,9 @@ func askSummary(requests []turn.Request) string {
 	case turn.RequestElicitation:
 		return "ask for " + turn.Truncate(requests[0].Tool, 120)
 	}
+	if len(requests) == 1 {
+		return "ask for 1 approval"
+	}
 	return fmt.Sprintf("ask for %d approvals", len(requests))
 }
 

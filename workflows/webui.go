@@ -71,6 +71,10 @@ func (r *run) showEnding(ctx workflow.Context, e turn.Result) {
 func (r *run) details(state string) string {
 	c, cfg := r.progress.Counters, r.progress.Config
 	var b strings.Builder
+	if waits := r.requests.details(); waits != "" { // first, because the Web UI cuts the end
+		state = string(turn.StateWaiting)
+		b.WriteString(waits + "\n")
+	}
 	b.WriteString("| | |\n|---|---|\n")
 	for _, row := range [][2]string{
 		{"state", state}, {"turn", r.turnID}, {"model", cfg.Model},
@@ -80,9 +84,10 @@ func (r *run) details(state string) string {
 		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)},
 		{"said", turn.Truncate(r.progress.LastText, 400)},
 	} {
-		fmt.Fprintf(&b, "| %s | %s |\n", row[0], escapeCell(row[1]))
+		if row[1] != "" {
+			fmt.Fprintf(&b, "| %s | %s |\n", row[0], escapeCell(row[1]))
+		}
 	}
-	b.WriteString(r.requests.details())
 	return b.String()
 }
 

@@ -19,7 +19,7 @@ func Terminal(t testing.TB) *os.File {
 	return far
 }
 
-// Pseudoterminal opens both ends of a pseudoterminal (ptmx(4)). Far is closed with the test.
+// Pseudoterminal opens both ends of a pseudoterminal (ptmx(4)) of 24 rows and 80 columns. Far is closed with the test.
 func Pseudoterminal(t testing.TB) (near, far *os.File) {
 	t.Helper()
 	near, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -27,6 +27,7 @@ func Pseudoterminal(t testing.TB) (near, far *os.File) {
 	require.NoError(t, unix.IoctlSetPointerInt(int(near.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(near.Fd()), unix.TIOCGPTN)
 	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(int(near.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
 	far, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { far.Close() })

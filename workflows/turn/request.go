@@ -53,6 +53,13 @@ func (w Request) Grants(s GrantScope) bool {
 	return w.MaxGrant == "" || w.MaxGrant == s
 }
 
+// Covers reports whether a grant of scope s, given with the approval w, makes the approval other of the same turn
+// unnecessary.
+func (w Request) Covers(s GrantScope, other Request) bool {
+	return s != "" && other.Kind == RequestApproval && w.ID != other.ID && w.Tool == other.Tool && w.Risk == other.Risk &&
+		w.Grants(s) && other.Grants(s) && (s == GrantTool || w.ArgumentsHash == other.ArgumentsHash)
+}
+
 // WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
 func (w Request) WhyNoGrant() string {
 	if w.MaxGrant == GrantCall {

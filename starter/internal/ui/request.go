@@ -19,7 +19,8 @@ type Part struct {
 }
 
 // Describe returns what a user must see to decide about a request: a line that names it, the reason (up to 300
-// characters), and the whole question, form, or arguments of the call.
+// characters), and the whole question, form, or arguments of the call. If the arguments change a text, the change comes
+// before them, as a diff.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }
@@ -38,6 +39,10 @@ func Describe(session string, r turn.Request) []Part {
 		return append(parts, Elicitation(r)...)
 	}
 	// an approval
+	if diff := Diff(r.Arguments); diff != "" {
+		add("it changes a text:")
+		parts = append(parts, Part{Text: diff, Quoted: true})
+	}
 	add(fmt.Sprintf("arguments (hash %s):", ShortHash(r.ArgumentsHash)))
 	return append(parts, Part{Text: r.Arguments, Quoted: true})
 }

@@ -130,5 +130,9 @@ func (a *App) Report(err error, output string) {
 		_ = WriteJSON(a.Err, errorRecord{workflows.WireVersion, errorCodes[exit], exit, message})
 		return
 	}
-	fmt.Fprintln(a.Err, "everturn: "+message)
+	name := "everturn:"
+	if a.Colored(a.Err) {
+		name = faultStyle.Render(name)
+	}
+	fmt.Fprintln(a.Err, name+" "+message)
 }

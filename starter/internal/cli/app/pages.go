@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/muesli/cancelreader"
 	"golang.org/x/term"
 
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/turn"
 )
-
-// TypedLine is a line that the user typed, or the error of reading it.
-type TypedLine struct {
-	Text string
-	Err  error
-}
 
 // The size of a terminal that does not report its size: the default of programs since the VT100.
 const (
@@ -66,21 +65,37 @@ func (p *Pages) Prompt() string {
 	return fmt.Sprintf("-- %s more; Enter shows them, [n]o: ", ui.Count(p.Left(), "row"))
 }
 
-// Line asks for a line on the terminal. Reading cannot be interrupted: if ctx ends, the reading goroutine lives until
-// the command ends.
+// Line asks for a line on the terminal, until ctx ends.
 func (a *App) Line(ctx context.Context, prompt string) (string, error) {
 	fmt.Fprint(a.Err, prompt)
-	answer := make(chan TypedLine, 1)
-	go func() {
-		line, err := ReadLine(a.In)
-		answer <- TypedLine{line, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	case typed := <-answer:
-		return typed.Text, typed.Err
+	r, err := cancelreader.NewReader(a.In)
+	if err != nil {
+		return "", fmt.Errorf("reading from the terminal: %w", err)
 	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, func() { r.Cancel() })()
+	line, err := readLine(r)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	return line, err
+}
+
+// Draws reports whether the command can show a form to the user: on a terminal that can move its cursor.
+func (a *App) Draws() bool { return a.OnTerminal() && a.Lookup("TERM") != "dumb" }
+
+// RunForm shows a form on the terminal. The error is ErrInterrupted if the user presses Ctrl-C.
+func (a *App) RunForm(ctx context.Context, d *form.Dialog) (turn.ElicitationResponse, error) {
+	out, _ := a.Err.(*os.File) // a terminal; see Draws
+	environ := a.Environ
+	if !a.Colored(a.Err) {
+		environ = append(slices.Clone(environ), "NO_COLOR=1")
+	}
+	r, err := d.Run(ctx, a.In, out, environ)
+	if errors.Is(err, form.ErrInterrupted) {
+		err = &ExitError{Code: ExitCancelled, Cause: ErrInterrupted}
+	}
+	return r, err
 }
 
 // Seen shows a text page by page and reports whether the user has gone to its end.
@@ -113,8 +128,8 @@ func (a *App) Agrees(ctx context.Context, question string) (bool, error) {
 // maxLine bounds the length of a typed line, in bytes. A terminal buffers at most 4,096 bytes (termios(3)).
 const maxLine = 64 << 10
 
-// ReadLine reads up to the next newline and nothing after it, so that a later reader misses nothing.
-func ReadLine(f *os.File) (string, error) {
+// readLine reads up to the next newline and nothing after it, so that a later reader misses nothing.
+func readLine(f io.Reader) (string, error) {
 	var line []byte
 	b := make([]byte, 1)
 	for len(line) < maxLine {

@@ -30,11 +30,11 @@ func TestPagesLeaveNothingOutAndFitTheScreen(t *testing.T) {
 
 func TestALineThatIsTyped(t *testing.T) {
 	f := stdio.File(t, "first\nsecond")
-	line, err := ReadLine(f)
+	line, err := readLine(f)
 	require.NoError(t, err)
 	assert.Equal(t, "first", line)
-	_, err = ReadLine(f)
+	_, err = readLine(f)
 	assert.Error(t, err, "a line without an end was not meant")
-	_, err = ReadLine(stdio.File(t, strings.Repeat("x", maxLine+1)))
+	_, err = readLine(stdio.File(t, strings.Repeat("x", maxLine+1)))
 	assert.ErrorContains(t, err, "too long")
 }

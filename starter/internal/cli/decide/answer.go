@@ -150,17 +150,14 @@ func (f answerFlags) response(e turn.Elicitation, text string) (turn.Elicitation
 
 // converse asks the user at the terminal for the answer, sends it, and says which action it was.
 func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (status string, err error) {
-	d := NewDialog(t, r)
-	for {
-		text, err := t.App.Line(ctx, d.Prompt())
-		if err != nil {
-			return "", fmt.Errorf("reading the answer: %w", err)
-		}
-		if send := d.Take(text); send != nil {
-			return d.status(), t.UntilWorkerAnswers(func() error { return send(ctx) })
-		}
-		if d.interview == nil {
-			return "", app.Usage("the answer is empty, so the question stays open")
-		}
+	if r.Kind == turn.RequestElicitation && !t.App.Draws() {
+		return "", app.Usage("the terminal (TERM=dumb) cannot show the form: give the answer on the command line; "+
+			"`starter approvals %s` shows how", app.Quoted(r.Session))
 	}
+	send, err := NewDialog(t, r).Ask(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading the answer: %w", err)
+	}
+	err = t.UntilWorkerAnswers(func() (err error) { status, _, err = send(ctx); return err })
+	return status, err
 }

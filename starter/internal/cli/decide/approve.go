@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,11 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 	if err != nil {
 		return err
 	}
+	var covered []string
 	for _, r := range requests {
+		if slices.Contains(covered, r.ID) {
+			continue
+		}
 		agreed, err := confirmed(ctx, t, r, f, quarantined)
 		if err != nil {
 			return err
@@ -101,9 +106,11 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 			t.App.Note("%s is not decided", r.ID)
 			continue
 		}
-		if err := decideOne(ctx, t, r, f, quarantined); err != nil {
+		also, err := decideOne(ctx, t, r, f, quarantined)
+		if err != nil {
 			return err
 		}
+		covered = append(covered, also...)
 	}
 	t.App.Aside("follow the turn with `starter attach %s`", app.Quoted(session))
 	return nil
@@ -128,13 +135,14 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	return nil
 }
 
+// decideOne decides a call, and returns the calls that its grant has allowed, too.
 func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
-	quarantined map[string]string) error {
+	quarantined map[string]string) (covered []string, err error) {
 	var result client.DecideResult
 	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
-	err := t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, d); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, d); return err })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if server := quarantined[r.Tool]; server != "" && d.allow {
 		t.App.Note("%s", quarantineWarning(r, server))
@@ -144,10 +152,13 @@ func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, 
 		status = turn.StatusDenied
 	}
 	t.App.Note("%s %s %s", status, r.ID, r.Tool)
+	if len(result.Covered) > 0 {
+		t.App.Note("allowed %s, too, which waited for the same tool", strings.Join(result.Covered, ", "))
+	}
 	if result.Pending > 0 {
 		t.App.Note("%s of this step still to be decided; none runs until then", ui.Count(result.Pending, "call"))
 	}
-	return nil
+	return result.Covered, nil
 }
 
 // confirmed shows the whole call on a terminal and asks for confirmation. Without a terminal, --hash identifies the

@@ -10,103 +10,83 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Dialog asks the user at the terminal, line by line, for the decision about one request.
+// Dialog asks the user at the terminal for the decision about one request.
 type Dialog struct {
-	t         *app.TurnClient
-	Request   journal.RequestRecord
-	pages     *app.Pages      // the pages of an approval that are still to be shown
-	interview *form.Interview // the interview of an elicitation
+	t       *app.TurnClient
+	Request journal.RequestRecord
 }
 
-// NewDialog shows a request to the user. It drops what was typed before, so that a key typed earlier cannot approve
-// what was not on the screen.
-func NewDialog(t *app.TurnClient, r journal.RequestRecord) *Dialog {
-	a, d := t.App, &Dialog{t: t, Request: r}
+// NewDialog returns the dialog about a request.
+func NewDialog(t *app.TurnClient, r journal.RequestRecord) *Dialog { return &Dialog{t, r} }
+
+// send sends a decision, and says which it was and which other calls its grant has allowed.
+type send func(context.Context) (status string, covered []string, err error)
+
+// Ask shows the request to the user, and returns the function that sends the user's decision. It drops what was typed
+// before, so that a key typed earlier cannot approve what was not on the screen. The error is app.ErrInterrupted after
+// Ctrl-C in a form, the cause of ctx if ctx has ended, or that of a terminal that is closed.
+func (d *Dialog) Ask(ctx context.Context) (send, error) {
+	a, r := d.t.App, d.Request
 	app.DiscardInput(a.In)
 	l := LayoutOf(a.Err)
 	l.asked = true
 	if r.Kind == turn.RequestApproval {
-		d.pages = a.PagesOf(l.describe(r))
-		a.Note("%s", d.pages.Next())
-		return d
-	}
-	if r.Kind == turn.RequestElicitation {
-		d.interview, _ = form.NewInterview(form.ElicitationOf(r.Request)) // describe reports the error
+		return d.askApproval(ctx, a.PagesOf(l.describe(r)))
 	}
 	a.Note("%s", l.describe(r))
-	return d
-}
-
-// Prompt shows details of what is asked for now, and returns the prompt.
-func (d *Dialog) Prompt() string {
-	switch {
-	case d.interview != nil:
-		if lines := d.interview.Lines(); len(lines) > 0 {
-			d.t.App.Note("%s", LayoutOf(d.t.App.Err).barred(strings.Join(lines, "\n")))
+	if r.Kind == turn.RequestElicitation {
+		return d.askForm(ctx)
+	}
+	for {
+		text, err := a.Line(ctx, "your answer: ")
+		text = strings.TrimSpace(text)
+		if err != nil {
+			return nil, err
 		}
-		return d.interview.Prompt() + ": "
-	case d.pages == nil:
-		return "your answer: "
-	case d.pages.Left() > 0:
-		return d.pages.Prompt()
+		if text != "" {
+			return func(ctx context.Context) (string, []string, error) {
+				return "answered", nil, answer(ctx, d.t, r, text)
+			}, nil
+		}
 	}
-	return decisionPrompt(d.Request)
 }
 
-// Take takes a line. It returns the function that sends the decision, or nil if the line is not understood or more
-// lines are needed.
-func (d *Dialog) Take(line string) func(context.Context) error {
-	bare := strings.TrimSpace(line)
-	switch {
-	case d.interview != nil:
-		return d.takeField(line)
-	case d.pages != nil:
-		return d.takeDecision(bare)
-	case bare == "":
-		return nil
-	}
-	return func(ctx context.Context) error { return answer(ctx, d.t, d.Request, bare) }
+func (d *Dialog) askForm(ctx context.Context) (send, error) {
+	response, err := d.t.App.RunForm(ctx, form.NewDialog(form.ElicitationOf(d.Request.Request)))
+	return func(ctx context.Context) (string, []string, error) {
+		return form.Acted(response), nil, respond(ctx, d.t, d.Request, response)
+	}, err
 }
 
-// status describes the answer that was given.
-func (d *Dialog) status() string {
-	if d.interview == nil {
-		return "answered"
+// askApproval shows the pages of an approval and asks for the decision. The user must see all of the call before
+// allowing it.
+func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error) {
+	a, r := d.t.App, d.Request
+	a.Note("%s", pages.Next())
+	for {
+		prompt := decisionPrompt(r)
+		if pages.Left() > 0 {
+			prompt = pages.Prompt()
+		}
+		line, err := a.Line(ctx, prompt)
+		if err != nil {
+			return nil, err
+		}
+		made, ok := parseDecision(strings.TrimSpace(line))
+		switch {
+		case pages.Left() > 0 && (!ok || made.allow):
+			a.Note("%s", pages.Next())
+		case ok && made.allow && checkArguments(r) != nil:
+			a.Note("%v", checkArguments(r))
+		case ok && made.always != "" && !r.Grants(made.always):
+			a.Note("%s", r.WhyNoGrant())
+		case ok:
+			return func(ctx context.Context) (string, []string, error) {
+				result, err := decide(ctx, d.t, r, made)
+				return "", result.Covered, err
+			}, nil
+		}
 	}
-	response, _ := d.interview.Response()
-	return form.Acted(response)
-}
-
-func (d *Dialog) takeField(line string) func(context.Context) error {
-	if err := d.interview.Take(line); err != nil {
-		d.t.App.Note("%v", err)
-	}
-	response, over := d.interview.Response()
-	if !over {
-		return nil
-	}
-	return func(ctx context.Context) error { return respond(ctx, d.t, d.Request, response) }
-}
-
-func (d *Dialog) takeDecision(line string) func(context.Context) error {
-	r, a := d.Request, d.t.App
-	made, ok := parseDecision(line)
-	switch {
-	case d.pages.Left() > 0 && (!ok || made.allow): // the user must see all of the call before allowing it
-		a.Note("%s", d.pages.Next())
-		return nil
-	case !ok:
-		return nil
-	}
-	if err := checkArguments(r); err != nil && made.allow {
-		a.Note("%v", err)
-		return nil
-	}
-	if made.always != "" && !r.Grants(made.always) {
-		a.Note("%s", r.WhyNoGrant())
-		return nil
-	}
-	return func(ctx context.Context) error { _, err := decide(ctx, d.t, r, made); return err }
 }
 
 // decisionPrompt offers the decisions that the request permits.

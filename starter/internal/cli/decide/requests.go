@@ -166,7 +166,7 @@ type decision struct {
 func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
-		Grant: d.always,
+		Grant: d.always, Covered: true,
 	}
 	decide := t.Client.Deny
 	if d.allow {

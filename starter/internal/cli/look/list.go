@@ -3,7 +3,6 @@ package look
 import (
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,13 +29,12 @@ func List(a *app.App) *cobra.Command {
 					defer a.Aside("these are the latest %d; list more with -n", limit)
 				}
 				return app.PrintList(a.Out, output, sessions, func() error {
-					w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-					fmt.Fprintln(w, "SESSION\tTURNS\tSTATE\tPENDING\tLAST\tFIRST MESSAGE")
+					var rows [][]string
 					for _, s := range sessions {
-						fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", app.Line(s.ID, 60), s.Turns, ending(s.LastTurn),
-							openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), app.Line(s.FirstText, 60))
+						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), ending(s.LastTurn),
+							openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), app.Line(s.FirstText, 60)})
 					}
-					return w.Flush()
+					return a.Table([]string{"SESSION", "TURNS", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
 				})
 			})
 		},

@@ -1,11 +1,9 @@
 package setup
 
 import (
-	"fmt"
-	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -74,17 +72,16 @@ func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalog
 
 // printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
 func printTools(a *app.App, catalogues []turn.Catalogue) error {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tACTIVITY\tRISK\tREPEATABLE\tSTATE\tDESCRIPTION")
+	var rows [][]string
 	for _, c := range catalogues {
 		for _, t := range c.Tools {
-			printTool(w, t, "offered")
+			rows = append(rows, toolRow(t, "offered"))
 		}
 		for _, q := range c.Quarantined {
-			printTool(w, q.Now, "quarantined")
+			rows = append(rows, toolRow(q.Now, "quarantined"))
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := a.Table([]string{"TOOL", "ACTIVITY", "RISK", "REPEATABLE", "STATE", "DESCRIPTION"}, rows); err != nil {
 		return err
 	}
 	for _, c := range catalogues {
@@ -115,7 +112,7 @@ func noteQuarantined(a *app.App, server string, n int) {
 	}
 }
 
-func printTool(w io.Writer, t turn.Descriptor, state string) {
-	fmt.Fprintf(w, "%s\t%s\t%s\t%t\t%s\t%s\n", app.Line(t.ID, 60), t.Activity, t.Risk, t.Repeatable, state,
-		app.Line(t.Description, 60))
+func toolRow(t turn.Descriptor, state string) []string {
+	return []string{app.Line(t.ID, 60), string(t.Activity), string(t.Risk), strconv.FormatBool(t.Repeatable), state,
+		app.Line(t.Description, 60)}
 }

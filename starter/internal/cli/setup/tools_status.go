@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -173,25 +172,31 @@ func printStatus(a *app.App, all []serverStatus) error {
 		a.Note("no MCP servers are configured: see [[mcp.servers]] in `starter init`")
 		return nil
 	}
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tSTATE\tSINCE\tTOOLS\tQUARANTINED\tCALLS\tFAILURES\tRESTARTS\tWORKER")
+	heads := []string{"SERVER", "STATE", "SINCE", "TOOLS", "QUARANTINED", "CALLS", "FAILURES", "RESTARTS", "WORKER"}
+	var rows [][]string
+	add := func(cells ...any) {
+		row := make([]string, len(heads))
+		for i, c := range cells {
+			row[i] = fmt.Sprint(c)
+		}
+		rows = append(rows, row)
+	}
 	for _, s := range all {
 		since := "-"
 		if !s.Since.IsZero() {
 			since = s.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", app.Line(s.Server, 40), s.State, since, s.Tools, s.Quarantined,
-			s.Calls, s.Failures, s.Restarts,
+		add(app.Line(s.Server, 40), s.State, since, s.Tools, s.Quarantined, s.Calls, s.Failures, s.Restarts,
 			app.Line(cmp.Or(s.Worker, "-"), 60))
 		for _, e := range s.Processes {
 			state, at := cmp.Or(e.Ended, "started"), e.At.Local().Format(time.DateTime)
-			fmt.Fprintf(w, "  process %d\t%s\t%s\t\t\t\t\t\t\n", e.PID, state, at)
+			add(fmt.Sprintf("  process %d", e.PID), state, at)
 		}
 		for _, t := range s.Tenants {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t\t\t\t\t\t\n", tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
+			add("  "+tenantRow(t.Tenant), t.State, t.Since.Local().Format(time.DateTime))
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := a.Table(heads, rows); err != nil {
 		return err
 	}
 	for _, s := range all {

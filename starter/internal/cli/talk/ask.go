@@ -3,7 +3,7 @@ package talk
 import (
 	"context"
 	"errors"
-	"io"
+	"os"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
@@ -20,16 +20,29 @@ type asker struct {
 	shown   map[string]bool // requests that the turn's chunks have shown
 	decided map[string]bool // requests decided here; the journal may not have the decisions yet
 	current *decide.Dialog
-	reading bool // a goroutine is reading a line
-	lines   chan app.TypedLine
-	sent    chan error // results of sending decisions
-	noticed bool       // elsewhere has said how to decide, unless --quiet
+	asked   chan asked         // how current ended; nil while nothing is asked
+	cancel  context.CancelFunc // ends current
+	held    []turn.Chunk       // chunks that came while current had the terminal
+	sent    chan sent          // results of sending decisions
+	noticed bool               // elsewhere has said how to decide, unless --quiet
+}
+
+// asked is how a dialog ended: with the function that sends the decision, or with an error.
+type asked struct {
+	send func(context.Context) (string, []string, error)
+	err  error
+}
+
+// sent is the result of sending a decision, with the calls that its grant has allowed.
+type sent struct {
+	covered []string
+	err     error
 }
 
 func newAsker(f *follower) asker {
 	a := f.App
 	return asker{f: f, here: !f.options.noWait && f.Online && a.OnTerminal(),
-		shown: map[string]bool{}, decided: map[string]bool{}, lines: make(chan app.TypedLine, 1), sent: make(chan error, 1)}
+		shown: map[string]bool{}, decided: map[string]bool{}, sent: make(chan sent, 1)}
 }
 
 // chunk handles a chunk that may concern a request.
@@ -42,6 +55,7 @@ func (k *asker) chunk(ctx context.Context, c turn.Chunk) (bool, error) {
 		}
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
 		if decode(c, &about) && k.current != nil && k.current.Request.ID == about.ID && !k.decided[about.ID] {
+			k.close()
 			k.current = nil
 			k.f.App.Note("\nit was decided elsewhere")
 		}
@@ -75,10 +89,10 @@ func (k *asker) look(ctx context.Context) (done bool, err error) {
 	switch {
 	case len(pending) == 0:
 		return false, nil
-	case k.here:
+	case k.here && (pending[0].Kind != turn.RequestElicitation || f.App.Draws()):
 		k.f.view.pause()
 		k.current = decide.NewDialog(f.TurnClient, pending[0])
-		k.prompt()
+		k.start(ctx)
 		return false, nil
 	}
 	return k.elsewhere(ctx, pending)
@@ -124,50 +138,77 @@ func (k *asker) elsewhere(ctx context.Context, pending []journal.RequestRecord) 
 	return true, &app.ExitError{Code: app.ExitWaiting}
 }
 
-// prompt reads a line, with a prompt that says for what.
-func (k *asker) prompt() {
-	io.WriteString(k.f.App.Err, k.current.Prompt())
-	if k.reading {
-		return
-	}
-	k.reading = true
-	go func() { // reading cannot be interrupted; the goroutine lives until the command ends
-		text, err := app.ReadLine(k.f.App.In)
-		k.lines <- app.TypedLine{Text: text, Err: err}
+// start asks the current request in the background.
+func (k *asker) start(ctx context.Context) {
+	ctx, k.cancel = context.WithCancel(ctx)
+	current, out := k.current, make(chan asked, 1)
+	k.asked = out
+	go func() {
+		send, err := current.Ask(ctx)
+		out <- asked{send, err}
 	}()
 }
 
-// line handles a line that the user typed.
-func (k *asker) line(ctx context.Context, l app.TypedLine) (bool, error) {
-	k.reading = false
-	if k.current == nil { // the request was decided before the line came
-		return k.look(ctx)
+// close takes the terminal back from the current dialog, and shows what happened meanwhile.
+func (k *asker) close() {
+	if k.asked != nil {
+		k.cancel()
+		<-k.asked
+		k.release()
 	}
-	if l.Err != nil { // the terminal is closed
+}
+
+// release shows what happened while a dialog had the terminal.
+func (k *asker) release() {
+	k.cancel()
+	k.asked = nil
+	for _, c := range k.held {
+		k.f.view.chunk(c)
+	}
+	k.held = nil
+}
+
+// show shows a chunk, as soon as no dialog has the terminal.
+func (k *asker) show(c turn.Chunk) {
+	if k.asked != nil {
+		k.held = append(k.held, c)
+		return
+	}
+	k.f.view.chunk(c)
+}
+
+// answered handles the end of the current dialog.
+func (k *asker) answered(ctx context.Context, d asked) (bool, error) {
+	k.release()
+	switch {
+	case errors.Is(d.err, app.ErrInterrupted):
+		return true, k.f.leave(ctx, os.Interrupt)
+	case d.err != nil: // the terminal is closed
 		k.here, k.current = false, nil
 		k.f.App.Note("")
 		return k.look(ctx)
 	}
-	send := k.current.Take(l.Text)
-	if send == nil {
-		k.prompt()
-		return false, nil
-	}
 	k.decided[k.current.Request.ID] = true
-	go func() { k.sent <- send(ctx) }()
+	go func() {
+		_, covered, err := d.send(ctx)
+		k.sent <- sent{covered, err}
+	}()
 	return false, nil
 }
 
 // acknowledged handles the result of sending a decision, and asks for the next one.
-func (k *asker) acknowledged(ctx context.Context, err error) (bool, error) {
+func (k *asker) acknowledged(ctx context.Context, s sent) (bool, error) {
 	k.current = nil
+	for _, id := range s.covered {
+		k.decided[id] = true
+	}
 	var refused *turn.Error
 	switch {
-	case err == nil:
-	case errors.As(err, &refused): // another user decided first, or the request expired
-		k.f.App.Note("%v", err)
+	case s.err == nil:
+	case errors.As(s.err, &refused): // another user decided first, or the request expired
+		k.f.App.Note("%v", s.err)
 	default:
-		return true, err
+		return true, s.err
 	}
 	return k.look(ctx)
 }

@@ -77,6 +77,7 @@ func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptio
 	defer f.readers.Wait() // the caller closes the journal after that
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer func() { f.asker.close() }()
 	f.read(ctx)
 	timeout := f.deadline()
 	if s.Merged { // the running turn may need a decision before it takes the message
@@ -147,6 +148,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case h, more := <-f.chunks:
 		return f.receive(ctx, h, more)
 	case end := <-f.over:
+		f.asker.close()
 		return true, f.conclude(ctx, end)
 	case <-f.pending:
 		f.pending = f.Store.Changed(ctx)
@@ -157,10 +159,10 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 			f.App.Note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
 		return false, nil
-	case typed := <-f.asker.lines:
-		return f.asker.line(ctx, typed)
-	case err := <-f.asker.sent:
-		return f.asker.acknowledged(ctx, err)
+	case d := <-f.asker.asked:
+		return f.asker.answered(ctx, d)
+	case s := <-f.asker.sent:
+		return f.asker.acknowledged(ctx, s)
 	case err := <-f.Failed:
 		if f.options.stopOnLeave {
 			return true, fmt.Errorf("the worker of this command has ended, so its turn is stopped: %w", err)
@@ -168,9 +170,11 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return true, fmt.Errorf("the worker of this command has ended; the turn waits for another worker, follow it with "+
 			"`%s`: %w", attachHint(f.TurnClient, f.turn), err)
 	case first := <-f.signals:
+		f.asker.close()
 		f.view.pause()
 		return true, f.leave(ctx, first)
 	case <-timeout:
+		f.asker.close()
 		f.view.pause()
 		if f.options.stopOnLeave {
 			return true, errors.Join(&app.ExitError{Code: app.ExitTimeout}, f.stopTurn(ctx))
@@ -217,8 +221,9 @@ func (f *follower) receive(ctx context.Context, h received, more bool) (bool, er
 	f.turn.ID, f.turn.Merged, f.pending = h.chunk.Turn, false, nil
 	f.seen = h.chunk.Index
 	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
-	f.view.chunk(h.chunk)
+	f.asker.show(h.chunk)
 	if f.ended {
+		f.asker.close()
 		r, err := f.Client.Result(ctx, f.turn.Turn)
 		return true, f.conclude(ctx, outcome{r, err})
 	}

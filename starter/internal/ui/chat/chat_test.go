@@ -184,8 +184,8 @@ func TestMarksOnALetterTakeRows(t *testing.T) {
 func TestEveryKeyOfAnApproval(t *testing.T) {
 	for keys, want := range map[string]decision{
 		"y":        {Allow: true},
-		"a":        {client.DecideInput{Grant: turn.GrantCall}, true},
-		"t":        {client.DecideInput{Grant: turn.GrantTool}, true},
+		"a":        {client.DecideInput{Grant: turn.GrantCall, Covered: true}, true},
+		"t":        {client.DecideInput{Grant: turn.GrantTool, Covered: true}, true},
 		"n":        {},
 		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
@@ -224,7 +224,7 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, "1.1", s.approvals[0].Call)
 	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
-	s.take(decidedMsg{s.currentRequest().key(), s.requests.err})
+	s.take(decidedMsg{[]string{s.currentRequest().key()}, s.requests.err})
 	s.prints("call 1.1 was denied already")
 }
 

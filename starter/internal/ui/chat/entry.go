@@ -147,7 +147,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 		arguments = termsafe.Visible(indented.String())
 	}
 	var lines []string
-	if diff := diffOf(c.Arguments); diff != "" {
+	if diff := ui.Diff(c.Arguments); diff != "" {
 		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
 	}
 	if arguments != "" {
@@ -194,3 +194,8 @@ func (m *Model) changeAll() {
 }
 
 func (m *Model) addText(kind entryKind, text string) { m.add(&entry{kind: kind, text: text}) }
+
+// isDiff reports whether a text looks like a unified diff.
+func isDiff(text string) bool {
+	return strings.HasPrefix(text, "@@ -") || strings.Contains(text, "\n@@ -")
+}

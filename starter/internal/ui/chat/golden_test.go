@@ -29,6 +29,7 @@ var screens = map[string]func(*stage){
 	"streaming": func(s *stage) {
 		s.begin("m1", "What does the parser do with a comment?")
 		c := callOf("1.0", `{"path":"parser/comment.go"}`)
+		c.Tool = "local/read_file"
 		attempt := s.infer(nil)
 		s.stream(attempt, "I read the parser first.")
 		s.settle(attempt, "I read the parser first.", c)
@@ -38,6 +39,7 @@ var screens = map[string]func(*stage){
 			"> Comments are not part of the grammar, so the parser never sees one and needs no rule for it.\n\n")
 		s.prints("needs no rule")
 		c = callOf("2.0", `{"path":"parser/scan.go","line":42}`)
+		c.Tool = "local/read_file"
 		s.settle(attempt, "It is so.", c)
 		s.claim(c)
 		s.prints("parser/scan.go")
@@ -92,33 +94,44 @@ func TestScreens(t *testing.T) {
 			t.Run(file, func(t *testing.T) {
 				s := newStage(t, size[0], size[1])
 				act(s)
-				requireGolden(t, file, drawn(t, s.Model.View(), size[0], size[1]))
+				text, image := drawn(t, s.Model.View(), size[0], size[1])
+				requireGolden(t, filepath.Join("testdata", "screens", file+".txt"), text)
+				if size[0] == 100 && name != "empty" && name != "scrolled" { // the pictures of docs/chat.md
+					requireGolden(t, filepath.Join("..", "..", "..", "..", "docs", "images", "chat-"+name+".svg"), image)
+				}
 			})
 		}
 	}
 }
 
-// drawn returns what a terminal shows after Bubble Tea has drawn a view.
-func drawn(t *testing.T, v tea.View, width, height int) string {
+// drawn returns what a terminal shows after Bubble Tea has drawn a view: as text, and as a picture.
+func drawn(t *testing.T, v tea.View, width, height int) (text, image string) {
 	t.Helper()
 	terminal := vt10x.New(vt10x.WithSize(width, height))
 	p := tea.NewProgram(still{v}, tea.WithInput(nil), tea.WithOutput(cooked{terminal}), tea.WithoutSignals(),
-		tea.WithWindowSize(width, height), tea.WithColorProfile(colorprofile.ANSI256), tea.WithEnvironment(nil))
+		tea.WithWindowSize(width, height), tea.WithColorProfile(colorprofile.TrueColor), tea.WithEnvironment(nil))
 	done := make(chan error, 1)
 	go func() {
 		_, err := p.Run()
 		done <- err
 	}()
-	var rows []string
 	require.Eventually(t, func() bool {
-		rows = rows[:0]
-		for row := range strings.SplitSeq(strings.TrimRight(terminal.String(), "\n"), "\n") {
-			rows = append(rows, strings.TrimRight(row, " "))
-		}
-		return len(rows) == height && rows[height-1] != ""
+		text = rowsOf(terminal)
+		rows := strings.Split(text, "\n")
+		return len(rows) == height+1 && rows[height-1] != ""
 	}, within, 10*time.Millisecond)
+	image = picture(terminal, width, height)
 	p.Kill()
 	<-done
+	return text, image
+}
+
+// rowsOf returns a terminal's text.
+func rowsOf(terminal vt10x.Terminal) string {
+	var rows []string
+	for row := range strings.SplitSeq(strings.TrimRight(terminal.String(), "\n"), "\n") {
+		rows = append(rows, strings.TrimRight(row, " "))
+	}
 	return strings.Join(rows, "\n") + "\n"
 }
 
@@ -137,9 +150,8 @@ func (s still) Init() tea.Cmd                       { return nil }
 func (s still) Update(tea.Msg) (tea.Model, tea.Cmd) { return s, nil }
 func (s still) View() tea.View                      { return s.view }
 
-func requireGolden(t *testing.T, name, got string) {
+func requireGolden(t *testing.T, file, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", "screens", name+".txt")
 	if *update {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
@@ -148,5 +160,5 @@ func requireGolden(t *testing.T, name, got string) {
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, []byte(got)),
 		"%s differs; `go test ./starter/internal/ui/chat -run TestScreens -update` "+
-			"writes it. It is now:\n%s", name, got)
+			"writes it. It is now:\n%s", file, got)
 }

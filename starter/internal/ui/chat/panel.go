@@ -7,6 +7,7 @@ import (
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/viewport"
 
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/turn"
@@ -68,7 +69,7 @@ func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 // diff.
 func (m *Model) argumentLines(w *pendingRequest) []string {
 	exact := breakText(termsafe.Visible(w.Arguments), m.cols())
-	diff := diffOf(w.Arguments)
+	diff := ui.Diff(w.Arguments)
 	if diff == "" {
 		return exact
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,24 +169,13 @@ func (m *Model) endReason() {
 	m.draft = ""
 }
 
-// grant allows a call and later ones. The grant also covers the other calls that wait and that it would have allowed,
-// so that they are allowed, too. If the request cannot be granted, grant shows why.
+// grant allows a call and later ones, also those that wait already. If the request cannot be granted, grant shows why.
 func (m *Model) grant(w *pendingRequest, scope turn.GrantScope) tea.Cmd {
 	if !w.Grants(scope) {
 		m.note("%s", w.WhyNoGrant())
 		return nil
 	}
-	cmds := []tea.Cmd{m.allow(w, client.DecideInput{Grant: scope})}
-	if !w.sent {
-		return nil
-	}
-	for _, other := range m.pending {
-		same := scope == turn.GrantTool || other.ArgumentsHash == w.ArgumentsHash
-		if other.Kind == turn.RequestApproval && other.Tool == w.Tool && same && other.Grants(scope) && !other.sent {
-			cmds = append(cmds, m.send(other, true, client.DecideInput{}))
-		}
-	}
-	return tea.Batch(cmds...)
+	return m.allow(w, client.DecideInput{Grant: scope, Covered: true})
 }
 
 // decideKey handles a key press that decides the current approval.
@@ -245,20 +235,25 @@ func (m *Model) send(w *pendingRequest, allow bool, in client.DecideInput) tea.C
 	}
 	w.sent, m.focused = true, false
 	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.session, w.turn, w.ID, w.ArgumentsHash, m.o.Person
-	key, decide := w.key(), m.o.Client.Deny
+	decide, keys := m.o.Client.Deny, []string{w.key()}
 	if allow {
 		decide = m.o.Client.Approve
 	}
+	for _, other := range m.pending {
+		if !other.sent && w.Covers(in.Grant, other.Request) { // the client allows it, too
+			other.sent, keys = true, append(keys, other.key())
+		}
+	}
 	return m.background(func(ctx context.Context) tea.Msg {
 		_, err := decide(ctx, in)
-		return decidedMsg{key, err}
+		return decidedMsg{keys, err}
 	})
 }
 
 // decidedMsg is the result of sending a decision, an answer or a response.
 type decidedMsg struct {
-	wait string
-	err  error
+	waits []string // the keys of the requests
+	err   error
 }
 
 // decided handles the result of sending a decision. If the decision was accepted, the chat shows it once the journal
@@ -274,7 +269,7 @@ func (m *Model) decided(msg decidedMsg) {
 	}
 	m.printError("sending the decision: %v", msg.err)
 	for i := range m.pending {
-		if m.pending[i].key() == msg.wait {
+		if slices.Contains(msg.waits, m.pending[i].key()) {
 			m.pending[i].sent, m.pending[i].form, m.watched = false, nil, ""
 		}
 	}
@@ -286,7 +281,7 @@ func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 	m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
 	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key := w.key()
-	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{key, m.o.Client.Answer(ctx, in)} })
+	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{[]string{key}, m.o.Client.Answer(ctx, in)} })
 }
 
 // showDecision removes a settled request from the waits and prints its decision, whether the decision was made here,

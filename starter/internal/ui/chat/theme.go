@@ -28,8 +28,10 @@ func newTheme(colour, dark bool) theme {
 		dim: style("#6b6b6b", "#8a8a8a"), user: style("#5a3fc0", "#a99bff").Bold(true),
 		accent: style("#00707f", "#56c8d8"), warn: style("#8a5a00", "#e5b567").Bold(true),
 		fault: style("#b3261e", "#ff7b72"), added: style("#1a7f37", "#56d364"), removed: style("#b3261e", "#ff7b72"),
-		markdown: plainMarkdown(styles.LightStyleConfig), help: help.DefaultStyles(dark),
+		markdown: plainMarkdown(styles.LightStyleConfig),
 	}
+	// the greys of help.DefaultStyles are too faint to read
+	t.help = help.Styles{ShortKey: style("#303030", "#c8c8c8"), ShortDesc: t.dim, ShortSeparator: t.dim, Ellipsis: t.dim}
 	if dark {
 		t.markdown = plainMarkdown(styles.DarkStyleConfig)
 	}

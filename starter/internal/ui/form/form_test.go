@@ -213,22 +213,6 @@ extra (JSON)`, strings.Join(parse(t, everything).Lines(), "\n"))
 	assert.Equal(t, []string{`a\x1b[2J · x y (one of the choices)`, `  \u202e\x07`, `  1 \u009b31m`}, evil.Lines())
 }
 
-func TestFieldsAreAskedOneByOne(t *testing.T) {
-	i, err := form.NewInterview(turn.Elicitation{Schema: json.RawMessage(everything)})
-	require.NoError(t, err)
-	require.Error(t, i.Take("A"))
-	for _, line := range []string{"Ann", "", "", "0.25"} {
-		require.NoError(t, i.Take(line))
-	}
-	assert.Contains(t, i.Prompt(), "5/9 ")
-	for _, line := range []string{"", "2", "", "", "", "y"} {
-		require.NoError(t, i.Take(line))
-	}
-	got, over := i.Response()
-	assert.True(t, over)
-	assert.Equal(t, `{"name":"Ann","share":0.25,"sure":true,"colour":"blue","size":"s"}`, string(got.Content))
-}
-
 func TestAddressesSayWhereTheyLead(t *testing.T) {
 	for raw, want := range map[string]form.Address{
 		"https://example.org/login?x=1": {URL: "https://example.org/login?x=1", Host: "example.org"},
@@ -245,70 +229,6 @@ func TestAddressesSayWhereTheyLead(t *testing.T) {
 	} {
 		assert.Equal(t, want, form.AddressOf(raw))
 	}
-}
-
-// interview types lines, and returns the prompts with what was wrong.
-func interview(t *testing.T, q turn.Elicitation, lines ...string) (*form.Interview, []string) {
-	t.Helper()
-	i, err := form.NewInterview(q)
-	shown := []string{}
-	if err != nil {
-		shown = append(shown, err.Error())
-	}
-	for _, line := range lines {
-		shown = append(shown, i.Prompt())
-		if err := i.Take(line); err != nil {
-			shown = append(shown, err.Error())
-		}
-	}
-	return i, shown
-}
-
-func TestInterviewsEndInAReply(t *testing.T) {
-	two := turn.Elicitation{Key: "k", Schema: json.RawMessage(
-		`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
-	one := turn.Elicitation{Schema: json.RawMessage(`{"properties":{"name":{"type":"string"}},"required":["name"]}`)}
-	for _, c := range []struct {
-		q     turn.Elicitation
-		lines []string
-		want  turn.ElicitationResponse
-	}{
-		{one, []string{"Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
-			Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{two, []string{"Ann", "", "yes"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
-			Content: json.RawMessage(`{"name":"Ann","n":3}`)}},
-		{two, []string{"Ann", "", "again", "Bob", "4", "y"},
-			turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept,
-				Content: json.RawMessage(`{"name":"Bob","n":4}`)}},
-		{two, []string{"Ann", "", "d"}, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}},
-		{one, []string{"", "", "Ann"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
-			Content: json.RawMessage(`{"name":"Ann"}`)}},
-		{one, []string{"", "d"}, turn.ElicitationResponse{Action: turn.ElicitationDecline}},
-		{one, []string{" ", "x", "cancel"}, turn.ElicitationResponse{Action: turn.ElicitationCancel}},
-		{turn.Elicitation{URL: "https://a.example"}, []string{"", "y"},
-			turn.ElicitationResponse{Action: turn.ElicitationAccept}},
-		{turn.Elicitation{URL: "https://a.example"}, []string{"n"},
-			turn.ElicitationResponse{Action: turn.ElicitationDecline}},
-		{turn.Elicitation{}, []string{"Y"}, turn.ElicitationResponse{Action: turn.ElicitationAccept,
-			Content: json.RawMessage(`{}`)}},
-		{turn.Elicitation{Schema: json.RawMessage(`[]`)}, []string{"", "y", "d"},
-			turn.ElicitationResponse{Action: turn.ElicitationDecline}},
-	} {
-		i, shown := interview(t, c.q, c.lines...)
-		got, over := i.Response()
-		assert.True(t, over, "%q", shown)
-		assert.Equal(t, c.want, got, "%q", shown)
-	}
-	i, shown := interview(t, two, "", "", "Ann", "x", "5")
-	assert.Equal(t, []string{
-		"1/2 name (text, required)", "this field is required: Enter asks again, [d]ecline, or [c]ancel without an answer",
-		"1/2 name (text, required)",
-		"2/2 n (whole number, default 3)", `n: "x" is not a number: write it like 3 or 3.5`,
-		"2/2 n (whole number, default 3)",
-	}, shown)
-	assert.Equal(t, []string{`{"name":"Ann","n":5}`}, i.Lines())
-	_, over := i.Response()
-	assert.False(t, over)
 }
 
 func TestAcceptingTakesATextOrFieldsOrNothing(t *testing.T) {

@@ -1,4 +1,4 @@
-package chat
+package ui
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 // edits are the pairs of names by which the tools that edit files know the old and the new text.
 var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 
-// diffOf returns the change that the arguments of a call make, as a unified diff that is safe for a terminal. It is empty
+// Diff returns the change that the arguments of a call make, as a unified diff that is safe for a terminal. It is empty
 // unless the arguments are a path and one change of text, or a list of changes, and nothing else: a diff beside other
 // arguments would hide what the call does.
-func diffOf(arguments string) string {
+func Diff(arguments string) string {
 	fields, ok := object(arguments)
 	path := ""
 	for _, name := range []string{"path", "file_path"} {
@@ -87,8 +87,3 @@ func object(text string) (map[string]json.RawMessage, bool) {
 }
 
 func terminated(text string) []byte { return []byte(strings.TrimSuffix(text, "\n") + "\n") }
-
-// isDiff reports whether a text looks like a unified diff.
-func isDiff(text string) bool {
-	return strings.HasPrefix(text, "@@ -") || strings.Contains(text, "\n@@ -")
-}

@@ -1,0 +1,105 @@
+package app
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+)
+
+// The colours of what the commands print: the terminal's own, which suit its background.
+var (
+	headStyle  = lipgloss.NewStyle().Bold(true)
+	nameStyle  = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
+	faultStyle = lipgloss.NewStyle().Foreground(lipgloss.Red)
+)
+
+// states are the colours of the words that a table has for states.
+var states = map[string]lipgloss.Style{
+	"completed": lipgloss.NewStyle().Foreground(lipgloss.Green), "connected": lipgloss.NewStyle().Foreground(lipgloss.Green),
+	"running": nameStyle, "waiting": lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
+	"failed": faultStyle, "failing": faultStyle, "unavailable": faultStyle, "quarantined": faultStyle,
+	"cancelled": lipgloss.NewStyle().Faint(true),
+}
+
+const gap = 2 // columns of a terminal between two columns of a table
+
+// Table prints rows in columns below their heads. On a terminal, each row takes one line: the last column is cut.
+func (a *App) Table(heads []string, rows [][]string) error {
+	if columns, _ := SizeOf(a.Out); columns > 0 {
+		cutLast(heads, rows, columns)
+	}
+	colour := a.Colored(a.Out)
+	text := table.New().Headers(heads...).Rows(rows...).Wrap(false).BorderTop(false).BorderBottom(false).
+		BorderLeft(false).BorderRight(false).BorderColumn(false).BorderHeader(false).
+		StyleFunc(func(row, column int) lipgloss.Style {
+			style := lipgloss.NewStyle()
+			switch {
+			case !colour:
+			case row == table.HeaderRow:
+				style = headStyle
+			case column == 0:
+				style = nameStyle
+			default:
+				style = states[rows[row][column]]
+			}
+			return style.PaddingRight(gap)
+		}).String()
+	for line := range strings.Lines(text) {
+		if !colour {
+			line = strings.TrimRight(line, " \n")
+		}
+		if _, err := fmt.Fprintln(a.Out, strings.TrimRight(line, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutLast cuts the last column of a table, so that rows fit into a number of columns, but not to less than its head.
+func cutLast(heads []string, rows [][]string, columns int) {
+	last := len(heads) - 1
+	room := columns
+	for i := range last {
+		widest := ansi.StringWidth(heads[i])
+		for _, row := range rows {
+			widest = max(widest, ansi.StringWidth(row[i]))
+		}
+		room -= widest + gap
+	}
+	for _, row := range rows {
+		row[last] = ansi.Truncate(row[last], max(room-gap, len(heads[last])), "…")
+	}
+}
+
+// helpNames matches the headings, the commands and the flags of a help text.
+var helpNames = regexp.MustCompile(`(?m)^\S.*:$|^  [a-z]+ {2,}|^ +(-\w, )?--[\w-]+|^      --[\w-]+`)
+
+// Help makes the help fit the terminal and, in colour, paints its headings, commands and flags.
+func (a *App) Help(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if columns, _ := SizeOf(a.Out); columns > 0 {
+			cmd.Root().SetUsageTemplate(strings.ReplaceAll(cmd.Root().UsageTemplate(), ".FlagUsages",
+				fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
+		}
+		if !a.Colored(a.Out) {
+			show(cmd, args)
+			return
+		}
+		var text strings.Builder
+		cmd.SetOut(&text)
+		defer cmd.SetOut(a.Out)
+		show(cmd, args)
+		fmt.Fprint(a.Out, helpNames.ReplaceAllStringFunc(text.String(), func(name string) string {
+			if strings.HasPrefix(name, " ") {
+				return nameStyle.Render(name)
+			}
+			return headStyle.Render(name)
+		}))
+	})
+}

@@ -1,0 +1,96 @@
+package form_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/starter/internal/ui/form"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// typed runs a dialog as Bubble Tea does. In keys, \n is Enter and v is the arrow down; every other rune is typed.
+func typed(q turn.Elicitation, keys string) *form.Dialog {
+	d := form.NewDialog(q)
+	var do func(tea.Cmd)
+	take := func(msg tea.Msg) { do(d.Update(msg)) }
+	do = func(cmd tea.Cmd) {
+		if cmd == nil || blinks(cmd) {
+			return
+		}
+		switch msg := cmd().(type) {
+		case nil:
+		case tea.BatchMsg:
+			for _, cmd := range msg {
+				do(cmd)
+			}
+		default:
+			take(msg)
+		}
+	}
+	do(d.Init())
+	take(tea.WindowSizeMsg{Width: 80, Height: 24})
+	for _, r := range keys {
+		switch r {
+		case '\n':
+			take(tea.KeyPressMsg{Code: tea.KeyEnter})
+		case 'v':
+			take(tea.KeyPressMsg{Code: tea.KeyDown})
+		default:
+			take(tea.KeyPressMsg{Code: r, Text: string(r)})
+		}
+	}
+	return d
+}
+
+// blinks reports whether a command only waits until the cursor blinks.
+func blinks(cmd tea.Cmd) bool {
+	return strings.Contains(runtime.FuncForPC(reflect.ValueOf(cmd).Pointer()).Name(), "/cursor.")
+}
+
+func TestDialogsEndInAResponse(t *testing.T) {
+	two := turn.Elicitation{Key: "k", Schema: json.RawMessage(
+		`{"properties":{"name":{"type":"string"},"n":{"type":"integer","default":3}},"required":["name"]}`)}
+	address := turn.Elicitation{URL: "https://a.example"}
+	for name, c := range map[string]struct {
+		q             turn.Elicitation
+		keys          string
+		action        turn.ElicitationAction
+		content, open string // open is shown by a dialog that is not over
+	}{
+		"both fields":                {two, "Ann\n4\n\n", turn.ElicitationAccept, `{"name":"Ann","n":4}`, ""},
+		"a default":                  {two, "Ann\n\n\n", turn.ElicitationAccept, `{"name":"Ann","n":3}`, ""},
+		"decline":                    {two, "Ann\n\nv\n", turn.ElicitationDecline, "", ""},
+		"cancel":                     {two, "Ann\n\nvv\n", turn.ElicitationCancel, "", ""},
+		"a required field":           {two, "\n", "", "", "name: it is required"},
+		"no number":                  {two, "Ann\nx\n", "", "", `n: "x" is not a number`},
+		"an address":                 {address, "\n", turn.ElicitationAccept, "", ""},
+		"an address that is refused": {address, "v\n", turn.ElicitationDecline, "", ""},
+		"agreement":                  {turn.Elicitation{}, "\n", turn.ElicitationAccept, `{}`, ""},
+		"a form that cannot be read": {turn.Elicitation{Schema: json.RawMessage(`[]`)}, "\n", turn.ElicitationDecline, "", ""},
+		"fields one by one":          {turn.Elicitation{Schema: json.RawMessage(everything)}, "Ann\n", "", "", "2/9 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := typed(c.q, c.keys)
+			got, over := d.Response()
+			assert.Equal(t, c.open == "", over)
+			if over {
+				assert.Equal(t, turn.ElicitationResponse{Key: c.q.Key, Action: c.action,
+					Content: json.RawMessage(c.content)}, normal(got))
+				return
+			}
+			assert.Contains(t, ansi.Strip(d.View()), c.open)
+		})
+	}
+}
+
+func normal(r turn.ElicitationResponse) turn.ElicitationResponse {
+	r.Content = append(json.RawMessage{}, r.Content...)
+	return r
+}
