@@ -50,7 +50,7 @@ each call is shown and you confirm it; without a terminal, --hash or -y is requi
 	f.register(cmd)
 	flags := cmd.Flags()
 	app.Choose(cmd, flags, &f.always, "always", "",
-		"also allow later calls: call (with the same arguments) or tool (every "+
+		"also allow calls that wait or come later: call (with the same arguments) or tool (every "+
 			"call of it)",
 		string(turn.GrantCall), string(turn.GrantTool))
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not show the calls or ask for confirmation")
