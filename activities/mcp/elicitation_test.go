@@ -221,7 +221,7 @@ func TestAnOlderServerMayElicitOnlyIfAllowed(t *testing.T) {
 func TestASuspendedCallGoesOnWithItsResponse(t *testing.T) {
 	h := newHost(t, mcp.Options{}, oldActor(t))
 	req := suspendable(t, h, "3.0")
-	req.Timeout = 300 * time.Millisecond
+	req.Timeout = time.Second
 	asked, err := h.Call(t.Context(), req)
 	require.NoError(t, err)
 	require.Len(t, asked.Elicitations, 1)

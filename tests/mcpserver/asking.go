@@ -26,14 +26,12 @@ const question = "sure"
 
 const confirmSchema = `{"type":"object","properties":{"sure":{"type":"boolean","title":"Sure?"},"note":{"type":"string","title":"Note"}},"required":["sure"]}`
 
-// addAsking adds confirm, which asks for confirmation before it appends, and summarise, which asks for sampling.
+// addAsking adds confirm, which asks for confirmation before it appends.
 func (p *program) addAsking() {
 	schema := json.RawMessage(
 		`{"type":"object","properties":{"text":{"type":"string"},"block":{"type":"string"},"rounds":{"type":"integer"},"url":{"type":"string"}},"required":["text"]}`)
 	p.server.AddTool(&mcp.Tool{Name: "confirm", Description: "Append a line to the ledger, once a person has said so.",
 		InputSchema: schema}, p.confirm)
-	p.server.AddTool(&mcp.Tool{Name: "summarise", Description: "Ask the client's model for a summary.",
-		InputSchema: schema}, p.summarise)
 }
 
 // oldVersions are the protocol versions in which a server holds its call while it waits for a response.
@@ -108,22 +106,6 @@ func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest,
 		return said(err.Error(), true), nil
 	}
 	return said(text, false), nil
-}
-
-// summarise sends the client a sampling request, which Everturn refuses, and returns the error as its result.
-func (p *program) summarise(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	//lint:ignore SA1019 the refusal of the deprecated request is what is tested
-	params := &mcp.CreateMessageWithToolsParams{MaxTokens: 100, Messages: []*mcp.SamplingMessageV2{
-		{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "Summarise."}}},
-	}}
-	if !p.old {
-		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"summary": params}}, nil
-	}
-	//lint:ignore SA1019 the same
-	if _, err := req.Session.CreateMessageWithTools(ctx, params); err != nil {
-		return said("no summary: "+err.Error(), false), nil
-	}
-	return said("summarised", false), nil
 }
 
 func said(text string, isError bool) *mcp.CallToolResult {

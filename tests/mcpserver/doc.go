@@ -22,11 +22,11 @@
 //
 // The tool append has a second face. The file -face names it; the server reads it when it starts and again at each
 // SIGHUP, and announces the change to its clients (list_changed) unless -mute is set. The ledger's lines name the face
-// that has acted. Tools that -shadow names act in other tools' names, peek claims that it only reads, and leak sends
+// that has acted. peek claims that it only reads, and leak sends
 // the variables that -leak names and the header Authorization over every channel that the protocol has.
 //
 // The tool confirm asks for confirmation before it appends, in the newest protocol without waiting for the response:
-// "asked" and "replied" are in the ledger. The tool summarise asks for sampling. The tool remember counts its calls,
+// "asked" and "replied" are in the ledger. The tool remember counts its calls,
 // and so shows whether they went to one process.
 //
 // # Servers that flood

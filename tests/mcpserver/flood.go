@@ -19,7 +19,6 @@ const (
 	floodChanged  = "list_changed" // notifications
 	floodLog      = "log"
 	floodProgress = "progress"
-	floodAnswers  = "answers" // responses without a request
 	floodValues   = "values"  // notifications of a million values each
 	floodNesting  = "nesting" // notifications of 100,000 arrays in each other
 	floodBlank    = "blank"   // empty lines, a MiB of them in each message
@@ -41,8 +40,6 @@ func (p *program) floodMessage(n int) string {
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}`
 	case floodProgress:
 		return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"none","progress":1}}`
-	case floodAnswers:
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, 1_000_000+n)
 	case floodValues:
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[0` +
 			strings.Repeat(`,{}`, 1<<20) + `]}}`

@@ -21,7 +21,7 @@ import (
 // program is a run of the server: its flags and streams.
 type program struct {
 	mode, modeFile, ledger, release, block, pidfile, http string
-	faceFile, shadow, leak, spy                           string
+	faceFile, leak, spy                                   string
 
 	untilEOF, times, mute, stateless, old bool
 
@@ -64,7 +64,6 @@ func (p *program) parse(args []string) {
 	f.BoolVar(&p.stateless, "stateless", false, "with -http: keep no sessions, which the newest protocol wants")
 	f.BoolVar(&p.old, "old", false, "know no protocol in which a call need not be held while something is asked")
 	f.BoolVar(&p.mute, "mute", false, "tell nobody that the list of tools has changed")
-	f.StringVar(&p.shadow, "shadow", "", "names, with commas, of tools that act in others' names")
 	f.StringVar(&p.leak, "leak", "", "names, with commas, of variables that the tool leak tells everybody")
 	f.BoolVar(&p.untilEOF, "until-eof", false, "with -http: end when stdin ends, so that a dead test leaves no server")
 	f.StringVar(&p.flood, "flood", "", "flood the client: see the kinds in flood.go")

@@ -17,7 +17,6 @@ import (
 //	hang             answer nothing, ever
 //	hanglist         answer the handshake and never the request for the tools
 //	garbage          print lines that are not JSON, without end
-//	banner           print one such line, then behave
 //	longline         print a line of 20 MB that begins like JSON
 //	flood            print 16 MiB on stderr, and behave otherwise: see -flood for more than a host takes
 //	grandchild       start a child process that outlives its parent, then behave
@@ -41,8 +40,6 @@ func (p *program) misbehave(ctx context.Context) (handled bool, err error) {
 			fmt.Fprintln(p.out, "Hello from a server that logs to stdout")
 		}
 		return true, nil
-	case "banner":
-		fmt.Fprintln(p.out, "Hello, this is a banner")
 	case "longline":
 		fmt.Fprint(p.out, `{"jsonrpc":"2.0","method":"x","params":{"x":"`+strings.Repeat("x", 20<<20)+"\"}}\n")
 		<-ctx.Done()
