@@ -124,8 +124,7 @@ var allowedImports = map[string][]string{
 	"examples/client":              {"client", "config", "engine", "workflows/turn"},
 	"examples/embed":               {"client", "config", "engine", "workflows/turn"},
 	"examples/temporal":            {"go.temporal.io/sdk", "go.temporal.io/api"},
-	"tools":                        {},
-	"internal/devserver": {"tools", "internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
+	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
 		"go.temporal.io/sdk", "go.temporal.io/api",
 		"google.golang.org/grpc"},
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// The types of Temporal's Worker Controller (temporal.io/v1alpha1, release 1.8.1) and of KEDA (keda.sh/v1alpha1, 2.22), as
-// far as the manifests use them: their Go modules are not published.
+// The types of Temporal's Worker Controller (temporal.io/v1alpha1, release 1.8.1) and of KEDA (keda.sh/v1alpha1, 2.22),
+// as far as the manifests use them: their Go modules are not published.
 type (
 	connection struct {
 		metav1.TypeMeta   `json:",inline"`
