@@ -23,8 +23,8 @@ import (
 // fleetVariable makes TestFleet run: the first time on a machine it builds a Temporal server, some five minutes.
 const fleetVariable = "EVERTURN_FLEET_REQUIRED"
 
-// TestFleet runs the services of docker-compose.yml as processes. A worker dies in the middle of a turn, the whole fleet
-// is stopped and started again, and its database server is restored from a backup.
+// TestFleet runs the services of docker-compose.yml as processes. A worker dies in the middle of a turn, the whole
+// fleet is stopped and started again, and its database server is restored from a backup.
 func TestFleet(t *testing.T) {
 	if os.Getenv(fleetVariable) != "1" {
 		t.Skipf("a fleet is tested if %s=1: its Temporal server takes five minutes to build", fleetVariable)

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows"
 )
 
 const root = "../.."
@@ -101,7 +103,8 @@ func emptyFile(t *testing.T) string {
 func TestWithoutAKeyTheDemoModelAnswers(t *testing.T) {
 	worker := load(t).Services["worker"]
 	loaded, err := config.Load(config.LoadOptions{Path: emptyFile(t), Environ: []string{
-		"OPENAI_API_KEY=" + variable(t, worker, "OPENAI_API_KEY"), "OPENAI_BASE_URL=" + variable(t, worker, "OPENAI_BASE_URL"),
+		"OPENAI_API_KEY=" + variable(t, worker, "OPENAI_API_KEY"),
+		"OPENAI_BASE_URL=" + variable(t, worker, "OPENAI_BASE_URL"),
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, config.ProviderDemo, loaded.Config.LLM.Effective().Provider)
@@ -158,14 +161,15 @@ func TestDependenciesStart(t *testing.T) {
 // TestHostsAreServices checks that each address of another service names one, and a port that it listens on.
 func TestHostsAreServices(t *testing.T) {
 	project := load(t)
+	temporal, ui := project.Services["temporal"], project.Services["temporal-ui"]
 	listens := map[string]string{"postgres": "5432", "temporal": "7233"}
-	assert.Equal(t, "7233", container(project.Services["temporal"]), "the server's default FRONTEND_GRPC_PORT")
-	assert.Equal(t, variable(t, project.Services["temporal-ui"], "TEMPORAL_UI_PORT"), container(project.Services["temporal-ui"]))
+	assert.Equal(t, "7233", container(temporal), "the server's default FRONTEND_GRPC_PORT")
+	assert.Equal(t, variable(t, ui, "TEMPORAL_UI_PORT"), container(ui))
 	for _, address := range []string{
 		variable(t, project.Services["worker"], "EVERTURN_TEMPORAL_ADDRESS"),
 		variable(t, project.Services["temporal-namespace"], "TEMPORAL_ADDRESS"),
-		variable(t, project.Services["temporal-ui"], "TEMPORAL_ADDRESS"),
-		variable(t, project.Services["temporal"], "POSTGRES_SEEDS") + ":" + variable(t, project.Services["temporal"], "DB_PORT"),
+		variable(t, ui, "TEMPORAL_ADDRESS"),
+		variable(t, temporal, "POSTGRES_SEEDS") + ":" + variable(t, temporal, "DB_PORT"),
 		variable(t, project.Services["temporal-schema"], "SQL_HOST") + ":" + variable(t, project.Services["temporal-schema"],
 			"SQL_PORT"),
 	} {
@@ -210,6 +214,15 @@ func TestRolesAreApart(t *testing.T) {
 	assert.Greater(t, most, pools+100, "connections for Temporal, workers and operators")
 }
 
+// TestTheNamespaceGetsOurAttributes checks that the script creates the search attributes of turns.
+func TestTheNamespaceGetsOurAttributes(t *testing.T) {
+	script := read(t, "deploy/temporal/namespace.sh")
+	for _, key := range workflows.SearchAttributes() {
+		assert.Contains(t, script, fmt.Sprintf("--name %s --type %s", key.GetName(), key.GetValueType()))
+	}
+	assert.Equal(t, len(workflows.SearchAttributes()), strings.Count(script, "--name "))
+}
+
 // TestFilesAreThere checks the mounted files, and that scripts run with a shell.
 func TestFilesAreThere(t *testing.T) {
 	for _, s := range load(t).Services {
@@ -220,8 +233,8 @@ func TestFilesAreThere(t *testing.T) {
 			assert.FileExists(t, existing(v.Source), s.Name)
 		}
 	}
-	for _, script := range []string{"deploy/postgres/init.sh", "deploy/temporal/schema.sh", "deploy/temporal/namespace.sh"} {
-		out, err := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join(root, script)).CombinedOutput()
+	for _, script := range []string{"postgres/init.sh", "temporal/schema.sh", "temporal/namespace.sh"} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-n", filepath.Join(root, "deploy", script)).CombinedOutput()
 		require.NoError(t, err, "%s: %s", script, out)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// The types of Temporal's Worker Controller (temporal.io/v1alpha1, release 1.8.1) and of KEDA (keda.sh/v1alpha1, 2.22), as
-// far as the manifests use them: their Go modules are not published.
+// The types of Temporal's Worker Controller (temporal.io/v1alpha1, release 1.8.1) and of KEDA (keda.sh/v1alpha1, 2.22),
+// as far as the manifests use them: their Go modules are not published.
 type (
 	connection struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -167,7 +167,8 @@ func TestWorkersAreProbedAndDrained(t *testing.T) {
 		for _, p := range c.Ports {
 			ports[p.Name] = p.ContainerPort
 		}
-		assert.Contains(t, ports, c.LivenessProbe.HTTPGet.Port.StrVal)
+		assert.Equal(t, "health", c.LivenessProbe.HTTPGet.Port.StrVal, name)
+		assert.Equal(t, "health", c.ReadinessProbe.HTTPGet.Port.StrVal, name)
 		assert.Equal(t, map[string]int32{"health": 8089, "metrics": 9464}, ports, name)
 		assert.Equal(t, 1, c.Resources.Limits.Memory().Cmp(resource.MustParse("100Mi")), name)
 	}

@@ -48,8 +48,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "\nTemporal  %s\nWeb UI    %s\nworkers   %d\nlogs      %s/*.log\n\n  %s --config %s run \"hello\"\n\n"+
-		"press Ctrl-C to stop\n", f.Address(), f.UIURL(), o.Workers, o.Dir, f.Starter(), f.Config())
+	fmt.Fprintf(os.Stderr, "\nTemporal  %s\nWeb UI    %s\nworkers   %d\nlogs      %s/*.log\n\n"+
+		"  %s --config %s run \"hello\"\n\npress Ctrl-C to stop\n", f.Address(), f.UIURL(), o.Workers, o.Dir, f.Starter(), f.Config())
 	return errors.Join(watch(ctx, f), f.Close())
 }
 
