@@ -128,8 +128,8 @@ func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
 	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
 }
 
-// withUnpublished adds the servers that no worker has published yet. A worker that hosts a server publishes it before it
-// polls, but a worker that only runs turns may be first.
+// withUnpublished adds the servers that no worker has published yet. A worker that hosts a server publishes it before
+// it polls, but a worker that only runs turns may be first.
 func (a *Activities) withUnpublished(catalogues []turn.Catalogue) []turn.Catalogue {
 	for _, server := range a.agent.Servers {
 		if !slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) {

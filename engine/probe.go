@@ -71,7 +71,7 @@ func (e *Engine) checkReady(ctx context.Context) error {
 // reachable checks everything without which this worker's turns, inferences or calls would wait.
 func (e *Engine) reachable(ctx context.Context) error {
 	if _, err := e.client.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		return fmt.Errorf("Temporal does not answer: %w", err)
+		return fmt.Errorf("asking Temporal: %w", err)
 	}
 	id, err := e.journal.ID(ctx)
 	switch {

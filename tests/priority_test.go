@@ -25,13 +25,14 @@ func (r *env) priorities(session, run string) (list []*commonpb.Priority) {
 	return list
 }
 
-// TestAUserOvertakesASchedule lets a backlog build up at the only worker that calls the model: a turn that no user waits
-// for, and then one of a user.
+// TestAUserOvertakesASchedule lets a backlog build up at the only worker that calls the model: a turn that no user
+// waits for, and then one of a user.
 func TestAUserOvertakesASchedule(t *testing.T) {
 	t.Parallel()
 	temporal := newRestartableTemporal(t, "", 0)
 	temporal.kill()
-	temporal.args = append(temporal.args, "--dynamic-config-value", "matching.useNewMatcher=true") // the default since 1.31
+	// the default since server 1.31
+	temporal.args = append(temporal.args, "--dynamic-config-value", "matching.useNewMatcher=true")
 	temporal.start()
 	gate := fakellm.NewGate()
 	r := newEnv(t, fakellm.Cases(

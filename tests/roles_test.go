@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -102,4 +103,26 @@ func TestAServerIsOnlyOnSomeWorkers(t *testing.T) {
 	call := r.calls(lost.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeError, call.Outcome, "a call that no worker took was not sent")
 	assert.Equal(t, 1, l.count("begun", "x"))
+}
+
+// TestATurnWaitsForNoUnknownServer begins turns before a worker with the role tools has ever run.
+func TestATurnWaitsForNoUnknownServer(t *testing.T) {
+	t.Parallel()
+	for name, required := range map[string]bool{"required": true, "optional": false} {
+		l := newEffectServer(t)
+		r := newEnv(t, fakellm.Text("I have no tools."), l.host(config.MCPTool{}), func(c *config.Config) {
+			c.MCP.Servers[0].Required = required
+			c.Temporal.TaskQueue += name
+		})
+		r.process(role(config.RoleTurns, config.RoleInference))
+		run := r.begin(t.Name()+"-"+name, "Append it.", nil)
+		if required {
+			var failed *temporal.ApplicationError
+			require.ErrorAs(t, run.Get(t.Context(), nil), &failed)
+			assert.Equal(t, string(turn.CodeToolNotSent), failed.Type())
+			continue
+		}
+		assert.Equal(t, "I have no tools.", r.result(run).Answer)
+		assert.Contains(t, string(r.model.Requests()[0].Body), `The tool server \"ledger\" is unavailable`)
+	}
 }

@@ -2,5 +2,6 @@
 // environment, and the flags that -h lists. The first signal drains the worker, a second one ends it at once.
 //
 // Exit codes match the starter's: 0 after a signal, 3 for usage or configuration errors, 4 for missing credentials, 5
-// if Temporal is unreachable, 1 for all other errors.
+// if Temporal is unreachable, 1 for all other errors. With --healthcheck it asks the running worker whether it is
+// ready, and exits with 0 or 1.
 package main
