@@ -56,6 +56,20 @@ func TestAPayloadIsReadableOnlyWithItsKeyAndNamespace(t *testing.T) {
 	}
 }
 
+func TestAProcessMayOnlyDecrypt(t *testing.T) {
+	keys, path := newKeys(t)
+	sealed, err := keys.DataConverter("ns").ToPayload(canary)
+	require.NoError(t, err)
+	reader, err := Open(config.Encryption{KeyFile: path, DecryptOnly: true})
+	require.NoError(t, err)
+	var got string
+	require.NoError(t, reader.DataConverter("ns").FromPayload(sealed, &got))
+	assert.Equal(t, canary, got)
+	plain, err := reader.DataConverter("ns").ToPayload(canary)
+	require.NoError(t, err)
+	assert.Contains(t, string(plain.Data), canary)
+}
+
 func TestPlainPayloadsAreReadAsTheyAre(t *testing.T) {
 	keys, _ := newKeys(t)
 	for _, v := range []any{canary, nil, []byte("bytes"), map[string]any{"a": 1.0}} {

@@ -28,6 +28,11 @@ var (
 	ErrCiphertext = errors.New("damaged ciphertext")
 )
 
+// IsError reports whether err is one of the errors of decryption. Their texts hold no content.
+func IsError(err error) bool {
+	return errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrNamespace) || errors.Is(err, ErrCiphertext)
+}
+
 const (
 	// refreshEvery is the time after which a use of Keys makes it read its file again, in the background.
 	refreshEvery = 5 * time.Second
@@ -38,6 +43,7 @@ const (
 // Keys encrypts and decrypts with a keyset. It is safe for concurrent use and needs no closing.
 type Keys struct {
 	path    string // empty: the keyset does not change
+	plain   bool   // payloads are not encrypted
 	current atomic.Pointer[loaded]
 
 	reading sync.Mutex // held while the file is read
@@ -58,9 +64,13 @@ type loaded struct {
 func Open(cfg config.Encryption) (*Keys, error) {
 	switch {
 	case cfg.KeyFile != "":
-		return OpenFile(cfg.KeyFile)
+		k, err := OpenFile(cfg.KeyFile)
+		if err == nil {
+			k.plain = cfg.DecryptOnly
+		}
+		return k, err
 	case cfg.Keys != "":
-		k := &Keys{}
+		k := &Keys{plain: cfg.DecryptOnly}
 		set, err := parse([]byte(cfg.Keys.Reveal()))
 		if err != nil {
 			return nil, invalid("encryption.keys: %w", err)
@@ -74,7 +84,7 @@ func Open(cfg config.Encryption) (*Keys, error) {
 // OpenFile returns the keys of a file, which `starter keys` and Tink's own tool write.
 func OpenFile(path string) (*Keys, error) {
 	k := &Keys{path: path}
-	set, err := k.read(&loaded{})
+	set, err := k.read(nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, invalid("encryption.key_file: %w: make one with `starter keys new`", err)
@@ -107,13 +117,13 @@ func parse(data []byte) (*loaded, error) {
 	return set, err
 }
 
-// read returns the file's keyset, which is before if the file has not changed.
+// read returns the file's keyset, which is before if the file has not changed. before may be nil.
 func (k *Keys) read(before *loaded) (*loaded, error) {
 	data, err := readFile(k.path)
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Equal(data, before.data) {
+	if before != nil && bytes.Equal(data, before.data) {
 		same := *before
 		same.at, same.problem = time.Now(), nil
 		return &same, nil

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -38,6 +37,9 @@ func (p *payloads) associated() []byte { return []byte("everturn payload\x00" + 
 
 // Encode implements converter.PayloadCodec.
 func (p *payloads) Encode(list []*commonpb.Payload) ([]*commonpb.Payload, error) {
+	if p.keys.plain {
+		return list, nil
+	}
 	return each(list, func(plain *commonpb.Payload) (*commonpb.Payload, error) {
 		b, err := proto.Marshal(plain)
 		if err != nil {
@@ -137,10 +139,8 @@ func (t taskConverter) FromPayloads(p *commonpb.Payloads, to ...any) error {
 }
 
 func failTask(err error) error {
-	for _, kind := range []error{ErrUnknownKey, ErrNamespace, ErrCiphertext} {
-		if errors.Is(err, kind) {
-			panic(err)
-		}
+	if IsError(err) {
+		panic(err)
 	}
 	return err
 }

@@ -9,6 +9,9 @@ type Encryption struct {
 	KeyFile string `toml:"key_file"`
 	// The content of such a file, instead of key_file, for instance "${EVERTURN_KEYS}". It is read once, at the start.
 	Keys Secret `toml:"keys"`
+	// Decrypt what Temporal keeps, and encrypt nothing there: the first step of switching encryption on or off while turns
+	// run.
+	DecryptOnly bool `toml:"decrypt_only"`
 	// Encrypt the content of the journal, too. The journal must be new, or a copy: see `starter journal copy`.
 	Journal bool `toml:"journal"`
 }

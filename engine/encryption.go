@@ -45,11 +45,8 @@ func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 // config.ErrInvalid.
 func sealed(ctx context.Context, store *journal.DB, keys journal.Keys) (*journal.DB, error) {
 	s, err := store.Sealed(ctx, keys)
-	for _, kind := range []error{journal.ErrSealed, codec.ErrUnknownKey, codec.ErrCiphertext} {
-		if errors.Is(err, kind) {
-			err = temporalconn.WithKind(config.ErrInvalid, err)
-			break
-		}
+	if errors.Is(err, journal.ErrSealed) || codec.IsError(err) {
+		err = temporalconn.WithKind(config.ErrInvalid, err)
 	}
 	return s, err
 }

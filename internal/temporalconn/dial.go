@@ -152,5 +152,9 @@ func (o Options) logger() *slog.Logger {
 	if o.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(cancellationLog{o.Logger.Handler()})
+	h := o.Logger.Handler()
+	if o.Keys != nil {
+		h = contentFreeLog{h}
+	}
+	return slog.New(cancellationLog{h})
 }

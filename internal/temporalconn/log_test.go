@@ -7,8 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/codec"
+	"github.com/everturn/everturn/codec/codectest"
 )
 
 func TestAStoppedActivityIsNoErrorOfTheLog(t *testing.T) {
@@ -25,4 +29,30 @@ func TestAStoppedActivityIsNoErrorOfTheLog(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))}.logger())
 	quiet.Error("Activity error.", "Error", temporal.NewCanceledError())
 	assert.Empty(t, out.String())
+}
+
+func TestTheLogOfAnEncryptingWorkerQuotesNoContent(t *testing.T) {
+	keys := codectest.Keys(t)
+	var out bytes.Buffer
+	logger := log.NewStructuredLogger(Options{Keys: keys, Logger: slog.New(slog.NewTextHandler(&out, nil))}.logger())
+	refused := temporal.NewApplicationError("the provider says: canary", "llm_rejected", "canary")
+	logger.Error("Activity error.", "Attempt", 1, "Error", refused)
+	logger.Warn("activity failed", "code", "llm_rejected", "message", "canary", "cause", errors.New("canary"))
+	logger.Error("Activity panic.", "PanicError", "canary")
+	assert.NotContains(t, out.String(), "canary")
+	assert.Contains(t, out.String(), "Attempt=1")
+	assert.Contains(t, out.String(), "llm_rejected (the text")
+	out.Reset()
+	_, err := codectest.Keys(t).Open(must(keys.Seal([]byte("x"), nil))(t), nil)
+	require.ErrorIs(t, err, codec.ErrUnknownKey)
+	logger.Error("Activity error.", "Error", err)
+	assert.Contains(t, out.String(), "unknown encryption key", "what an operator must correct is there")
+}
+
+func must[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
 }

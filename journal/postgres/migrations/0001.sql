@@ -6,7 +6,7 @@
 
 -- One row. A program may use the journal if its schema version is at least min_program.
 CREATE TABLE journal (
-  id             TEXT NOT NULL, -- a UUID
+  id             TEXT NOT NULL, -- a UUID; in an encrypted journal sealed, with the key of its hashes: journal/seal.go
   schema_version BIGINT NOT NULL,
   min_program    BIGINT NOT NULL
 );

@@ -1,0 +1,301 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/codec"
+	"github.com/everturn/everturn/codec/codectest"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// spoken returns a text that must be readable only with the keys.
+func spoken(what string) string { return "canary-" + what + "-61ac07" }
+
+// TestCLIEncryptedTurnsLeaveNothingReadable puts a canary into everything that a turn consists of. Temporal's database
+// and API, the journal, the other files and the logs have none of them; the commands show all.
+func TestCLIEncryptedTurnsLeaveNothingReadable(t *testing.T) {
+	t.Parallel()
+	name := name(t)
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When(spoken("failing"), fakellm.Status(400, "invalid", spoken("failure"))),
+		fakellm.When(spoken("scheduled"), fakellm.Text(spoken("news"))),
+		fakellm.When(spoken("reply"), fakellm.Text(spoken("answer"))),
+		fakellm.When("", fakellm.Steps(
+			fakellm.Call("local_search_text", fmt.Sprintf(`{"query":%q}`, spoken("arguments"))).WithText(spoken("thought")),
+			fakellm.Call("ask_user", fmt.Sprintf(`{"question":%q}`, spoken("asked"))))),
+	))
+	h := newHome(t, asking(model)+"[policy]\nask = [\"local/search_text\"]\n"+
+		"[encryption]\nkey_file = \".everturn/keys.json\"\njournal = true\n")
+	h.write("notes.txt", "found: "+spoken("arguments")+" "+spoken("result"))
+	h.starter("keys", "new").exits(0)
+	worker := h.worker()
+	worker.says("worker polls")
+	session := "encrypted-" + name
+	h.starter("run", "-s", session, "My "+spoken("question")).exits(6)
+	open := historiesText(t, session) // while it waits, with what pending activities and markers hold
+	h.starter("approve", session, "1.0", "-y").exits(0)
+	require.Eventually(t, func() bool {
+		return strings.Contains(h.starter("approvals").out.String(), spoken("asked"))
+	}, within, 100*time.Millisecond)
+	h.starter("answer", session, spoken("reply")).exits(0)
+	assert.Contains(t, h.starter("attach", session).exits(0).out.String(), spoken("answer"))
+	h.starter("run", "-s", session+"-failed", spoken("failing")).exits(1)
+	h.starter("schedule", "create", name, "--every", "24h", "--session", session+"-news", spoken("scheduled")).exits(0)
+	h.starter("schedule", "trigger", name).exits(0)
+	h.schedules(over(1))
+
+	shown := h.starter("show", "-o", "json", session).exits(0).out.String() +
+		h.starter("export", session).exits(0).out.String() + h.starter("schedule", "list").exits(0).out.String() +
+		h.starter("show", "-o", "json", session+"-failed").exits(0).out.String()
+	for _, what := range []string{"question", "arguments", "result", "thought", "asked", "reply", "answer", "failure",
+		"scheduled"} {
+		assert.Contains(t, shown, spoken(what), "with the keys, everything is there")
+	}
+	h.starter("schedule", "delete", name).exits(0)
+
+	worker.end()
+	stored := open + worker.out.String() + worker.err.String() + temporalsFiles(t)
+	for _, s := range []string{session, session + "-failed", session + "-news"} {
+		assert.Contains(t, stored, s, "IDs stay readable")
+		stored += historiesText(t, s) + described(t, s)
+	}
+	assert.False(t, strings.Contains(stored, "61ac07"), around(stored, "61ac07"))
+	require.NoError(t, os.Remove(h.path("notes.txt")))
+	assert.Empty(t, filesWith(t, h.dir, "61ac07", ""))
+
+	assert.Contains(t, h.starter("show", session, "--set", "encryption.journal=false").exits(3).err.String(),
+		"journal = true")
+	h.starter("keys", "new", "--file", "other.json").exits(0)
+	assert.Contains(t, h.starter("show", session, "--set", "encryption.key_file=other.json").exits(3).err.String(),
+		"unknown encryption key")
+	h.starter("journal", "copy", ".everturn/journal.db", "plain.db", "--set", "encryption.journal=false").exits(0)
+	plain := h.starter("show", session, "--set", "encryption.journal=false", "--set", "journal.path=plain.db").exits(0)
+	assert.Contains(t, plain.out.String(), spoken("answer"))
+}
+
+// temporalsFiles returns the content of the server's database.
+func temporalsFiles(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(os.TempDir(), "everturn-tests-*", "stack", "temporal.db*"))
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.Write(b)
+	}
+	return all.String()
+}
+
+// described returns what the server tells of a session's last run: memo, search attributes, summary.
+func described(t *testing.T, session string) string {
+	t.Helper()
+	c, err := temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
+	require.NoError(t, err)
+	defer c.Close()
+	d, err := c.DescribeWorkflowExecution(t.Context(), session, "")
+	require.NoError(t, err)
+	return d.String()
+}
+
+// encrypted sets a key file.
+func encrypted(path string) func(*config.Config) {
+	return func(c *config.Config) { c.Encryption.KeyFile = path }
+}
+
+// replayed replays an encrypted history as a worker with these keys does.
+func replayed(t *testing.T, path string, events []*historypb.HistoryEvent) {
+	t.Helper()
+	keys, err := codec.OpenFile(path)
+	require.NoError(t, err)
+	dc := keys.WorkerDataConverter(temporalconn.DefaultNamespace)
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		DataConverter: dc, FailureConverter: codec.FailureConverter(dc)})
+	require.NoError(t, err)
+	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	started := events[0].GetWorkflowExecutionStartedEventAttributes()
+	require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events},
+		worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{
+			ID: started.GetWorkflowId(), RunID: started.GetOriginalExecutionRunId()}}))
+}
+
+// keysIn returns the IDs of the given keys that a history names.
+func keysIn(events []*historypb.HistoryEvent, keys []codec.Key) (found []uint32) {
+	var all bytes.Buffer
+	for _, e := range events {
+		all.WriteString(e.String())
+	}
+	for _, k := range keys {
+		if strings.Contains(all.String(), fmt.Sprintf("value:\"%d\"", k.ID)) {
+			found = append(found, k.ID)
+		}
+	}
+	return found
+}
+
+// TestEncryptionIsSwitchedOnWhileATurnRuns begins a turn in plain text, and ends it with workers and clients that
+// encrypt.
+func TestEncryptionIsSwitchedOnWhileATurnRuns(t *testing.T) {
+	t.Parallel()
+	r := newEnv(t, fakellm.Cases(
+		fakellm.When(spoken("reply"), fakellm.Text(spoken("mixed"))),
+		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which?"}`))))
+	stop := r.work()
+	begun, err := r.dialled().Send(t.Context(), client.SendInput{Session: session(t),
+		Message: turn.UserMessage{Text: "Look."}})
+	require.NoError(t, err)
+	r.waits(begun.ID, 1)
+	stop()
+
+	r.cfg.Encryption.KeyFile = codectest.File(t)
+	r.work()
+	c := r.dialled()
+	pending, err := c.Pending(t.Context(), client.PendingInput{Session: session(t)})
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+	require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: session(t), Question: pending[0].ID,
+		Text: spoken("reply")}))
+	assert.Equal(t, spoken("mixed"), r.ended(begun.ID).Answer)
+	_, err = c.Wait(t.Context(), begun)
+	require.NoError(t, err)
+
+	events := r.events(session(t), begun.ID)
+	assert.Zero(t, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED))
+	text := fmt.Sprint(events)
+	assert.Contains(t, text, "Look.", "the beginning is plain")
+	assert.Contains(t, text, codec.Encoding)
+	assert.NotContains(t, text, "canary")
+	replayed(t, r.cfg.Encryption.KeyFile, events)
+}
+
+// TestKeysAreRotatedUnderLoad rotates three times while two workers run turns for a client. No task fails, and every
+// history can be read.
+func TestKeysAreRotatedUnderLoad(t *testing.T) {
+	t.Parallel()
+	const turns = 30
+	path := codectest.File(t)
+	r := newEnv(t, fakellm.Steps(
+		fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Call("local_quick_echo", `{"text":"b"}`),
+		fakellm.Text("Done.").Delay(20*time.Millisecond)), encrypted(path))
+	r.work(withEcho()...)
+	r.work(withEcho()...)
+	c := r.dialled()
+	var all sync.WaitGroup
+	free, begun := make(chan struct{}, 5), make([]client.Turn, turns)
+	for i := range turns {
+		if i%8 == 7 { // in the middle of the turns that run
+			added, err := codec.Add(path)
+			require.NoError(t, err)
+			require.NoError(t, codec.Promote(path, added.ID))
+		}
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			var err error
+			begun[i], err = c.Send(t.Context(), client.SendInput{Session: fmt.Sprintf("%s %d", session(t), i),
+				Message: turn.UserMessage{Text: "Go."}})
+			if assert.NoError(t, err) {
+				res, err := c.Wait(t.Context(), begun[i])
+				assert.NoError(t, err)
+				assert.Equal(t, turn.StateCompleted, res.State)
+			}
+		})
+	}
+	all.Wait()
+	keys, err := codec.List(path)
+	require.NoError(t, err)
+	require.Len(t, keys, 4)
+	for _, b := range begun {
+		events := r.events(b.Session, b.ID)
+		assert.Zero(t, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED), b.Session)
+		assert.NotEmpty(t, keysIn(events, keys))
+		replayed(t, path, events)
+	}
+}
+
+// TestAParkedTurnContinuesWithRotatedKeys answers a turn whose history was encrypted with the former primary key, on a
+// worker that has it not in memory.
+func TestAParkedTurnContinuesWithRotatedKeys(t *testing.T) {
+	t.Parallel()
+	path := codectest.File(t)
+	r := newEnv(t, fakellm.Cases(fakellm.When("this", fakellm.Text("Done.")),
+		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which?"}`))), encrypted(path))
+	stop := r.work()
+	c := r.dialled()
+	begun, err := c.Send(t.Context(), client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Look."}})
+	require.NoError(t, err)
+	asked := r.waits(begun.ID, 1)[0].ID
+	stop()
+	added, err := codec.Add(path)
+	require.NoError(t, err)
+	require.NoError(t, codec.Promote(path, added.ID))
+	r.work()
+	require.NoError(t, r.dialled().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: asked,
+		Text: "this"}))
+	res, err := c.Wait(t.Context(), begun)
+	require.NoError(t, err, "the first client, which has opened the file before")
+	assert.Equal(t, turn.StateCompleted, res.State)
+	events := r.events(session(t), begun.ID)
+	assert.Zero(t, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED))
+	keys, err := codec.List(path)
+	require.NoError(t, err)
+	assert.Len(t, keysIn(events, keys), 2, "its history names both keys")
+	replayed(t, path, events)
+}
+
+// TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn begins a turn whose key the worker gets later.
+func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
+	t.Parallel()
+	workers, clients := codectest.File(t), codectest.File(t)
+	r := newEnv(t, fakellm.Text("Done."), encrypted(workers))
+	var log sink
+	r.work(engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	r.cfg.Encryption.KeyFile = clients
+	c := r.dialled()
+	sent := make(chan client.Turn, 1)
+	go func() {
+		begun, err := c.Send(t.Context(), client.SendInput{Session: session(t),
+			Message: turn.UserMessage{Text: spoken("question")}})
+		assert.NoError(t, err, "it waits for the worker")
+		sent <- begun
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "unknown encryption key") }, within,
+		20*time.Millisecond)
+	b, err := os.ReadFile(clients)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(workers, b, 0o600))
+	begun := <-sent
+	res, err := c.Wait(t.Context(), begun)
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	assert.NotContains(t, log.String(), "canary")
+	failed := 0
+	for _, e := range r.events(session(t), begun.ID) {
+		if a := e.GetWorkflowTaskFailedEventAttributes(); a != nil {
+			failed++
+			assert.NotContains(t, a.String(), "canary")
+		}
+	}
+	assert.Positive(t, failed, "the task failed, and the turn did not")
+}
