@@ -1,11 +1,13 @@
 package tests
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,10 +15,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/codec"
@@ -94,6 +98,57 @@ func TestCLIEncryptedTurnsLeaveNothingReadable(t *testing.T) {
 	assert.Contains(t, plain.out.String(), spoken("answer"))
 }
 
+// TestCLIRotatesKeysAndServesACodec makes and rotates keys as an operator does, and decrypts what each has encrypted
+// over HTTP, as the Web UI does.
+func TestCLIRotatesKeysAndServesACodec(t *testing.T) {
+	t.Parallel()
+	const origin = "http://ui.example:8080"
+	h := newHome(t, "[codec_server]\ntoken = \"codec-token-61ac07\"\norigin = \""+origin+"\"\n")
+	assert.Contains(t, h.starter("keys", "new").exits(3).err.String(), "--file")
+	assert.Contains(t, h.starter("codec", "serve").exits(3).err.String(), "key_file")
+	h.write("agent.toml", string(must(os.ReadFile(h.path("agent.toml")))(t))+"[encryption]\nkey_file = \"keys.json\"\n")
+	first := strings.TrimSpace(h.starter("keys", "new").exits(0).out.String())
+	assert.Contains(t, h.starter("keys", "new").exits(3).err.String(), "exists")
+	server := h.begin(nil, "codec", "serve", "--listen", "127.0.0.1:0")
+	server.says("codec server listens")
+	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(server.err.String())[1]
+	keys := must(codec.OpenFile(h.path("keys.json")))(t)
+	decoded := func(p *commonpb.Payloads) string {
+		req := must(http.NewRequestWithContext(t.Context(), "POST", "http://"+address+"/decode",
+			strings.NewReader(string(must(protojson.Marshal(p))(t)))))(t)
+		for k, v := range map[string]string{"Authorization": "Bearer codec-token-61ac07", "X-Namespace": "default",
+			"Origin": origin, "Content-Type": "application/json"} {
+			req.Header.Set(k, v)
+		}
+		res := must(http.DefaultClient.Do(req))(t)
+		defer res.Body.Close()
+		body := must(io.ReadAll(res.Body))(t)
+		require.Equal(t, http.StatusOK, res.StatusCode, string(body))
+		assert.Equal(t, origin, res.Header.Get("Access-Control-Allow-Origin"))
+		var plain commonpb.Payloads
+		require.NoError(t, protojson.Unmarshal(body, &plain))
+		return string(plain.Payloads[0].Data)
+	}
+	old := must(keys.DataConverter("default").ToPayloads(spoken("old")))(t)
+	assert.Contains(t, decoded(old), spoken("old"))
+
+	second := strings.TrimSpace(h.starter("keys", "add").exits(0).out.String())
+	list := h.starter("keys", "list").exits(0).out.String()
+	assert.Regexp(t, first+` +encrypts and decrypts\n`+second+` +decrypts\n`, list)
+	assert.Contains(t, h.starter("keys", "promote", "12").exits(3).err.String(), "12")
+	h.starter("keys", "promote", second).exits(0)
+	assert.Regexp(t, second+` +encrypts and decrypts\n`, h.starter("keys", "list").exits(0).out.String())
+	rotated := must(must(codec.OpenFile(h.path("keys.json")))(t).DataConverter("default").ToPayloads(spoken("new")))(t)
+	assert.Contains(t, decoded(rotated), spoken("new"), "the server reads the file again")
+	assert.Contains(t, decoded(old), spoken("old"))
+	info := must(os.Stat(h.path("keys.json")))(t)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	server.end()
+	assert.Equal(t, 0, server.code())
+	assert.Contains(t, server.err.String(), "who=token")
+	assert.NotContains(t, server.err.String(), "61ac07")
+}
+
 // temporalsFiles returns the content of the server's database.
 func temporalsFiles(t *testing.T) string {
 	t.Helper()
@@ -142,12 +197,9 @@ func replayed(t *testing.T, path string, events []*historypb.HistoryEvent) {
 
 // keysIn returns the IDs of the given keys that a history names.
 func keysIn(events []*historypb.HistoryEvent, keys []codec.Key) (found []uint32) {
-	var all bytes.Buffer
-	for _, e := range events {
-		all.WriteString(e.String())
-	}
+	all := fmt.Sprint(events)
 	for _, k := range keys {
-		if strings.Contains(all.String(), fmt.Sprintf("value:\"%d\"", k.ID)) {
+		if strings.Contains(all, fmt.Sprintf("value:\"%d\"", k.ID)) { // of the metadata codec.MetadataKeyID
 			found = append(found, k.ID)
 		}
 	}
@@ -298,4 +350,13 @@ func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 		}
 	}
 	assert.Positive(t, failed, "the task failed, and the turn did not")
+}
+
+// must returns a value that a call has returned without an error.
+func must[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
 }

@@ -1,4 +1,3 @@
-// Package codectest makes keys for tests.
 package codectest
 
 import (

@@ -1,0 +1,2 @@
+// Package codectest makes keys for tests.
+package codectest
