@@ -28,8 +28,8 @@ type payloads struct {
 	namespace string
 }
 
-// Payloads returns the codec of a namespace's payloads. It reads payloads that are not encrypted as they are. Its errors
-// are ErrUnknownKey, ErrNamespace and ErrCiphertext.
+// Payloads returns the codec of a namespace's payloads. It reads payloads that are not encrypted as they are. Its
+// errors are ErrUnknownKey, ErrNamespace and ErrCiphertext.
 func (k *Keys) Payloads(namespace string) converter.PayloadCodec { return &payloads{k, namespace} }
 
 // associated is the associated data of a payload. The prefix separates payloads from other content of the same keys.

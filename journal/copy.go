@@ -36,7 +36,8 @@ const copyRows = 50
 
 // Copy copies everything in from into the empty journal to: sessions with their grants, open requests and running
 // turns. It reads one snapshot and writes one transaction. No worker may use from afterwards, or the two journals would
-// diverge. Each journal keeps its own ID, and its own encryption: content is sealed again. Copy returns the number of sessions. ErrExists if to is not empty.
+// diverge. Each journal keeps its own ID, and its own encryption: content is sealed again. Copy returns the number of
+// sessions. ErrExists if to is not empty.
 func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
 	err = from.db.Read(ctx, true, func(source Conn) error {
 		return to.db.Write(ctx, func(target Conn) error {

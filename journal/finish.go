@@ -74,8 +74,8 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 			return err
 		}
 	}
-	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?, ended_at = ?
-		WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), contentOf(in.Result.Message),
+	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
+		ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), contentOf(in.Result.Message),
 		contentOf(in.Answer), string(usage),
 		in.Counters.Step, in.Counters.ToolCalls, nanos(in.At), sc.turn)
 	if err != nil {

@@ -43,7 +43,8 @@ func (im *importer) importTurn(t ExportTurn) error {
 		config_blob, state, reason, code, message, answer, usage, steps, calls, started_at, ended_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, t.ID, im.scope.session,
 		t.WorkflowID, t.RunID, t.Agent, t.MessageID, t.MessageSeq, config.inline, config.blob, string(t.State),
-		string(t.Reason), string(t.Code), contentOf(t.Message), contentOf(t.Answer), string(usage), t.Steps, t.Calls, nanos(t.StartedAt),
+		string(t.Reason), string(t.Code), contentOf(t.Message), contentOf(t.Answer), string(usage), t.Steps, t.Calls,
+		nanos(t.StartedAt),
 		sql.NullInt64{Int64: nanos(t.EndedAt), Valid: t.State.Terminal()}).Scan(&n)
 	im.turns[t.ID] = n
 	return err
@@ -67,8 +68,8 @@ func (im *importer) importInference(turnN int64, x ExportInference) error {
 	err := im.row(`INSERT INTO inferences (turn, step, attempt, failures, failed_attempt, failed_code, failed_message,
 		emitted, model, expect_seq, base_seq, base_hash, started_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnN, x.Key.Step, x.Attempt, x.Failures,
-		x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq, x.Base.Seq, x.Base.Hash,
-		nanos(x.StartedAt), x.Late).Scan(&a.row)
+		x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq, x.Base.Seq,
+		x.Base.Hash, nanos(x.StartedAt), x.Late).Scan(&a.row)
 	if err != nil || !x.Settled {
 		return err
 	}

@@ -62,8 +62,8 @@ func fill(t *testing.T, s *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: `{"a":"canary arguments"}`}
-	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "canary message"},
-		At: at})
+	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", At: at,
+		Message: turn.UserMessage{ID: "m", Text: "canary message"}})
 	require.NoError(t, err)
 	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)

@@ -42,19 +42,16 @@ func dump(t *testing.T, url string) string {
 	require.NoError(t, err)
 	defer db.Close()
 	var all strings.Builder
-	for _, query := range []string{
-		`SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'`,
-	} {
-		tables := column(t, db, query)
-		require.NotEmpty(t, tables)
-		for _, table := range tables {
-			for _, row := range column(t, db, `SELECT x::text FROM "`+table+`" x`) {
-				all.WriteString(table + " " + row + "\n")
-			}
+	tables := column(t, db, `SELECT table_name FROM information_schema.tables
+		WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'`)
+	require.NotEmpty(t, tables)
+	for _, table := range tables {
+		for _, row := range column(t, db, `SELECT x::text FROM "`+table+`" x`) {
+			all.WriteString(table + " " + row + "\n")
 		}
-		for _, b := range column(t, db, `SELECT encode(bytes, 'escape') FROM blobs`) {
-			all.WriteString("blob " + b + "\n")
-		}
+	}
+	for _, b := range column(t, db, `SELECT encode(bytes, 'escape') FROM blobs`) {
+		all.WriteString("blob " + b + "\n")
 	}
 	return all.String()
 }
