@@ -242,7 +242,8 @@ func (e *Engine) build(context.Context) error {
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue,
-		Journal:     e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: agent(e.cfg, e.model), Worker: e.identity(),
+		Journal:     e.journal, Model: e.observedModel(), Tools: e.observedTools(),
+		Agent: agent(e.cfg, e.model), Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
 	})
 	if err != nil {
