@@ -171,7 +171,8 @@ func (t *Telemetry) serve() (sdkmetric.Reader, error) {
 		return nil, fmt.Errorf("telemetry.metrics_address is %q: %w", t.options.MetricsAddress, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	handler := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, handler))
 	t.address, t.server = listener.Addr(), &http.Server{Handler: mux, ReadHeaderTimeout: closeWithin}
 	go func() {
 		if err := t.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

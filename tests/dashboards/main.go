@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"gopkg.in/yaml.v3"
 )
@@ -103,7 +103,7 @@ func metricsOf(expression string) (names []string, err error) {
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {
 		if s, ok := node.(*parser.VectorSelector); ok {
 			for _, m := range s.LabelMatchers {
-				if m.Name == labels.MetricName {
+				if m.Name == model.MetricNameLabel {
 					names = append(names, m.Value)
 				}
 			}
