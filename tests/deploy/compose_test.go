@@ -27,8 +27,7 @@ import (
 const root = "../.."
 
 // upcoming are settings, flags and commands that docker-compose.yml uses and that this commit's code does not have yet.
-var upcoming = []string{"worker.health_address", "telemetry.metrics_address", "encryption.keys",
-	"codec_server.origin", "codec_server.token", "--healthcheck", "codec"}
+var upcoming []string
 
 // load parses docker-compose.yml as `docker compose` does, with all profiles.
 func load(t *testing.T, environ ...string) *types.Project {
