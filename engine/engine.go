@@ -145,7 +145,8 @@ const prepareWithin = 30 * time.Second
 
 func (e *Engine) connect(ctx context.Context) error {
 	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
-	opts.Identity, opts.Logger = temporalconn.WithJournal(e.identity(), e.journalID), e.log
+	opts.Identity, opts.Logger = temporalconn.WithMarks(e.identity(), e.journalID, e.cfg.Settings()),
+		e.log
 	opts.Keys, opts.Worker = e.keys, true
 	opts.Metrics = e.telemetry.SDK()
 	c, err := temporalconn.Dial(ctx, opts)

@@ -21,7 +21,7 @@ var unscoped = []string{
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
 	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
 	"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
-	"Workers", "Close", "Sealed", "Encrypted",
+	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests",
 }
 
 // TestNoMethodForgetsTheTenant checks that the conformance suite asks every method of DB that reads a

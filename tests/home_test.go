@@ -196,3 +196,10 @@ func decodedLines[T any](c *command) []T {
 	}
 	return all
 }
+
+func (h *home) read(name string) string {
+	h.t.Helper()
+	b, err := os.ReadFile(h.path(name))
+	require.NoError(h.t, err)
+	return string(b)
+}

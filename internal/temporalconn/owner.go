@@ -86,8 +86,9 @@ const maxPollAge = 70 * time.Second
 // Poller is a worker that polls a task queue, or did so within about the last minute.
 type Poller struct {
 	Identity string
-	// Journal is the ID of the worker's journal; empty if its identity does not contain one.
-	Journal string
+	// Journal is the ID of the worker's journal, and Settings the hash of what turns take from its configuration (see
+	// config.Config.Settings). Both are empty if its identity does not contain them.
+	Journal, Settings string
 }
 
 // Pollers lists the workers that poll the task queue for workflow tasks. It omits workers on this machine that have
@@ -112,7 +113,8 @@ func pollers(ctx context.Context, c client.Client, namespace, queue string,
 	for _, p := range got.GetPollers() {
 		identity, mark, _ := strings.Cut(p.GetIdentity(), journalSeparator)
 		if time.Since(p.GetLastAccessTime().AsTime()) < maxPollAge && !hasEnded(identity) {
-			list = append(list, Poller{Identity: identity, Journal: mark})
+			journal, settings, _ := strings.Cut(mark, settingsSeparator)
+			list = append(list, Poller{Identity: identity, Journal: journal, Settings: settings})
 		}
 	}
 	return list, nil
@@ -153,17 +155,32 @@ func hasEnded(identity string) bool {
 	return err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH)
 }
 
-// journalSeparator separates a worker's identity from its journal's ID.
-const journalSeparator = " journal:"
+// A worker's identity ends with its journal's ID and the hash of its settings, after these separators.
+const (
+	journalSeparator  = " journal:"
+	settingsSeparator = " settings:"
+)
 
-// WithJournal returns a worker's identity that also tells Pollers the ID of its journal.
-func WithJournal(identity, journal string) string { return identity + journalSeparator + journal }
+// WithMarks returns a worker's identity that also tells Pollers the ID of its journal and the hash of its settings.
+func WithMarks(identity, journal, settings string) string {
+	return identity + journalSeparator + journal + settingsSeparator + settings
+}
 
 // WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is
 // no journal yet.
 func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Journal != "" && p.Journal != journal {
+			others = append(others, p)
+		}
+	}
+	return others
+}
+
+// WithOtherSettings returns the pollers that began with other settings than those with this hash.
+func WithOtherSettings(pollers []Poller, settings string) (others []Poller) {
+	for _, p := range pollers {
+		if p.Settings != "" && p.Settings != settings {
 			others = append(others, p)
 		}
 	}

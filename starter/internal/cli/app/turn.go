@@ -165,6 +165,28 @@ func (t *TurnClient) Send(ctx context.Context, in client.SendInput) (Started, er
 	return s, nil
 }
 
+// NoteOtherSettings says that a turn may run under other settings than this command has read, because a worker that
+// began with others polls the task queue. A command whose configuration says nothing about turns has no opinion.
+func (t *TurnClient) NoteOtherSettings(ctx context.Context) {
+	if !t.Online || t.quiet || t.Failed == nil && t.Cfg.Settings() == config.Default().Settings() {
+		return
+	}
+	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.Namespace, t.Cfg.Temporal.TaskQueue)
+	if err != nil {
+		return // what the command does next says so
+	}
+	if others := temporalconn.WithOtherSettings(pollers, t.Cfg.Settings()); len(others) > 0 {
+		t.App.Note("warning: %s", OtherSettings(others, t.Cfg.Temporal.TaskQueue))
+	}
+}
+
+// OtherSettings describes the first of the workers that began with other settings.
+func OtherSettings(others []temporalconn.Poller, queue string) string {
+	return fmt.Sprintf("worker %s polls task queue %s (now or in the last minute) and began with other settings, for example "+
+		"another policy, than this command reads; the turns that it begins follow its settings. Restart or stop it",
+		Line(others[0].Identity, 80), queue)
+}
+
 // linked adds the link to a turn.
 func (t *TurnClient) linked(named client.Turn) Started {
 	s := Started{Version: workflows.WireVersion, Turn: named}

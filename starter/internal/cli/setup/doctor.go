@@ -208,6 +208,9 @@ func checkWorker(ctx context.Context, a *app.App, cfg config.Config) (found stri
 			"command cannot show its turns: stop it, or give it another [temporal] task_queue",
 			app.Line(others[0].Identity, 80), queue, cfg.Journal.Place())
 	}
+	if others := temporalconn.WithOtherSettings(workers, cfg.Settings()); len(others) > 0 {
+		return "", &warning{app.OtherSettings(others, queue)}
+	}
 	if missing != "" {
 		return "", &warning{missing}
 	}

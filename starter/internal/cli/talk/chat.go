@@ -64,6 +64,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File
 	if session == "" {
 		session = client.NewSessionID()
 	}
+	t.NoteOtherSettings(ctx)
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
 		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.Cfg.LLM.Effective().Model,

@@ -93,6 +93,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		}
 		session = forked.ID
 	}
+	t.NoteOtherSettings(ctx)
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
 	s, err := t.Send(sending, client.SendInput{Session: session, Message: workflows.Message{ID: f.messageID, Text: prompt},

@@ -33,6 +33,7 @@ run.`,
 			}
 			m.Text = text
 			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet}, func(t *app.TurnClient) error {
+				t.NoteOtherSettings(cmd.Context())
 				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
 				if err != nil {
 					return err

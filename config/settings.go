@@ -1,0 +1,17 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Settings returns a short hash of what a turn takes from the worker that begins it: agent, limits, model, policy,
+// approvals and servers. Commands compare it with their own, because a worker keeps what it read when it started.
+// Secrets, and how fast the demo answers, do not count.
+func (c Config) Settings() string {
+	c.Runtime.Workspace, c.LLM.APIKey, c.LLM.DemoSlow = "", "", false
+	b, _ := json.Marshal([]any{c.Runtime, c.LLM, c.Policy, c.Approvals, c.MCP}) // plain values always marshal
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:4])
+}

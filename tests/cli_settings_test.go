@@ -1,0 +1,27 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/everturn/everturn/tests/fakellm"
+)
+
+// TestCLIWarnsOfAWorkerWithOtherSettings checks that a changed policy which a running worker has not read is said to be
+// without effect, before its turn can run what the user expects to be asked about.
+func TestCLIWarnsOfAWorkerWithOtherSettings(t *testing.T) {
+	t.Parallel()
+	settings := asking(fakellm.Start(t, fakellm.Text("Done.")))
+	h := newHome(t, settings)
+	h.worker()
+	const warning = "began with other settings"
+	assert.NotContains(t, h.starter("run", "-s", "same", "Go.").exits(0).err.String(), warning)
+
+	h.write("agent.toml", strings.Replace(h.read("agent.toml"), "[llm]", "[policy]\nask_risk = \"low\"\n[llm]", 1))
+	assert.Contains(t, h.starter("run", "-s", "changed", "Go.").exits(0).err.String(), warning)
+	assert.Contains(t, h.starter("send", "changed", "Again.").exits(0).err.String(), warning)
+	assert.NotContains(t, h.starter("run", "-q", "-s", "quiet", "Go.").exits(0).err.String(), warning)
+	assert.Contains(t, h.starter("doctor").out.String(), warning)
+}
