@@ -101,6 +101,9 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 			return err
 		}
 		if err := start(ctx, o, binary); err != nil {
+			if ctx.Err() == nil && (!isFree(o.Address) || !isFree(uiAddress(o.UIPort))) { // another program was faster
+				return refusePort("%v", err)
+			}
 			return err
 		}
 		s.Reason = fmt.Sprintf("started a Temporal server on %s (%s)", o.Address, why)

@@ -38,7 +38,9 @@ func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
 		if !isFree(o.Address) || !isFree(uiAddress(o.UIPort)) {
 			continue
 		}
-		if err := s.startOrJoin(ctx, o); err != nil {
+		if err := s.startOrJoin(ctx, o); errors.As(err, &taken) {
+			continue // another program has just taken a port
+		} else if err != nil {
 			return err
 		}
 		return o.Moved(firstFrontend+i, o.UIPort)

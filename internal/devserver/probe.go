@@ -79,7 +79,12 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	defer ticker.Stop()
 	for {
 		if who, _ := look(ctx, address); who == temporalListener {
-			return nil
+			select {
+			case err := <-gone: // the server that answers belongs to someone else
+				return errors.Join(errors.New("the Temporal server did not start"), err)
+			default:
+				return nil
+			}
 		}
 		select {
 		case err := <-gone:

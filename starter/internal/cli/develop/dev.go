@@ -2,6 +2,9 @@ package develop
 
 import (
 	"context"
+	"net"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,14 +57,48 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) e
 		a.Note("no worker is running; start one with `go run ./worker`")
 	}
 	a.Note("press Ctrl-C to exit")
-	select {
-	case <-signals:
-		return nil
-	case <-ctx.Done(): // the signal arrived before take
-		return context.Cause(ctx)
-	case err := <-stack.Failed():
-		return err
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for answers := true; ; {
+		select {
+		case <-signals:
+			return nil
+		case <-ctx.Done(): // the signal arrived before take
+			return context.Cause(ctx)
+		case err := <-stack.Failed():
+			return err
+		case <-ticker.C:
+			if now := listens(ctx, cfg.Temporal.Address); now != answers {
+				answers = now
+				noteServer(a, cfg.Temporal.Address, answers)
+			}
+		}
 	}
+}
+
+// lookEvery is how often dev checks that the server still runs.
+const lookEvery = 2 * time.Second
+
+// listens reports whether a server accepts connections at the address.
+func listens(ctx context.Context, address string) bool {
+	dialer := net.Dialer{Timeout: lookEvery}
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// noteServer says that the Temporal server has ended, or is back. Nothing is lost meanwhile, and the worker connects
+// again by itself.
+func noteServer(a *app.App, address string, answers bool) {
+	if answers {
+		a.Note("Temporal answers on %s again; the turns continue", address)
+		return
+	}
+	a.Note("Temporal no longer answers on %s, so turns wait: press Ctrl-C and run `starter dev` again, which continues them "+
+		"(its log is %s)", address, filepath.Join(app.StateDir, "temporal.log"))
 }
 
 // DevServer is the supervisor of the development server. Only --dev starts it.
