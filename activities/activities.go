@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -31,7 +32,7 @@ type Agent struct {
 	Servers []string
 }
 
-// Options are the dependencies of the activities. All but Redact, Worker and CacheBytes are required.
+// Options are the dependencies of the activities. All but Redact, Worker, Capacity and CacheBytes are required.
 type Options struct {
 	Journal Journal
 	Model   Model
@@ -42,6 +43,8 @@ type Options struct {
 	StickyQueue string
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
+	// Capacity keeps inferences within the fleet limits. Nil means that there are none.
+	Capacity *capacity.Limiter
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -61,6 +64,7 @@ type Activities struct {
 	running         running
 	large           largeAnswers
 	prompts         *semaphore.Weighted
+	capacity        *capacity.Limiter
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -84,7 +88,8 @@ func New(o Options) (*Activities, error) {
 	}
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
+		capacity: o.Capacity,
+		model:    redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
 		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs,
 	}, nil
 }

@@ -83,6 +83,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode,
 		Limits: limits, Policy: g.Policy, Approvals: g.Approvals,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens,
+		Background: in.Message.Background,
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/redact"
@@ -34,7 +35,8 @@ type Engine struct {
 	client       client.Client
 	worker       worker.Worker
 	stickyWorker worker.Worker // for the calls bound to this process; nil if there are none
-	fatal        chan error    // holds the first reason why the engine cannot continue: see fail
+	capacity     *capacity.Limiter
+	fatal        chan error // holds the first reason why the engine cannot continue: see fail
 	secrets      *redact.Redactor
 	log          *slog.Logger
 }
@@ -128,6 +130,7 @@ func (e *Engine) Close() error {
 	if e.model != nil {
 		errs = append(errs, e.model.close())
 	}
+	e.capacity.Close()
 	if e.journal != nil {
 		errs = append(errs, e.journal.Close())
 	}
@@ -234,7 +237,7 @@ func (e *Engine) build(context.Context) error {
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue,
 		Journal:     e.journal, Model: e.model, Tools: e.tools, Agent: agent(e.cfg, e.model), Worker: e.identity(),
-		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
+		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),
 	})
 	if err != nil {
 		return err

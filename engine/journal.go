@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
@@ -28,6 +29,7 @@ type Journal interface {
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 	Workers
+	capacity.Journal
 	Close() error
 }
 
