@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.temporal.io/sdk/temporal"
@@ -65,6 +66,7 @@ type Activities struct {
 	large           largeAnswers
 	prompts         *semaphore.Weighted
 	capacity        *capacity.Limiter
+	waits           *lru.Cache[string, time.Time] // when turns have shown what they wait for
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -86,10 +88,14 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
+	waits, err := lru.New[string, time.Time](maxTurns)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of waits: %w", err)
+	}
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		capacity: o.Capacity,
-		model:    redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
+		capacity: o.Capacity, waits: waits,
+		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
 		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs,
 	}, nil
 }

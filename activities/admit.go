@@ -52,7 +52,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 	}
 	return nil, temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLLMRateLimited),
 		temporal.ApplicationErrorOptions{NextRetryDelay: jittered(min(refusal.Retry, maxRetryWait)),
-			Details: []any{clock.busy()}})
+			Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
 // jittered returns a wait that is up to a fifth longer.
@@ -74,8 +74,16 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 	a.capacity.RetryAfter(in.Provider, in.Plan.Model, jittered(max(e.RetryAfter, rateLimitWait)))
 }
 
+// showWaitEvery is how often a turn shows the same wait again, which may last for hours.
+const showWaitEvery = time.Minute
+
 // showWait shows the turn's readers what the inference waits for.
 func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r journal.Refusal) {
+	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
+	if shown, ok := a.waits.Get(wait); ok && time.Since(shown) < showWaitEvery {
+		return
+	}
+	a.waits.Add(wait, time.Now())
 	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseChunk{
 		Phase: turn.PhaseLlmInfer,
 		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,
