@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
@@ -36,7 +35,7 @@ per day and month are counted from the time when the scope gets its first limit.
   starter limits set tenant:acme --tokens-per-day 1000000`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			limits, err := readLimits(cmd.Flags())
+			limits, err := readLimits(cmd)
 			if err != nil {
 				return err
 			}
@@ -65,10 +64,10 @@ per day and month are counted from the time when the scope gets its first limit.
 }
 
 // readLimits reads the limits that the command line sets; -1 means the default.
-func readLimits(flags *pflag.FlagSet) (journal.FleetLimits, error) {
+func readLimits(cmd *cobra.Command) (journal.FleetLimits, error) {
 	limits := journal.FleetLimits{}
 	for _, name := range journal.LimitNames() {
-		flag := flags.Lookup(limitFlag(name))
+		flag := cmd.Flags().Lookup(limitFlag(name))
 		if !flag.Changed {
 			continue
 		}
