@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -33,7 +35,7 @@ type Agent struct {
 	Required []string
 }
 
-// Options are the dependencies of the activities. All but Redact, Worker and CacheBytes are required.
+// Options are the dependencies of the activities. All but Redact, Worker, Capacity and CacheBytes are required.
 type Options struct {
 	Journal Journal
 	Model   Model
@@ -47,6 +49,8 @@ type Options struct {
 	// Queues are the task queues for the inferences and calls of the turns that begin on this worker. Elsewhere are
 	// those of the roles that this worker lacks: see workflows.Elsewhere.
 	Queues, Elsewhere turn.Queues
+	// Capacity keeps inferences within the fleet limits. Nil means that there are none.
+	Capacity *capacity.Limiter
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -68,6 +72,8 @@ type Activities struct {
 	prompts         *semaphore.Weighted
 	queues          turn.Queues
 	elsewhere       turn.Queues
+	capacity        *capacity.Limiter
+	waits           *lru.Cache[string, time.Time] // when turns have shown what they wait for
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -89,8 +95,13 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
+	waits, err := lru.New[string, time.Time](maxTurns)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of waits: %w", err)
+	}
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		capacity: o.Capacity, waits: waits,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
 		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil

@@ -85,6 +85,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		Limits: limits, Policy: g.Policy, Approvals: g.Approvals,
 		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
+		Background:  in.Message.Background,
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {

@@ -29,7 +29,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
-	if _, err := budget(in, clock); err != nil { // the earlier attempt took long
+	if err := checkBegan(clock); err != nil { // the earlier attempt took long
 		return workflows.InferResult{}, failure(ctx, err, clock.busy())
 	}
 	ctx, release := a.detachFromAttempt(ctx, in.Turn)
@@ -55,6 +55,10 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if inf.Settled {
 		return a.inferResult(ctx, in, promptConfig, inf), nil
 	}
+	if inf.Attempt > maxAttempts {
+		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
+			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
+	}
 	messages, leave, err := a.prompting(ctx, in, inf.Base, clock)
 	if err != nil {
 		return workflows.InferResult{}, err
@@ -73,6 +77,9 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	resume()
 	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
 }
+
+// maxAttempts bounds the attempts of one inference that reach the model, crashes of workers included.
+const maxAttempts = 25
 
 // largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.
 const largeAnswer = 64 << 10
@@ -97,23 +104,27 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func(
 	}
 }
 
-// budget returns the working time that is left for the model. It is an error if the attempt has waited for longer than
-// its timeout allows: it could time out before the completion is settled, and the server would repeat the inference and
-// pay for it again. The next attempt has a timeout of its own.
-func budget(in workflows.InferInput, clock *clock) (time.Duration, error) {
+// checkBegan refuses an attempt that has waited for longer than its timeout allows: it could time out before the
+// completion is settled, and the server would repeat the inference and pay for it again. The next attempt has a timeout
+// of its own.
+func checkBegan(clock *clock) error {
 	if time.Since(clock.began) > workflows.BeforeModel {
-		return 0, turn.Errorf(turn.CodeLLMTransport, nil, "the inference waited too long to begin")
+		return turn.Errorf(turn.CodeLLMTransport, nil, "the inference waited too long to begin")
 	}
-	return max(in.Budget-clock.busy(), time.Second), nil
+	return nil
 }
 
 // ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	clock *clock) (turn.Completion, []turn.Chunk, error) {
-	budget, err := budget(in, clock)
+	if err := checkBegan(clock); err != nil {
+		return turn.Completion{}, nil, err
+	}
+	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
 		return turn.Completion{}, nil, err
 	}
+	budget := max(in.Budget-clock.busy(), time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
 	defer cancel()
@@ -122,6 +133,7 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, abort)
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), s)
 	rest := s.close()
+	a.endLease(lease, in, answer, err)
 	if err == nil {
 		return answer, rest, nil
 	}

@@ -59,6 +59,7 @@ type Inferences interface {
 	SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error)
 	FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
 		message string) (failures int, err error)
+	ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error
 	AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error
 }
 

@@ -32,9 +32,6 @@ type SendInput struct {
 	Limits  *workflows.LimitsRequest // nil: the worker's
 	// Alone refuses to merge the message into a running turn: the error is ErrBusy.
 	Alone bool
-	// Background says that no user waits for the answer: the tasks of a turn that starts with the message are dispatched
-	// after those of other turns.
-	Background bool
 
 	summary string // for the Web UI
 }
@@ -213,7 +210,7 @@ func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) 
 		ID: c.WorkflowID(in.Session), TaskQueue: c.options.TaskQueue, WorkflowIDConflictPolicy: conflict,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         in.summary,
-		Priority:              workflows.Priority(c.options.Tenant, in.Background),
+		Priority:              workflows.Priority(c.options.Tenant, in.Message.Background),
 		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `starter show " +
 			short + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(

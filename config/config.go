@@ -23,6 +23,10 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
+	// What all workers with this journal together may request from each provider. `starter limits` shows and changes it.
+	ProviderLimits FleetLimits `toml:"provider_limits"`
+	// What all workers with this journal together may request for each tenant, from all providers.
+	TenantLimits FleetLimits `toml:"tenant_limits"`
 	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
 	// task queue the same agent.toml.
 	Policy Policy `toml:"policy"`

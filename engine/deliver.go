@@ -23,7 +23,7 @@ func (e *Engine) deliveries() *activities.Deliveries {
 		},
 		Send: func(ctx context.Context, in workflows.HandOverInput) error {
 			_, err := sessions(in.Tenant).Send(ctx, client.SendInput{
-				Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits, Background: true,
+				Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits,
 			})
 			return err
 		},

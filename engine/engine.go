@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
@@ -40,6 +41,7 @@ type Engine struct {
 	namespace string
 	workers   []worker.Worker // one for each task queue
 	probe     probe
+	capacity  *capacity.Limiter
 	fatal     chan error // holds the first reason why the engine cannot continue: see fail
 	secrets   *redact.Redactor
 	telemetry *telemetry.Telemetry // nil if it is off
@@ -124,6 +126,7 @@ func (e *Engine) Close() error {
 	if e.model != nil {
 		errs = append(errs, e.model.close())
 	}
+	e.capacity.Close()
 	if e.journal != nil {
 		errs = append(errs, e.journal.Close())
 	}
@@ -236,7 +239,7 @@ func (e *Engine) build(context.Context) error {
 		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
 		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: agent(e.cfg, e.model),
 		Worker: e.identity(),
-		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes,
+		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities"
+	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
@@ -31,6 +32,7 @@ type Journal interface {
 	OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, error)
 	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
 	Workers
+	capacity.Journal
 	Close() error
 }
 

@@ -93,7 +93,7 @@ func checkChunks(chunks []turn.Chunk) error {
 	}
 	for _, c := range chunks {
 		switch c.Kind {
-		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError:
+		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError, turn.ChunkPhase:
 		default:
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}
@@ -138,6 +138,26 @@ func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) 
 				AND idx > ?
 			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
 	})
+}
+
+// LastChunk returns the last chunk of a turn. ErrNotFound if there is none.
+func (s *DB) LastChunk(ctx context.Context, turnID string) (turn.Chunk, error) {
+	const doing = "reading the last chunk"
+	last, err := getOfNamedTurn(ctx, s, turnID, doing, func(q querier, sc scope) (n int64, err error) {
+		err = q.row(`SELECT coalesce(max(idx), -1) FROM chunks WHERE turn = ?`, sc.turn).Scan(&n)
+		return n, err
+	})
+	if err != nil {
+		return turn.Chunk{}, err
+	}
+	chunks, err := s.Chunks(ctx, turnID, last-1, 1)
+	if err == nil && len(chunks) == 0 {
+		err = fmt.Errorf("%s of turn %s: %w", doing, turnID, ErrNotFound)
+	}
+	if err != nil {
+		return turn.Chunk{}, err
+	}
+	return chunks[0], nil
 }
 
 // scanChunk reads a chunk and then the fields in after.

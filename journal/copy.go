@@ -12,7 +12,7 @@ import (
 var copied = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
-	"grants", "catalogues", "approved_tools", "config_versions", "chunks",
+	"grants", "catalogues", "approved_tools", "config_versions", "chunks", "fleet_limits",
 }
 
 // booleans are the columns that SQLite stores as numbers.

@@ -334,3 +334,18 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 	})
 	return failures, err
 }
+
+// ReleaseInference withdraws an attempt that was never sent to the model, so that it does not count as one. The first
+// attempt stays.
+func (s *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
+	return s.write(ctx, stepName("releasing", key), func(t *tx) error {
+		a, err := t.lockedAttempt(key)
+		if err == nil && !t.Again() {
+			err = a.current(attempt)
+		}
+		if err != nil || attempt != a.inf.Attempt || attempt <= 1 || a.inf.Settled {
+			return err
+		}
+		return t.exec(`UPDATE inferences SET attempt = attempt - 1 WHERE id = ?`, a.row)
+	})
+}

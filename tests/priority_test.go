@@ -43,8 +43,8 @@ func TestAUserOvertakesASchedule(t *testing.T) {
 	tenant := client.New(r.client, client.Options{Journal: r.store.Tenant("acme"), TaskQueue: r.cfg.Temporal.TaskQueue,
 		Tenant: "acme"})
 	send := func(session, text string, background bool) client.Turn {
-		sent, err := tenant.Send(t.Context(), client.SendInput{Session: session, Background: background,
-			Message: turn.UserMessage{Text: text}})
+		sent, err := tenant.Send(t.Context(), client.SendInput{Session: session,
+			Message: turn.UserMessage{Text: text, Background: background}})
 		require.NoError(t, err)
 		return sent
 	}

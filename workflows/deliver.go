@@ -91,6 +91,7 @@ const (
 // one. Cancelling a delivery does not affect the turn.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
+	in.Message.Background = true
 	if in.Message.ID == "" {
 		in.Message.ID = DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID)
 	}

@@ -57,6 +57,7 @@ func TestADeliveryLooksOftenAtFirstAndThenSeldom(t *testing.T) {
 	assert.Equal(t, handOverWait, p.seen[0].MaxWait, "most turns are over before an activity is")
 	assert.Zero(t, p.seen[1].MaxWait, "a turn that waits for days holds no slot of a worker")
 	assert.Greater(t, took, time.Hour, "40 looks last long")
+	assert.True(t, p.seen[0].Message.Background, "it leaves a share of the fleet limits to others")
 	for _, in := range p.seen {
 		assert.Equal(t, p.seen[0].Message, in.Message)
 	}

@@ -21,9 +21,9 @@ const (
 	// heartbeat is the heartbeat timeout of activities, and so the delay that a dead worker costs. Cancellation reaches
 	// an activity with its heartbeat.
 	heartbeat = 5 * time.Second
-	// inferAttempts bounds the attempts of one inference, including crashes of workers. The activity itself bounds
-	// failures of the provider, through the journal.
-	inferAttempts = 25
+	// inferAttempts bounds the attempts of one inference. Most of them wait for a fleet limit, for instance while the
+	// provider is paused. The activity itself bounds failures of the provider and crashes of workers, through the journal.
+	inferAttempts = 10_000
 	// storeAttempts and storeTimeout bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
 	storeTimeout  = 10 * time.Minute
@@ -39,9 +39,10 @@ const (
 // instance, it is retried. Afterwards it may wait for memory again, and settles as a call does. If the server timed it
 // out meanwhile, it would be repeated, and paid for again.
 const (
-	inferRoom    = BeforeModel + LargeWithin + SettleWithin + CallRoom
+	inferRoom    = BeforeModel + AdmitWithin + LargeWithin + SettleWithin + CallRoom
 	BeforeModel  = 10*time.Second + PromptWithin
 	PromptWithin = 10 * time.Second // a later attempt waits again
+	AdmitWithin  = 10 * time.Second // for a fleet limit; a later attempt waits again
 	LargeWithin  = 10 * time.Second
 )
 
@@ -188,6 +189,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
 			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
+			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
 		})
 		if n == maxDispatches || !r.moved(err) {
 			return res, err

@@ -108,6 +108,10 @@ type InferInput struct {
 	Budget   time.Duration `json:"budget"` // working time left, over all attempts
 	// RetryMax is the maximum number of retries after a transport error or a rate limit.
 	RetryMax int `json:"retry_max"`
+	// Tenant, Provider and Background select the fleet limits that apply.
+	Tenant     string `json:"tenant,omitempty"`
+	Provider   string `json:"provider,omitempty"`
+	Background bool   `json:"background,omitempty"`
 }
 
 // InferResult is a proposal and what it cost. The journal has the complete completion.

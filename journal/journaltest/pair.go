@@ -25,6 +25,10 @@ var pairPromises = []pairPromise{
 	{"a late result from many processes is told once", oneNotice},
 	{"one suspended call claimed by many continues once", oneGoesOn},
 	{"every process sees the workers that run", workersSeen},
+	{"every process obeys the fleet limits", fleetLimitsShared},
+	{"a pause holds for every process and ends by itself", fleetPause},
+	{"requests in flight of all processes count", fleetInFlight},
+	{"no limit is exceeded by processes that ask at once", fleetRace},
 }
 
 // together runs fn n times concurrently, alternating between the handles. No run may return an error.

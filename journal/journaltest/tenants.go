@@ -212,6 +212,8 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(len(messages), err)
 	chunks, err := view.Chunks(ctx, turnID, -1, 10)
 	add(len(chunks), err)
+	_, err = view.LastChunk(ctx, turnID)
+	add(0, err)
 	requests, err := view.Requests(ctx, turnID)
 	add(len(requests), err)
 	requests, err = view.PendingRequests(ctx, session, 10)

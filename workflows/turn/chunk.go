@@ -72,6 +72,18 @@ type ProgressChunk struct {
 // tool_call_started and approval_requested show CallTool, and turn_completed shows Done.
 type PhaseChunk struct {
 	Phase PhaseName `json:"phase"`
+	// Wait is set while the inference waits for a fleet limit; the chunk's text describes it.
+	Wait *LimitWait `json:"wait,omitempty"`
+}
+
+// LimitWait says which fleet limit an inference waits for: see journal.Refusal.
+type LimitWait struct {
+	Scope string `json:"scope"`
+	Limit string `json:"limit"`
+	Used  int64  `json:"used,omitempty"`
+	Max   int64  `json:"max,omitempty"`
+	// AboutMS is about how long it waits, in milliseconds.
+	AboutMS int64 `json:"about_ms"`
 }
 
 // ErrorChunk is the data of error; the chunk's text says what failed. The turn continues, unless turn_completed follows

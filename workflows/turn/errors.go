@@ -25,6 +25,7 @@ const (
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
 	CodeGuardExceeded      Code = "guard_exceeded"
+	CodeTokensUsedUp       Code = "tokens_used_up" // a fleet limit per day or month is reached
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
 	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
@@ -75,7 +76,7 @@ func Codes() []Code {
 	return []Code{
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeGuardExceeded, CodeStoreUnavailable, CodeSessionBusy,
+		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeStoreUnavailable, CodeSessionBusy,
 		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
 }

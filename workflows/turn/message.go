@@ -84,6 +84,9 @@ type UserMessage struct {
 	ID   string `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`
 	Blob string `json:"blob,omitempty"`
+	// Background marks the message of a schedule or a batch, whose answer no user waits for: the tasks of the turn that
+	// begins with it are dispatched after those of others, and its inferences leave a share of the fleet limits to others.
+	Background bool `json:"background,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`

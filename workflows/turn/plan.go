@@ -64,6 +64,7 @@ type Config struct {
 	Approvals    Approvals `json:"approvals,omitzero"`
 	Tools        []Tool    `json:"tools,omitempty"`
 	RetryMax     int       `json:"retry_max"`
+	Background   bool      `json:"background,omitempty"` // see UserMessage
 	Temperature  *float64  `json:"temperature,omitempty"`
 	MaxTokens    int       `json:"max_output_tokens,omitempty"`
 	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it

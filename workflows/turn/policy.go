@@ -141,7 +141,8 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 			return ErrorFail
 		}
 	case ErrorReprompt:
-		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected || code == CodeLLMUnauthorized {
+		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected || code == CodeLLMUnauthorized ||
+			code == CodeTokensUsedUp {
 			return ErrorFail
 		}
 	}

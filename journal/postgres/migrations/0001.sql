@@ -281,5 +281,15 @@ CREATE TABLE workers (
   seen_at    BIGINT NOT NULL -- by clock
 );
 
+-- What all workers together may send to a provider or one of its models, or for a tenant. limits, usage and pause are JSON;
+-- pause is '' if there is none. usage is kept while the scope has limits. Times are those of clock.
+CREATE TABLE fleet_limits (
+  scope      TEXT COLLATE "C" PRIMARY KEY,
+  limits     TEXT NOT NULL,
+  usage      TEXT NOT NULL,
+  pause      TEXT NOT NULL,
+  not_before BIGINT NOT NULL
+);
+
 -- The database's clock.
 CREATE VIEW clock AS SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now;

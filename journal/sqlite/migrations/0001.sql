@@ -281,5 +281,15 @@ CREATE TABLE workers (
   seen_at    INTEGER NOT NULL -- by clock
 ) STRICT, WITHOUT ROWID;
 
+-- What all workers together may send to a provider or one of its models, or for a tenant. limits, usage and pause are JSON;
+-- pause is '' if there is none. usage is kept while the scope has limits. Times are those of clock.
+CREATE TABLE fleet_limits (
+  scope      TEXT PRIMARY KEY,
+  limits     TEXT NOT NULL,
+  usage      TEXT NOT NULL,
+  pause      TEXT NOT NULL,
+  not_before INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The database's clock.
 CREATE VIEW clock AS SELECT CAST(unixepoch('subsec') * 1000000000 AS INTEGER) AS now;

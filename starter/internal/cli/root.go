@@ -71,7 +71,7 @@ func groups(a *app.App) []group {
 		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Diff(a), look.Open(a)}},
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Export(a), branch.Import(a)}},
 		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
-			setup.Journal(a), setup.Keys(a), setup.Codec(a)}},
+			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a)}},
 		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Events(a), develop.Version(a)}},
 	}
 }

@@ -114,6 +114,7 @@ type turnHistory struct {
 	Inferences []journal.Inference     `json:"inferences"`
 	Calls      []journal.CallRecord    `json:"calls"`
 	Requests   []journal.RequestRecord `json:"requests,omitempty"`
+	Waits      string                  `json:"waits,omitempty"` // for a limit, if the turn's inference does
 }
 
 func readHistory(ctx context.Context, store *journal.DB, id string) (history, error) {
@@ -137,6 +138,9 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 		th.Requests, werr = store.Requests(ctx, t.ID)
 		if err := errors.Join(ierr, cerr, werr); err != nil {
 			return h, err
+		}
+		if last, err := store.LastChunk(ctx, t.ID); err == nil && last.Kind == turn.ChunkPhase {
+			th.Waits = last.Text
 		}
 		h.Turns = append(h.Turns, th)
 	}
@@ -180,6 +184,9 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		if m.TurnID == r.ID {
 			printMessage(w, int64(i+1), m)
 		}
+	}
+	if t.Waits != "" {
+		fmt.Fprintf(w, "  … %s\n", app.Line(t.Waits, 400))
 	}
 	if r.Message != "" {
 		fmt.Fprintf(w, "  ! %s\n", app.Line(r.Message, 400))

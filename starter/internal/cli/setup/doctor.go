@@ -33,8 +33,9 @@ type check struct {
 func Doctor(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the configuration, journal, model, MCP servers, Temporal and workers",
-		Long: `Check the configuration, journal, model, MCP servers, Temporal and workers, with one line for each.
+		Short: "Check the configuration, journal, model, limits, MCP servers, Temporal and workers",
+		Long: `Check the configuration, journal, model, limits, MCP servers, Temporal and workers, with one line for
+each.
 
 The exit code is that of the first check that fails, or 0. A warning ("warn") is not a failure:
 turns would wait for it.`,
@@ -48,6 +49,7 @@ turns would wait for it.`,
 			return runChecks(cmd.Context(), a, loaded.Config, []check{
 				{"journal", checkJournal},
 				{"model", checkModel},
+				{"limits", checkLimits},
 				{"tools", checkTools},
 				{"Temporal", checkTemporal},
 				{"worker", checkWorker},

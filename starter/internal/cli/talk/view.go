@@ -82,6 +82,10 @@ func (v *view) chunk(c turn.Chunk) {
 		v.request(c)
 	case turn.ChunkError:
 		v.retry(c)
+	case turn.ChunkPhase:
+		if c.Text != "" { // what the inference waits for
+			v.activity("%s", app.Line(c.Text, 300))
+		}
 	}
 }
 

@@ -52,6 +52,10 @@ func (m *Model) showItem(i item) {
 		m.showDecision(c)
 	case turn.ChunkError:
 		m.showFailure(c)
+	case turn.ChunkPhase:
+		if c.Text != "" { // what the inference waits for
+			m.addText(entryNote, c.Text)
+		}
 	case turn.ChunkTurnCompleted:
 		m.endTurn(c)
 	}

@@ -1,0 +1,111 @@
+package activities
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/activities/capacity"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Waiting for a fleet limit uses a slot of the worker, so an attempt waits only a short time. Then it ends, and the
+// Temporal server begins another one after at most maxRetryWait, which is also how long a turn may take to notice that
+// its provider was resumed.
+const (
+	backgroundWithin = time.Second
+	maxRetryWait     = 15 * time.Second
+	// guessedOutput are the output tokens that are reserved for a completion whose maximum is not configured.
+	guessedOutput = 1024
+	// rateLimitWait is the pause of all workers after a rate limit that names none.
+	rateLimitWait = time.Second
+)
+
+// admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers see
+// what it waits for.
+func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
+	clock *clock) (*capacity.Lease, error) {
+	defer clock.pause()()
+	within := workflows.AdmitWithin
+	if in.Background {
+		within = backgroundWithin
+	}
+	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
+		Tenant: in.Tenant, Provider: in.Provider, Model: in.Plan.Model, Tokens: estimate(p), Background: in.Background,
+		Since: scheduled(ctx),
+	}, within, func(r journal.Refusal) { a.showWait(ctx, inf, r) })
+	switch {
+	case err != nil:
+		return nil, err
+	case refusal == nil:
+		return lease, nil
+	case refusal.Final:
+		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
+	}
+	a.showWait(ctx, inf, *refusal)
+	if err := a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt); err != nil {
+		return nil, err
+	}
+	return nil, temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLLMRateLimited),
+		temporal.ApplicationErrorOptions{NextRetryDelay: jittered(min(refusal.Retry, maxRetryWait)),
+			Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
+}
+
+// jittered returns a wait that is up to a fifth longer.
+func jittered(wait time.Duration) time.Duration { return wait + rand.N(wait/5+1) }
+
+// endLease settles an inference with the tokens that it used. A rate limit stops all workers until the provider accepts
+// requests again.
+func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, answer turn.Completion, err error) {
+	if err == nil {
+		lease.End(answer.Usage.Total())
+		return
+	}
+	e := asTurnError(err)
+	if e.Code != turn.CodeLLMRateLimited {
+		lease.End(-1)
+		return
+	}
+	lease.End(0)
+	a.capacity.RetryAfter(in.Provider, in.Plan.Model, jittered(max(e.RetryAfter, rateLimitWait)))
+}
+
+// showWaitEvery is how often a turn shows the same wait again, which may last for hours.
+const showWaitEvery = time.Minute
+
+// showWait shows the turn's readers what the inference waits for.
+func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r journal.Refusal) {
+	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
+	if shown, ok := a.waits.Get(wait); ok && time.Since(shown) < showWaitEvery {
+		return
+	}
+	a.waits.Add(wait, time.Now())
+	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseChunk{
+		Phase: turn.PhaseLlmInfer,
+		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,
+			AboutMS: r.Retry.Milliseconds()},
+	})
+	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
+		logFailure(ctx, asTurnError(err))
+	}
+}
+
+// estimate returns about how many tokens an inference will use, at four bytes per token.
+func estimate(p turn.Prompt) int64 {
+	bytes := int64(len(p.System) + len(p.Note))
+	for _, m := range p.Messages {
+		bytes += messageBytes(m)
+	}
+	for _, t := range p.Tools {
+		bytes += int64(len(t.Name) + len(t.Description) + len(t.Schema))
+	}
+	output := int64(p.MaxTokens)
+	if output == 0 {
+		output = guessedOutput
+	}
+	return bytes/4 + output
+}

@@ -1,0 +1,400 @@
+package capacity
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/everturn/everturn/journal"
+)
+
+// Journal is what a Limiter needs of a journal.DB, which documents the methods.
+type Journal interface {
+	FleetScopes(ctx context.Context, names ...string) ([]journal.FleetScope, error)
+	LeaseCapacity(ctx context.Context, in journal.CapacityInput) (journal.CapacityResult, error)
+}
+
+// Options configure a Limiter.
+type Options struct {
+	Journal Journal
+	Worker  string // names this process; no other one has the same name
+	// Provider and Tenant are the limits of each provider and of each tenant for which the journal has none.
+	Provider, Tenant journal.FleetLimits
+}
+
+// Request is one request to a provider.
+type Request struct {
+	Tenant, Provider, Model string
+	Tokens                  int64     // an estimate of what it will use
+	Background              bool      // of a scheduled turn
+	Since                   time.Time // it waits since then; of two requests, the older one is granted first
+}
+
+const (
+	// knownFor is how long a worker relies on what it knows of a scope that has no limits. It is the time in which all
+	// workers obey a limit that is set, or a pause.
+	knownFor = 250 * time.Millisecond
+	// batchFor is the shortest time between two transactions. The requests that come meanwhile share the next one.
+	batchFor = 20 * time.Millisecond
+	// settleWithin is how long an ended request may wait for the next transaction.
+	settleWithin = 250 * time.Millisecond
+	renewEvery   = journal.LeaseExpiry / 4
+	leaseWithin  = 5 * time.Second // of one transaction
+)
+
+// Limiter grants requests. A nil Limiter grants all at once.
+type Limiter struct {
+	o    Options
+	wake chan struct{}
+	quit chan struct{}
+	done chan struct{}
+
+	mu         sync.Mutex
+	known      map[string]known // by the scopes of a request
+	waiting    []*waiter
+	ended      []journal.EndedRequest
+	retryAfter map[string]time.Duration
+	inFlight   map[string]int64
+	leased     time.Time // the last transaction began
+}
+
+type known struct {
+	limited bool
+	until   time.Time
+}
+
+// waiter is a request that waits. Its channels have room for one value.
+type waiter struct {
+	needs  journal.CapacityRequest
+	since  time.Time
+	due    time.Time             // ask the journal then
+	until  time.Time             // wait until then
+	wait   chan *journal.Refusal // why it waits
+	answer chan answer
+}
+
+// answer is the end of a wait. One of the fields is set.
+type answer struct {
+	lease   *Lease
+	refusal *journal.Refusal
+	err     error
+}
+
+// New starts a Limiter. The caller closes it.
+func New(o Options) *Limiter {
+	l := &Limiter{o: o, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		known: map[string]known{}, retryAfter: map[string]time.Duration{}, inFlight: map[string]int64{}}
+	go l.run()
+	return l
+}
+
+// Close stops the Limiter after a last transaction. No request may wait.
+func (l *Limiter) Close() {
+	if l != nil {
+		close(l.quit)
+		<-l.done
+	}
+}
+
+// Lease is a granted request in flight.
+type Lease struct {
+	limiter *Limiter
+	request journal.CapacityRequest
+	at      time.Time
+	once    sync.Once
+}
+
+// End ends the request. used are its tokens; a negative number means that they are not known, so the estimate stands.
+// A lease that has expired meanwhile changes nothing for the request.
+func (e *Lease) End(used int64) {
+	if e.limiter == nil {
+		return
+	}
+	e.once.Do(func() {
+		l := e.limiter
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, scope := range e.request.Scopes {
+			l.inFlight[scope]--
+		}
+		if used < 0 {
+			used = e.request.Tokens
+		}
+		l.ended = append(l.ended, journal.EndedRequest{Scopes: e.request.Scopes, At: e.at, Reserved: e.request.Tokens,
+			Used: used})
+		l.signal()
+	})
+}
+
+// Admit returns when the request may be sent, with its lease, or when it is refused. It waits for at most the given
+// time, and calls onWait before it waits longer than a moment. If it returns a refusal, the request may be tried again
+// after Refusal.Retry, unless the refusal is final.
+func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, onWait func(journal.Refusal)) (*Lease,
+	*journal.Refusal, error) {
+	if l == nil {
+		return &Lease{}, nil, nil
+	}
+	needs := journal.CapacityRequest{Tokens: r.Tokens, Background: r.Background, Scopes: r.scopes()}
+	limited, err := l.limited(ctx, needs.Scopes)
+	if err != nil || !limited {
+		return &Lease{}, nil, err
+	}
+	w := &waiter{needs: needs, since: r.Since, until: time.Now().Add(atMost), wait: make(chan *journal.Refusal, 1),
+		answer: make(chan answer, 1)}
+	l.mu.Lock()
+	l.waiting = append(l.waiting, w)
+	l.signal()
+	l.mu.Unlock()
+	for {
+		select {
+		case refusal := <-w.wait:
+			onWait(*refusal)
+		case a := <-w.answer:
+			return a.lease, a.refusal, a.err
+		case <-ctx.Done():
+			go l.abandon(w)
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (r Request) scopes() []string {
+	return []string{journal.ProviderScope(r.Provider, ""), journal.ProviderScope(r.Provider, r.Model),
+		journal.TenantScope(r.Tenant)}
+}
+
+// limited reports whether a request has to ask the journal.
+func (l *Limiter) limited(ctx context.Context, scopes []string) (bool, error) {
+	key := strings.Join(scopes, "\x00")
+	l.mu.Lock()
+	k, ok := l.known[key]
+	l.mu.Unlock()
+	if ok && time.Now().Before(k.until) {
+		return k.limited, nil
+	}
+	now := time.Now()
+	found, err := l.o.Journal.FleetScopes(ctx, scopes...)
+	k.limited = slices.ContainsFunc(scopes, func(scope string) bool {
+		s := journal.FleetScope{}
+		if i := slices.IndexFunc(found, func(s journal.FleetScope) bool { return s.Scope == scope }); i >= 0 {
+			s = found[i]
+		}
+		return s.Applies(l.defaultOf(scope))
+	})
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.known) > 1000 { // of many tenants
+			clear(l.known)
+		}
+		k.until = now.Add(knownFor)
+		l.known[key] = k
+	}
+	return k.limited, err
+}
+
+// RetryAfter records that a provider has refused a request of a model and asked for a wait.
+func (l *Limiter) RetryAfter(provider, model string, wait time.Duration) {
+	if l == nil || wait <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	scope := journal.ProviderScope(provider, model)
+	l.retryAfter[scope] = max(l.retryAfter[scope], wait)
+	clear(l.known)
+	l.signal()
+}
+
+// abandon ends the wait of a request that was cancelled. A transaction that asks for it may be under way.
+func (l *Limiter) abandon(w *waiter) {
+	l.mu.Lock()
+	w.until = time.Time{}
+	n := len(l.waiting)
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *waiter) bool { return other == w })
+	left := len(l.waiting) < n
+	l.mu.Unlock()
+	if left {
+		return
+	}
+	if a := <-w.answer; a.lease != nil {
+		a.lease.End(0)
+	}
+}
+
+// signal wakes the loop. The caller holds the mutex.
+func (l *Limiter) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run asks the journal whenever a request is due.
+func (l *Limiter) run() {
+	defer close(l.done)
+	for {
+		timer := time.NewTimer(l.next())
+		select {
+		case <-l.wake:
+		case <-timer.C:
+			l.lease()
+		case <-l.quit:
+			timer.Stop()
+			l.lease()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// next returns the time until the next transaction.
+func (l *Limiter) next() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := time.Now().Add(time.Hour)
+	for _, n := range l.inFlight {
+		if n > 0 {
+			next = l.leased.Add(renewEvery)
+		}
+	}
+	if len(l.ended) > 0 {
+		next = earlier(next, l.leased.Add(settleWithin))
+	}
+	if len(l.retryAfter) > 0 {
+		next = earlier(next, l.leased)
+	}
+	for _, w := range l.waiting {
+		next = earlier(next, w.due)
+	}
+	if soonest := l.leased.Add(batchFor); next.Before(soonest) {
+		next = soonest
+	}
+	return time.Until(next)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// take returns the input of a transaction and the waiters of its requests, which it removes from the waiting ones. The
+// waiters that are not due ask too: otherwise a later request could overtake them.
+func (l *Limiter) take() (in journal.CapacityInput, asking []*waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leased = time.Now()
+	asking, l.waiting = l.waiting, nil
+	slices.SortStableFunc(asking, func(a, b *waiter) int {
+		if a.needs.Background != b.needs.Background {
+			if b.needs.Background {
+				return -1
+			}
+			return 1
+		}
+		return a.since.Compare(b.since)
+	})
+	in = journal.CapacityInput{Worker: l.o.Worker, Defaults: map[string]journal.FleetLimits{}, Ended: l.ended,
+		RetryAfter: l.retryAfter, InFlight: map[string]int64{}}
+	l.ended, l.retryAfter = nil, map[string]time.Duration{}
+	for scope, n := range l.inFlight {
+		if in.InFlight[scope] = n; n == 0 {
+			delete(l.inFlight, scope) // reported a last time
+		}
+		in.Defaults[scope] = l.defaultOf(scope)
+	}
+	for _, w := range asking {
+		in.Requests = append(in.Requests, w.needs)
+		for _, scope := range w.needs.Scopes {
+			in.Defaults[scope] = l.defaultOf(scope)
+		}
+	}
+	for _, e := range in.Ended {
+		for _, scope := range e.Scopes {
+			in.Defaults[scope] = l.defaultOf(scope)
+		}
+	}
+	return in, asking
+}
+
+// defaultOf returns the configured limits of a scope. A model has none of its own.
+func (l *Limiter) defaultOf(scope string) journal.FleetLimits {
+	switch {
+	case journal.IsTenantScope(scope):
+		return l.o.Tenant
+	case strings.Contains(scope, "/"): // a model
+		return nil
+	}
+	return l.o.Provider
+}
+
+// lease runs one transaction and answers the waiters.
+func (l *Limiter) lease() {
+	in, asking := l.take()
+	if len(in.Requests)+len(in.Ended)+len(in.RetryAfter)+len(in.InFlight) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaseWithin)
+	defer cancel()
+	res, err := l.o.Journal.LeaseCapacity(ctx, in)
+	for i, w := range asking {
+		switch {
+		case err != nil:
+			w.answer <- answer{err: err}
+		case res.Refusals[i] == nil:
+			l.granted(w, res)
+		default:
+			l.refused(w, res.Refusals[i])
+		}
+	}
+}
+
+// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of time
+// in which the journal counts it.
+func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
+	l.mu.Lock()
+	for _, scope := range w.needs.Scopes {
+		l.inFlight[scope]++
+	}
+	l.mu.Unlock()
+	lease := &Lease{limiter: l, request: w.needs, at: res.At}
+	if time.Since(res.Read) > journal.ArrivalSlack/2 && l.again(w) {
+		lease.End(0)
+		return
+	}
+	w.answer <- answer{lease: lease}
+}
+
+// again lets a waiter ask again at w.due if it may wait until then.
+func (l *Limiter) again(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.due.After(w.until) || time.Now().After(w.until) {
+		return false
+	}
+	l.waiting = append(l.waiting, w)
+	l.signal()
+	return true
+}
+
+// moment is the longest wait that is not shown.
+const moment = 300 * time.Millisecond
+
+// refused lets a waiter wait if it may, or answers it.
+func (l *Limiter) refused(w *waiter, refusal *journal.Refusal) {
+	w.due = time.Now().Add(max(refusal.Retry, batchFor))
+	if refusal.Final || !l.again(w) {
+		w.answer <- answer{refusal: refusal}
+		return
+	}
+	if refusal.Retry > moment {
+		select {
+		case w.wait <- refusal:
+		default:
+		}
+	}
+}

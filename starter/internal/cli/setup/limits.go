@@ -1,0 +1,87 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+// Limits returns the commands for fleet limits.
+func Limits(a *app.App) *cobra.Command {
+	cmd := app.Parent("limits", "Limit what all workers together request from providers, and pause providers",
+		limitsShow(a), limitsSet(a), limitsPause(a), limitsResume(a))
+	cmd.Long = `Limit what all workers with this journal together request from a model provider, from one of its models
+or for a tenant, and pause providers. A scope is a provider (openai), a model (openai/gpt-4.1) or a
+tenant (tenant:acme; tenant:default is the default tenant). A request must fit the limits of all of
+its scopes. A turn that has to wait says what it waits for.
+
+The journal keeps what these commands set, and all workers obey it within a second. A limit that was
+not set is that of the worker's agent.toml: [provider_limits] for each provider and [tenant_limits]
+for each tenant; a model has none. Give all workers the same agent.toml. The limits per second and
+minute hold in every second and minute, also the one per second: Temporal's own limit of a task
+queue counts neither tokens nor requests in flight.`
+	return cmd
+}
+
+const scopeUsage = " <provider | provider/model | tenant:name>"
+
+// checkScope refuses names that no request can have, and warns of a provider that this configuration does not use.
+func checkScope(a *app.App, cfg config.Config, scope string) error {
+	tenant, isTenant := strings.CutPrefix(scope, "tenant:")
+	provider, _, _ := strings.Cut(scope, "/")
+	switch {
+	case isTenant && tenant == "":
+		return app.Usage("the scope has no tenant: use tenant:<name>, or tenant:default for the default tenant")
+	case isTenant && tenant != "default":
+		cfg := config.Default()
+		cfg.Tenant = tenant
+		if err := cfg.Validate(); err != nil {
+			return app.AsUsage(err)
+		}
+	case !isTenant && provider != string(cfg.LLM.Effective().Provider):
+		a.Note("this configuration's provider is %s, not %s; no request of its workers is in this scope",
+			cfg.LLM.Effective().Provider, app.Line(provider, 60))
+	}
+	return nil
+}
+
+// onScope calls do with the journal and the scope that the command line names.
+func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB) error) error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	if err := checkScope(a, loaded.Config, scope); err != nil {
+		return err
+	}
+	return a.WithJournal(ctx, do)
+}
+
+// defaultsOf returns the configured limits of a scope.
+func defaultsOf(cfg config.Config, scope string) journal.FleetLimits {
+	switch {
+	case journal.IsTenantScope(scope):
+		return engine.FleetLimits(cfg.TenantLimits)
+	case strings.Contains(scope, "/"):
+		return journal.FleetLimits{}
+	}
+	return engine.FleetLimits(cfg.ProviderLimits)
+}
+
+// amount describes a limit.
+func amount(name journal.LimitName, n int64) string {
+	switch {
+	case name == journal.LimitReserve:
+		return fmt.Sprintf("%d %%", n)
+	case n == 0:
+		return "none"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,139 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+// scopeShown is a scope with the limits that apply, and those of them that were set.
+type scopeShown struct {
+	journal.FleetScope
+	Applied journal.FleetLimits `json:"applied"`
+}
+
+func limitsShow(a *app.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the limits, what is used of them, and pauses",
+		Long: `Show the limits of each provider, model and tenant that the journal knows, what is used of them now,
+and pauses. Limits marked with * were set with starter limits set; the others are those of this
+agent.toml, and a worker with another one applies its own. Usage is counted while a scope has
+limits.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
+				list, err := scopesShown(cmd.Context(), store, loaded.Config)
+				if err != nil {
+					return err
+				}
+				return app.PrintList(a.Out, output, list, func() error {
+					for _, s := range list {
+						s.print(a.Out)
+					}
+					return nil
+				})
+			})
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	return cmd
+}
+
+// scopesShown returns the scopes of the journal, and the configured provider and tenant.
+func scopesShown(ctx context.Context, store *journal.DB, cfg config.Config) ([]scopeShown, error) {
+	scopes, err := store.FleetScopes(ctx)
+	for _, own := range []string{string(cfg.LLM.Effective().Provider), journal.TenantScope(cfg.Tenant)} {
+		if !slices.ContainsFunc(scopes, func(s journal.FleetScope) bool { return s.Scope == own }) {
+			scopes = append(scopes, journal.FleetScope{Scope: own, Limits: journal.FleetLimits{}})
+		}
+	}
+	list := make([]scopeShown, len(scopes))
+	for i, s := range scopes {
+		list[i] = scopeShown{s, s.Limits.Over(defaultsOf(cfg, s.Scope))}
+	}
+	return list, err
+}
+
+func (s scopeShown) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", app.Line(s.Scope, 200))
+	if p := s.Pause; p != nil {
+		reason := ""
+		if p.Reason != "" {
+			reason = " · " + app.Line(p.Reason, 200)
+		}
+		fmt.Fprintf(w, "  paused until %s by %s%s\n", p.Until.Local().Format(time.DateTime), app.Line(p.By, 80), reason)
+	}
+	if !s.NotBefore.IsZero() {
+		fmt.Fprintf(w, "  waits until %s: the provider refused a request\n", s.NotBefore.Local().Format(time.DateTime))
+	}
+	limited := false
+	for _, name := range journal.LimitNames() {
+		n := s.Applied[name]
+		_, set := s.Limits[name]
+		if n == 0 && !set || name == journal.LimitReserve && !limited {
+			continue
+		}
+		limited = true
+		mark := ""
+		if set {
+			mark = " *"
+		}
+		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, s.used(name), amount(name, n), mark)
+	}
+	if !limited {
+		fmt.Fprintln(w, "  no limits")
+	}
+}
+
+// used returns how much of a limit is used.
+func (s scopeShown) used(name journal.LimitName) string {
+	of := map[journal.LimitName]int64{
+		journal.LimitRequestsPerSecond: s.Usage.RequestsLastSecond, journal.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
+		journal.LimitTokensPerMinute: s.Usage.TokensLastMinute, journal.LimitInFlight: s.Usage.RequestsInFlight,
+		journal.LimitTokensPerDay: s.Usage.TokensToday, journal.LimitTokensPerMonth: s.Usage.TokensThisMonth,
+	}
+	if n, ok := of[name]; ok {
+		return fmt.Sprintf("%d of ", n)
+	}
+	return ""
+}
+
+// checkLimits reports what turns of this configuration wait for.
+func checkLimits(ctx context.Context, a *app.App, cfg config.Config) (string, error) {
+	if _, err := checkJournal(ctx, a, cfg); err != nil {
+		return "", &warning{"cannot be read: see the journal"}
+	}
+	store, err := app.OpenJournal(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	list, err := scopesShown(ctx, store, cfg)
+	if err != nil {
+		return "", err
+	}
+	limited := 0
+	for _, s := range list {
+		if refusal := s.Refusal(defaultsOf(cfg, s.Scope)); refusal != nil {
+			return "", &warning{"a turn would wait: " + refusal.String()}
+		}
+		if s.Applies(defaultsOf(cfg, s.Scope)) {
+			limited++
+		}
+	}
+	return fmt.Sprintf("%d of %d scopes have limits, none is reached", limited, len(list)), nil
+}
