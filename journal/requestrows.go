@@ -185,7 +185,7 @@ func (s *DB) OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, erro
 			err = scan(&kind, &n)
 			open[kind] = n
 			return kind, err
-		}, `SELECT kind, count(*) FROM requests WHERE status = '' GROUP BY kind`)
+		}, `SELECT w.kind, count(*) FROM requests w WHERE w.status = '' GROUP BY w.kind`)
 		return open, err
 	})
 }

@@ -123,7 +123,7 @@ var finding = [][]string{
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", // the operator moves the whole journal, or holds the keys of everything
+	"journal", "keys", "codec", "limits", // for the operator, who has the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {

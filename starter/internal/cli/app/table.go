@@ -79,7 +79,8 @@ func cutLast(heads []string, rows [][]string, columns int) {
 // helpNames matches the headings, the commands and the flags of a help text.
 var helpNames = regexp.MustCompile(`(?m)^\S.*:$|^  [a-z]+ {2,}|^ +(-\w, )?--[\w-]+|^      --[\w-]+`)
 
-// Help makes the help fit the terminal and, in colour, paints its headings, commands and flags.
+// Help makes the help fit the terminal, spells its commands as the user started the program and, in colour, paints its
+// headings, commands and flags.
 func (a *App) Help(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -87,15 +88,17 @@ func (a *App) Help(root *cobra.Command) {
 			cmd.Root().SetUsageTemplate(strings.ReplaceAll(cmd.Root().UsageTemplate(), ".FlagUsages",
 				fmt.Sprintf(".FlagUsagesWrapped %d", columns)))
 		}
-		if !a.Colored(a.Out) {
-			show(cmd, args)
+		var b strings.Builder
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&b)
+		defer cmd.SetOut(out)
+		show(cmd, args)
+		text := a.WithTypedCommands(b.String())
+		if !a.Colored(out) {
+			fmt.Fprint(out, text)
 			return
 		}
-		var text strings.Builder
-		cmd.SetOut(&text)
-		defer cmd.SetOut(a.Out)
-		show(cmd, args)
-		fmt.Fprint(a.Out, helpNames.ReplaceAllStringFunc(text.String(), func(name string) string {
+		fmt.Fprint(out, helpNames.ReplaceAllStringFunc(text, func(name string) string {
 			if strings.HasPrefix(name, " ") {
 				return nameStyle.Render(name)
 			}

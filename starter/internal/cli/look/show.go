@@ -38,7 +38,7 @@ answer, the messages that wait for the running turn are listed too.`,
 					return app.WriteJSON(a.Out, h)
 				}
 				if err == nil {
-					h.print(a.Out)
+					h.print(a.Out, a.WithTypedCommands("`starter approvals` shows how to decide it"))
 				}
 				return err
 			})
@@ -147,7 +147,8 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 	return h, nil
 }
 
-func (h history) print(w io.Writer) {
+// print writes the history as text. hint says how a pending request is decided.
+func (h history) print(w io.Writer, hint string) {
 	if h.Link != "" {
 		fmt.Fprintf(w, "session %s · accepted; its turn begins when a worker runs\n%s\n", app.Line(h.Session.ID, 80), h.Link)
 		return
@@ -162,7 +163,7 @@ func (h history) print(w io.Writer) {
 		}
 	}
 	for _, t := range h.Turns {
-		t.print(w, h.Messages)
+		t.print(w, h.Messages, hint)
 	}
 	for _, m := range h.Waiting {
 		state := "to be merged"
@@ -173,7 +174,7 @@ func (h history) print(w io.Writer) {
 	}
 }
 
-func (t turnHistory) print(w io.Writer, messages []turn.Message) {
+func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	r := t.Turn
 	fmt.Fprintf(w, "\nturn %s · %s", app.Line(r.ID, 80), r.State)
 	if r.State.Terminal() {
@@ -192,7 +193,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message) {
 		fmt.Fprintf(w, "  ! %s\n", app.Line(r.Message, 400))
 	}
 	for _, p := range t.Requests {
-		printRequest(w, p)
+		printRequest(w, p, hint)
 	}
 	fmt.Fprintln(w, "  ledger:")
 	for _, i := range t.Inferences {
@@ -242,7 +243,7 @@ func ran(c journal.CallRecord) string {
 	return "ran 1 time, continued " + ui.Count(c.Runs-1, "time") + " after an elicitation"
 }
 
-func printRequest(w io.Writer, r journal.RequestRecord) {
+func printRequest(w io.Writer, r journal.RequestRecord, hint string) {
 	what := ui.Excerpt(r.Question, 80, 0)
 	switch r.Kind {
 	case turn.RequestApproval:
@@ -250,7 +251,7 @@ func printRequest(w io.Writer, r journal.RequestRecord) {
 	case turn.RequestElicitation:
 		what = ui.Subject(r.Request)
 	}
-	status := "pending; `starter approvals` shows how to decide it"
+	status := "pending; " + hint
 	if d := r.Decision; d != nil {
 		status = app.DecidedAt(*d)
 		if d.Response != nil && len(d.Response.Content) > 0 {

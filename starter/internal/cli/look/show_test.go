@@ -22,7 +22,7 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	turnHistory{
 		Turn: record, Calls: []journal.CallRecord{call}, Requests: []journal.RequestRecord{request},
 		Inferences: []journal.Inference{{Key: journal.StepKey{Step: 1}, Model: esc}},
-	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}})
+	}.print(&b, []turn.Message{{TurnID: esc, Role: turn.RoleUser, Text: esc}}, "")
 	for _, shown := range []string{b.String(), ending(record)} {
 		assert.False(t, strings.ContainsFunc(shown, func(r rune) bool { return r != '\n' && app.Unseen(r) }), "%q", shown)
 	}

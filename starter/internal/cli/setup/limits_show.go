@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
@@ -114,6 +115,9 @@ func (s scopeShown) used(name journal.LimitName) string {
 
 // checkLimits reports what turns of this configuration wait for.
 func checkLimits(ctx context.Context, a *app.App, cfg config.Config) (string, error) {
+	if !engine.HasJournal(cfg) {
+		return "there is no journal yet", nil
+	}
 	if _, err := checkJournal(ctx, a, cfg); err != nil {
 		return "", &warning{"cannot be read: see the journal"}
 	}
