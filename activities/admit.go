@@ -39,6 +39,8 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		Since: scheduled(ctx),
 	}, within, func(r journal.Refusal) { a.showWait(ctx, inf, r) })
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, a.leftWaiting(ctx, inf)
 	case err != nil:
 		return nil, err
 	case refusal == nil:
@@ -53,6 +55,17 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 	return nil, temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLLMRateLimited),
 		temporal.ApplicationErrorOptions{NextRetryDelay: jittered(min(refusal.Retry, maxRetryWait)),
 			Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
+}
+
+// leftWaiting returns the error of an inference whose wait was cancelled: its turn was stopped, or its worker stops.
+func (a *Activities) leftWaiting(ctx context.Context, inf journal.Inference) error {
+	if temporal.IsCanceledError(context.Cause(ctx)) {
+		return temporal.NewCanceledError()
+	}
+	if err := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt); err != nil {
+		return err
+	}
+	return turn.Errorf(turn.CodeLLMTransport, context.Cause(ctx), "the worker stopped while the inference waited for a limit")
 }
 
 // jittered returns a wait that is up to a fifth longer.

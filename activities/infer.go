@@ -55,7 +55,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 	if inf.Settled {
 		return a.inferResult(ctx, in, promptConfig, inf), nil
 	}
-	if inf.Attempt > maxAttempts {
+	if inf.Attempt-inf.Released > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
@@ -124,6 +124,7 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	if err != nil {
 		return turn.Completion{}, nil, err
 	}
+	defer lease.End(-1) // the first end counts
 	budget := max(in.Budget-clock.busy(), time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))

@@ -71,8 +71,12 @@ type DecideResult struct {
 // Errors: ErrNotRunning, ErrNotPending, ErrAlreadyDecided (a *DecidedError with the decision that stands), ErrExpired,
 // ErrArgumentsChanged, ErrInvalid (the grant is not allowed), ErrNoWorker, ErrUnreachable.
 func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, error) {
+	covers := in.Covered && in.Grant != ""
+	if covers && c.journal == nil {
+		return DecideResult{}, errNoJournal
+	}
 	result, err := c.decide(ctx, in, true)
-	if err == nil && in.Covered && in.Grant != "" {
+	if err == nil && covers {
 		err = c.approveCovered(ctx, in, &result)
 	}
 	return result, err
@@ -80,9 +84,6 @@ func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, err
 
 // approveCovered allows the pending calls that the grant of an approval covers.
 func (c *Client) approveCovered(ctx context.Context, in DecideInput, result *DecideResult) error {
-	if c.journal == nil {
-		return errNoJournal
-	}
 	all, err := c.journal.Requests(ctx, result.Turn)
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (in ScheduleInput) spec() client.ScheduleSpec {
 func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 	o := s.c.options
 	agent := workflows.AttrAgent.ValueSet(o.Agent)
-	message := workflows.Message{Text: in.Text}
+	message := workflows.Message{Text: in.Text, Background: true}
 	if in.Session == "" {
 		return &client.ScheduleWorkflowAction{
 			ID: s.c.WorkflowID(in.Name), Workflow: workflows.TurnWorkflow, TaskQueue: o.TaskQueue,

@@ -22,7 +22,7 @@ type attempt struct {
 	raw            sql.NullString
 }
 
-const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
+const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
 	coalesce(i.emitted, FALSE), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
 	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
 	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
@@ -31,7 +31,7 @@ const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.inf
-	err := scan(append(before, &a.row, &in.Attempt, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect,
+	err := scan(append(before, &a.row, &in.Attempt, &in.Released, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect,
 		&in.Base.Seq, &in.Base.Hash,
 		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late,
 		&in.Key.Step)...)
@@ -335,17 +335,17 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 	return failures, err
 }
 
-// ReleaseInference withdraws an attempt that was never sent to the model, so that it does not count as one. The first
-// attempt stays.
+// ReleaseInference records that an attempt was never sent to the model, so that it does not count as one. Its number is
+// not given out again: a worker that was believed dead may still have it.
 func (s *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
 	return s.write(ctx, stepName("releasing", key), func(t *tx) error {
 		a, err := t.lockedAttempt(key)
-		if err == nil && !t.Again() {
+		if err == nil {
 			err = a.current(attempt)
 		}
-		if err != nil || attempt != a.inf.Attempt || attempt <= 1 || a.inf.Settled {
+		if err != nil || a.inf.Settled || a.inf.Released >= attempt {
 			return err
 		}
-		return t.exec(`UPDATE inferences SET attempt = attempt - 1 WHERE id = ?`, a.row)
+		return t.exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.row)
 	})
 }

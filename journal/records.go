@@ -30,6 +30,7 @@ type RequestRecord struct {
 type Inference struct {
 	Key      StepKey `json:"key"`
 	Attempt  int     `json:"attempt"`            // from 1: counts every start, crashes included
+	Released int     `json:"released,omitempty"` // attempts that waited for a fleet limit and were not sent
 	Failures int     `json:"failures,omitempty"` // attempts that ended in a failure of the provider
 	Model    string  `json:"model,omitempty"`
 	// Base is the head after the results were appended: the prompt is rendered from it.

@@ -22,8 +22,8 @@ const (
 	// an activity with its heartbeat.
 	heartbeat = 5 * time.Second
 	// inferAttempts bounds the attempts of one inference. Most of them wait for a fleet limit, for instance while the
-	// provider is paused. The activity itself bounds failures of the provider and crashes of workers, through the journal.
-	inferAttempts = 10_000
+	// provider is paused (for at most 30 days, every 15 s). The activity itself bounds failures of the provider and crashes of workers, through the journal.
+	inferAttempts = 200_000
 	// storeAttempts and storeTimeout bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
 	storeTimeout  = 10 * time.Minute
@@ -183,7 +183,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
 	options := inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
-	options.Priority = r.priority(ctx, c.Step <= 1)
+	options.Priority = r.priority(c.Step <= 1)
 	for n := 1; ; n++ {
 		options.TaskQueue = r.progress.Config.Queues.Inference
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
@@ -225,7 +225,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (Ca
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         callRetryPolicy,
-		Priority:            r.priority(ctx, false),
+		Priority:            r.priority(false),
 		Summary:             summary(in),
 	})
 	return call(ctx, Activities.CallTool, in)

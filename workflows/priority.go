@@ -1,10 +1,7 @@
 package workflows
 
 import (
-	"cmp"
-
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 )
 
 // The priorities of tasks, which order a backlog: lower ones are dispatched first. Once a turn has had its first
@@ -25,11 +22,12 @@ func Priority(tenant string, background bool) temporal.Priority {
 	return p
 }
 
-// priority returns the priority of an activity. first is set for the turn's first inference, which has the run's own.
-func (r *run) priority(ctx workflow.Context, first bool) temporal.Priority {
-	key := cmp.Or(workflow.GetInfo(ctx).Priority.PriorityKey, interactiveStart)
+// priority returns the priority of an activity. first is set for the turn's first inference. The run's own priority does
+// not count: a chain of runs has that of its first turn.
+func (r *run) priority(first bool) temporal.Priority {
+	p := Priority(r.in.Tenant, r.progress.Config.Background)
 	if !first {
-		key = max(key-1, 1)
+		p.PriorityKey--
 	}
-	return temporal.Priority{PriorityKey: key, FairnessKey: r.in.Tenant}
+	return p
 }

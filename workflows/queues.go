@@ -27,8 +27,7 @@ func Elsewhere(queues turn.Queues) error {
 func (r *run) moved(err error) bool {
 	var app *temporal.ApplicationError
 	var queues turn.Queues
-	if !errors.As(err, &app) || app.Type() != elsewhereType || app.Details(&queues) != nil ||
-		queues == r.progress.Config.Queues {
+	if !errors.As(err, &app) || app.Type() != elsewhereType || app.Details(&queues) != nil {
 		return false
 	}
 	r.progress.Config.Queues = queues

@@ -71,6 +71,7 @@ type waiter struct {
 	since  time.Time
 	due    time.Time             // ask the journal then
 	until  time.Time             // wait until then
+	late   bool                  // it was granted too late once
 	wait   chan *journal.Refusal // why it waits
 	answer chan answer
 }
@@ -341,6 +342,9 @@ func (l *Limiter) lease() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseWithin)
 	defer cancel()
 	res, err := l.o.Journal.LeaseCapacity(ctx, in)
+	if err != nil {
+		l.keep(in)
+	}
 	for i, w := range asking {
 		switch {
 		case err != nil:
@@ -353,8 +357,25 @@ func (l *Limiter) lease() {
 	}
 }
 
+// maxKept bounds the ended requests that are kept while the journal is unavailable.
+const maxKept = 10_000
+
+// keep lets the next transaction report what a failed one has reported. If that was committed after all, the tokens are
+// counted twice, rather than not at all.
+func (l *Limiter) keep(in journal.CapacityInput) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ended)+len(in.Ended) <= maxKept {
+		l.ended = append(in.Ended, l.ended...)
+	}
+	for scope, wait := range in.RetryAfter {
+		l.retryAfter[scope] = max(l.retryAfter[scope], wait)
+	}
+}
+
 // granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of time
-// in which the journal counts it.
+// in which the journal counts it. It is asked for once more, but not again: with a slow journal all grants are late, and
+// each counts.
 func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
 	l.mu.Lock()
 	for _, scope := range w.needs.Scopes {
@@ -362,9 +383,12 @@ func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
 	}
 	l.mu.Unlock()
 	lease := &Lease{limiter: l, request: w.needs, at: res.At}
-	if time.Since(res.Read) > journal.ArrivalSlack/2 && l.again(w) {
-		lease.End(0)
-		return
+	if time.Since(res.Read) > journal.ArrivalSlack/2 && !w.late {
+		w.late = true
+		if l.again(w) {
+			lease.End(0)
+			return
+		}
 	}
 	w.answer <- answer{lease: lease}
 }

@@ -92,6 +92,7 @@ CREATE TABLE inferences (
   turn            BIGINT NOT NULL,
   step            BIGINT NOT NULL,
   attempt         BIGINT NOT NULL,
+  released        BIGINT NOT NULL DEFAULT 0,
   failures        BIGINT NOT NULL DEFAULT 0,
   failed_attempt  BIGINT NOT NULL DEFAULT 0,
   failed_code     TEXT NOT NULL DEFAULT '',

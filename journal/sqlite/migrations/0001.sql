@@ -91,6 +91,7 @@ CREATE TABLE inferences (
   turn            INTEGER NOT NULL REFERENCES turns (id),
   step            INTEGER NOT NULL,
   attempt         INTEGER NOT NULL,
+  released        INTEGER NOT NULL DEFAULT 0,
   failures        INTEGER NOT NULL DEFAULT 0,
   failed_attempt  INTEGER NOT NULL DEFAULT 0,
   failed_code     TEXT NOT NULL DEFAULT '',

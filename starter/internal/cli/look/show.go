@@ -202,7 +202,7 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 			state = "not settled"
 		}
 		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s\n", i.Key.Step, app.Line(i.Model, 40), state,
-			ui.Count(i.Attempt, "attempt"), ui.Count(i.Failures, "failure"))
+			ui.Count(i.Attempt-i.Released, "attempt"), ui.Count(i.Failures, "failure"))
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)
