@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -36,7 +37,7 @@ func EnsureAttributes(
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return awaitAttributes(ctx, c, namespace, keys)
 	}
 	_, err = op.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 		Namespace: namespace, SearchAttributes: missing,
@@ -45,17 +46,23 @@ func EnsureAttributes(
 	if err != nil && !errors.As(err, &exists) { // AlreadyExists: another worker added them first
 		return fmt.Errorf("adding search attributes to namespace %q (needs an operator's rights): %w", namespace, err)
 	}
-	return awaitAttributes(ctx, c, namespace, missing)
+	return awaitAttributes(ctx, c, namespace, keys)
 }
 
-// awaitAttributes polls until the attributes can be queried, because the server offers no event for it.
+// awaitAttributes polls until the attributes can be queried, because the server offers no event for it. Attributes that
+// another process has just added are not usable at once either: servers keep a namespace in a cache.
 func awaitAttributes(
-	ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType,
+	ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey,
 ) error {
-	ticker := time.NewTicker(100 * time.Millisecond)
+	var unset []string
+	for _, k := range keys {
+		unset = append(unset, k.GetName()+" is null")
+	}
+	query := &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: strings.Join(unset, " AND ")}
+	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if usable(ctx, c, namespace, names) {
+		if _, err := c.CountWorkflow(ctx, query); err == nil {
 			return nil
 		}
 		select {
@@ -64,16 +71,6 @@ func awaitAttributes(
 		case <-ticker.C:
 		}
 	}
-}
-
-func usable(ctx context.Context, c client.Client, namespace string, names map[string]enumspb.IndexedValueType) bool {
-	for name := range names {
-		query := &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: name + " is null"}
-		if _, err := c.CountWorkflow(ctx, query); err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // EnsureRetention raises the namespace's retention of closed turns to at least d.

@@ -54,8 +54,10 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags) error {
 
 // talkTo runs a chat with a session until the user leaves it.
 func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File) error {
-	if err := app.KeepState(); err != nil { // for the history
-		return err
+	file := chatHistory
+	if err := app.KeepState(); err != nil {
+		t.App.Note("this chat keeps no history of its input: %v", err)
+		file = ""
 	}
 	session, err := f.resolve(ctx, t)
 	if err != nil {
@@ -68,7 +70,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
 		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.Cfg.LLM.Effective().Model,
-		History: chatHistory,
+		History: file,
 		Link:    func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color:   a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})
