@@ -102,8 +102,9 @@ func New(o Options) (*Activities, error) {
 	return &Activities{
 		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, waits: waits,
-		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker, stickyQueueName: o.StickyQueue,
-		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
+		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker,
+		stickyQueueName: o.StickyQueue,
+		secrets:         o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil
 }
 

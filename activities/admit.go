@@ -25,7 +25,8 @@ const (
 	rateLimitWait = time.Second
 )
 
-// admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers see
+// admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers
+// see
 // what it waits for.
 func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	clock *clock) (*capacity.Lease, error) {
@@ -65,7 +66,8 @@ func (a *Activities) leftWaiting(ctx context.Context, inf journal.Inference) err
 	if err := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt); err != nil {
 		return err
 	}
-	return turn.Errorf(turn.CodeLLMTransport, context.Cause(ctx), "the worker stopped while the inference waited for a limit")
+	return turn.Errorf(turn.CodeLLMTransport, context.Cause(ctx),
+		"the worker stopped while the inference waited for a limit")
 }
 
 // jittered returns a wait that is up to a fifth longer.

@@ -35,7 +35,8 @@ func TestLimitsHoldInEveryWindow(t *testing.T) {
 		tokens int64
 	}
 	var arrivals []arrival
-	for now := noon; now.Before(noon.Add(10 * time.Minute)); now = now.Add(time.Duration(random.IntN(int(200 * time.Millisecond)))) {
+	for now := noon; now.Before(noon.Add(10 * time.Minute)); now = now.Add(
+		time.Duration(random.IntN(int(200 * time.Millisecond)))) {
 		request := CapacityRequest{Tokens: 100 + random.Int64N(900)}
 		if rows.ask(now, request)[0] == nil {
 			delay := time.Duration(random.IntN(int(ArrivalSlack)))
@@ -111,7 +112,8 @@ func TestRequestsSettleWithWhatTheyUsed(t *testing.T) {
 	require.Nil(t, rows.ask(noon, CapacityRequest{Tokens: 900})[0])
 	ended := CapacityInput{Ended: []EndedRequest{{Scopes: p, At: noon, Reserved: 900, Used: 100}}}
 	rows.lease(ended, noon.Add(5*time.Second), true)
-	assert.EqualValues(t, 900, rows["p"].scope(noon.Add(5*time.Second)).Usage.TokensLastMinute, "nothing is given back twice")
+	assert.EqualValues(t, 900, rows["p"].scope(noon.Add(5*time.Second)).Usage.TokensLastMinute,
+		"nothing is given back twice")
 	rows.lease(ended, noon.Add(5*time.Second), false)
 	is := rows["p"].scope(noon.Add(5 * time.Second)).Usage
 	assert.EqualValues(t, 100, is.TokensLastMinute)

@@ -152,7 +152,8 @@ func (im *importer) open() (unchanged bool, err error) {
 	}
 	err = im.row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text,
 		created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent,
-		numberOrNull(parent), numberOrNull(im.forkSeq), s.Head.Seq, s.Head.Hash, contentOf(Preview(s.FirstText, firstTextBytes)),
+		numberOrNull(parent), numberOrNull(im.forkSeq), s.Head.Seq, s.Head.Hash,
+		contentOf(Preview(s.FirstText, firstTextBytes)),
 		nanos(notAfter(s.CreatedAt, im.at)), nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.scope.session)
 	if err != nil {
 		return false, err

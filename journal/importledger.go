@@ -68,7 +68,8 @@ func (im *importer) importInference(turnN int64, x ExportInference) error {
 	err := im.row(`INSERT INTO inferences (turn, step, attempt, released, failures, failed_attempt, failed_code, failed_message,
 		emitted, model, expect_seq, base_seq, base_hash, started_at, late_count)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, turnN, x.Key.Step, x.Attempt, x.Released,
-		x.Failures, x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq, x.Base.Seq,
+		x.Failures, x.FailedAttempt, string(x.FailedCode), contentOf(x.FailedMessage), x.Emitted, x.Model, x.ExpectSeq,
+		x.Base.Seq,
 		x.Base.Hash, nanos(x.StartedAt), x.Late).Scan(&a.row)
 	if err != nil || !x.Settled {
 		return err

@@ -31,7 +31,8 @@ const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 func (a *attempt) scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.inf
-	err := scan(append(before, &a.row, &in.Attempt, &in.Released, &in.Failures, &a.failed, &a.emitted, &in.Model, &a.expect,
+	err := scan(append(before, &a.row, &in.Attempt, &in.Released, &in.Failures, &a.failed, &a.emitted, &in.Model,
+		&a.expect,
 		&in.Base.Seq, &in.Base.Hash,
 		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late,
 		&in.Key.Step)...)

@@ -40,7 +40,8 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 }
 
 // insertLateResult returns sql.ErrNoRows if the ledger has this late result.
-func (t *tx) insertLateResult(call int64, attempt int, r turn.ToolResult, text stored, full sql.NullString, media content,
+func (t *tx) insertLateResult(call int64, attempt int, r turn.ToolResult, text stored, full sql.NullString,
+	media content,
 	notify sql.NullInt64, at time.Time) error {
 	return t.row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media,
 		notify_session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,

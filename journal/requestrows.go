@@ -35,7 +35,8 @@ func (x *request) scan(scan func(...any) error) error {
 	w := &x.rec
 	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.arguments.inline, &x.arguments.blob,
 		&w.ArgumentsHash, &x.size,
-		&w.Risk, into(&w.Why), into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By, into(&r.Reason), &r.Grant,
+		&w.Risk, into(&w.Why), into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
+		into(&r.Reason), &r.Grant,
 		&ruled,
 		&w.Call, &x.elicitation.inline, &x.elicitation.blob, &x.response.inline, &x.response.blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = instant(expires), instant(asked)
@@ -87,7 +88,8 @@ func (q querier) loadRequest(x *request) (err error) {
 	return err
 }
 
-// records returns the requests that the condition where selects, as readers get them. A row has the first turn.WaitArguments bytes of an approval's
+// records returns the requests that the condition where selects, as readers get them. A row has the first
+// turn.WaitArguments bytes of an approval's
 // arguments; the transcript has all of them, as a blob named by their hash.
 func (q querier) records(where string, args ...any) (out []RequestRecord, err error) {
 	list, err := q.requests(where, args...)
@@ -135,7 +137,8 @@ func (t *tx) decideRequest(x *request, r turn.Decision) (err error) {
 	x.rec.Decision = &r
 	return t.exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
-		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, contentOf(r.Reason), string(r.Grant), nanos(r.At), x.response.inline,
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, contentOf(r.Reason), string(r.Grant), nanos(r.At),
+		x.response.inline,
 		x.response.blob, x.row)
 }
 

@@ -14,14 +14,17 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// unscoped are the methods of DB that name no session and no turn for a reader. Those with which a worker records a turn
+// unscoped are the methods of DB that name no session and no turn for a reader. Those with which a worker records a
+// turn
 // name a turn that Begin has returned.
 var unscoped = []string{
-	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendChunks", "StepMessage", "Window", "TurnConfig",
+	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendChunks", "StepMessage",
+	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
 	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
 	"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
-	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope", "ResumeScope",
+	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
+	"ResumeScope",
 	"LeaseCapacity",
 }
 

@@ -24,8 +24,9 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
 		fakellm.When("blue", fakellm.Text("Blue it is.")),
-		fakellm.When("both", fakellm.Steps(fakellm.Calls(fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"agent.toml"}`},
-			fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"./agent.toml"}`}), fakellm.Text("Both are read."))),
+		fakellm.When("both",
+			fakellm.Steps(fakellm.Calls(fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"agent.toml"}`},
+				fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"./agent.toml"}`}), fakellm.Text("Both are read."))),
 		fakellm.When("colour", fakellm.Call("ask_user", `{"question":"Which \u001b[31mcolour?"}`)),
 		fakellm.When("", readAndAnswer()),
 	)))+askingToRead)

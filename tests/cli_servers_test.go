@@ -143,8 +143,9 @@ func TestCLIHoldsChangedToolsUntilTheyAreAccepted(t *testing.T) {
 func TestCLIAllowsNothingThatWasNotOnTheScreen(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("and so on ", 500) + "the end"
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", fmt.Sprintf(`{"text":%q}`, long)),
-		fakellm.Text("Written."))))+
+	h := newHome(t, asking(fakellm.Start(t,
+		fakellm.Steps(fakellm.Call("mcp_ledger_append", fmt.Sprintf(`{"text":%q}`, long)),
+			fakellm.Text("Written."))))+
 		"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", ""))
 	h.worker()
 	c, keys := h.onTerminal("run", "-s", "long", "Write.")

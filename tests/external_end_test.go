@@ -177,7 +177,8 @@ func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
 	r := newEnv(t, fakellm.Cases(
-		fakellm.When("first", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`), fakellm.Text("The first answer."))),
+		fakellm.When("first", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
+			fakellm.Text("The first answer."))),
 		fakellm.When("open", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"b"}`),
 			fakellm.Text("This is never finished.").Hold(3, gate))),
 		fakellm.When("third", fakellm.Text("The third answer.")),

@@ -85,8 +85,9 @@ func TestFourWorkersHoldTheLimits(t *testing.T) {
 func TestARateLimitStopsAllWorkers(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, fakellm.Cases(
-		fakellm.When("first", fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow").RetryAfter("3"),
-			fakellm.Text("done"))),
+		fakellm.When("first",
+			fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow").RetryAfter("3"),
+				fakellm.Text("done"))),
 		fakellm.When("", fakellm.Text("done")),
 	))
 	r.work()
@@ -173,7 +174,8 @@ func TestInteractiveTurnsStartWhileScheduledOnesWait(t *testing.T) {
 	assert.Equal(t, string(journal.LimitRequestsPerMinute), wait.Limit)
 	assert.Equal(t, "done", r.ask(session(t)+" me", "Hello.").Answer)
 	require.Len(t, r.model.Requests(), 3, "the scheduled turn still waits")
-	require.NoError(t, r.store.SetFleetLimits(t.Context(), "openai", journal.FleetLimits{journal.LimitRequestsPerMinute: 0}))
+	require.NoError(t, r.store.SetFleetLimits(t.Context(), "openai",
+		journal.FleetLimits{journal.LimitRequestsPerMinute: 0}))
 	assert.Equal(t, turn.StateCompleted, r.result(scheduled[2]).State)
 }
 
@@ -186,10 +188,12 @@ func TestCLIPausesAProvider(t *testing.T) {
 	paused := h.starter("limits", "pause", "openai", "--for", "1h", "--reason", "outage").exits(0)
 	assert.Contains(t, paused.err.String(), "provider openai is paused until")
 	assert.Contains(t, h.starter("limits", "show").exits(0).out.String(), "outage")
-	assert.Contains(t, h.starter("doctor").exits(0).out.String(), "warn  limits: a turn would wait: waits for provider openai")
+	assert.Contains(t, h.starter("doctor").exits(0).out.String(),
+		"warn  limits: a turn would wait: waits for provider openai")
 	run := h.begin(nil, "run", "-o", "jsonl", "-s", session(t), "Hi.")
 	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("show", session(t)).exits(0).out.String(), "… waits for provider openai: paused by")
+		return strings.Contains(h.starter("show", session(t)).exits(0).out.String(),
+			"… waits for provider openai: paused by")
 	}, within, 50*time.Millisecond)
 	h.starter("limits", "pause", "openai", "--for", "1s").exits(0)
 	run.exits(0)

@@ -350,7 +350,8 @@ func TestPendingRequestsExpire(t *testing.T) {
 	}
 }
 
-// TestAStopSettlesTheTurnAtOnce checks that a stop settles the turn although its stream is stalled or its tool hangs until
+// TestAStopSettlesTheTurnAtOnce checks that a stop settles the turn although its stream is stalled or its tool hangs
+// until
 // the end of the test, and that the session's next turn works.
 func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	t.Parallel()

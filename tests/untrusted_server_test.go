@@ -17,7 +17,8 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// untrustedServer is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger records which
+// untrustedServer is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger
+// records which
 // face acted.
 type untrustedServer struct {
 	t   *testing.T

@@ -373,8 +373,10 @@ func (l *Limiter) keep(in journal.CapacityInput) {
 	}
 }
 
-// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of time
-// in which the journal counts it. It is asked for once more, but not again: with a slow journal all grants are late, and
+// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of
+// time
+// in which the journal counts it. It is asked for once more, but not again: with a slow journal all grants are late,
+// and
 // each counts.
 func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
 	l.mu.Lock()

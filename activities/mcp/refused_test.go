@@ -179,7 +179,8 @@ func crowded(retryAfter string) func(w http.ResponseWriter, body string) bool {
 }
 
 func TestACrowdedServerGetsTheTimeThatItAsksFor(t *testing.T) {
-	for retryAfter, want := range map[string]time.Duration{"1": time.Second, "Sat, 21 Nov 2026 12:00:01 GMT": time.Second} {
+	for retryAfter, want := range map[string]time.Duration{"1": time.Second,
+		"Sat, 21 Nov 2026 12:00:01 GMT": time.Second} {
 		h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "web", URL: front(t, crowded(retryAfter))})
 		began := time.Now()
 		req := request(t, h, "mcp/web/echo", `{"text":"x"}`)

@@ -101,7 +101,8 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 			return err
 		}
 		if err := start(ctx, o, binary); err != nil {
-			if o.Moved != nil && ctx.Err() == nil && (!isFree(o.Address) || !isFree(uiAddress(o.UIPort))) { // another program was faster
+			// another program was faster
+			if o.Moved != nil && ctx.Err() == nil && (!isFree(o.Address) || !isFree(uiAddress(o.UIPort))) {
 				return refusePort("%v", err)
 			}
 			return err

@@ -87,7 +87,8 @@ func fleetRace(t *testing.T, a, b *journal.DB) {
 	granted := 0
 	for i := range 20 {
 		group.Go(func() {
-			if refusals := lease(t, []*journal.DB{a, b}[i%2], "w", journal.CapacityInput{}, "openai", "tenant:y"); refusals[0] == nil {
+			if refusals := lease(t, []*journal.DB{a, b}[i%2], "w", journal.CapacityInput{}, "openai",
+				"tenant:y"); refusals[0] == nil {
 				mu.Lock()
 				granted++
 				mu.Unlock()

@@ -71,7 +71,8 @@ func one() []scenario {
 func many() []scenario {
 	return []scenario{
 		{name: "one hop, 32 in flight", spec: hops(1, 1), arms: loaded, turns: 512, block: 64, inFlight: 32},
-		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: slices.Concat(loaded, durable), turns: 320, block: 40, inFlight: 32},
+		{name: "five hops, 32 in flight", spec: hops(5, 1), arms: slices.Concat(loaded, durable), turns: 320, block: 40,
+			inFlight: 32},
 		{name: "one hop, 256 in flight", spec: hops(1, 1), arms: pair, turns: 512, block: 256, inFlight: 256},
 	}
 }

@@ -49,7 +49,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\nTemporal  %s\nWeb UI    %s\nworkers   %d\nlogs      %s/*.log\n\n"+
-		"  %s --config %s run \"hello\"\n\npress Ctrl-C to stop\n", f.Address(), f.UIURL(), o.Workers, o.Dir, f.Starter(), f.Config())
+		"  %s --config %s run \"hello\"\n\npress Ctrl-C to stop\n", f.Address(), f.UIURL(), o.Workers, o.Dir, f.Starter(),
+		f.Config())
 	return errors.Join(watch(ctx, f), f.Close())
 }
 

@@ -20,8 +20,9 @@ var (
 
 // states are the colours of the words that a table has for states.
 var states = map[string]lipgloss.Style{
-	"completed": lipgloss.NewStyle().Foreground(lipgloss.Green), "connected": lipgloss.NewStyle().Foreground(lipgloss.Green),
-	"running": nameStyle, "waiting": lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
+	"completed": lipgloss.NewStyle().Foreground(lipgloss.Green),
+	"connected": lipgloss.NewStyle().Foreground(lipgloss.Green),
+	"running":   nameStyle, "waiting": lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
 	"failed": faultStyle, "failing": faultStyle, "unavailable": faultStyle, "quarantined": faultStyle,
 	"cancelled": lipgloss.NewStyle().Faint(true),
 }

@@ -20,7 +20,8 @@ func someRows() [][]string {
 func TestTablesFitATerminalAndShowStatesInColour(t *testing.T) {
 	near, far := stdio.Pseudoterminal(t)
 	defer near.Close()
-	require.NoError(t, (&App{Streams: Streams{Out: far}, Color: ColorAuto}).Table([]string{"NAME", "STATE", "TEXT"}, someRows()))
+	require.NoError(t, (&App{Streams: Streams{Out: far}, Color: ColorAuto}).Table([]string{"NAME", "STATE", "TEXT"},
+		someRows()))
 	lines := bufio.NewScanner(near)
 	for _, want := range []string{"NAME  STATE   TEXT", "one   failed  many words", "世界  idle    few"} {
 		require.True(t, lines.Scan())
@@ -32,7 +33,8 @@ func TestTablesFitATerminalAndShowStatesInColour(t *testing.T) {
 
 func TestTablesForProgramsArePlainAndWhole(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, (&App{Streams: Streams{Out: &out}, Color: ColorAuto}).Table([]string{"NAME", "STATE", "TEXT"}, someRows()))
+	require.NoError(t, (&App{Streams: Streams{Out: &out}, Color: ColorAuto}).Table([]string{"NAME", "STATE", "TEXT"},
+		someRows()))
 	assert.Equal(t, "NAME  STATE   TEXT\none   failed  "+strings.TrimSpace(strings.Repeat("many words ", 20))+
 		"\n世界  idle    few\n", out.String())
 }

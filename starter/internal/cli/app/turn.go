@@ -136,7 +136,8 @@ type Started struct {
 }
 
 // NewTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
-func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.Config, failed <-chan error) *TurnClient {
+func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.Config,
+	failed <-chan error) *TurnClient {
 	t := &TurnClient{App: a, Store: store, Cfg: cfg, Failed: failed, closeConn: func() {}}
 	t.connect(c)
 	return t
@@ -182,8 +183,9 @@ func (t *TurnClient) NoteOtherSettings(ctx context.Context) {
 
 // OtherSettings describes the first of the workers that began with other settings.
 func OtherSettings(others []temporalconn.Poller, queue string) string {
-	return fmt.Sprintf("worker %s polls task queue %s (now or in the last minute) and began with other settings, for example "+
-		"another policy, than this command reads; the turns that it begins follow its settings. Restart or stop it",
+	return fmt.Sprintf(
+		"worker %s polls task queue %s (now or in the last minute) and began with other settings, for example "+
+			"another policy, than this command reads; the turns that it begins follow its settings. Restart or stop it",
 		Line(others[0].Identity, 80), queue)
 }
 

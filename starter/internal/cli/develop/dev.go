@@ -97,7 +97,8 @@ func noteServer(a *app.App, address string, answers bool) {
 		a.Note("Temporal answers on %s again; the turns continue", address)
 		return
 	}
-	a.Note("Temporal no longer answers on %s, so turns wait: press Ctrl-C and run `starter dev` again, which continues them "+
+	a.Note("Temporal no longer answers on %s, so turns wait: press Ctrl-C and run `starter dev` again, which continues "+
+		"them "+
 		"(its log is %s)", address, filepath.Join(app.StateDir, "temporal.log"))
 }
 

@@ -58,7 +58,8 @@ per day and month are counted from the time when the scope gets its first limit.
 	for _, name := range journal.LimitNames() {
 		cmd.Flags().String(limitFlag(name), "", "the maximum `number` of "+limitHelp[name])
 	}
-	cmd.Flags().Lookup(limitFlag(journal.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
+	cmd.Flags().Lookup(
+		limitFlag(journal.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
 		"in flight that scheduled turns leave to others"
 	return cmd
 }

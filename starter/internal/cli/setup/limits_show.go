@@ -103,8 +103,9 @@ func (s scopeShown) print(w io.Writer) {
 // used returns how much of a limit is used.
 func (s scopeShown) used(name journal.LimitName) string {
 	of := map[journal.LimitName]int64{
-		journal.LimitRequestsPerSecond: s.Usage.RequestsLastSecond, journal.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
-		journal.LimitTokensPerMinute: s.Usage.TokensLastMinute, journal.LimitInFlight: s.Usage.RequestsInFlight,
+		journal.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
+		journal.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
+		journal.LimitTokensPerMinute:   s.Usage.TokensLastMinute, journal.LimitInFlight: s.Usage.RequestsInFlight,
 		journal.LimitTokensPerDay: s.Usage.TokensToday, journal.LimitTokensPerMonth: s.Usage.TokensThisMonth,
 	}
 	if n, ok := of[name]; ok {

@@ -71,7 +71,8 @@ func run(out *strings.Builder, g vt10x.Glyph, text string, x, y, cells int) {
 		}
 	}
 	fmt.Fprintf(out, `<text x="%g" y="%d" textLength="%g" fill="%s"%s>%s</text>`+"\n", left,
-		margin+y*cellHeight+13, float64(len([]rune(bare)))*cellWidth, fg, style, strings.ReplaceAll(html.EscapeString(bare), " ", "\u00a0"))
+		margin+y*cellHeight+13, float64(len([]rune(bare)))*cellWidth, fg, style,
+		strings.ReplaceAll(html.EscapeString(bare), " ", "\u00a0"))
 }
 
 // colourOf converts a colour of the emulator, which has already swapped the colours of reversed cells.

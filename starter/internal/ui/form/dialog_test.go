@@ -73,8 +73,9 @@ func TestDialogsEndInAResponse(t *testing.T) {
 		"an address":                 {address, "\n", turn.ElicitationAccept, "", ""},
 		"an address that is refused": {address, "v\n", turn.ElicitationDecline, "", ""},
 		"agreement":                  {turn.Elicitation{}, "\n", turn.ElicitationAccept, `{}`, ""},
-		"a form that cannot be read": {turn.Elicitation{Schema: json.RawMessage(`[]`)}, "\n", turn.ElicitationDecline, "", ""},
-		"fields one by one":          {turn.Elicitation{Schema: json.RawMessage(everything)}, "Ann\n", "", "", "2/9 "},
+		"a form that cannot be read": {turn.Elicitation{Schema: json.RawMessage(`[]`)}, "\n", turn.ElicitationDecline, "",
+			""},
+		"fields one by one": {turn.Elicitation{Schema: json.RawMessage(everything)}, "Ann\n", "", "", "2/9 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := typed(c.q, c.keys)

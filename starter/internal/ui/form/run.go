@@ -16,7 +16,8 @@ var ErrInterrupted = tea.ErrInterrupted
 
 // Run shows the dialog on a terminal until the user has answered, presses Ctrl-C, or ctx ends.
 func (d *Dialog) Run(ctx context.Context, in, out *os.File, environ []string) (turn.ElicitationResponse, error) {
-	_, err := tea.NewProgram(&page{Dialog: d, help: help.New()}, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+	_, err := tea.NewProgram(&page{Dialog: d, help: help.New()}, tea.WithContext(ctx), tea.WithInput(in),
+		tea.WithOutput(out),
 		tea.WithEnvironment(environ), tea.WithoutSignalHandler()).Run()
 	r, over := d.Response()
 	switch {
