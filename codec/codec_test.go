@@ -220,3 +220,15 @@ func TestKeyFiles(t *testing.T) {
 	assert.ErrorIs(t, err, config.ErrInvalid)
 	assert.ErrorContains(t, err, "starter keys new")
 }
+
+func TestTheSecretsOfRotatedKeysAreLearned(t *testing.T) {
+	keys, path := newKeys(t)
+	var learned []string
+	keys.Learn(func(secrets ...string) { learned = secrets })
+	assert.Len(t, learned, 1)
+	_, err := Add(path)
+	require.NoError(t, err)
+	keys.refresh()
+	assert.Len(t, learned, 2)
+	assert.Equal(t, keys.Secrets(), learned)
+}

@@ -19,7 +19,7 @@ func (e *Engine) openKeys(context.Context) (err error) {
 	if e.keys, err = codec.Open(e.cfg.Encryption); err != nil || e.keys == nil {
 		return err
 	}
-	e.secrets.Add(e.keys.Secrets()...)
+	e.keys.Learn(e.secrets.Add)
 	e.log = slog.New(temporalconn.ContentFree(e.log.Handler()))
 	if file := e.cfg.Encryption.KeyFile; file != "" {
 		e.cfg.LocalFiles.Deny = append(e.cfg.LocalFiles.Deny[:len(e.cfg.LocalFiles.Deny):len(e.cfg.LocalFiles.Deny)],
