@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,18 @@ func TestFailuresAreEncrypted(t *testing.T) {
 	failure := fc.ErrorToFailure(temporal.NewApplicationError(canary, "Type", canary))
 	assert.NotContains(t, failure.String(), canary)
 	assert.ErrorContains(t, fc.FailureToError(failure), canary)
+}
+
+func TestAnInputWithoutItsKeyIsAFailureThatTheServerRetries(t *testing.T) {
+	keys, _ := newKeys(t)
+	fc := FailureConverter(keys.DataConverter("ns"))
+	for _, kind := range []error{ErrUnknownKey, ErrNamespace, ErrCiphertext} {
+		info := fc.ErrorToFailure(fmt.Errorf("unable to decode: %w", kind)).GetApplicationFailureInfo()
+		assert.Equal(t, KeyErrorType, info.GetType())
+		assert.False(t, info.GetNonRetryable())
+	}
+	own := temporal.NewApplicationErrorWithCause("the journal", "Type", ErrUnknownKey)
+	assert.Equal(t, "Type", fc.ErrorToFailure(own).GetApplicationFailureInfo().GetType())
 }
 
 func TestAWorkersTaskFailsIfAPayloadCannotBeDecrypted(t *testing.T) {
@@ -206,4 +219,16 @@ func TestKeyFiles(t *testing.T) {
 	_, err = OpenFile(filepath.Join(t.TempDir(), "missing"))
 	assert.ErrorIs(t, err, config.ErrInvalid)
 	assert.ErrorContains(t, err, "starter keys new")
+}
+
+func TestTheSecretsOfRotatedKeysAreLearned(t *testing.T) {
+	keys, path := newKeys(t)
+	var learned []string
+	keys.Learn(func(secrets ...string) { learned = secrets })
+	assert.Len(t, learned, 1)
+	_, err := Add(path)
+	require.NoError(t, err)
+	keys.refresh()
+	assert.Len(t, learned, 2)
+	assert.Equal(t, keys.Secrets(), learned)
 }

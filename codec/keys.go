@@ -47,6 +47,7 @@ type Keys struct {
 	current atomic.Pointer[loaded]
 
 	reading sync.Mutex // held while the file is read
+	learn   func(secrets ...string)
 }
 
 // loaded is a keyset as it was read.
@@ -144,6 +145,9 @@ func (k *Keys) refresh() {
 		same.at, same.problem = time.Now(), err
 		set = &same
 	}
+	if k.learn != nil && !bytes.Equal(set.data, before.data) {
+		k.learn(set.secrets...)
+	}
 	k.current.Store(set)
 }
 
@@ -221,6 +225,14 @@ func (s *loaded) names() string {
 
 // Secrets returns the keys as they are in the file, for the redaction of logs.
 func (k *Keys) Secrets() []string { return k.current.Load().secrets }
+
+// Learn calls learn with the secrets, and again when the file has other keys, before they are used.
+func (k *Keys) Learn(learn func(secrets ...string)) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	k.learn = learn
+	learn(k.Secrets()...)
+}
 
 // prefixBytes is the length of Tink's prefix of a ciphertext: 1, and the key's ID in big endian.
 const prefixBytes = 5

@@ -2,10 +2,12 @@ package codec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	commonpb "go.temporal.io/api/common/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -110,10 +112,28 @@ func (k *Keys) WorkerDataConverter(namespace string) converter.DataConverter {
 }
 
 // FailureConverter returns the converter of failures that encrypts their messages and stack traces as dc does payloads.
+// An activity whose input a worker cannot decrypt fails with KeyErrorType.
 func FailureConverter(dc converter.DataConverter) converter.FailureConverter {
-	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+	return keyFailures{temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: dc, EncodeCommonAttributes: true,
-	})
+	})}
+}
+
+// KeyErrorType is the type of the failure of an activity that did not run, because its worker could not decrypt its
+// input. The server retries it. Without it, the failure would have the type of a Go error that the SDK wraps, as if the
+// activity's result was lost.
+const KeyErrorType = "EncryptionKey"
+
+// keyFailures gives the errors of decryption their type. An error that an activity has given a type keeps it.
+type keyFailures struct{ converter.FailureConverter }
+
+// ErrorToFailure implements converter.FailureConverter.
+func (k keyFailures) ErrorToFailure(err error) *failurepb.Failure {
+	var typed *temporal.ApplicationError
+	if IsError(err) && !errors.As(err, &typed) {
+		err = temporal.NewApplicationError(err.Error(), KeyErrorType)
+	}
+	return k.FailureConverter.ErrorToFailure(err)
 }
 
 // taskConverter panics if it cannot decrypt: see WorkerDataConverter. Activities get the converter inside, whose errors

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/everturn/everturn/codec"
@@ -18,7 +19,8 @@ func (e *Engine) openKeys(context.Context) (err error) {
 	if e.keys, err = codec.Open(e.cfg.Encryption); err != nil || e.keys == nil {
 		return err
 	}
-	e.secrets.Add(e.keys.Secrets()...)
+	e.keys.Learn(e.secrets.Add)
+	e.log = slog.New(temporalconn.ContentFree(e.log.Handler()))
 	if file := e.cfg.Encryption.KeyFile; file != "" {
 		e.cfg.LocalFiles.Deny = append(e.cfg.LocalFiles.Deny[:len(e.cfg.LocalFiles.Deny):len(e.cfg.LocalFiles.Deny)],
 			filepath.Base(file))

@@ -105,7 +105,7 @@ func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journa
 	}
 	j.follow(in.Turn, true)
 	if out.Closed != "" && j.telemetry != nil {
-		if closed, err := j.Journal.Turn(ctx, out.Closed); err == nil {
+		if closed, err := j.Journal.Tenant(in.Tenant).Turn(ctx, out.Closed); err == nil {
 			j.telemetry.TurnEnded(ctx, closed, false)
 		}
 	}

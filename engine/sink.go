@@ -119,7 +119,7 @@ func (s *sink) leave(turnID string, after int64, done bool) bool {
 
 func (s *sink) forward(turnID string, after int64) {
 	patience := sinkPatience
-	reader := &journal.TurnReader{Store: s.store, Turn: turnID, After: after}
+	reader := &journal.TurnReader{Turn: turnID, After: after}
 	var of journal.TurnConfig
 	waits := false
 	for {
@@ -151,13 +151,7 @@ func (s *sink) forward(turnID string, after int64) {
 // read returns the next events. It repeats a read that failed until the worker stops.
 func (s *sink) read(ctx context.Context, r *journal.TurnReader, of *journal.TurnConfig) ([]turn.Chunk, error) {
 	for warned := false; ; warned = true {
-		chunks, err := r.Next(ctx)
-		if err == nil && of.Session == "" && len(chunks) > 0 {
-			*of, err = s.store.TurnConfig(ctx, r.Turn)
-			if err != nil {
-				r.After, r.Done = chunks[0].Index-1, false
-			}
-		}
+		chunks, err := s.next(ctx, r, of)
 		if err == nil || errors.Is(err, journal.ErrNotFound) {
 			return chunks, err
 		}
@@ -170,6 +164,17 @@ func (s *sink) read(ctx context.Context, r *journal.TurnReader, of *journal.Turn
 			return nil, err
 		}
 	}
+}
+
+// next returns the next events. Before the first ones it looks up the turn's tenant, who alone can read them.
+func (s *sink) next(ctx context.Context, r *journal.TurnReader, of *journal.TurnConfig) (_ []turn.Chunk, err error) {
+	if r.Store == nil {
+		if *of, err = s.store.TurnConfig(ctx, r.Turn); err != nil {
+			return nil, err
+		}
+		r.Store = s.store.Tenant(of.Tenant)
+	}
+	return r.Next(ctx)
 }
 
 func (s *sink) stopping() bool {

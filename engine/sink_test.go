@@ -23,8 +23,9 @@ type sinkFixture struct {
 	t     *testing.T
 	store *journal.DB
 
-	mu    sync.Mutex
-	kinds []turn.ChunkKind
+	mu      sync.Mutex
+	kinds   []turn.ChunkKind
+	tenants []string
 }
 
 func newSinkFixture(t *testing.T) *sinkFixture {
@@ -46,7 +47,7 @@ func (f *sinkFixture) keep(_ context.Context, e Event) error {
 	if len(f.kinds) == 0 && e.Session != "s" {
 		return errors.New("the event has no session")
 	}
-	f.kinds = append(f.kinds, e.Kind)
+	f.kinds, f.tenants = append(f.kinds, e.Kind), append(f.tenants, e.Tenant)
 	return nil
 }
 
@@ -93,4 +94,21 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	f.follow("t", true) // Finish may run twice
 	f.close()
 	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkTurnCompleted)
+}
+
+// TestASinkGetsTheTurnsOfEveryTenant checks that a tenant's turn arrives, and leaves no goroutine.
+func TestASinkGetsTheTurnsOfEveryTenant(t *testing.T) {
+	f := newSinkFixture(t)
+	_, err := f.store.Begin(t.Context(), turn.BeginInput{Tenant: "acme", Session: "s", Turn: "t2", WorkflowID: "acme/s",
+		RunID: "t2", Message: turn.UserMessage{ID: "m", Text: "which one?"}, At: time.Now()})
+	require.NoError(t, err)
+	f.follow("t2", true)
+	f.gets(turn.ChunkTurnStarted)
+	_, err = f.store.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t2", At: time.Now(),
+		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
+	require.NoError(t, err)
+	f.gets(turn.ChunkTurnStarted, turn.ChunkTurnCompleted)
+	f.left()
+	f.close()
+	assert.Equal(t, []string{"acme", "acme"}, f.tenants)
 }

@@ -352,6 +352,35 @@ func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 	assert.Positive(t, failed, "the task failed, and the turn did not")
 }
 
+// TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt gives the worker of the tools the key of the turn after it got the
+// call. The call runs once.
+func TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt(t *testing.T) {
+	t.Parallel()
+	tools, turns := codectest.File(t), codectest.File(t)
+	r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Done.")), encrypted(turns))
+	role(config.RoleTurns, config.RoleInference)(&r.cfg)
+	r.work(withEcho()...)
+	var log sink
+	role(config.RoleTools)(&r.cfg)
+	r.cfg.Encryption.KeyFile = tools
+	r.work(append(withEcho(), engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+	r.cfg.Encryption.KeyFile = turns
+	c := r.dialled()
+	begun, err := c.Send(t.Context(), client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Go."}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "unknown encryption key") }, within,
+		20*time.Millisecond)
+	b, err := os.ReadFile(turns)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tools, b, 0o600))
+	res, err := c.Wait(t.Context(), begun)
+	require.NoError(t, err)
+	assert.Equal(t, turn.StateCompleted, res.State)
+	call := r.calls(begun.ID, 1)[0]
+	assert.Equal(t, turn.OutcomeOK, call.Outcome)
+	assert.Equal(t, 1, call.Attempt)
+}
+
 // must returns a value that a call has returned without an error.
 func must[V any](v V, err error) func(*testing.T) V {
 	return func(t *testing.T) V {

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -121,4 +122,12 @@ func TestACallWhoseEndWasNotReportedIsAskedOfTheLedger(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&outcome))
 	assert.Equal(t, turn.OutcomeUnknown, outcome)
 	assert.Equal(t, []int{1, 2}, attempts)
+}
+
+func TestACallThatNoWorkerCouldDecryptWasNotSent(t *testing.T) {
+	err := checkKey(temporal.NewApplicationError("decrypting", codec.KeyErrorType))
+	assert.Equal(t, turn.OutcomeError, outcomeOf(err))
+	assert.False(t, mayHaveRun(err))
+	lost := errors.New("lost")
+	assert.Equal(t, lost, checkKey(lost))
 }

@@ -42,3 +42,15 @@ func checkHosted(tool turn.Tool, err error) error {
 	return temporal.NewApplicationError("not sent: no worker polled task queue "+turn.Truncate(tool.Queue, 200)+
 		", so none hosts the tool's server (worker.server_queues)", string(turn.CodeToolNotSent))
 }
+
+// keyErrorType is codec.KeyErrorType: no worker that took the activity could decrypt its input, and so none ran it.
+const keyErrorType = "EncryptionKey"
+
+// checkKey explains the error of a call that the server retried until its attempts were used up.
+func checkKey(err error) error {
+	if code(err) != keyErrorType {
+		return err
+	}
+	return temporal.NewApplicationError("not sent: the worker that hosts the tool lacks the key of this turn's encryption",
+		string(turn.CodeToolNotSent))
+}

@@ -214,6 +214,7 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		if n < maxDispatches && r.moved(err) {
 			continue
 		}
+		err = checkKey(err)
 		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}

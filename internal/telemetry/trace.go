@@ -18,12 +18,8 @@ import (
 
 // Ledger is what traces are written from; journal.DB documents the methods.
 type Ledger interface {
-	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
 	TurnConfig(ctx context.Context, turnID string) (journal.TurnConfig, error)
-	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
-	Calls(ctx context.Context, turnID string) ([]journal.CallRecord, error)
-	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
-	Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error)
+	Tenant(tenant string) *journal.DB
 }
 
 // maxEnded bounds the turns whose traces are not written yet. If the collector does not keep up, the traces of further
@@ -94,9 +90,6 @@ func (t *Telemetry) writeTrace(ctx context.Context, turnID string) {
 }
 
 func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err error) {
-	if all.turn, err = t.ledger.Turn(ctx, turnID); err != nil {
-		return all, err
-	}
 	cfg, err := t.ledger.TurnConfig(ctx, turnID)
 	if err != nil {
 		return all, err
@@ -104,17 +97,21 @@ func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err
 	if err := json.Unmarshal(cfg.Config, &all.config); err != nil {
 		return all, err
 	}
-	if all.inferences, err = t.ledger.Inferences(ctx, turnID); err != nil {
+	own := t.ledger.Tenant(cfg.Tenant)
+	if all.turn, err = own.Turn(ctx, turnID); err != nil {
 		return all, err
 	}
-	if all.calls, err = t.ledger.Calls(ctx, turnID); err != nil {
+	if all.inferences, err = own.Inferences(ctx, turnID); err != nil {
 		return all, err
 	}
-	if all.requests, err = t.ledger.Requests(ctx, turnID); err != nil || !t.options.Content {
+	if all.calls, err = own.Calls(ctx, turnID); err != nil {
+		return all, err
+	}
+	if all.requests, err = own.Requests(ctx, turnID); err != nil || !t.options.Content {
 		return all, err
 	}
 	seq := all.turn.MessageSeq
-	all.question, err = t.ledger.Window(ctx, turnID, seq, seq, journal.MaxMessageBytes)
+	all.question, err = own.Window(ctx, turnID, seq, seq, journal.MaxMessageBytes)
 	return all, err
 }
 

@@ -16,19 +16,26 @@ import (
 // repeat the prompt that it refuses. The journal and the history have them, encrypted. It is for workers that encrypt.
 type contentFreeLog struct{ slog.Handler }
 
-// Messages of records about activities' errors, of the SDK and of package activities, and their attributes with texts.
+// ContentFree returns the handler of a worker that encrypts.
+func ContentFree(h slog.Handler) slog.Handler {
+	if _, is := h.(contentFreeLog); is {
+		return h
+	}
+	return contentFreeLog{h}
+}
+
+// The SDK's messages about activities' errors and their attributes with texts, and the attributes of our own records.
 var (
-	failureRecords = []string{activityError, "Activity panic.", "activity failed"}
-	failureTexts   = []string{"Error", "PanicError", "message", "cause"}
+	failureRecords = []string{activityError, "Activity panic.", "LocalActivity panic.", "Activity complete after timeout."}
+	failureTexts   = []string{"Error", "PanicError"}
+	ownTexts       = []string{"message", "cause", "it said"}
 )
 
 func (c contentFreeLog) Handle(ctx context.Context, r slog.Record) error {
-	if !slices.Contains(failureRecords, r.Message) {
-		return c.Handler.Handle(ctx, r)
-	}
+	failure := slices.Contains(failureRecords, r.Message)
 	free := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		if slices.Contains(failureTexts, a.Key) {
+		if failure && slices.Contains(failureTexts, a.Key) || slices.Contains(ownTexts, a.Key) {
 			a.Value = slog.StringValue(withoutText(a.Value.Any()))
 		}
 		free.AddAttrs(a)

@@ -156,7 +156,7 @@ func (o Options) logger() *slog.Logger {
 	}
 	h := o.Logger.Handler()
 	if o.Keys != nil {
-		h = contentFreeLog{h}
+		h = ContentFree(h)
 	}
 	return slog.New(cancellationLog{h})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +40,14 @@ func TestTheLogOfAnEncryptingWorkerQuotesNoContent(t *testing.T) {
 	logger.Error("Activity error.", "Attempt", 1, "Error", refused)
 	logger.Warn("activity failed", "code", "llm_rejected", "message", "canary", "cause", errors.New("canary"))
 	logger.Error("Activity panic.", "PanicError", "canary")
+	logger.Error("LocalActivity panic.", "PanicError", "canary")
+	logger.Info("Activity complete after timeout.", "Error", errors.New("canary"))
+	own := slog.New(ContentFree(slog.NewTextHandler(&out, nil)))
+	own.Warn("an MCP server refused a call", "server", "ledger", "it said", "canary")
+	again := log.NewStructuredLogger(Options{Keys: keys, Logger: own}.logger())
+	again.Error("Activity error.", "Error", refused)
+	assert.Equal(t, 2, strings.Count(out.String(), "llm_rejected (the text"), "wrapped once")
+	again.Warn("the write is repeated", "cause", errors.New("canary"))
 	assert.NotContains(t, out.String(), "canary")
 	assert.Contains(t, out.String(), "Attempt=1")
 	assert.Contains(t, out.String(), "llm_rejected (the text")

@@ -1,0 +1,30 @@
+package telemetry
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+func TestATraceIsWrittenForEveryTenant(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	for _, tenant := range []string{"", "acme"} {
+		id := "turn of " + tenant
+		_, err = store.Begin(t.Context(), turn.BeginInput{Tenant: tenant, Session: "s", Turn: id, WorkflowID: id,
+			RunID: id, Config: []byte("{}"), Message: turn.UserMessage{ID: "m", Text: "hello from " + tenant}, At: time.Now()})
+		require.NoError(t, err)
+		all, err := (&Telemetry{ledger: store, options: Options{Content: true}}).read(t.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, id, all.turn.ID)
+		require.Len(t, all.question, 1)
+		assert.Contains(t, all.question[0].Text, "hello from "+tenant)
+	}
+}
