@@ -2,6 +2,9 @@ package turn_test
 
 import (
 	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +13,144 @@ import (
 
 	"github.com/everturn/everturn/workflows/turn"
 )
+
+// FuzzRuleArguments checks that a rule that allows docs/** keeps every reader of the arguments inside that folder,
+// whatever the model sends and however the reader interprets the path. A pattern that allows a value also denies it in
+// a denying rule.
+func FuzzRuleArguments(f *testing.F) {
+	for _, value := range []string{"docs/a", "docs/../x", `docs\..\x`, "docs/%2e%2e/x", "/docs/a", "docs/a\x00",
+		"docs/.\n./x", "docs/a/b/c", "docs/./", "C:docs/a", "file:docs/a",
+		"docs/%252e%252e/x", "docs/．．/x", "docs/..;/x", "docs/.. /x", "docs/.\u200b./x", "docs/%%32e./x", "docs/‥/x",
+		"docs/..é/x", "\u200b/x", "docs/.$Z./x"} {
+		f.Add(path(value))
+	}
+	for _, arguments := range []string{
+		`{"path":"docs/a","PATH":"x"}`, `{"PATH":"docs/a"}`, `{"path":"docs/a","path":"/x"}`, `{"path":["docs/a","x"]}`,
+		`{"p\u0061th":"docs\/a"}`, `{"path":"docs/a"}x`,
+		`{"path":{"path":"docs/a"}}`, `{"path":"docs/\ud83d"}`, `{"path":"docs/a","pat\u212a":1}`, ``, `null`, `[]`,
+		`{"path":1e3}`, `{"path":"1e3"}`,
+	} {
+		f.Add(arguments)
+	}
+	f.Fuzz(func(t *testing.T, arguments string) {
+		for _, pattern := range []string{"docs/**", "**", "*", "1000", "[a-d]*/?"} {
+			if permitted(confined(pattern), arguments) == turn.Allow {
+				require.Equal(t, turn.Deny, permitted(barred(pattern), arguments), "%s: what surely matches perhaps matches",
+					pattern)
+			}
+		}
+		if permitted(confined("docs/**"), arguments) != turn.Allow {
+			return
+		}
+		for _, found := range readers(t, arguments) {
+			for _, way := range spelt(found) {
+				at := filepath.Join("/srv", way)
+				require.True(t, strings.HasPrefix(at, "/srv/docs/") && !filepath.IsAbs(way), "%q gives %s", arguments, at)
+			}
+		}
+	})
+}
+
+// readers returns the paths that a Go struct, which ignores case, and a map find in arguments.
+func readers(t *testing.T, arguments string) []string {
+	t.Helper()
+	var typed struct {
+		Path any `json:"path"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(arguments), &typed))
+	var loose map[string]any
+	require.NoError(t, json.Unmarshal([]byte(arguments), &loose))
+	var found []string
+	for _, value := range []any{typed.Path, loose["path"]} {
+		list, ok := value.([]any)
+		if !ok {
+			list = []any{value}
+		}
+		for _, v := range list {
+			text, ok := v.(string)
+			require.True(t, ok, "a path that is allowed is text")
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
+// spelt returns the ways in which readers interpret a path: as it is, with slashes either way, decoded once or twice,
+// without characters that some readers drop, up to the NUL that ends it in C, with segments trimmed or cut, and with
+// look-alike dots.
+func spelt(p string) []string {
+	ways := []string{p, strings.ReplaceAll(p, `\`, "/"), strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(p),
+		strings.TrimSpace(p)}
+	if decoded, err := url.PathUnescape(p); err == nil {
+		ways = append(ways, strings.ReplaceAll(decoded, `\`, "/"))
+		if again, err := url.PathUnescape(decoded); err == nil {
+			ways = append(ways, strings.ReplaceAll(again, `\`, "/"))
+		}
+	}
+	cut, _, _ := strings.Cut(p, "\x00")
+	ways = append(ways, cut, strings.NewReplacer("．", ".", "․", ".", "‥", "..", "…", "...", "。", ".", "／", "/",
+		"＼", "/", "～", "~").Replace(p))
+	ways = append(ways, strings.NewReplacer("\u200b", "", "\ufeff", "", "\u00ad", "", "\u2060", "").Replace(p),
+		os.Expand(p, func(string) string { return "" }))
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
+		s, _, _ = strings.Cut(s, ";")
+		segments[i] = strings.TrimSpace(s)
+	}
+	return append(ways, strings.Join(segments, "/"))
+}
+
+// FuzzRuleAddresses checks that a rule that allows the addresses of one domain's hosts permits calls to no other host.
+func FuzzRuleAddresses(f *testing.F) {
+	for _, value := range []string{"https://a.example.com/x", "https://evil.com?.example.com/x",
+		"https://evil.com#.example.com/", "https://a@b.example.com/", "https://evil.com\\.example.com/x",
+		"https://[::1].example.com/", "https://evil.com%2f.example.com/x", "https://a.example.com//evil.com/x",
+		"https://evil.com;.example.com/", "https://evil.com&.example.com/", "https://.example.com/",
+		"https://evil.com℀.example.com/x", "HTTPS://a.example.com/x", "https://\ta.example.com/x"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		if permitted(confined("https://*.example.com/**"), path(value)) != turn.Allow {
+			return
+		}
+		u, err := url.Parse(strings.ToValidUTF8(value, "\ufffd"))
+		if err != nil {
+			return // no reader uses it
+		}
+		require.Equal(t, "https", u.Scheme)
+		require.Regexp(t, `^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.example\.com$`, u.Host)
+		require.Nil(t, u.User)
+	})
+}
+
+// FuzzRuleDenials checks that a rule denies an address or a path in every spelling.
+func FuzzRuleDenials(f *testing.F) {
+	for _, value := range []string{"https://u@EVIL.com.:443/x", "//evil.com?x", "https://%65vil.com", "file:///etc/passwd",
+		"file://localhost/%65tc/x", "/etc/passwd%zz", "/srv/..;/etc/x", "/srv/．．/etc/x",
+		"/e\u200btc/x", "/srv/../etc/x", "/etc", "https:evil.com/x", `https:\\evil.com\x`, "/%2565tc/x",
+		"ftp://evil.com:80/x"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		value = strings.ToValidUTF8(value, "\ufffd")
+		found := []string{value}
+		if u, err := url.Parse(value); err == nil {
+			if strings.EqualFold(strings.TrimRight(u.Hostname(), "."), "evil.com") {
+				require.NotEqual(t, turn.Allow, permitted(barred("https://evil.com/**"), path(value)), "%q calls it", value)
+			}
+			if u.Scheme == "file" {
+				found = append(found, u.Path)
+			}
+		}
+		for _, name := range found {
+			for _, way := range spelt(name) {
+				if at := filepath.Clean(way); strings.HasPrefix(at, "/etc/") || at == "/etc" {
+					require.NotEqual(t, turn.Allow, permitted(barred("/etc/**"), path(value)), "%q gives %s", value, at)
+				}
+			}
+		}
+	})
+}
 
 // separators matches what separates, quotes, escapes or encodes values for some reader: all ASCII characters except
 // those that URLs and email addresses need.
