@@ -56,12 +56,14 @@ func (c *collector) receive(_ http.ResponseWriter, req *http.Request) {
 	body := io.Reader(req.Body)
 	if req.Header.Get("Content-Encoding") == "gzip" {
 		var err error
-		if body, err = gzip.NewReader(body); !assert.NoError(c.t, err) {
-			return
+		if body, err = gzip.NewReader(body); err != nil {
+			return // the sender was killed
 		}
 	}
 	b, err := io.ReadAll(body)
-	assert.NoError(c.t, err)
+	if err != nil {
+		return // the sender was killed
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw.Write(b)
