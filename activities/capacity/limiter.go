@@ -71,7 +71,7 @@ type waiter struct {
 	since  time.Time
 	due    time.Time             // ask the journal then
 	until  time.Time             // wait until then
-	late   bool                  // it was granted too late once
+	late   int                   // how often it was granted too late
 	wait   chan *journal.Refusal // why it waits
 	answer chan answer
 }
@@ -357,6 +357,9 @@ func (l *Limiter) lease() {
 	}
 }
 
+// maxLate bounds how often a request asks again because its grant came too late.
+const maxLate = 3
+
 // maxKept bounds the ended requests that are kept while the journal is unavailable.
 const maxKept = 10_000
 
@@ -373,11 +376,9 @@ func (l *Limiter) keep(in journal.CapacityInput) {
 	}
 }
 
-// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of
-// time
-// in which the journal counts it. It is asked for once more, but not again: with a slow journal all grants are late,
-// and
-// each counts.
+// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of time
+// in which the journal counts it. Such a request asks again at most maxLate times: with a slow journal all grants are
+// late, and each counts.
 func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
 	l.mu.Lock()
 	for _, scope := range w.needs.Scopes {
@@ -385,8 +386,8 @@ func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
 	}
 	l.mu.Unlock()
 	lease := &Lease{limiter: l, request: w.needs, at: res.At}
-	if time.Since(res.Read) > journal.ArrivalSlack/2 && !w.late {
-		w.late = true
+	if time.Since(res.Read) > journal.ArrivalSlack/2 && w.late < maxLate {
+		w.late++
 		if l.again(w) {
 			lease.End(0)
 			return
