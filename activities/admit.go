@@ -26,8 +26,7 @@ const (
 )
 
 // admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers
-// see
-// what it waits for.
+// see what it waits for.
 func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	clock *clock) (*capacity.Lease, error) {
 	defer clock.pause()()

@@ -303,9 +303,8 @@ type Worker struct {
 	// The task queues of MCP servers ([[mcp.servers]] queue) whose servers this worker hosts as well.
 	ServerQueues []string `toml:"server_queues"`
 	// Send the inferences and tool calls of this worker's turns to their own task queues even if it has these roles, so
-	// that all workers of the role share them. A rate limit that Temporal keeps for a task queue needs it. It makes each
-	// of
-	// them start a few milliseconds later.
+	// that all workers of the role share them. A rate limit that Temporal keeps for a task queue needs it. It makes
+	// each of them start a few milliseconds later.
 	SeparateQueues bool `toml:"separate_queues"`
 	// Maximum number of workflow tasks at the same time.
 	MaxConcurrentTurns int `toml:"max_concurrent_turns" default:"100" min:"2"`

@@ -15,8 +15,7 @@ import (
 )
 
 // unscoped are the methods of DB that name no session and no turn for a reader. Those with which a worker records a
-// turn
-// name a turn that Begin has returned.
+// turn name a turn that Begin has returned.
 var unscoped = []string{
 	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendChunks", "StepMessage",
 	"Window", "TurnConfig",

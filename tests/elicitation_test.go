@@ -78,8 +78,7 @@ func TestElicitationResponsesAreValidated(t *testing.T) {
 }
 
 // TestAStopDuringAnElicitationLeavesTheCallUnknown checks that a call is unknown if its turn is stopped while an
-// elicitation is pending,
-// because its server has begun the call.
+// elicitation is pending, because its server has begun the call.
 func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)

@@ -351,8 +351,7 @@ func TestPendingRequestsExpire(t *testing.T) {
 }
 
 // TestAStopSettlesTheTurnAtOnce checks that a stop settles the turn although its stream is stalled or its tool hangs
-// until
-// the end of the test, and that the session's next turn works.
+// until the end of the test, and that the session's next turn works.
 func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 16)

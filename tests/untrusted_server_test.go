@@ -18,8 +18,7 @@ import (
 )
 
 // untrustedServer is an untrusted server. Its tool append changes its face (see tests/mcpserver), and its ledger
-// records which
-// face acted.
+// records which face acted.
 type untrustedServer struct {
 	t   *testing.T
 	id  string

@@ -73,8 +73,7 @@ func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 // serverArgs returns the flags of the development server, except the Web UI's address. The dynamic configuration
 // removes the 100 ms that its defaults delay every task on SQLite, and the partitions that sometimes delay a task by
 // two seconds. A server from 1.31 on cancels the open polls of a stopping worker, so that none of them takes a task
-// that is
-// then lost. It also closes the HTTP API, which start-dev always opens and which checks neither origin nor
+// that is then lost. It also closes the HTTP API, which start-dev always opens and which checks neither origin nor
 // credentials: no request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled.
 func serverArgs(dir string, o Options) ([]string, error) {
 	host, port, err := net.SplitHostPort(o.Address)

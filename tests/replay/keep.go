@@ -42,8 +42,7 @@ var names = regexp.MustCompile(`^v[1-9][0-9]*-[a-z0-9_]+(-[a-z0-9_]+)*$`)
 var keeping sync.Mutex
 
 // Keep writes a run's history to dir under a name that the README beside the kept histories describes, if it replays.
-// It
-// returns ErrKept if a history of this name exists.
+// It returns ErrKept if a history of this name exists.
 func Keep(dir, name string, events []*historypb.HistoryEvent) error {
 	known, err := described(dir, name)
 	switch {
