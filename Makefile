@@ -1,8 +1,14 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-smoke bench-people sequences servers man fleet browser
+.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people sequences servers man fleet browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
+
+# The linters of .golangci.yaml, with the reason for each.
+LINT = $(CURDIR)/.everturn/bin/golangci-lint run --allow-parallel-runners -c $(CURDIR)/.golangci.yaml
+
+# Of the modules, which are harnesses and no product, these.
+HARNESS = --enable-only govet,staticcheck,unused
 
 # What only the faults, the benchmark, or the tests of the Web UI, the dashboards and deploy need is in modules of their
 # own, so that it is not required by everyone.
@@ -28,11 +34,10 @@ race:
 
 lint:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
-	go vet ./...
-	go build -modfile=tools/lint.mod -o .everturn/bin/ honnef.co/go/tools/cmd/staticcheck
-	.everturn/bin/staticcheck ./...
-	for m in $(MODULES); do (cd $$m && go vet ./... && $(CURDIR)/.everturn/bin/staticcheck ./...) || exit 1; done
-	cd tests/faults && go vet -tags mutants ./worker && $(CURDIR)/.everturn/bin/staticcheck -tags mutants ./worker
+	go build -modfile=tools/lint.mod -o .everturn/bin/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(LINT) ./...
+	for m in $(MODULES); do (cd $$m && $(LINT) $(HARNESS) ./...) || exit 1; done
+	cd tests/faults && $(LINT) $(HARNESS) --build-tags mutants ./worker
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/...
 
 # Every kept history on the code as it is, and changes that must not pass. Seconds; no server.
@@ -85,6 +90,11 @@ bench:
 # A few turns of each kind: does everything work, are the counts right.
 bench-smoke:
 	@$(BENCH) -smoke
+
+# Ratios to the cookbook, of thirty turns: CPU, memory and p50 against the accepted run, with wide bounds. What is worse
+# fails only if it is worse three times.
+bench-gate:
+	@$(BENCH) -gate
 
 # A full run that becomes the accepted one: make bench-accept REASON="what changed". With LAST=1 it is the last run of make
 # bench, which you have looked at, that is accepted.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -20,15 +21,21 @@ import (
 type Agent struct {
 	Name         string
 	SystemPrompt string
-	Provider     string
-	Model        string
-	Mode         turn.Mode
-	Limits       turn.Limits
-	Policy       turn.Policy
-	Approvals    turn.Approvals
-	RetryMax     int // transport and rate-limit failures that one inference may retry
-	Temperature  *float64
-	MaxTokens    int // of one completion; 0 leaves it to the provider
+	// Models returns the models of a turn that begins now: the requested one ("" for the agent's), and its fallbacks in
+	// order. The error is for the user.
+	Models func(requested string) ([]turn.Model, error)
+	Limits turn.Limits
+	// Condense is how prompts are condensed; nil means that they are not. If its ContextTokens or Model is not set, it is
+	// that of the turn's model.
+	Condense *turn.Condensing
+	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
+	MaxArgumentBytes int
+	Policy           turn.Policy
+	Approvals        turn.Approvals
+	RetryMax         int           // transport and rate-limit failures that one inference may retry
+	LimitWait        time.Duration // see turn.Config
+	Temperature      *float64
+	MaxTokens        int // of one completion; 0 leaves it to the provider
 	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 	// Required are those of Servers without which no turn begins.
@@ -51,6 +58,8 @@ type Options struct {
 	Queues, Elsewhere turn.Queues
 	// Capacity keeps inferences within the fleet limits. Nil means that there are none.
 	Capacity *capacity.Limiter
+	// Budget are the ceilings of each session and tenant. Turns bring their own.
+	Budget journal.Budget
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -73,7 +82,9 @@ type Activities struct {
 	queues          turn.Queues
 	elsewhere       turn.Queues
 	capacity        *capacity.Limiter
-	waits           *lru.Cache[string, time.Time] // when turns have shown what they wait for
+	budget          journal.Budget
+	waits           *lru.Cache[string, time.Time]  // when turns have shown what they wait for
+	remembered      *lru.Cache[string, remembered] // by the hash of the head after an inference
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -99,9 +110,14 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of waits: %w", err)
 	}
+	last, err := lru.New[string, remembered](maxRemembered)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of condensations: %w", err)
+	}
 	return &Activities{
-		turns: turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		capacity: o.Capacity, waits: waits,
+		remembered: last,
+		turns:      turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		capacity: o.Capacity, budget: o.Budget, waits: waits,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker,
 		stickyQueueName: o.StickyQueue,
 		secrets:         o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -37,7 +38,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
 		Tenant: in.Tenant, Provider: in.Provider, Model: in.Plan.Model, Tokens: estimate(p), Background: in.Background,
 		Since: scheduled(ctx),
-	}, within, func(r journal.Refusal) { a.showWait(ctx, inf, r) })
+	}, within, func(r fleet.Refusal) { a.showWait(ctx, inf, r) })
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, a.leftWaiting(ctx, inf)
@@ -92,7 +93,7 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 const showWaitEvery = time.Minute
 
 // showWait shows the turn's readers what the inference waits for.
-func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r journal.Refusal) {
+func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r fleet.Refusal) {
 	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
 	if shown, ok := a.waits.Get(wait); ok && time.Since(shown) < showWaitEvery {
 		return
@@ -110,6 +111,15 @@ func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r jour
 
 // estimate returns about how many tokens an inference will use, at four bytes per token.
 func estimate(p turn.Prompt) int64 {
+	output := int64(p.MaxTokens)
+	if output == 0 {
+		output = guessedOutput
+	}
+	return inputBytes(p)/4 + output
+}
+
+// inputBytes returns the size of a prompt's texts and schemas.
+func inputBytes(p turn.Prompt) int64 {
 	bytes := int64(len(p.System) + len(p.Note))
 	for _, m := range p.Messages {
 		bytes += messageBytes(m)
@@ -117,9 +127,5 @@ func estimate(p turn.Prompt) int64 {
 	for _, t := range p.Tools {
 		bytes += int64(len(t.Name) + len(t.Description) + len(t.Schema))
 	}
-	output := int64(p.MaxTokens)
-	if output == 0 {
-		output = guessedOutput
-	}
-	return bytes/4 + output
+	return bytes
 }

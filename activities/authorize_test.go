@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -61,7 +62,7 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 			store, in := claimable(t)
 			host := &counted{}
 			a, err := New(Options{Journal: catalogued{store}, Tools: host,
-				Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy}})
+				Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}})
 			require.NoError(t, err)
 			in = begunWith(t, a, store, in)
 			in.Tool.Repeatable = true // forged, as any field of in may be
@@ -102,7 +103,8 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 	store, in := claimable(t)
 	host, j := &counted{}, &locked{catalogued: catalogued{store}}
 	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
-	a, err := New(Options{Journal: j, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: policy}})
+	a, err := New(Options{Journal: j, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: policy,
+		Models: oneModel}})
 	require.NoError(t, err)
 	in = begunWith(t, a, store, in)
 	j.failures = 2
@@ -133,7 +135,7 @@ func begunWith(t *testing.T, a *Activities, store *journal.DB, in workflows.Call
 
 func approve(t *testing.T, store *journal.DB, in workflows.CallInput) {
 	t.Helper()
-	hash := journal.HashOf([]byte("{}"))
+	hash := record.HashOf([]byte("{}"))
 	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
 		ArgumentsHash: hash}
 	_, err := store.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,
@@ -143,4 +145,8 @@ func approve(t *testing.T, store *journal.DB, in workflows.CallInput) {
 		At: time.Now()}
 	require.NoError(t, store.Decide(t.Context(),
 		turn.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
+}
+
+func oneModel(string) ([]turn.Model, error) {
+	return []turn.Model{{Name: "m", Mode: turn.ModeNative}}, nil
 }

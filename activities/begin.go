@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,7 +36,11 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		return workflows.BeginResult{}, err
 	}
 	res := workflows.BeginResult{Head: begun.Head}
-	if d := begun.DuplicateOf; d != nil {
+	if d := begun.DuplicateOf; d != nil && begun.TextDiffers {
+		return workflows.BeginResult{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
+				"this text under another ID", turn.Truncate(in.Message.ID, 200), d.ID))
+	} else if d != nil {
 		first := recordResult(*d)
 		if !d.State.Terminal() && d.Session == in.Session {
 			// Temporal runs one workflow under an ID, and this is that workflow: the one that had the message was ended
@@ -46,7 +51,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 		return res, nil
 	}
 	if res.Config, err = decodeConfig(begun.Config); err == nil {
-		a.turns.Add(in.Turn, begunTurn{Session: in.Session, Tenant: in.Tenant, promptConfig: res.Config.PromptConfig})
+		a.turns.Add(in.Turn, begunTurnOf(in.Session, in.Tenant, res.Config))
 	}
 	return res, err
 }
@@ -75,25 +80,99 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
-	if limits.MaxCostUSD > 0 {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
-			fmt.Sprintf("limits: max_cost_usd is %g, but the price of model %q "+
-				"is not known, so its cost is not counted; use max_tokens", limits.MaxCostUSD, turn.Truncate(g.Model, 60)))
+	chain, err := g.Models(in.Message.Model)
+	if err != nil {
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg := turn.Config{
-		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name, Provider: g.Provider, Model: g.Model, Mode: g.Mode,
-		Limits: limits, Policy: g.Policy, Approvals: g.Approvals,
-		RetryMax: g.RetryMax, Temperature: g.Temperature, MaxTokens: g.MaxTokens, Queues: a.queues,
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
+		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
+		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
+		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background,
+		Background:  in.Message.Background, LimitWait: g.LimitWait,
+	}
+	condense, err := g.condensing(cfg)
+	if err != nil {
+		return cfg, err
+	}
+	if err := a.checkPrices(cfg, condense); err != nil {
+		return cfg, err
+	}
+	if cfg.Limits.MaxHistoryMessages == 0 && (condense == nil || condense.ContextTokens == 0) {
+		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx,
-		turn.PromptConfig{System: a.system(cfg.Unavailable), Descriptors: descriptors, Policy: cfg.Policy})
+	if err := checkNarrowed(cfg); err != nil {
+		return cfg, err
+	}
+	output, err := outputSchema(in.OutputSchema)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable),
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Condense: condense})
 	return cfg, err
+}
+
+// The reserve for a completion, in tokens, if its maximum is not configured: at most this part of the context window.
+const (
+	reservedOutput = 4096
+	reservedPart   = 8
+)
+
+// condensing returns how the turn's prompts are condensed.
+func (g Agent) condensing(cfg turn.Config) (*turn.Condensing, error) {
+	if g.Condense == nil {
+		return nil, nil
+	}
+	c := *g.Condense
+	model := turn.Model{Provider: cfg.Provider, Name: cfg.Model}
+	if len(cfg.Models) > 0 {
+		model = cfg.Models[0]
+	}
+	if c.ContextTokens == 0 {
+		c.ContextTokens = model.ContextTokens
+	}
+	if c.Model.Name == "" || c.Model.Name == model.Name {
+		c.Model = model
+	} else {
+		chain, err := g.Models(c.Model.Name)
+		if err != nil {
+			return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
+		}
+		c.Model = chain[0]
+	}
+	if c.ReserveTokens = int64(cfg.MaxTokens); c.ReserveTokens == 0 {
+		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
+	}
+	return &c, nil
+}
+
+// narrowed returns the policy with the message's choice of tools.
+func narrowed(policy turn.Policy, m turn.UserMessage) turn.Policy {
+	policy.Only = m.Tools
+	return policy
+}
+
+// NoTools is the pattern with which a message excludes all tools.
+const NoTools = "none"
+
+// checkNarrowed refuses a message whose choice names a tool that the turn does not get: most likely, it is misspelled. A
+// server that is unavailable now may have the tool.
+func checkNarrowed(cfg turn.Config) error {
+	for _, pattern := range cfg.Policy.Only {
+		only := turn.Policy{Allow: []string{pattern}}
+		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, only.Offered) {
+			continue
+		}
+		return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
+			"matches %q; `starter tools status` lists the tools. Nothing was done", turn.Truncate(pattern, 80)))
+	}
+	return nil
 }
 
 // selectTools selects the tools that policy does not deny outright from the published catalogues.

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -80,6 +81,11 @@ func messageBytes(m turn.Message) int64 {
 	for _, call := range m.ToolCalls {
 		n += len(call.Arguments) + 128
 	}
+	if m.Items != nil {
+		for _, item := range m.Items.Items {
+			n += len(item.Raw) + 32
+		}
+	}
 	return int64(n)
 }
 
@@ -87,9 +93,17 @@ func messageBytes(m turn.Message) int64 {
 type begunTurn struct {
 	Session, Tenant string
 	promptConfig    string // hash
+	models          []turn.Model
+	maxCost         *turn.USD // nil: no limit
+	limitWait       time.Duration
 }
 
-// maxTurns bounds the turns in memory; one takes about 200 bytes.
+func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
+	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
+		maxCost: cfg.Limits.MaxCost(), limitWait: cfg.LimitWait}
+}
+
+// maxTurns bounds the turns in memory; one takes about 500 bytes.
 const maxTurns = 4096
 
 // promptConfigCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.
@@ -112,7 +126,7 @@ func (c *promptConfigCache) put(ctx context.Context, p turn.PromptConfig) (strin
 	if err != nil {
 		return "", fmt.Errorf("encoding the prompt config: %w", err)
 	}
-	if hash := journal.HashOf(b); c.lru.Contains(hash) {
+	if hash := record.HashOf(b); c.lru.Contains(hash) {
 		return hash, nil
 	}
 	hash, err := c.journal.PutBlob(ctx, "application/json", b)

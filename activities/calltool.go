@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -106,7 +107,7 @@ func (a *Activities) claim(ctx context.Context,
 		if call, err = a.requested(ctx, in); err != nil {
 			return c, err
 		}
-		ask := false
+		var ask bool
 		if tool, ask, err = a.authorize(ctx, in, call); err != nil {
 			return c, err
 		}
@@ -132,7 +133,7 @@ func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (tur
 		if c.ID != in.Call.ID {
 			continue
 		}
-		if in.CheckApproval && journal.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
+		if in.CheckApproval && record.HashOf([]byte(c.Arguments)) != in.Call.ArgumentsHash {
 			return turn.ToolCall{}, turn.Errorf(turn.CodeToolDrift, nil,
 				"the call's arguments differ from the approved ones; it was not run")
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -27,6 +28,9 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 		record, err = journal.TurnRecord{State: in.Result.State}, nil
 	}
 	res := workflows.FinishResult{State: record.State}
+	if err == nil && record.ID != "" && record.Usage != in.Counters.Usage {
+		res.Usage = &record.Usage
+	}
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
 	}
@@ -53,9 +57,9 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	var large *journal.TooLargeError
 	switch {
 	case errors.Is(err, journal.ErrNotFound): // the message's blob is lost, which is why the turn failed
-		begin.Message.Text = journal.LostText
+		begin.Message.Text = record.LostText
 	case errors.As(err, &large):
-		begin.Message.Text = journal.LargeText
+		begin.Message.Text = record.LargeText
 	default:
 		return err
 	}
@@ -71,7 +75,7 @@ func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, sessio
 		if m.ID == "" {
 			continue
 		}
-		_, err := sessions.Delivered(ctx, session, journal.CleanText(m.ID))
+		_, err := sessions.Delivered(ctx, session, record.CleanText(m.ID))
 		if errors.Is(err, journal.ErrNotFound) {
 			ids = append(ids, m.ID)
 		} else if err != nil {

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -34,12 +34,20 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	}
 	ctx, release := a.detachFromAttempt(ctx, in.Turn)
 	defer release()
-	res, err := a.infer(ctx, in, clock)
+	model, err := a.modelOf(ctx, in)
+	if err != nil {
+		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+	}
+	res, err := a.infer(ctx, model.on(in), model.API, clock)
 	res.Busy = clock.busy()
+	if model.position > 0 {
+		res.Provider, res.Model = model.Provider, model.Name
+	}
 	return res, failure(ctx, err, clock.busy())
 }
 
-func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *clock) (workflows.InferResult, error) {
+func (a *Activities) infer(ctx context.Context, in workflows.InferInput, api turn.API,
+	clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
@@ -53,29 +61,43 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, clock *
 		return workflows.InferResult{}, err
 	}
 	if inf.Settled {
-		return a.inferResult(ctx, in, promptConfig, inf), nil
+		var used turn.Usage
+		if promptConfig.Condense != nil {
+			used, err = a.journal.CondensationUsage(ctx, inf.Key)
+		}
+		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
 	if inf.Attempt-inf.Released > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
-	messages, leave, err := a.prompting(ctx, in, inf.Base, clock)
+	p, leave, err := a.openPrompt(ctx, &in, inf, promptConfig, clock)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
 	defer leave()
-	anchor, err := a.anchor(ctx, in)
+	p.provider, p.api, p.cacheKey = in.Provider, api, cacheKey(in)
+	spending, err := a.spending(ctx, in, inf)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	answer, rest, err := a.ask(ctx, in, inf, turn.Render(in.Plan, promptConfig, anchor, messages), clock)
+	answer, rest, err := a.ask(ctx, &in, inf, p, &spending, clock)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
 	resume := clock.pause()
 	defer a.large.enter(ctx, answer)()
 	resume()
-	return a.settle(ctx, in, inf, promptConfig, messages, answer, rest)
+	res, err := a.settle(ctx, in, inf, p, answer, rest, spending)
+	if err != nil { // it is paid all the same
+		a.record(ctx, spending, answer.Usage)
+	}
+	return res, err
+}
+
+// cacheKey names the session for the provider's cache, without revealing its ID.
+func cacheKey(in workflows.InferInput) string {
+	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
 // maxAttempts bounds the attempts of one inference that reach the model, crashes of workers included.
@@ -114,9 +136,31 @@ func checkBegan(clock *clock) error {
 	return nil
 }
 
-// ask sends the prompt and streams the completion into the journal. It returns the chunks that are not appended yet.
-func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
-	clock *clock) (turn.Completion, []turn.Chunk, error) {
+// ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long, ask
+// condenses it and sends it once more. It returns the chunks that are not appended yet.
+func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
+	spending *spending, clock *clock) (turn.Completion, []turn.Chunk, error) {
+	rendered := p.render(in.Plan)
+	a.recordLost(ctx, *spending, inf, rendered)
+	answer, rest, err := a.send(ctx, *in, inf, rendered, spending, clock, !p.overflow && p.config.Condense != nil)
+	if !errors.Is(err, errOverflow) {
+		return answer, rest, err
+	}
+	a.record(ctx, *spending, turn.Usage{}) // a refused request costs nothing: its reservation ends
+	spending.reserved = false
+	if err := a.condense(ctx, in, inf, p, turn.CondenseOverflow, clock); err != nil {
+		return turn.Completion{}, nil, err
+	}
+	return a.send(ctx, *in, inf, p.render(in.Plan), spending, clock, false)
+}
+
+// errOverflow means that the provider refused the prompt as too long, which is not a failure of the inference yet.
+var errOverflow = errors.New("the prompt exceeds the model's context window")
+
+// send sends the prompt and streams the completion. If the prompt may be condensed, the error that it is too long is
+// errOverflow.
+func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
+	spending *spending, clock *clock, mayCondense bool) (turn.Completion, []turn.Chunk, error) {
 	if err := checkBegan(clock); err != nil {
 		return turn.Completion{}, nil, err
 	}
@@ -125,6 +169,10 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 		return turn.Completion{}, nil, err
 	}
 	defer lease.End(-1) // the first end counts
+	if err := a.reserve(ctx, spending, &p, clock); err != nil {
+		lease.End(0)
+		return turn.Completion{}, nil, err
+	}
 	budget := max(in.Budget-clock.busy(), time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
@@ -136,8 +184,13 @@ func (a *Activities) ask(ctx context.Context, in workflows.InferInput, inf journ
 	rest := s.close()
 	a.endLease(lease, in, answer, err)
 	if err == nil {
+		answer.Usage = spending.priced(answer.Usage)
 		return answer, rest, nil
 	}
+	if mayCondense && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
+		return answer, nil, errOverflow
+	}
+	a.record(ctx, *spending, failedUsage(p, answer, s.received()))
 	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err)
 }
 
@@ -158,13 +211,27 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeStoreUnavailable {
 		return err
 	}
-	e = &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter}
+	e = &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter,
+		OfModel: e.OfModel, Reset: e.Reset}
+	model, err := a.modelOf(ctx, in)
+	if err != nil {
+		return err
+	}
+	if e.Reset > 0 && !model.hasHelp(e) && e.Reset <= model.limitWait {
+		return a.waitForReset(ctx, in, inf, e, clock.busy())
+	}
 	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
 	if ferr != nil {
 		return ferr
 	}
 	logFailure(ctx, e)
-	final := !e.Code.Retryable() || failures > in.RetryMax
+	failures -= model.failures
+	final := !e.Code.Retryable() || failures > in.RetryMax || e.Reset > 0 && model.hasHelp(e)
+	if final {
+		if err := a.fallBack(ctx, in, inf, model, e, clock.busy()); err != nil {
+			return err
+		}
+	}
 	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorChunk{Code: e.Code, Final: final})
 	message := e.Message
 	if final && e.Code.Retryable() && failures > 1 {
@@ -180,27 +247,33 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 }
 
 // settle appends the completion in its final form to the transcript.
-func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference,
-	promptConfig turn.PromptConfig,
-	messages []turn.Message, answer turn.Completion, rest []turn.Chunk) (workflows.InferResult, error) {
-	m := transcribe(in, promptConfig, answer)
+func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
+	answer turn.Completion, rest []turn.Chunk, spending spending) (workflows.InferResult, error) {
+	m := transcribe(in, p.config, answer)
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
 	settled, err := retryUntilAvailable(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
+			Provider: spending.attempt.Provider, Reserved: spending.reserved,
 		})
 	})
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
 	settled.Failures = inf.Failures
-	a.windows.put(settled.Head, in.Plan.From, append(messages, settled.Message), in.Expect.Hash)
+	a.windows.put(settled.Head, in.Plan.From, append(p.messages, settled.Message), in.Expect.Hash)
+	a.remember(in, settled, p, inf.Base.Seq)
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
 	}
-	return a.inferResult(ctx, in, promptConfig, settled), nil
+	res := a.inferResult(ctx, in, p.config, settled, p.used)
+	if inv := res.Proposal.Invalid; inv != nil { // attempt 0: the step is settled
+		a.showFailure(ctx, inf.Key, 0, "the model did not give a valid action: "+a.redact(inv.Error()),
+			turn.ErrorChunk{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
+	}
+	return res, nil
 }
 
 // transcribe converts a completion into the assistant's message: tool calls if it asks for them, otherwise the text
@@ -220,7 +293,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 	}
 	switch act := action.(type) {
 	case turn.Final:
-		m.Text = act.Text
+		m.Text = finalText(promptConfig, act.Text)
 	case turn.AskUser:
 		m.Text = act.Question
 	case turn.CallTools:
@@ -240,111 +313,13 @@ func toolsOf(p turn.PromptConfig) []turn.Tool {
 	return tools
 }
 
-// inferResult returns the same result for a completion that was just settled and for one found in the journal.
+// inferResult returns the same result for a completion that was just settled and for one found in the journal. used is
+// what its condensations have used.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
-	inf journal.Inference) workflows.InferResult {
+	inf journal.Inference, used turn.Usage) workflows.InferResult {
 	return workflows.InferResult{
-		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head, Usage: inf.Completion.Usage,
+		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head,
+		Usage:    inf.Completion.Usage.Add(inf.OtherUsage).Add(used),
 		Failures: inf.Failures, Undelivered: inf.Undelivered,
 	}
-}
-
-// stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
-// inside an action, the workflow may reprompt for smaller steps.
-func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
-	answer turn.Completion) turn.Proposal {
-	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
-	text := a.redact(partial.Text)
-	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
-		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
-	if partial.Action && p.Stop == turn.StopLength {
-		p.Invalid = &turn.InvalidAction{Step: in.Step,
-			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller " +
-				"steps"}
-	}
-	return p
-}
-
-// proposal parses the completion and checks its calls against the tools of the turn config, before anything is claimed.
-func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
-	answer turn.Completion) turn.Proposal {
-	if answer.Stop() != "" {
-		return a.stoppedProposal(in, promptConfig, answer)
-	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
-	if err != nil {
-		return a.invalid(err, nil)
-	}
-	switch act := action.(type) {
-	case turn.Final:
-		text := a.redact(act.Text)
-		return turn.Proposal{Kind: turn.ProposeFinal, Text: turn.Truncate(text, turn.AnswerInline),
-			Truncated: len(text) > turn.AnswerInline}
-	case turn.AskUser:
-		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
-	case turn.CallTools:
-		if err := a.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
-			return a.invalid(err, act.Calls)
-		}
-		text := ""
-		if in.Plan.Mode != turn.ModeJSON {
-			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
-		}
-		proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
-		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
-			logFailure(ctx, asTurnError(err))
-		}
-		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
-	}
-	return a.invalid(&turn.InvalidAction{Step: in.Step, Reason: "the completion is of an unknown kind"}, nil)
-}
-
-func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
-	var inv *turn.InvalidAction
-	if !errors.As(err, &inv) {
-		inv = &turn.InvalidAction{Reason: err.Error()}
-	}
-	kept := *inv
-	kept.Arguments, kept.Raw = a.redact(kept.Arguments), a.redact(kept.Raw)
-	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: a.callProposals(calls)}
-}
-
-// maxCalls bounds the calls of one completion, whatever the turn's limits say: each is a claim and an activity.
-const maxCalls = journal.MaxCalls
-
-// atMost returns the first maxCalls calls.
-func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
-
-// checkCalls returns an error for the first call that cannot run as it is.
-func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
-	raw string) error {
-	if len(calls) > maxCalls {
-		return &turn.InvalidAction{Step: step,
-			Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
-	}
-	for _, c := range calls {
-		reason, code := "", turn.Code("")
-		if d, ok := find(promptConfig, c.Tool); !ok {
-			reason, code = a.toolStatus(ctx).missing(c.Tool, promptConfig.Policy)
-		} else if err := turn.CheckJSON(c.Arguments); err != nil {
-			reason = "its arguments are not valid: " + err.Error()
-		} else if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {
-			reason = "its arguments do not fit the tool's schema: " + err.Error()
-		}
-		if reason != "" {
-			return &turn.InvalidAction{Step: step, Name: turn.Truncate(c.Tool, 80),
-				Arguments: turn.Truncate(c.Arguments, turn.ArgumentsPreview),
-				Reason:    turn.Truncate(reason, 500), Code: code, Raw: turn.Truncate(raw, turn.ArgumentsPreview)}
-		}
-	}
-	return nil
-}
-
-func find(p turn.PromptConfig, id string) (turn.Descriptor, bool) {
-	for _, d := range p.Descriptors {
-		if d.ID == id {
-			return d, true
-		}
-	}
-	return turn.Descriptor{}, false
 }

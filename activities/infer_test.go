@@ -22,6 +22,10 @@ type failingJournal struct {
 	failures int
 }
 
+func (*failingJournal) TurnConfig(context.Context, string) (journal.TurnConfig, error) {
+	return journal.TurnConfig{Config: []byte(`{}`)}, nil
+}
+
 func (*failingJournal) StartInference(context.Context, journal.StartInference) (journal.Inference, error) {
 	return journal.Inference{Attempt: 1, Base: head(1)}, nil
 }
@@ -45,7 +49,7 @@ func (silentModel) Infer(ctx context.Context, _ turn.Prompt, _ turn.Sink) (turn.
 	return turn.Completion{}, ctx.Err()
 }
 
-func (silentModel) Takes(string, string) bool { return false }
+func (silentModel) Takes(turn.Prompt, string) bool { return false }
 
 // TestWaitingForMemoryIsNotWorkingTime checks an inference with a large prompt that waits until there is memory for it:
 // the model still gets the whole budget, and the wait is not reported as working time.

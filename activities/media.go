@@ -16,7 +16,7 @@ func (a *Activities) withMedia(ctx context.Context, p turn.Prompt) turn.Prompt {
 	messages, left := p.Messages, int64(maxMediaBytes)
 	for i, m := range slices.Backward(p.Messages) {
 		for j, media := range slices.Backward(m.Media) {
-			if !a.model.Takes(p.Model, media.Type) || media.Bytes > left {
+			if !a.model.Takes(p, media.Type) || media.Bytes > left {
 				continue
 			}
 			left -= media.Bytes

@@ -12,10 +12,11 @@ import (
 // Model is the port to model providers. Package activities/inference implements it.
 type Model interface {
 	// Infer sends the prompt and streams the completion into sink. It returns a whole completion or a *turn.Error with
-	// one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain.
+	// one of the llm_ codes; it never retries. Cancelling ctx ends the request; the cause is in the error's chain. With
+	// an error, the completion has the usage that the provider has reported, or nothing.
 	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
-	// Takes reports whether the model accepts media of this type. Only accepted media have Data in the prompt.
-	Takes(model, mediaType string) bool
+	// Takes reports whether the prompt's model accepts media of this type. Only accepted media have Data in the prompt.
+	Takes(p turn.Prompt, mediaType string) bool
 }
 
 // Tools is the port to the tool host. Package activities/tools implements it.
@@ -60,7 +61,15 @@ type Inferences interface {
 	FailInference(ctx context.Context, key journal.StepKey, attempt int, code turn.Code,
 		message string) (failures int, err error)
 	ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error
+	ChangeModel(ctx context.Context, key journal.StepKey, attempt int, chunk turn.Chunk, change turn.ModelChunk) error
+	ModelChange(ctx context.Context, key journal.StepKey) (turn.ModelChunk, error)
+	ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64, refusal *journal.BudgetRefusal, err error)
+	RecordUsage(ctx context.Context, in journal.AttemptUsage) error
 	AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error
+	LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error)
+	SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error)
+	Condensation(ctx context.Context, turnID string, seq int64) (*turn.Condensation, error)
+	CondensationUsage(ctx context.Context, key journal.StepKey) (turn.Usage, error)
 }
 
 // Calls is the ledger of tool calls.

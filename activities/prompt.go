@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -33,7 +34,7 @@ func (a *Activities) prompting(
 	if size < largePrompt {
 		return messages, func() {}, nil
 	}
-	messages = nil // the cache is bounded, but the number of waiting prompts is not
+	messages = nil //nolint:ineffassign,wastedassign // the cache is bounded, but the number of waiting prompts is not
 	if err := a.waitForRoom(ctx, size, clock); err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +134,7 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {
-		hash := journal.HashOf([]byte(c.Arguments))
+		hash := record.HashOf([]byte(c.Arguments))
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
 		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -52,7 +53,7 @@ func (a *Activities) alreadyDelivered(ctx context.Context, turnID string, ids []
 	}
 	sessions := a.journal.Tenant(t.Tenant)
 	for _, id := range ids {
-		if _, err := sessions.Delivered(ctx, t.Session, journal.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
+		if _, err := sessions.Delivered(ctx, t.Session, record.CleanText(id)); errors.Is(err, journal.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err
@@ -114,7 +115,7 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	if err != nil {
 		return begunTurn{}, err
 	}
-	t := begunTurn{Session: rec.Session, Tenant: rec.Tenant, promptConfig: cfg.PromptConfig}
+	t := begunTurnOf(rec.Session, rec.Tenant, cfg)
 	a.turns.Add(id, t)
 	return t, nil
 }

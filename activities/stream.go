@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,6 +33,7 @@ type stream struct {
 	pending []turn.Chunk
 	tail    strings.Builder // text that belongs to the end of the last pending chunk
 	text    strings.Builder // all text so far: the partial result of a turn that ends early
+	thought int64           // bytes of reasoning so far
 	wake    chan struct{}
 	quit    chan struct{}
 	done    chan struct{}
@@ -58,7 +60,12 @@ func (s *stream) Text(delta string) {
 }
 
 // Reasoning implements turn.Sink.
-func (s *stream) Reasoning(delta string) { s.add(turn.ChunkReasoningDelta, delta) }
+func (s *stream) Reasoning(delta string) {
+	s.mu.Lock()
+	s.thought += int64(len(delta))
+	s.mu.Unlock()
+	s.add(turn.ChunkReasoningDelta, delta)
+}
 
 func (s *stream) add(kind turn.ChunkKind, delta string) {
 	if delta == "" {
@@ -138,7 +145,7 @@ func (s *stream) take() []turn.Chunk {
 
 // pieceBytes bounds the text of one chunk, in bytes, far below what the journal accepts. A fast provider can produce
 // more than that between two flushes.
-const pieceBytes = journal.MaxChunkBytes / 4
+const pieceBytes = record.MaxChunkBytes / 4
 
 // pieces splits a chunk whose text is too long for one, between characters.
 func pieces(c turn.Chunk) []turn.Chunk {
@@ -172,6 +179,13 @@ func wait[T any](ctx context.Context, quit <-chan struct{}, event <-chan T) bool
 	case <-event:
 		return true
 	}
+}
+
+// received returns how many bytes of text and reasoning have arrived.
+func (s *stream) received() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(s.text.Len()) + s.thought
 }
 
 // partial returns the text so far.

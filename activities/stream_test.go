@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -64,7 +65,7 @@ func (j *strictJournal) AppendChunks(_ context.Context, _ journal.StepKey, _ int
 	defer j.mu.Unlock()
 	defer j.once.Do(func() { close(j.taken) })
 	for _, c := range chunks {
-		if len(c.Text) > journal.MaxChunkBytes {
+		if len(c.Text) > record.MaxChunkBytes {
 			return fmt.Errorf("a chunk of %d bytes", len(c.Text))
 		}
 		j.text.WriteString(c.Text)
@@ -79,7 +80,7 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
 	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, abort)
-	said := "a" + strings.Repeat("é€", journal.MaxChunkBytes)
+	said := "a" + strings.Repeat("é€", record.MaxChunkBytes)
 	s.Text(said)
 	<-j.taken
 	rest := s.close()

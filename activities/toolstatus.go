@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,7 +40,7 @@ func (s *toolStatus) now() []turn.Catalogue {
 // no change is known. A server that is unavailable may come back with the same tools.
 func (s *toolStatus) drifted(d turn.Descriptor) string {
 	for _, c := range s.now() {
-		if c.Problem != "" || journal.ToolName(c.Server, d.ID) == d.ID {
+		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID {
 			continue
 		}
 		isIt := func(t turn.Descriptor) bool { return t.ID == d.ID }

@@ -25,6 +25,7 @@ type Journal interface {
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
 	Turn(ctx context.Context, turnID string) (journal.TurnRecord, error)
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
+	Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error)
 	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
 	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
 	PendingRequests(ctx context.Context, session string, limit int) ([]journal.RequestRecord, error)

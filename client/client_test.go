@@ -163,6 +163,10 @@ func (b *book) Delivered(ctx context.Context, _, message string) (journal.TurnRe
 	return b.Turn(ctx, b.took[message])
 }
 
+func (b *book) Messages(context.Context, string, int64, int64) ([]turn.Message, error) {
+	return nil, nil
+}
+
 func (b *book) Chunks(_ context.Context, _ string, after int64, _ int) ([]turn.Chunk, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

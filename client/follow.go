@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -30,7 +31,7 @@ const closeWithin = time.Second
 // journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
 func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
 	return func(yield func(turn.Chunk, error) bool) {
-		f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: after}}
+		f := follower{c: c, t: t, reader: follow.TurnReader{Store: c.journal, After: after}}
 		stopped := false
 		err := f.run(ctx, func(chunk turn.Chunk) bool {
 			stopped = !yield(chunk, nil)
@@ -48,7 +49,7 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
 // for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
-	f := follower{c: c, t: t, reader: journal.TurnReader{Store: c.journal, After: math.MaxInt64}, onlyResult: true}
+	f := follower{c: c, t: t, reader: follow.TurnReader{Store: c.journal, After: math.MaxInt64}, onlyResult: true}
 	err := f.run(ctx, func(turn.Chunk) bool { return true })
 	switch {
 	case err != nil && f.outcome == nil:
@@ -67,7 +68,7 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 type follower struct {
 	c          *Client
 	t          Turn
-	reader     journal.TurnReader
+	reader     follow.TurnReader
 	onlyResult bool         // the caller wants only the end, from the journal or from Temporal
 	message    string       // chunks before this message are skipped; empty once it has been reached
 	outcomes   chan outcome // receives the end from Temporal; nil once it has been received

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -65,7 +65,7 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 // during an inference.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
-	for r := (journal.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
+	for r := (follow.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
 		chunks, err := r.Next(ctx)
 		if err != nil || len(chunks) == 0 {
 			return reader.Text(), err

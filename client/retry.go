@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -19,6 +20,8 @@ const (
 	// attemptWithin bounds one attempt: an update hangs instead of failing if no worker runs, or if ten others are in
 	// flight for its workflow.
 	attemptWithin = 10 * time.Second
+	// strandedAfter is how long a worker has time to answer before the client looks whether any can.
+	strandedAfter = time.Second
 	// healthWithin bounds the question whether Temporal answers at all, after a request that it did not answer.
 	healthWithin = 2 * time.Second
 )
@@ -42,7 +45,7 @@ func (c *Client) update(ctx context.Context, session, name string, arg, res any)
 // request sends an update. All attempts have one update ID, so it takes effect once.
 func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
-	return c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
+	return c.askWorker(ctx, session, func(ctx context.Context) error {
 		h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: c.WorkflowID(session), UpdateID: id, UpdateName: name, Args: []any{arg},
 			WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -52,6 +55,29 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 		}
 		return h.Get(ctx, res)
 	})
+}
+
+// askWorker persists in a request that only a worker of the session's turn answers. It gives up early, with an error
+// that says so, if the turn stays on a version of the worker that no longer runs.
+func (c *Client) askWorker(ctx context.Context, session string, request func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	look := func() {
+		if why, err := temporalconn.Stranded(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
+			cancel(temporalconn.WithKind(ErrStranded, errors.New(why)))
+		}
+	}
+	timer := time.AfterFunc(strandedAfter, look)
+	defer timer.Stop()
+	err := c.retry(ctx, ErrNoWorker, request)
+	var unpolled *serviceerror.FailedPrecondition // the server refuses a query at once
+	if errors.As(err, &unpolled) {
+		look()
+	}
+	if stranded := context.Cause(ctx); err != nil && errors.Is(stranded, ErrStranded) {
+		return stranded
+	}
+	return err
 }
 
 // retryRequest persists in a request that Temporal answers without a worker.
@@ -93,7 +119,7 @@ func (c *Client) retry(ctx context.Context, unanswered error, request func(conte
 			if !slow {
 				return asClientError(err)
 			}
-			if unanswered != ErrUnreachable && !c.healthy(ctx) {
+			if !errors.Is(unanswered, ErrUnreachable) && !c.healthy(ctx) {
 				unanswered = ErrUnreachable
 			}
 			return fmt.Errorf("%w: %w", unanswered, err)

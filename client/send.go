@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/temporalconn"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -32,6 +32,9 @@ type SendInput struct {
 	Limits  *workflows.LimitsRequest // nil: the worker's
 	// Alone refuses to merge the message into a running turn: the error is ErrBusy.
 	Alone bool
+	// OutputSchema is the JSON schema of the answer, an object; see workflows.Input. It implies Alone, because a running
+	// turn has its own. Ask derives it from a type.
+	OutputSchema json.RawMessage
 
 	summary string // for the Web UI
 }
@@ -56,11 +59,15 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	if in.Message.ID == "" {
 		in.Message.ID = "m-" + strings.ToLower(rand.Text()[:16])
 	}
+	in.Alone = in.Alone || len(in.OutputSchema) > 0
 	t := Turn{Session: in.Session, MessageID: in.Message.ID}
 	if c.temporal == nil {
 		return t, ErrUnreachable
 	}
-	var err error
+	err := c.checkRepeated(ctx, in)
+	if err != nil {
+		return t, err
+	}
 	in.summary = workflows.Summary(in.Message.Text)
 	in.Message.TraceParent = cmp.Or(in.Message.TraceParent, traceParent(ctx))
 	if in.Message.Text, in.Message.Blob, err = c.storeLongText(ctx, in.Message.Text, in.Message.Blob); err != nil {
@@ -70,12 +77,31 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		return t, temporalconn.WithKind(ErrInvalid, err)
 	}
 	repeated := false
-	err = c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
+	err = c.askWorker(ctx, in.Session, func(ctx context.Context) error {
 		err := c.send(ctx, in, &t, repeated)
 		repeated = true
 		return err
 	})
 	return t, err
+}
+
+// checkRepeated refuses a message whose ID began a turn with another text. Without it, the caller would get the answer
+// to that text.
+func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
+	if c.journal == nil || in.Message.Blob != "" {
+		return nil
+	}
+	row, err := c.journal.Delivered(ctx, in.Session, in.Message.ID)
+	if err != nil || row.MessageID != in.Message.ID {
+		return nil // the session does not have it, or Begin compares the texts
+	}
+	had, err := c.journal.Messages(ctx, row.Session, row.MessageSeq, row.MessageSeq)
+	if err != nil || len(had) != 1 || had[0].Text == record.CleanText(in.Message.Text) {
+		return nil
+	}
+	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+		"the session already has a message with the ID %q and another text; send this text under another ID",
+		turn.Truncate(in.Message.ID, 200))))
 }
 
 // traceParent returns the trace context of the caller, or an empty string.
@@ -148,9 +174,9 @@ func startError(err error) error {
 
 // storeLongText stores a long text in the journal and returns its hash instead.
 func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, string, error) {
-	if len(text) > journal.MaxMessageBytes {
+	if len(text) > record.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
-			ErrInvalid, len(text), journal.MaxMessageBytes)
+			ErrInvalid, len(text), record.MaxMessageBytes)
 	}
 	if blob != "" || c.journal == nil {
 		return text, blob, nil
@@ -199,7 +225,7 @@ func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflo
 func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	return workflows.Input{
 		Version: workflows.WireVersion, Session: in.Session, Tenant: c.options.Tenant, Message: m, Agent: in.Agent,
-		Limits: in.Limits,
+		Limits: in.Limits, OutputSchema: in.OutputSchema,
 	}
 }
 

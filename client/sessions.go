@@ -71,7 +71,7 @@ func (c *Client) Snapshot(ctx context.Context, session string) (workflows.Snapsh
 	if c.temporal == nil {
 		return s, ErrUnreachable
 	}
-	err := c.retry(ctx, ErrNoWorker, func(ctx context.Context) error {
+	err := c.askWorker(ctx, session, func(ctx context.Context) error {
 		value, err := c.temporal.QueryWorkflow(ctx, c.WorkflowID(session), "", workflows.StateQuery)
 		if err != nil {
 			return err

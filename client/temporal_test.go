@@ -73,9 +73,13 @@ func (f *fakeTemporal) UpdateWorkflow(
 func (f *fakeTemporal) DescribeWorkflowExecution(
 	context.Context, string, string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	var err error
+	if f.describe != nil {
+		err = f.describe()
+	}
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
 		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, Execution: &commonpb.WorkflowExecution{RunId: "run"},
-	}}, f.describe()
+	}}, err
 }
 
 func (f *fakeTemporal) TerminateWorkflow(_ context.Context, _, run, _ string, _ ...any) error {

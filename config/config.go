@@ -23,10 +23,23 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
+	// Model providers besides OpenAI, one block each. anthropic, deepseek, gemini, groq, mistral, openrouter and xai need
+	// no block if their key is in the environment: ANTHROPIC_API_KEY, and so on.
+	Providers []ModelProvider `toml:"providers"`
+	// Models that the built-in list lacks or describes wrongly: `starter models list` shows it. On an endpoint of base_url
+	// that is not a known vendor's, any name is accepted, and its context window and price are unknown unless they are set
+	// here.
+	Models []Model `toml:"models"`
+	// How a conversation that becomes too long for the model's context window is condensed. The transcript stays as it
+	// is: only prompts change, `starter show` says when, and `starter rewind` to before that moment undoes it.
+	Prompt Prompt `toml:"prompt"`
 	// What all workers with this journal together may request from each provider. `starter limits` shows and changes it.
 	ProviderLimits FleetLimits `toml:"provider_limits"`
 	// What all workers with this journal together may request for each tenant, from all providers.
 	TenantLimits FleetLimits `toml:"tenant_limits"`
+	// What each session and each tenant may spend. An inference that does not fit ends its turn with the code
+	// budget_used_up. Limits in dollars need models whose prices are known. `starter usage` shows what was spent.
+	Budget Budget `toml:"budget"`
 	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
 	// task queue the same agent.toml.
 	Policy Policy `toml:"policy"`
@@ -71,21 +84,24 @@ type Runtime struct {
 	// How often a turn tells the model what was wrong with its completion; 0 means never.
 	MaxReprompts int `toml:"max_reprompts" default:"1" min:"0"`
 	// Maximum number of messages in a prompt. Longer transcripts are cut in blocks, so that the provider can cache
-	// prompts.
-	MaxHistoryMessages int `toml:"max_history_messages" default:"50" min:"2"`
+	// prompts. 0 means no maximum if prompts are condensed before they exceed the model's context window (see [prompt]),
+	// and otherwise 50.
+	MaxHistoryMessages int `toml:"max_history_messages" min:"0"`
 	// Number of messages that are kept when max_history_messages is exceeded; it must be lower.
 	KeepHistoryMessages int `toml:"keep_history_messages" default:"30" min:"1"`
 	// Maximum number of tool calls of one completion that run at the same time.
 	MaxParallelCalls int `toml:"max_parallel_calls" default:"8" min:"1"`
 	// Maximum number of input plus output tokens of a turn; 0 means no limit.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
-	// Maximum cost of a turn in US dollars; 0 means no limit. Any other value is an error, because no model's price is
-	// known.
-	MaxCostUSD float64 `toml:"max_cost_usd" min:"0"`
+	// Maximum cost of a turn in US dollars; 0 means no limit. An inference is sent only if the most that it may cost is
+	// left; its limit of output tokens is lowered to what is left. The prices of the turn's models must be known.
+	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 	// The folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace" default:"." required:"true"`
 	// Maximum number of bytes of a tool's output that the model sees; the journal keeps all of it.
 	MaxResultBytes int `toml:"max_result_bytes" default:"65536" min:"1024"`
+	// Maximum number of bytes of the arguments of one tool call; a larger call does not run, and the model is told.
+	MaxArgumentBytes int `toml:"max_argument_bytes" default:"1048576" min:"1024" max:"1048576"`
 	// Regular expressions (RE2) of secrets. Matches are redacted in the output of the model and the tools, in the
 	// arguments of calls before they are approved and sent, and in logs. Secrets of this file are always redacted.
 	Redact []string `toml:"redact"`
@@ -108,10 +124,26 @@ const ModeAuto turn.Mode = "auto"
 // LLM selects the model and limits its inferences.
 type LLM struct {
 	// "openai": OpenAI, or any server that implements its Chat Completions. "demo": a built-in set of rules without a
-	// language model. "auto": openai if an api_key or a base_url is set, else demo.
-	Provider Provider `toml:"provider" default:"auto" enum:"auto,demo,openai"`
-	// The model's name; empty means gpt-4.1-mini for openai.
+	// language model. "auto": openai if an api_key or a base_url is set, else demo. Or the id of another provider: see
+	// [[providers]].
+	Provider Provider `toml:"provider" default:"auto" maxbytes:"32"`
+	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else gpt-4.1-mini for
+	// openai. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
+	// Models that take over, in this order, when an inference has failed for good with an error that another model may not
+	// have: the provider is unreachable, overloaded or out of quota, or does not have the model. The rest of the turn
+	// stays with the model that took over.
+	Fallback []string `toml:"fallback" example:"openai:gpt-4.1"`
+	// Selects the model by what it must do and may cost, if model is empty.
+	Select Select `toml:"select"`
+	// Where newer lists of models are fetched from, every 6 hours while a worker runs; empty means that the built-in list
+	// stays. `starter models update` fetches one now.
+	ModelsURL string `toml:"models_url"`
+	// What a turn does when the provider refuses requests for longer than max_retry_after and no fallback is left: "fail",
+	// or "wait" until the time that the provider names.
+	OnLimit OnLimit `toml:"on_limit" default:"fail" enum:"fail,wait"`
+	// The longest such wait of a turn in total.
+	MaxLimitWait time.Duration `toml:"max_limit_wait" default:"24h" min:"1m" max:"744h"`
 	// The media of tool results that the model gets: "none", "images", "all" (images and audio), or "auto" by its
 	// capabilities.
 	Media Media `toml:"media" default:"auto" enum:"auto,none,images,all"`
@@ -125,6 +157,9 @@ type LLM struct {
 	Temperature *float64 `toml:"temperature" min:"0" max:"2" example:"0.2"`
 	// Maximum number of tokens in one completion; 0 leaves the limit to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
+	// The model's context window in tokens; 0 leaves it to what is known of the model. If it is not known, prompts are
+	// only condensed after the provider refuses one as too long.
+	ContextTokens int64 `toml:"context_tokens" min:"0"`
 	// Maximum number of retries after transport errors and rate limits.
 	RetryMax int `toml:"retry_max" default:"2" min:"0"`
 	// Timeout of connecting, including the TLS handshake.
@@ -141,7 +176,47 @@ type LLM struct {
 	DemoSlow bool `toml:"demo_slow"`
 }
 
-// Provider names a kind of model endpoint.
+// Prompt says how prompts are condensed.
+type Prompt struct {
+	// "auto": before an inference whose prompt would exceed the trigger, old tool outputs are replaced by references that
+	// local/read_artifact resolves; if that is not enough, a model summarizes the beginning of the conversation. "off":
+	// prompts are never condensed.
+	Condense Condense `toml:"condense" default:"auto" enum:"auto,off"`
+	// The part of the context window above which a prompt is condensed.
+	TriggerRatio float64 `toml:"history_condense_trigger_ratio" default:"0.75" min:"0.05" max:"1"`
+	// The part of the context window that a condensed prompt takes; it must be lower than the trigger.
+	TargetRatio float64 `toml:"history_condense_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
+	// The model that writes the summaries, as its name or "provider:name"; empty means the turn's model.
+	SummaryModel string `toml:"summary_model" maxbytes:"200"`
+	// How much of the user's own messages is kept verbatim, the latest first, in tokens; at most a third of the target.
+	VerbatimUserTokens int64 `toml:"verbatim_user_tokens" default:"20000" min:"0"`
+}
+
+// Condense says whether prompts are condensed.
+type Condense string
+
+// The values of Condense.
+const (
+	CondenseAuto Condense = "auto"
+	CondenseOff  Condense = "off"
+)
+
+// ModelProvider is where models are requested.
+type ModelProvider struct {
+	// Names the provider, in llm.provider and in "provider:model": a-z, 0-9, _ and -.
+	ID Provider `toml:"id" example:"anthropic"`
+	// The wire API: "chat" (OpenAI's Chat Completions), "responses" (OpenAI's Responses), "messages" (Anthropic's
+	// Messages), or "auto" by the provider and the model.
+	API turn.API `toml:"api" default:"auto" enum:"auto,chat,responses,messages"`
+	// The address, including its version, for instance "http://127.0.0.1:8000/v1"; empty means that of the provider with
+	// this id, if it is known.
+	BaseURL string `toml:"base_url"`
+	// The key that is sent to base_url. The variable of the id (ANTHROPIC_API_KEY for "anthropic") applies if it is not
+	// set here. Do not write the key itself into this file.
+	APIKey Secret `toml:"api_key" example:"${MY_PROVIDER_KEY}"`
+}
+
+// Provider is the ID of a model provider.
 type Provider string
 
 // The providers. Effective resolves ProviderAuto.
@@ -329,6 +404,13 @@ type Worker struct {
 	HealthAddress string `toml:"health_address" example:":8081"`
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
+	// The Worker Deployment of Temporal that this worker's turns belong to: they stay on the version of the worker that
+	// began them, and `starter rollout` says which version begins turns. Clients need the same name. Empty means that
+	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here.
+	Deployment string `toml:"deployment" maxbytes:"100" example:"everturn"`
+	// This worker's version in its deployment; empty means the version of the program.
+	// TEMPORAL_WORKER_BUILD_ID applies if it is not set here.
+	BuildID string `toml:"build_id" maxbytes:"100"`
 }
 
 // Telemetry is what a worker tells of its turns.

@@ -72,7 +72,8 @@ func defaultDeny() []string {
 	}
 }
 
-// Effective returns l with its provider and model resolved.
+// Effective returns l with its provider and model resolved. Config.EffectiveLLM also resolves a model that names its
+// provider.
 func (l LLM) Effective() LLM {
 	if l.Provider == ProviderAuto {
 		l.Provider = ProviderDemo
@@ -83,7 +84,7 @@ func (l LLM) Effective() LLM {
 	switch {
 	case l.Provider == ProviderDemo:
 		l.Model = demoModel
-	case l.Model == "":
+	case l.Model == "" && l.Provider == ProviderOpenAI:
 		l.Model = defaultModel
 	}
 	return l

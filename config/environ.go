@@ -15,7 +15,11 @@ import (
 )
 
 // borrowed are other programs' variables, by the key that they set if nothing else sets it.
-var borrowed = map[string]string{"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL"}
+var borrowed = map[string]string{
+	"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL",
+	// set by Temporal's Worker Controller
+	"worker.deployment": "TEMPORAL_DEPLOYMENT_NAME", "worker.build_id": "TEMPORAL_WORKER_BUILD_ID",
+}
 
 // environment converts the result of os.Environ to a map. The last value of a name wins.
 func environment(environ []string) map[string]string {

@@ -41,7 +41,7 @@ type docs map[string]string
 
 func readDocs(t *testing.T) docs {
 	d := docs{}
-	for _, path := range []string{"config.go", "mcp.go"} {
+	for _, path := range []string{"config.go", "mcp.go", "models.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -173,6 +173,9 @@ func (m member) example() string {
 	case []any:
 		return listed(p)
 	case float64:
+		if text := strconv.FormatFloat(p, 'f', -1, 64); strings.Contains(text, ".") {
+			return text
+		}
 		return strconv.FormatFloat(p, 'f', 1, 64)
 	}
 	return fmt.Sprint(p)

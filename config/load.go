@@ -28,7 +28,7 @@ type Loaded struct {
 }
 
 // Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
-// cannot be read at all. A missing provider key is not an error here: see LLM.CheckCredentials.
+// cannot be read at all. A missing provider key is not an error here: see Config.CheckCredentials.
 func Load(o LoadOptions) (*Loaded, error) {
 	l := &loader{
 		env:    environment(o.Environ),
@@ -39,6 +39,7 @@ func Load(o LoadOptions) (*Loaded, error) {
 	}
 	l.applyEnviron()
 	l.applyOverrides(o.Overrides)
+	l.applyProviderKeys()
 	l.validate()
 	if err := asError(l.problems); err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func keys(n int) string {
 func TestCredentialsAreAnErrorOfTheirOwn(t *testing.T) {
 	loaded, err := Load(LoadOptions{Path: write(t, "[llm]\nprovider = \"openai\"\n")})
 	require.NoError(t, err, "what needs no model must work without a key")
-	err = loaded.Config.LLM.CheckCredentials()
+	err = loaded.Config.CheckCredentials()
 	require.ErrorIs(t, err, ErrCredentials)
 	assert.False(t, errors.Is(err, ErrInvalid))
 	assert.ErrorContains(t, err, "OPENAI_API_KEY")

@@ -11,7 +11,10 @@ import (
 // Secrets, and how fast the demo answers, do not count.
 func (c Config) Settings() string {
 	c.Runtime.Workspace, c.LLM.APIKey, c.LLM.DemoSlow = "", "", false
-	b, _ := json.Marshal([]any{c.Runtime, c.LLM, c.Policy, c.Approvals, c.MCP}) // plain values always marshal
+	model, _ := c.ModelProvider(c.EffectiveLLM().Provider)
+	model.APIKey = ""
+	parts := []any{c.Runtime, c.LLM, model, c.Policy, c.Approvals, c.MCP}
+	b, _ := json.Marshal(parts) // plain values always marshal
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:4])
 }

@@ -134,5 +134,5 @@ func TestSchemaAcceptsTheExample(t *testing.T) {
 	assert.NoError(t, resolved.Validate(tree))
 	assert.Error(t, resolved.Validate(map[string]any{"runtime": map[string]any{"max_step": 3}}))
 	assert.Error(t, resolved.Validate(map[string]any{"runtime": map[string]any{"turn_timeout": "90"}}))
-	assert.Error(t, resolved.Validate(map[string]any{"llm": map[string]any{"provider": "opnai"}}))
+	assert.Error(t, resolved.Validate(map[string]any{"llm": map[string]any{"media": "opnai"}}))
 }

@@ -18,14 +18,17 @@ import (
 )
 
 // Validate reports all invalid and contradictory values as one *Error, each problem with its key and how to correct it.
-// It does not check for the provider's key: see LLM.CheckCredentials.
+// It does not check for the provider's key: see CheckCredentials.
 func (c Config) Validate() error {
 	v := &validator{}
 	v.check(field{value: reflect.ValueOf(c)})
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
+	v.prompt(c.Prompt)
 	v.localFiles(c.LocalFiles)
 	v.llm(c.LLM)
+	v.providers(c)
+	v.models(c.Models)
 	v.policy(c.Policy, c.Runtime)
 	v.approvals(c.Approvals)
 	v.servers(c.MCP.Servers)
@@ -36,20 +39,6 @@ func (c Config) Validate() error {
 	v.codecServer(c.CodecServer)
 	v.telemetry(c.Telemetry)
 	return asError(v.problems)
-}
-
-// CheckCredentials returns an *Error that is ErrCredentials if the provider needs a key and there is none. With a
-// base_url no key is required.
-func (l LLM) CheckCredentials() error {
-	e := l.Effective()
-	if e.Provider != ProviderOpenAI || e.APIKey != "" || e.BaseURL != "" {
-		return nil
-	}
-	return &Error{Problems: []Problem{{
-		Key: "llm.api_key", Credentials: true,
-		Message: `llm.api_key is unset, and provider "openai" needs one; set OPENAI_API_KEY, or llm.base_url for a server ` +
-			`that needs no key, or provider = "demo"`,
-	}}}
 }
 
 // validator collects problems.
@@ -160,13 +149,9 @@ func (v *validator) tenant(name string) {
 }
 
 func (v *validator) runtime(r Runtime) {
-	if r.KeepHistoryMessages >= r.MaxHistoryMessages {
+	if r.MaxHistoryMessages > 0 && r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
 			r.KeepHistoryMessages, r.MaxHistoryMessages)
-	}
-	if r.MaxCostUSD > 0 {
-		v.add("runtime.max_cost_usd", "is %g, but no model's price is known, so cost is not counted; use max_tokens",
-			r.MaxCostUSD)
 	}
 	for i, p := range r.Redact {
 		key := fmt.Sprintf("runtime.redact[%d]", i)
@@ -175,6 +160,13 @@ func (v *validator) runtime(r Runtime) {
 		} else if re.MatchString("") {
 			v.add(key, "matches the empty string, and so everything; require at least one character")
 		}
+	}
+}
+
+func (v *validator) prompt(p Prompt) {
+	if p.TargetRatio >= p.TriggerRatio {
+		v.add("prompt.history_condense_target_ratio", "is %g; it must be below history_condense_trigger_ratio, which is %g",
+			p.TargetRatio, p.TriggerRatio)
 	}
 }
 
@@ -190,6 +182,7 @@ func (v *validator) localFiles(l LocalFiles) {
 
 func (v *validator) llm(l LLM) {
 	v.address("llm.base_url", l.BaseURL)
+	v.address("llm.models_url", l.ModelsURL)
 	for _, inner := range []struct {
 		key   string
 		value time.Duration

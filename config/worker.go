@@ -1,12 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"net"
-	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -56,7 +55,7 @@ func (w Worker) HealthListen() string {
 func (c Config) Queue(r Role) string {
 	switch r {
 	case RoleInference:
-		return c.Temporal.TaskQueue + "-inference-" + c.LLM.endpoint()
+		return c.Temporal.TaskQueue + "-inference-" + c.endpoint()
 	case RoleTools:
 		return c.Temporal.TaskQueue + "-tools"
 	}
@@ -72,15 +71,8 @@ func (c Config) ServerQueue(name string) string {
 }
 
 // Known reports whether the configuration says which provider "auto" means. A process without the API key cannot tell.
-func (l LLM) Known() bool { return l.Provider != ProviderAuto || l.BaseURL != "" || l.APIKey != "" }
-
-// endpoint names the provider, or the host of an endpoint other than the provider's own.
-func (l LLM) endpoint() string {
-	e := l.Effective()
-	if u, err := url.Parse(e.BaseURL); err == nil && e.Provider != ProviderDemo {
-		return cmp.Or(u.Host, string(e.Provider))
-	}
-	return string(e.Provider)
+func (l LLM) Known() bool {
+	return l.Provider != ProviderAuto || l.BaseURL != "" || l.APIKey != "" || strings.Contains(l.Model, ":")
 }
 
 // queueName matches valid names of server queues, which become part of the names of task queues.
@@ -102,6 +94,9 @@ func (v *validator) worker(c Config) {
 	}
 	if _, port, err := net.SplitHostPort(w.HealthAddress); w.HealthAddress != "" && (err != nil || port == "") {
 		v.add("worker.health_address", "is not host:port; write for instance :8081")
+	}
+	if strings.ContainsAny(w.Deployment, ".:") {
+		v.add("worker.deployment", `is %q; Temporal forbids "." and ":" in this name`, w.Deployment)
 	}
 	if w.Has(RoleTurns) && !w.Has(RoleInference) && !c.LLM.Known() {
 		v.add("worker.roles", `leaves out "inference", so this worker has no API key that tells which provider "auto" `+

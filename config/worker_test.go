@@ -27,6 +27,17 @@ func TestTaskQueues(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:8081", c.Worker.HealthListen(), "other machines are served only if the operator says so")
 }
 
+func TestTheVersionOfTheWorkerController(t *testing.T) {
+	environ := []string{"TEMPORAL_DEPLOYMENT_NAME=cluster/agents", "TEMPORAL_WORKER_BUILD_ID=v1"}
+	loaded, err := Load(LoadOptions{Path: write(t, ""), Environ: environ})
+	require.NoError(t, err)
+	assert.Equal(t, "cluster/agents", loaded.Config.Worker.Deployment)
+	assert.Equal(t, "v1", loaded.Config.Worker.BuildID)
+	loaded, err = Load(LoadOptions{Path: write(t, "[worker]\ndeployment = \"mine\""), Environ: environ})
+	require.NoError(t, err)
+	assert.Equal(t, "mine", loaded.Config.Worker.Deployment)
+}
+
 func TestRolesThatCannotWork(t *testing.T) {
 	const server = "[[mcp.servers]]\nid = \"a\"\ncommand = \"x\"\n"
 	for text, key := range map[string]string{
@@ -35,6 +46,7 @@ func TestRolesThatCannotWork(t *testing.T) {
 		"[worker]\nroles = [\"turns\"]":                       "worker.roles",
 		"[worker]\nstop_grace = \"30s\"":                      "worker.stop_grace",
 		"[worker]\nhealth_address = \"8081\"":                 "worker.health_address",
+		"[worker]\ndeployment = \"agents.v1\"":                "worker.deployment",
 		"[worker]\nserver_queues = [\"browser\"]":             "worker.server_queues[0]",
 		server + "queue = \"two words\"":                      "mcp.servers[0].queue",
 		server + "queue = \"browser\"\non_all_workers = true": "mcp.servers[0].on_all_workers",

@@ -3,7 +3,7 @@ package engine
 import (
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 )
 
 // openCapacity starts the limiter that keeps this worker's inferences within the fleet limits.
@@ -14,11 +14,11 @@ func (e *Engine) openCapacity() *capacity.Limiter {
 }
 
 // FleetLimits converts configured limits to those of the journal.
-func FleetLimits(l config.FleetLimits) journal.FleetLimits {
-	return journal.FleetLimits{
-		journal.LimitRequestsPerSecond: l.RequestsPerSecond, journal.LimitRequestsPerMinute: l.RequestsPerMinute,
-		journal.LimitTokensPerMinute: l.TokensPerMinute, journal.LimitInFlight: l.RequestsInFlight,
-		journal.LimitTokensPerDay: l.TokensPerDay, journal.LimitTokensPerMonth: l.TokensPerMonth,
-		journal.LimitReserve: l.InteractiveReserve,
+func FleetLimits(l config.FleetLimits) fleet.Limits {
+	return fleet.Limits{
+		fleet.LimitRequestsPerSecond: l.RequestsPerSecond, fleet.LimitRequestsPerMinute: l.RequestsPerMinute,
+		fleet.LimitTokensPerMinute: l.TokensPerMinute, fleet.LimitInFlight: l.RequestsInFlight,
+		fleet.LimitTokensPerDay: l.TokensPerDay, fleet.LimitTokensPerMonth: l.TokensPerMonth,
+		fleet.LimitReserve: l.InteractiveReserve,
 	}
 }

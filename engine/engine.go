@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -19,7 +20,9 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/rollout"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
@@ -35,10 +38,12 @@ type Engine struct {
 	journalID string
 	tools     *tools.Registry
 	model     *model
+	models    atomic.Pointer[models.Models]
 	keys      *codec.Keys // nil without encryption
 	converter converter.DataConverter
 	client    client.Client
 	namespace string
+	version   rollout.Version // of its Worker Deployment
 	workers   []worker.Worker // one for each task queue
 	probe     probe
 	capacity  *capacity.Limiter
@@ -57,7 +62,8 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openKeys, e.openProbe, e.openModel, e.openTelemetry, e.openTools, e.openJournal, e.connect, e.publish, e.build,
+		e.openKeys, e.openProbe, e.openModel, e.openModels, e.openTelemetry, e.openTools, e.openJournal,
+		e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -78,6 +84,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.prune(watched, pruneEvery) })
 	beside.Go(func() { e.watchJournal(watched) })
 	beside.Go(func() { e.watchGauges(watched) })
+	beside.Go(func() { e.refreshModels(watched) })
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)
@@ -177,7 +184,7 @@ func (e *Engine) connect(ctx context.Context) error {
 // running one.
 func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
-	pollers, err := temporalconn.Pollers(ctx, e.client, namespace, queue)
+	pollers, err := temporalconn.Pollers(ctx, e.client, queue)
 	if err != nil {
 		e.log.Warn("looking for other workers", "error", err)
 		return
@@ -233,11 +240,15 @@ func (e *Engine) identity() string {
 }
 
 // build creates the activities and the workers.
-func (e *Engine) build(context.Context) error {
+func (e *Engine) build(context.Context) (err error) {
+	if e.version, err = rollout.VersionOf(e.cfg.Worker); err != nil {
+		return err
+	}
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
-		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: agent(e.cfg, e.model),
+		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: e.agent(),
+		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),
 	})

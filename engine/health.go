@@ -9,7 +9,7 @@ import (
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,12 +40,12 @@ type WorkerHealth struct {
 // if it has not. When it stops, it spends at most removeWithin on the removal of its report.
 const (
 	healthLook   = time.Second
-	healthEvery  = journal.WorkerExpiry / 3
+	healthEvery  = fleet.WorkerExpiry / 3
 	removeWithin = 2 * time.Second
 )
 
 // Health returns the state of the tool servers of all running workers with this journal that have tool servers, as each
-// worker has last reported it. A worker that was killed is included for at most journal.WorkerExpiry.
+// worker has last reported it. A worker that was killed is included for at most fleet.WorkerExpiry.
 func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
 	reports, err := store.Workers(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (e *Engine) report(ctx context.Context, servers []ServerHealth) error {
 	if err != nil {
 		return err
 	}
-	return e.journal.ReportWorker(ctx, journal.WorkerReport{ID: e.id, Identity: e.identity(),
+	return e.journal.ReportWorker(ctx, fleet.WorkerReport{ID: e.id, Identity: e.identity(),
 		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
@@ -38,17 +39,17 @@ type Journal interface {
 
 // Workers are the reports of the running workers.
 type Workers interface {
-	Workers(ctx context.Context) ([]journal.WorkerReport, error)
-	ReportWorker(ctx context.Context, r journal.WorkerReport) error
+	Workers(ctx context.Context) ([]fleet.WorkerReport, error)
+	ReportWorker(ctx context.Context, r fleet.WorkerReport) error
 	RemoveWorker(ctx context.Context, id string) error
 }
 
 var _ Journal = (*journal.DB)(nil)
 
-// OpenJournal opens the configured journal, with the keys of [encryption] if that includes the journal. A Postgres database must already have its tables: see MigrateJournal. A
-// SQLite file in the working folder must have been created there, because one that comes with a clone can hold grants
-// and running turns. An absolute path is the operator's own choice. The error wraps journal.ErrUnavailable if the
-// database cannot be reached or is locked.
+// OpenJournal opens the configured journal, with the keys of [encryption] if that includes the journal. A Postgres
+// database must already have its tables: see MigrateJournal. A SQLite file in the working folder must have been created
+// there, because one that comes with a clone can hold grants and running turns. An absolute path is the operator's own
+// choice. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	keys, err := journalKeys(cfg.Encryption)
 	if err != nil {

@@ -1,49 +1,131 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 
+	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/demo"
+	"github.com/everturn/everturn/activities/inference/messages"
+	"github.com/everturn/everturn/activities/inference/responses"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-// model is the configured provider, and the demo's server if the provider is the built-in demo.
+// model sends each prompt to its provider. It implements activities.Model.
 type model struct {
-	*inference.Chat
-	provider string
-	name     string
-	demo     *demo.Server
+	provider  string // the default
+	name      string // the default provider's model
+	api       turn.API
+	own       activities.Model               // replaces the providers; nil: see WithModel
+	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
+	demo      *demo.Server
 }
 
 func (e *Engine) openModel(ctx context.Context) error {
-	c := e.cfg.LLM.Effective()
+	c := e.cfg.EffectiveLLM()
 	m := &model{provider: string(c.Provider), name: c.Model}
-	if !e.cfg.Worker.Has(config.RoleInference) {
-		e.model = m
+	p, _ := e.cfg.ModelProvider(c.Provider)
+	m.api = apiOf(p, turn.Prompt{Model: c.Model})
+	e.model = m
+	if m.own = e.options.model; m.own != nil || !e.cfg.Worker.Has(config.RoleInference) {
 		return nil
 	}
-	if err := c.CheckCredentials(); err != nil {
+	if err := e.cfg.CheckCredentials(); err != nil {
 		return err
 	}
-	baseURL, key := c.BaseURL, c.APIKey.Reveal()
+	m.providers = map[string]*inference.Endpoint{}
 	if c.Provider == config.ProviderDemo {
 		server, err := demo.Start(ctx, demo.Options{Slow: c.DemoSlow})
 		if err != nil {
 			return err
 		}
-		m.demo, baseURL, key = server, server.URL(), "none"
+		m.demo = server
+		own := config.ModelProvider{ID: c.Provider, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
+		if err := e.openProvider(own); err != nil {
+			return err
+		}
 	}
-	e.model = m
-	chat, err := inference.New(inference.Options{
-		Name: m.provider, BaseURL: baseURL, APIKey: key, Redact: e.secrets,
+	for _, id := range e.cfg.ProviderIDs() {
+		p, _ := e.cfg.ModelProvider(id)
+		if err := e.openProvider(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) openProvider(p config.ModelProvider) error {
+	c := e.cfg.LLM
+	endpoint, err := inference.New(inference.Options{
+		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: e.secrets,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
 		MaxRetryAfter: c.MaxRetryAfter, Modalities: modalities(c.Media),
+		Wire: func(prompt turn.Prompt) inference.Wire { return wires[apiOf(p, prompt)] },
 	})
-	m.Chat = chat
-	return err
+	if err != nil {
+		return err
+	}
+	e.model.providers[string(p.ID)] = endpoint
+	return nil
+}
+
+var wires = map[turn.API]inference.Wire{
+	turn.APIChat: chat.Wire{}, turn.APIResponses: responses.Wire{}, turn.APIMessages: messages.Wire{},
+}
+
+// newerOpenAI matches the models of OpenAI that Responses serves best. Some of them take tools nowhere else.
+var newerOpenAI = regexp.MustCompile(`^(gpt-([5-9]|\d\d)|o\d|codex)`)
+
+// apiOf returns the wire API for a prompt: the provider's own, else the prompt's, else by the model's name.
+func apiOf(p config.ModelProvider, prompt turn.Prompt) turn.API {
+	switch {
+	case p.API != config.APIAuto && p.API != "":
+		return p.API
+	case prompt.API != "":
+		return prompt.API
+	case p.ID == config.ProviderOpenAI && p.Official() && newerOpenAI.MatchString(prompt.Model):
+		return turn.APIResponses
+	}
+	return turn.APIChat
+}
+
+// endpoint returns the endpoint of a prompt's provider.
+func (m *model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
+	id := cmp.Or(p.Provider, m.provider)
+	if endpoint := m.providers[id]; endpoint != nil {
+		return endpoint, nil
+	}
+	return nil, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+		"this worker has no provider %q; add it to [[providers]] in agent.toml, or set its key, and start the worker again",
+		turn.Truncate(id, 60)))
+}
+
+// Infer implements activities.Model.
+func (m *model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	if m.own != nil {
+		return m.own.Infer(ctx, p, sink)
+	}
+	endpoint, err := m.endpoint(p)
+	if err != nil {
+		return turn.Completion{}, err
+	}
+	return endpoint.Infer(ctx, p, sink)
+}
+
+// Takes implements activities.Model.
+func (m *model) Takes(p turn.Prompt, mediaType string) bool {
+	if m.own != nil {
+		return m.own.Takes(p, mediaType)
+	}
+	endpoint, err := m.endpoint(p)
+	return err == nil && endpoint.Takes(p, mediaType)
 }
 
 // modalities returns the modalities that the operator configures for models; nil leaves them to the model's known
@@ -62,8 +144,8 @@ func modalities(m config.Media) *inference.Modalities {
 
 func (m *model) close() error {
 	var errs []error
-	if m.Chat != nil {
-		errs = append(errs, m.Chat.Close())
+	for _, endpoint := range m.providers {
+		errs = append(errs, endpoint.Close())
 	}
 	if m.demo != nil {
 		errs = append(errs, m.demo.Close())
@@ -78,9 +160,10 @@ func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	if err := e.openModel(ctx); err != nil {
 		return "", errors.Join(err, e.Close())
 	}
-	if e.model.Chat == nil {
-		return e.model.provider + ", " + e.model.name + "; other workers call it (worker.roles)", e.Close()
+	name := e.model.provider + ", " + e.model.name
+	if e.model.providers == nil {
+		return name + "; other workers call it (worker.roles)", e.Close()
 	}
-	err := e.model.Ping(ctx)
-	return e.model.provider + ", " + e.model.name, errors.Join(err, e.Close())
+	err := e.model.providers[e.model.provider].Ping(ctx)
+	return name, errors.Join(err, e.Close())
 }

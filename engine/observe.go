@@ -163,8 +163,18 @@ func (j *observedJournal) SettleInference(ctx context.Context, in journal.Settle
 	out, err := j.Journal.SettleInference(ctx, in)
 	if err == nil && j.telemetry != nil && out.SettledAt.Equal(in.At) {
 		j.telemetry.StepSettled(ctx)
+		j.telemetry.Used(ctx, out.Model, out.Completion.Usage)
 	}
 	return out, err
+}
+
+// RecordUsage implements Journal.
+func (j *observedJournal) RecordUsage(ctx context.Context, in journal.AttemptUsage) error {
+	err := j.Journal.RecordUsage(ctx, in)
+	if err == nil && j.telemetry != nil {
+		j.telemetry.Used(ctx, in.Model, in.Usage)
+	}
+	return err
 }
 
 // ClaimCall implements Journal.

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/interceptor"
 
+	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -23,6 +24,7 @@ type options struct {
 	wrapJournal func(Journal) Journal
 	intercept   []interceptor.WorkerInterceptor
 	sinks       []Sink
+	model       Model
 }
 
 func newOptions(opts []Option) options {
@@ -48,6 +50,13 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // WithEnviron sets the environment, in the form of os.Environ. Temporal's TEMPORAL_* variables are read from it, and
 // MCP servers inherit from it what their configuration allows.
 func WithEnviron(environ []string) Option { return func(o *options) { o.environ = environ } }
+
+// Model answers prompts. Its errors are *turn.Error, whose code says whether the inference is tried again.
+type Model = activities.Model
+
+// WithModel replaces the configured providers by a model of the program's own, for instance one that replays recorded
+// completions. The keys llm.provider, llm.model and runtime.mode still say what turns record and how prompts look.
+func WithModel(m Model) Option { return func(o *options) { o.model = m } }
 
 // WithJournal wraps the journal: the engine uses what wrap returns, for instance to count reads and writes in a test.
 func WithJournal(wrap func(Journal) Journal) Option {

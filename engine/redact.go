@@ -17,6 +17,9 @@ func newEngine(cfg config.Config, opts []Option) *Engine {
 		secrets: redact.New(cfg.Runtime.Redact...),
 	}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())
+	for _, p := range cfg.Providers {
+		e.secrets.Add(p.APIKey.Reveal())
+	}
 	if key, ok := temporalconn.Environ(e.options.environ).LookupEnv("TEMPORAL_API_KEY"); ok {
 		e.secrets.Add(key)
 	}

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 
 	"github.com/everturn/everturn/activities"
-	"github.com/everturn/everturn/activities/inference"
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/config"
@@ -31,7 +30,8 @@ func queuesOf(cfg config.Config) turn.Queues {
 }
 
 // agent returns the part of the configuration that a turn freezes in its turn config.
-func agent(cfg config.Config, m *model) activities.Agent {
+func (e *Engine) agent() activities.Agent {
+	cfg := e.cfg
 	servers, required := []string{"local"}, []string(nil)
 	for _, s := range cfg.MCP.Servers {
 		servers = append(servers, s.ID)
@@ -40,23 +40,24 @@ func agent(cfg config.Config, m *model) activities.Agent {
 		}
 	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Provider: m.provider, Model: m.name,
-		Mode: mode(cfg, m.name), Limits: limits(cfg.Runtime), Policy: policy(cfg.Policy),
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Models: e.chain,
+		Limits: limits(cfg.Runtime), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
+		LimitWait: cfg.LLM.LimitWait(),
 		RetryMax:  cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
-		Servers: servers, Required: required,
+		Servers: servers, Required: required, Condense: condensing(cfg),
 	}
 }
 
-// mode resolves "auto" by the model's known capabilities.
-func mode(cfg config.Config, model string) turn.Mode {
-	switch {
-	case cfg.Runtime.Mode != config.ModeAuto:
-		return cfg.Runtime.Mode
-	case inference.CapabilitiesOf(model).NativeTools:
-		return turn.ModeNative
+// condensing returns how prompts are condensed, nil if they are not.
+func condensing(cfg config.Config) *turn.Condensing {
+	if cfg.Prompt.Condense == config.CondenseOff {
+		return nil
 	}
-	return turn.ModeJSON
+	return &turn.Condensing{
+		ContextTokens: cfg.LLM.ContextTokens, TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
+		Model: turn.Model{Name: summaryModel(cfg)}, UserTokens: cfg.Prompt.VerbatimUserTokens,
+	}
 }
 
 func limits(r config.Runtime) turn.Limits {
@@ -122,3 +123,11 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 
 // workspace returns the folder that the file tools are confined to.
 func workspace(cfg config.Config) (string, error) { return filepath.Abs(cfg.Runtime.Workspace) }
+
+// summaryModel returns the configured model of summaries. The demo has only one model.
+func summaryModel(cfg config.Config) string {
+	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
+		return ""
+	}
+	return cfg.Prompt.SummaryModel
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -119,7 +120,7 @@ func (s *sink) leave(turnID string, after int64, done bool) bool {
 
 func (s *sink) forward(turnID string, after int64) {
 	patience := sinkPatience
-	reader := &journal.TurnReader{Turn: turnID, After: after}
+	reader := &follow.TurnReader{Turn: turnID, After: after}
 	var of journal.TurnConfig
 	waits := false
 	for {
@@ -149,7 +150,7 @@ func (s *sink) forward(turnID string, after int64) {
 }
 
 // read returns the next events. It repeats a read that failed until the worker stops.
-func (s *sink) read(ctx context.Context, r *journal.TurnReader, of *journal.TurnConfig) ([]turn.Chunk, error) {
+func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) ([]turn.Chunk, error) {
 	for warned := false; ; warned = true {
 		chunks, err := s.next(ctx, r, of)
 		if err == nil || errors.Is(err, journal.ErrNotFound) {
@@ -167,7 +168,7 @@ func (s *sink) read(ctx context.Context, r *journal.TurnReader, of *journal.Turn
 }
 
 // next returns the next events. Before the first ones it looks up the turn's tenant, who alone can read them.
-func (s *sink) next(ctx context.Context, r *journal.TurnReader, of *journal.TurnConfig) (_ []turn.Chunk, err error) {
+func (s *sink) next(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) (_ []turn.Chunk, err error) {
 	if r.Store == nil {
 		if *of, err = s.store.TurnConfig(ctx, r.Turn); err != nil {
 			return nil, err

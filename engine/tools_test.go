@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,7 +31,7 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 		servers, err := json.Marshal([]ServerHealth{s})
 		require.NoError(t, err)
 		require.NoError(t, e.journal.ReportWorker(t.Context(),
-			journal.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
+			fleet.WorkerReport{ID: "other", Identity: e.identity(), Servers: servers}))
 		return func() { require.NoError(t, e.journal.RemoveWorker(context.WithoutCancel(t.Context()), "other")) }
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -48,16 +49,33 @@ func activityQueues(cfg config.Config) (queues []string) {
 	return queues
 }
 
-// newTurnWorker registers the workflows for turns and deliveries, each with the activities of its port.
+// newTurnWorker registers the workflows for turns, condensations and deliveries, each with the activities of its port.
 func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
-	w := worker.New(e.client, e.cfg.Temporal.TaskQueue, e.workerOptions())
+	options := e.workerOptions()
+	options.DeploymentOptions = e.deployment()
+	w := worker.New(e.client, e.cfg.Temporal.TaskQueue, options)
+	w.RegisterWorkflowWithOptions(workflows.Ready, workflow.RegisterOptions{Name: workflows.ReadyWorkflow})
+	w.RegisterActivityWithOptions(e.checkReady, activity.RegisterOptions{Name: workflows.ReadyActivity})
 	w.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
+	w.RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: workflows.CompactWorkflow})
 	w.RegisterActivity(acts)
 	w.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
 	w.RegisterActivity(e.deliveries())
 	w.RegisterDynamicWorkflow(workflows.Unknown, workflow.DynamicRegisterOptions{})
 	return w
+}
+
+// deployment returns the version on which this worker's turns stay. Inferences and calls have no version unless the
+// worker of the turn runs them itself: their activities accept the inputs of other versions.
+func (e *Engine) deployment() worker.DeploymentOptions {
+	if e.version.Deployment == "" {
+		return worker.DeploymentOptions{}
+	}
+	return worker.DeploymentOptions{
+		UseVersioning: true, DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+		Version: worker.WorkerDeploymentVersion{DeploymentName: e.version.Deployment, BuildID: e.version.BuildID},
+	}
 }
 
 // newActivityWorker returns a worker for inferences and tool calls only.

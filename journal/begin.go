@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// firstTextBytes bounds SessionRecord.FirstText.
-const firstTextBytes = 120
 
 // Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends the
 // message, records the turn config and emits turn_started. See turn.BeginInput and BeginResult.
@@ -22,7 +21,7 @@ func (s *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, er
 		return out, fmt.Errorf("beginning a turn: %w", err)
 	}
 	err = s.Tenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
-		if err = t.lockSession(in.Session); err == nil {
+		if err = t.LockSession(in.Session); err == nil {
 			out, err = t.begin(in)
 		}
 		return err
@@ -31,39 +30,19 @@ func (s *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, er
 }
 
 func checkBegin(in turn.BeginInput) (turn.BeginInput, error) {
-	in.Message.ID, in.Message.Text = CleanText(in.Message.ID), CleanText(in.Message.Text)
+	in.Message.ID, in.Message.Text = record.CleanText(in.Message.ID), record.CleanText(in.Message.Text)
 	if in.Message.ID == "" {
 		in.Message.ID = "turn:" + in.Turn
 	}
 	if len(in.Config) > 0 && !json.Valid(in.Config) {
 		return in, errors.New("the turn config is not JSON")
 	}
-	return in, errors.Join(checkID("session", in.Session), checkTenant(in.Tenant), checkID("turn", in.Turn),
-		checkID("message", in.Message.ID))
-}
-
-func checkID(what, id string) error {
-	switch {
-	case id == "":
-		return fmt.Errorf("%s ID is empty", what)
-	case len(id) > MaxIDBytes:
-		return fmt.Errorf("%s ID is %d bytes; the maximum is %d", what, len(id), MaxIDBytes)
-	case CleanText(id) != id:
-		return fmt.Errorf("%s ID %q is not valid UTF-8 without NUL", what, id)
-	}
-	return nil
-}
-
-// checkTenant accepts the IDs that checkID accepts, and the default tenant.
-func checkTenant(tenant string) error {
-	if tenant == "" {
-		return nil
-	}
-	return checkID("tenant", tenant)
+	return in, errors.Join(record.CheckID("session", in.Session), record.CheckTenant(in.Tenant),
+		record.CheckID("turn", in.Turn), record.CheckID("message", in.Message.ID))
 }
 
 func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
-	own, err := t.turnRecord(`t.turn_id = ?`, in.Turn)
+	own, err := t.TurnRecord(`t.turn_id = ?`, in.Turn)
 	if err == nil {
 		return t.resume(own, in)
 	}
@@ -74,15 +53,14 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if err != nil {
 		return BeginResult{}, err
 	}
-	taker, err := t.turnOfMessage(sc.session, in.Message.ID)
+	taker, seq, err := t.FindMessage(sc.Session, in.Message.ID)
 	if err == nil {
-		first, err := t.turnRecord(`t.id = ?`, taker)
-		return BeginResult{DuplicateOf: &first}, err
+		return t.duplicate(sc, taker, seq, in.Message)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
 	}
-	closed, err := t.closeUnfinished(&sc, closedMessage, in.At)
+	closed, err := t.closeUnfinished(&sc, record.ClosedMessage, in.At)
 	if err != nil {
 		return BeginResult{}, err
 	}
@@ -91,9 +69,38 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	return out, err
 }
 
+// duplicate returns the result of Begin for a message whose ID the session already has, at seq.
+func (t *tx) duplicate(sc scope, taker, seq int64, m turn.UserMessage) (out BeginResult, err error) {
+	first, err := t.TurnRecord(`t.id = ?`, taker)
+	if err != nil {
+		return out, err
+	}
+	out.DuplicateOf = &first
+	text, err := t.wholeText(m)
+	if err != nil {
+		return out, err
+	}
+	messages, err := t.Transcript(sc.Session, seq, seq, tables.Unbounded)
+	out.TextDiffers = len(messages) == 1 && messages[0].Text != text
+	return out, err
+}
+
+// wholeText returns the text of a message, which may be a blob.
+func (t *tx) wholeText(m turn.UserMessage) (string, error) {
+	if m.Blob == "" {
+		return m.Text, nil
+	}
+	room := int64(record.MaxMessageBytes)
+	b, err := t.GetBlobWithin(m.Blob, &room)
+	if err != nil {
+		return "", fmt.Errorf("the message's text: %w", err)
+	}
+	return record.CleanText(string(b)), nil
+}
+
 // resume returns the result of Begin for a chain that has begun the turn before.
 func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err error) {
-	if _, err := t.namedScope(in.Turn); errors.Is(err, ErrNotFound) {
+	if _, err := t.NamedScope(in.Turn); errors.Is(err, ErrNotFound) {
 		return out, fmt.Errorf("a turn of another tenant has this ID: %w", ErrConflict)
 	} else if err != nil {
 		return out, err
@@ -104,39 +111,34 @@ func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err er
 	}
 	if !own.State.Terminal() && own.RunID != in.RunID {
 		own.RunID = in.RunID
-		if err := t.exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
+		if err := t.Exec(`UPDATE turns SET run_id = ? WHERE turn_id = ?`, in.RunID, in.Turn); err != nil {
 			return out, err
 		}
 	}
-	var config stored
+	var config tables.Stored
 	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
-	err = t.row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
+	err = t.Row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
 		AND m.seq = t.message_seq
-		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.inline, &config.blob)
+		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.Inline, &config.Blob)
 	if err != nil {
 		return out, err
 	}
-	out.Config, err = t.getJSON(config)
+	out.Config, err = t.GetJSON(config)
 	return out, err
 }
 
 // sessionScope finds the session, or prepares a new one, which open inserts.
 func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
-	sc.sessionID = in.Session
-	err = t.row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.tenant, in.Session).
-		Scan(&sc.session, &sc.head.Seq, &sc.head.Hash)
-	return sc, ignoreNoRows(err)
+	sc.SessionID = in.Session
+	err = t.Row(`SELECT id, head_seq, head_hash FROM sessions WHERE tenant = ? AND session_id = ?`, t.Tenant, in.Session).
+		Scan(&sc.Session, &sc.Head.Seq, &sc.Head.Hash)
+	return sc, tables.IgnoreNoRows(err)
 }
 
 // open appends the message and opens the turn.
 func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
-	if in.Message.Blob != "" {
-		room := int64(MaxMessageBytes)
-		b, err := t.getBlobWithin(in.Message.Blob, &room)
-		if err != nil {
-			return out, fmt.Errorf("the message's text: %w", err)
-		}
-		in.Message.Text = CleanText(string(b))
+	if in.Message.Text, err = t.wholeText(in.Message); err != nil {
+		return out, err
 	}
 	if err := t.touchSession(sc, in); err != nil {
 		return out, err
@@ -144,52 +146,53 @@ func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
 	}
-	if _, err := t.appendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser,
+	if _, err := t.AppendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser,
 		Text: in.Message.Text}); err != nil {
 		return out, err
 	}
-	if err := t.saveHead(*sc); err != nil {
+	if err := t.SaveHead(*sc); err != nil {
 		return out, err
 	}
-	t.changed[Topic{Session: sc.sessionID, Tenant: t.tenant}] = true
+	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
 	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
 		return out, err
 	}
-	out.Head, out.Config = sc.head, in.Config
-	out.Turn, err = t.turnRecord(`t.id = ?`, sc.turn)
+	out.Head, out.Config = sc.Head, in.Config
+	out.Turn, err = t.TurnRecord(`t.id = ?`, sc.Turn)
 	return out, err
 }
 
 func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
-	if sc.session != 0 {
-		return t.exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
-			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, nanos(in.At), sc.session)
+	if sc.Session != 0 {
+		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
+			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, tables.Nanos(in.At), sc.Session)
 	}
-	return t.row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
+	return t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
-		in.Session, t.tenant, in.Agent, contentOf(turn.Truncate(in.Message.Text, firstTextBytes)), nanos(in.At),
-		nanos(in.At)).Scan(&sc.session)
+		in.Session, t.Tenant, in.Agent, tables.ContentOf(turn.Truncate(in.Message.Text, record.FirstTextBytes)),
+		tables.Nanos(in.At),
+		tables.Nanos(in.At)).Scan(&sc.Session)
 }
 
 func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {
-	pins, err := t.putJSON(in.Config)
+	pins, err := t.PutJSON(in.Config)
 	if err != nil {
 		return err
 	}
-	sc.turnID, sc.messageSeq = in.Turn, sc.head.Seq+1
-	return t.row(`INSERT INTO turns
+	sc.TurnID, sc.MessageSeq = in.Turn, sc.Head.Seq+1
+	return t.Row(`INSERT INTO turns
 		(turn_id, session, workflow_id, run_id, agent, message_id, message_seq, config, config_blob, state, started_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		in.Turn, sc.session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.messageSeq, pins.inline, pins.blob,
-		string(turn.StateRunning), nanos(in.At)).Scan(&sc.turn)
+		in.Turn, sc.Session, in.WorkflowID, in.RunID, in.Agent, in.Message.ID, sc.MessageSeq, pins.Inline, pins.Blob,
+		string(turn.StateRunning), tables.Nanos(in.At)).Scan(&sc.Turn)
 }
 
 // closeUnfinished closes the session's unfinished turn, if there is one, and returns its ID. It counts the turn's
 // totals from the ledgers, because the turn's own workflow has recorded none.
 func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, error) {
 	old := *sc
-	err := t.row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.session).
-		Scan(&old.turnID, &old.turn, &old.messageSeq)
+	err := t.Row(`SELECT turn_id, id, message_seq FROM turns WHERE session = ? AND ended_at IS NULL`, sc.Session).
+		Scan(&old.TurnID, &old.Turn, &old.MessageSeq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -204,17 +207,17 @@ func (t *tx) closeUnfinished(sc *scope, message string, at time.Time) (string, e
 	if err := t.endTurn(&old, in); err != nil {
 		return "", err
 	}
-	sc.head = old.head
-	return old.turnID, nil
+	sc.Head = old.Head
+	return old.TurnID, nil
 }
 
 // totals counts a turn's settled steps, the calls that ran, and its usage.
 func (t *tx) totals(sc scope, in *turn.FinishInput) error {
-	if err := t.row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`,
-		sc.turn).Scan(&in.Counters.ToolCalls); err != nil {
+	if err := t.Row(`SELECT count(*) FROM calls WHERE turn = ? AND runs > 0`,
+		sc.Turn).Scan(&in.Counters.ToolCalls); err != nil {
 		return err
 	}
-	list, err := t.inferences(sc)
+	list, err := t.Inferences(sc)
 	for _, inf := range list {
 		if inf.Settled {
 			in.Counters.Step++
@@ -222,19 +225,4 @@ func (t *tx) totals(sc scope, in *turn.FinishInput) error {
 		}
 	}
 	return err
-}
-
-func (t *tx) putJSON(raw json.RawMessage) (stored, error) {
-	if len(raw) == 0 {
-		return stored{}, nil
-	}
-	return t.put(string(raw), "application/json")
-}
-
-func (q querier) getJSON(s stored) (json.RawMessage, error) {
-	text, err := q.get(s)
-	if text == "" {
-		return nil, err
-	}
-	return json.RawMessage(text), err
 }

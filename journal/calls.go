@@ -7,98 +7,32 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// call is a row of the ledger with its turn. row is 0 if the ledger does not have the call.
-type call struct {
-	scope
-	row            int64
-	rec            CallRecord
-	granted        int // the attempt that holds the claim; 0 if none does
-	argumentsHash  string
-	settledAttempt int
-	arguments      stored
-	text           stored
-	continuation   sql.NullString // a blob's hash
-	media          content        // JSON
-	notes          int            // tool_progress chunks so far
-	requests       bool           // the turn has requests about it
-}
-
-const callColumns = `coalesce(c.id, 0), coalesce(c.step, 0), coalesce(c.call_id, ''), coalesce(c.wire_id, ''), coalesce(c.tool, ''),
-	c.arguments, c.arguments_blob, coalesce(c.arguments_hash, ''), coalesce(c.attempt, 0), coalesce(c.claimed_attempt, 0), coalesce(c.runs, 0),
-	coalesce(c.repeatable, FALSE), coalesce(c.worker, ''), coalesce(c.claimed_at, 0), coalesce(c.outcome, ''), c.text, c.text_blob,
-	coalesce(c.full_blob, ''), coalesce(c.size, 0), coalesce(c.settled_attempt, 0), coalesce(c.settled_at, 0),
-	coalesce(c.duration_ms, 0), coalesce(c.late_count, 0), coalesce(c.suspended_attempt, 0), c.continuation_blob, c.media, coalesce(c.notes, 0),
-	coalesce(c.code, '')`
-
-// scan reads the fields before and then callColumns.
-func (c *call) scan(scan func(...any) error, before ...any) error {
-	var claimed, settled int64
-	r := &c.rec
-	err := scan(append(before, &c.row, &r.Step, &r.Call.ID, &r.Call.WireID, &r.Call.Tool,
-		&c.arguments.inline, &c.arguments.blob, &c.argumentsHash, &r.Attempt, &c.granted, &r.Runs,
-		&r.Repeatable, &r.Worker, &claimed, &r.Outcome, &c.text.inline, &c.text.blob,
-		&r.FullBlob, &r.SizeBytes, &c.settledAttempt, &settled, &r.DurationMS, &r.LateCount,
-		&r.Suspended, &c.continuation, &c.media, &c.notes, &r.Code)...)
-	r.ClaimedAt, r.SettledAt = instant(claimed), instant(settled)
-	return err
-}
-
-func (q querier) call(turnID, callID string) (c call, err error) {
-	row := q.row(`SELECT `+scopeColumns+
-		`, EXISTS (SELECT 1 FROM requests w WHERE w.turn = t.id AND (w.request_id = ?1 OR w.call_id = ?1)),
-		`+callColumns+` FROM turns t JOIN sessions s ON s.id = t.session
-		LEFT JOIN calls c ON c.turn = t.id AND c.call_id = ?1 WHERE t.turn_id = ?2`, callID, turnID)
-	err = c.scan(row.Scan, append(c.fields(), &c.requests)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return c, fmt.Errorf("turn %s: %w", turnID, ErrNotFound)
-	}
-	c.rec.Turn = c.turnID
-	return c, err
-}
-
-// load loads the fields that may be in blobs, unless the transaction has just stored them.
-func (q querier) load(c *call) (err error) {
-	if c.rec.Call.Arguments == "" {
-		c.rec.Call.Arguments, err = q.get(c.arguments)
-	}
-	if err == nil && c.rec.Text == "" {
-		c.rec.Text, err = q.get(c.text)
-	}
-	if err != nil {
-		return err
-	}
-	if c.rec.Media, err = readMedia(c.media); err != nil || !c.continuation.Valid {
-		return err
-	}
-	b, err := q.getBlob(c.continuation.String)
-	c.rec.Continuation = append([]byte{}, b...) // not nil even if it is empty
-	return err
-}
 
 // ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
 // results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
 // arguments.
 func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
-	in.Call, in.Worker = cleanCall(in.Call), CleanText(in.Worker)
+	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
 	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
-		if err := errors.Join(checkID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
+		if err := errors.Join(record.CheckID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
-		c, err := t.call(in.Turn, in.Call.ID)
+		c, err := t.Call(in.Turn, in.Call.ID)
 		if err != nil {
 			return err
 		}
-		if c.row != 0 && (c.rec.Call.Tool != in.Call.Tool || c.argumentsHash != HashOf([]byte(in.Call.Arguments))) {
+		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments))) {
 			return errors.New("the call is recorded with another tool or other arguments")
 		}
 		out.State, err = t.claim(&c, in)
 		if err == nil {
-			err = t.load(&c)
+			err = t.Load(&c)
 		}
-		out.Record = c.rec
+		out.Record = c.Rec
 		return err
 	})
 	return out, err
@@ -117,72 +51,73 @@ func checkAttempt(attempt int) error {
 
 func (t *tx) claim(c *call, in ClaimInput) (ClaimState, error) {
 	switch {
-	case c.rec.Outcome != "":
+	case c.Rec.Outcome != "":
 		return ClaimSettled, nil
-	case c.closed:
+	case c.Closed:
 		return "", ErrClosed
 	}
 	switch {
-	case in.Attempt < c.rec.Attempt:
+	case in.Attempt < c.Rec.Attempt:
 		return ClaimStale, nil
-	case c.granted == in.Attempt && c.rec.Worker == in.Worker &&
-		c.rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
+	case c.Granted == in.Attempt && c.Rec.Worker == in.Worker &&
+		c.Rec.ClaimedAt.Equal(in.At): // the reply to its claim was lost
 		return ClaimGranted, nil
-	case c.underWay() && (!c.rec.Repeatable || !in.Repeatable): // even if it is not approved: it may have run
-		c.rec.Attempt = in.Attempt
-		return ClaimTaken, t.exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.row)
+	case underWay(c) && (!c.Rec.Repeatable || !in.Repeatable): // even if it is not approved: it may have run
+		c.Rec.Attempt = in.Attempt
+		return ClaimTaken, t.Exec(`UPDATE calls SET attempt = ? WHERE id = ?`, in.Attempt, c.Row)
 	}
 	if err := t.checkApproval(c, in); err != nil {
 		return "", err
 	}
-	if c.row == 0 {
-		c.rec = CallRecord{
-			Turn: c.turnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
+	if c.Row == 0 {
+		c.Rec = CallRecord{
+			Turn: c.TurnID, Step: in.Step, Call: in.Call, Attempt: in.Attempt, Runs: 1, Repeatable: in.Repeatable,
 			Worker:    in.Worker,
-			ClaimedAt: instant(nanos(in.At)),
+			ClaimedAt: tables.Instant(tables.Nanos(in.At)),
 		}
-		c.granted = in.Attempt
+		c.Granted = in.Attempt
 		return ClaimGranted, t.insertCall(c, in.At)
 	}
-	c.rec.Attempt = in.Attempt
-	c.rec.Runs++
-	c.rec.Worker, c.rec.ClaimedAt = in.Worker, instant(nanos(in.At))
+	c.Rec.Attempt = in.Attempt
+	c.Rec.Runs++
+	c.Rec.Worker, c.Rec.ClaimedAt = in.Worker, tables.Instant(tables.Nanos(in.At))
 	return ClaimGranted,
-		t.exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
-		WHERE id = ?4`, in.Attempt, in.Worker, nanos(in.At), c.row)
+		t.Exec(`UPDATE calls SET attempt = ?1, claimed_attempt = ?1, runs = runs + 1, worker = ?2, claimed_at = ?3
+		WHERE id = ?4`, in.Attempt, in.Worker, tables.Nanos(in.At), c.Row)
 }
 
 // mayRun reports whether an attempt may have reached the tool and left no outcome: it has a claim that was neither
 // released nor suspended.
-func (c *call) mayRun() bool {
-	return c.granted != 0 || c.rec.Runs > 0 && c.rec.Suspended == 0
+func mayRun(c *call) bool {
+	return c.Granted != 0 || c.Rec.Runs > 0 && c.Rec.Suspended == 0
 }
 
 // underWay reports whether an attempt may run, or was suspended and its continuation is lost.
-func (c *call) underWay() bool {
-	return c.mayRun() || c.rec.Suspended != 0 && !c.continuation.Valid
+func underWay(c *call) bool {
+	return mayRun(c) || c.Rec.Suspended != 0 && !c.Continuation.Valid
 }
 
 // insertCall writes the ledger's row and tells followers that the call has started.
 func (t *tx) insertCall(c *call, at time.Time) (err error) {
-	r := c.rec
-	if c.arguments, err = t.put(r.Call.Arguments, textPlain); err != nil {
+	r := c.Rec
+	if c.Arguments, err = t.Put(r.Call.Arguments, tables.TextPlain); err != nil {
 		return err
 	}
-	c.argumentsHash = HashOf([]byte(r.Call.Arguments))
-	err = t.row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
+	c.ArgumentsHash = record.HashOf([]byte(r.Call.Arguments))
+	err = t.Row(`INSERT INTO calls (turn, step, call_id, wire_id, tool, arguments, arguments_blob, arguments_hash, attempt,
 		claimed_attempt, runs, repeatable, worker, claimed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		c.turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.arguments.inline, c.arguments.blob, c.argumentsHash,
+		c.Turn, r.Step, r.Call.ID, r.Call.WireID, r.Call.Tool, c.Arguments.Inline, c.Arguments.Blob, c.ArgumentsHash,
 		r.Attempt,
-		c.granted, r.Runs, r.Repeatable, r.Worker, nanos(r.ClaimedAt)).Scan(&c.row)
+		c.Granted, r.Runs, r.Repeatable, r.Worker, tables.Nanos(r.ClaimedAt)).Scan(&c.Row)
 	if err != nil {
 		return err
 	}
-	started := turn.CallChunk{CallID: r.Call.ID, Tool: r.Call.Tool, Arguments: Preview(r.Call.Arguments, PreviewBytes)}
+	started := turn.CallChunk{CallID: r.Call.ID, Tool: r.Call.Tool,
+		Arguments: record.Preview(r.Call.Arguments, record.PreviewBytes)}
 	if len(started.Arguments) < len(r.Call.Arguments) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
-	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
+	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
 		started)
 }
 
@@ -191,7 +126,7 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 // stays.
 func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
 	return s.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
-		return t.exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
+		return t.Exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
 			WHERE turn = (SELECT id FROM turns WHERE turn_id = ? AND ended_at IS NULL) AND call_id = ? AND claimed_attempt = ?
 			AND claimed_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
 	})
@@ -201,21 +136,21 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 // after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
 // SettleInput.Taints, both kinds taint the session if the result is from the server.
 func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
-	in.Result = cleanResult(in.Result)
+	in.Result = record.CleanResult(in.Result)
 	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
-		c, err := t.call(in.Turn, in.CallID)
+		c, err := t.Call(in.Turn, in.CallID)
 		if err != nil {
 			return err
 		}
-		if c.row == 0 {
+		if c.Row == 0 {
 			return ErrNotFound
 		}
 		if in.Result.Text == "" && in.Result.Outcome != turn.OutcomeOK {
-			in.Result.Text = ResultText(in.Result.Outcome)
+			in.Result.Text = record.ResultText(in.Result.Outcome)
 		}
-		if c.rec.Outcome != "" {
+		if c.Rec.Outcome != "" {
 			err = t.settleLate(&c, in)
-		} else if in.Attempt < 1 || in.Attempt > c.rec.Attempt {
+		} else if in.Attempt < 1 || in.Attempt > c.Rec.Attempt {
 			return fmt.Errorf("attempt %d never claimed it: %w", in.Attempt, ErrNotFound)
 		} else {
 			err = t.settle(&c, in.Attempt, in.Result, in.At)
@@ -224,9 +159,9 @@ func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, er
 			err = t.taint(c, in.At)
 		}
 		if err == nil {
-			err = t.load(&c)
+			err = t.Load(&c)
 		}
-		out = c.rec
+		out = c.Rec
 		return err
 	})
 	return out, err
@@ -241,34 +176,101 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	c.rec.Outcome, c.rec.Code, c.rec.Text, c.rec.SettledAt = r.Outcome, r.Code, r.Text, instant(nanos(at))
-	c.continuation = sql.NullString{}
-	c.rec.FullBlob, c.rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
-	if !c.rec.ClaimedAt.IsZero() {
-		c.rec.DurationMS = max(0, at.Sub(c.rec.ClaimedAt).Milliseconds())
+	c.Rec.Outcome, c.Rec.Code, c.Rec.Text, c.Rec.SettledAt = r.Outcome, r.Code, r.Text, tables.Instant(tables.Nanos(at))
+	c.Continuation = sql.NullString{}
+	c.Rec.FullBlob, c.Rec.SizeBytes = full.String, max(r.SizeBytes, int64(len(r.Text)))
+	if !c.Rec.ClaimedAt.IsZero() {
+		c.Rec.DurationMS = max(0, at.Sub(c.Rec.ClaimedAt).Milliseconds())
 	}
-	err = t.exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
-		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.text.inline, c.text.blob, full, c.rec.SizeBytes, attempt,
-		nanos(at), c.rec.DurationMS, c.media, string(r.Code), c.row)
+	err = t.Exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
+		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.Text.Inline, c.Text.Blob, full, c.Rec.SizeBytes, attempt,
+		tables.Nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
 	if err != nil {
 		return err
 	}
-	return t.emitData(&c.scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.rec.Step, Attempt: attempt, At: at},
+	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
 		turn.CallChunk{
-			CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
-			Preview:   Preview(r.Text, PreviewBytes),
-			SizeBytes: c.rec.SizeBytes, DurationMS: c.rec.DurationMS,
+			CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
+			Preview:   record.Preview(r.Text, record.PreviewBytes),
+			SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS,
 		})
 }
 
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
-	if c.text, err = t.put(r.Text, textPlain); err != nil {
+	if c.Text, err = t.Put(r.Text, tables.TextPlain); err != nil {
 		return full, err
 	}
-	if c.media, err = t.putMedia(c, r.Media); err != nil || r.Full == nil {
+	if c.Media, err = t.putMedia(c, r.Media); err != nil || r.Full == nil {
 		return full, err
 	}
 	full.Valid = true
 	full.String, err = t.putArtifact(c, r.MediaType, r.Full)
 	return full, err
+}
+
+// Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
+func (s *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
+	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "reading call "+callID, func(q querier, _ scope) (CallRecord, error) {
+		c, err := q.Call(turnID, callID)
+		if err == nil && c.Row == 0 {
+			err = ErrNotFound
+		}
+		if err == nil {
+			err = q.Load(&c)
+		}
+		return c.Rec, err
+	})
+}
+
+// Calls returns the ledger of a turn's calls, ordered by step and index.
+func (s *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
+	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the calls", querier.Calls)
+}
+
+// putArtifact stores content that a call has left, and records that the call has left it.
+func (t *tx) putArtifact(c *call, mediaType string, b []byte) (hash string, err error) {
+	if hash, err = t.PutBlob(mediaType, b); err != nil {
+		return "", err
+	}
+	return hash, t.NoteArtifact(c.Session, c.Row, hash, mediaType, c.Rec.Outcome != "")
+}
+
+// putMedia stores the media of a result and returns the column that names them.
+func (t *tx) putMedia(c *call, media []turn.Media) (tables.Content, error) {
+	for _, m := range media {
+		if _, err := t.putArtifact(c, m.Type, m.Data); err != nil {
+			return tables.Content{}, err
+		}
+	}
+	return tables.MediaColumn(media)
+}
+
+// Artifact returns a blob that a call of the turn's session, or of its shared past, has left: the whole of a truncated
+// result, or one of its media. ErrNotFound for every other blob.
+func (s *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
+	err = s.tables.Read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", record.CleanText(hash), turnID),
+		func(q querier) error {
+			sc, err := q.Scope(turnID)
+			if err != nil {
+				return err
+			}
+			if mediaType, err = q.Artifact(sc.Session, hash); err != nil {
+				return err
+			}
+			b, err = q.GetBlob(hash)
+			return err
+		})
+	return mediaType, b, err
+}
+
+// taint records that a call has brought text of an untrusted server into its session. The first mark stays.
+func (t *tx) taint(c call, at time.Time) error {
+	return t.InsertTaint(c.Session, TaintSource{Turn: c.TurnID, CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, At: at})
+}
+
+// Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
+// inherits it. ErrNotFound.
+func (s *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
+	return tables.GetOfTurn(ctx, s.tables, turnID, "reading the taint source",
+		func(q querier, sc scope) (*TaintSource, error) { return q.TaintSource(sc.Session) })
 }

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // emit appends a chunk under the turn's next index.
 func (t *tx) emit(sc *scope, c turn.Chunk) error {
-	t.changed[Topic{Turn: sc.turnID}] = true
-	return t.exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
+	t.Changed[Topic{Turn: sc.TurnID}] = true
+	return t.Exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data)
 		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM chunks WHERE turn = ?1`,
-		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At), contentOf(CleanText(c.Text)),
-		contentOrNull(CleanText(string(c.Data))))
+		sc.Turn, c.Step, c.Attempt, string(c.Kind), tables.Nanos(c.At), tables.ContentOf(record.CleanText(c.Text)),
+		tables.ContentOrNull(record.CleanText(string(c.Data))))
 }
 
 func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
@@ -39,23 +41,23 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 		return nil
 	}
 	return s.write(ctx, doing, func(t *tx) error {
-		a, err := t.lockedAttempt(key)
+		a, err := t.LockedAttempt(key)
 		if err != nil {
 			return err
 		}
 		switch {
-		case attempt == 0 && a.inf.Settled && !a.closed && onlyErrors(chunks):
-			a.inf.Attempt = 0
-		case a.inf.Settled:
+		case attempt == 0 && a.Inf.Settled && !a.Closed && onlyErrors(chunks):
+			a.Inf.Attempt = 0
+		case a.Inf.Settled:
 			return fmt.Errorf("the step is settled: %w", ErrStale)
 		default:
-			if err := a.current(attempt); err != nil {
+			if err := current(a, attempt); err != nil {
 				return err
 			}
 		}
 		last := chunks[len(chunks)-1]
 		last.Step, last.Attempt = key.Step, attempt
-		if there, err := t.appended(&a.scope, last); there || err != nil {
+		if there, err := t.appended(&a.Scope, last); there || err != nil {
 			return err
 		}
 		return t.emitDeltas(a, chunks)
@@ -68,17 +70,9 @@ func (t *tx) appended(sc *scope, c turn.Chunk) (there bool, err error) {
 	if !t.Again() {
 		return false, nil
 	}
-	texts, err := t.texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ?`,
-		sc.turn, c.Step, c.Attempt, string(c.Kind), nanos(c.At))
-	return slices.Contains(texts, CleanText(c.Text)), err
-}
-
-// texts returns a column of content.
-func (q querier) texts(query string, args ...any) ([]string, error) {
-	return collect(q, func(scan scanner) (text string, err error) {
-		err = scan(into(&text))
-		return text, err
-	}, query, args...)
+	texts, err := t.Texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ?`,
+		sc.Turn, c.Step, c.Attempt, string(c.Kind), tables.Nanos(c.At))
+	return slices.Contains(texts, record.CleanText(c.Text)), err
 }
 
 func onlyErrors(chunks []turn.Chunk) bool {
@@ -88,8 +82,8 @@ func onlyErrors(chunks []turn.Chunk) bool {
 // checkChunks refuses chunks that callers may not append: kinds that the journal itself writes, and chunks over the
 // bounds.
 func checkChunks(chunks []turn.Chunk) error {
-	if len(chunks) > MaxChunks {
-		return fmt.Errorf("%d chunks at once; the maximum is %d", len(chunks), MaxChunks)
+	if len(chunks) > record.MaxChunks {
+		return fmt.Errorf("%d chunks at once; the maximum is %d", len(chunks), record.MaxChunks)
 	}
 	for _, c := range chunks {
 		switch c.Kind {
@@ -97,8 +91,8 @@ func checkChunks(chunks []turn.Chunk) error {
 		default:
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}
-		if n := len(c.Text) + len(c.Data); n > MaxChunkBytes {
-			return fmt.Errorf("a chunk is %d bytes; the maximum is %d", n, MaxChunkBytes)
+		if n := len(c.Text) + len(c.Data); n > record.MaxChunkBytes {
+			return fmt.Errorf("a chunk is %d bytes; the maximum is %d", n, record.MaxChunkBytes)
 		}
 		if len(c.Data) > 0 && !json.Valid(c.Data) {
 			return fmt.Errorf("a chunk of kind %q: its data is not JSON", c.Kind)
@@ -108,17 +102,17 @@ func checkChunks(chunks []turn.Chunk) error {
 }
 
 // emitDeltas appends an attempt's chunks and records, once for each attempt, that it has emitted text.
-func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
+func (t *tx) emitDeltas(a tables.Attempt, chunks []turn.Chunk) error {
 	for _, c := range chunks {
-		c.Step, c.Attempt = a.inf.Key.Step, a.inf.Attempt
-		if err := t.emit(&a.scope, c); err != nil {
+		c.Step, c.Attempt = a.Inf.Key.Step, a.Inf.Attempt
+		if err := t.emit(&a.Scope, c); err != nil {
 			return err
 		}
-		if a.emitted || (c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta) {
+		if a.Emitted || (c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta) {
 			continue
 		}
-		a.emitted = true
-		if err := t.exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.row); err != nil {
+		a.Emitted = true
+		if err := t.Exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.Row); err != nil {
 			return err
 		}
 	}
@@ -128,23 +122,23 @@ func (t *tx) emitDeltas(a attempt, chunks []turn.Chunk) error {
 // Chunks returns at most limit chunks of a turn with index > after (-1 for all), in order. A turn that has not begun
 // has no chunks.
 func (s *DB) Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error) {
-	return get(ctx, s, "reading the chunks of turn "+turnID, func(q querier) ([]turn.Chunk, error) {
-		return collect(q, func(scan scanner) (turn.Chunk, error) {
+	return tables.Get(ctx, s.tables, "reading the chunks of turn "+turnID, func(q querier) ([]turn.Chunk, error) {
+		return tables.Collect(q, func(scan tables.Scanner) (turn.Chunk, error) {
 			c := turn.Chunk{Turn: turnID}
-			err := scanChunk(scan, &c)
+			err := tables.ScanChunk(scan, &c)
 			return c, err
 		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM chunks
 			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?)
 				AND idx > ?
-			ORDER BY idx LIMIT ?`, turnID, q.tenant, after, limit)
+			ORDER BY idx LIMIT ?`, turnID, q.Tenant, after, limit)
 	})
 }
 
 // LastChunk returns the last chunk of a turn. ErrNotFound if there is none.
 func (s *DB) LastChunk(ctx context.Context, turnID string) (turn.Chunk, error) {
 	const doing = "reading the last chunk"
-	last, err := getOfNamedTurn(ctx, s, turnID, doing, func(q querier, sc scope) (n int64, err error) {
-		err = q.row(`SELECT coalesce(max(idx), -1) FROM chunks WHERE turn = ?`, sc.turn).Scan(&n)
+	last, err := tables.GetOfNamedTurn(ctx, s.tables, turnID, doing, func(q querier, sc scope) (n int64, err error) {
+		err = q.Row(`SELECT coalesce(max(idx), -1) FROM chunks WHERE turn = ?`, sc.Turn).Scan(&n)
 		return n, err
 	})
 	if err != nil {
@@ -158,16 +152,4 @@ func (s *DB) LastChunk(ctx context.Context, turnID string) (turn.Chunk, error) {
 		return turn.Chunk{}, err
 	}
 	return chunks[0], nil
-}
-
-// scanChunk reads a chunk and then the fields in after.
-func scanChunk(scan scanner, c *turn.Chunk, after ...any) error {
-	var at int64
-	var data string
-	err := scan(append([]any{&c.Index, &c.Step, &c.Attempt, &c.Kind, &at, into(&c.Text), into(&data)}, after...)...)
-	c.At = instant(at)
-	if data != "" {
-		c.Data = json.RawMessage(data)
-	}
-	return err
 }

@@ -1,9 +1,12 @@
 // Package journal keeps conversations: transcripts, the ledgers of inferences and tool calls, requests and decisions,
 // catalogues of tools, numbered output chunks, and blobs.
 //
-// DB implements the rules on top of a Database. There are two: journal/sqlite for the workers of one machine, and
-// journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Consumers declare the
+// DB implements the rules on top of a tables.Database. There are two: journal/sqlite for the workers of one machine,
+// and journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Consumers declare the
 // small interfaces that they need.
+//
+// Package record has the records, their bounds and the errors; fleet, catalogue and portable are parts of DB;
+// internal/tables has the transactions and the rows that they share; follow reads a DB as it grows.
 //
 // A transcript is append-only and hash-chained, so that (session, seq, hash) names it exactly. An append names the head
 // that it expects, and (turn, step) is its idempotency key: a retried activity changes nothing twice. A late result is
@@ -13,8 +16,8 @@
 //
 // A session is named by its tenant and its ID, so two tenants may use the same ID for two sessions. A DB is a handle
 // for one tenant; Tenant returns the handle of another one, on the same database. All look-ups by a session's ID go
-// through querier.sessionRow, querier.session or a statement with the handle's tenant; look-ups by a turn's ID for
-// readers go through querier.namedTurn or querier.namedScope, which compare the tenant of the turn's session. A turn ID
+// through Querier.SessionRow, Querier.Session or a statement with the handle's tenant; look-ups by a turn's ID for
+// readers go through Querier.NamedTurn or Querier.NamedScope, which compare the tenant of the turn's session. A turn ID
 // is unique in the database. The methods with which a worker records a turn name no session but the turn that Begin has
 // returned; Begin takes its tenant from its input.
 //

@@ -1,54 +1,33 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/everturn/everturn/journal/record"
 )
 
-// Errors that callers distinguish. Every other error means that the store is unavailable or broken.
+// Errors that callers distinguish: see package record. Every other error means that the store is unavailable or broken.
 var (
-	// ErrNotFound: the session, turn, call, blob or catalogue does not exist.
-	ErrNotFound = errors.New("not found in the journal")
-	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
-	// another writer has changed it.
-	ErrConflict = errors.New("another writer has changed it")
-	// ErrClosed: the turn is settled and takes no more work.
-	ErrClosed = errors.New("the turn is closed")
-	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
-	ErrStale = errors.New("a newer attempt has taken over")
-	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
-	ErrUnapproved = errors.New("the call is not approved")
-	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
-	ErrForkPoint = errors.New("the session cannot be forked there")
-	// ErrExists: a session of this name exists.
-	ErrExists = errors.New("the session exists already")
-	// ErrOtherTenant: an export belongs to another tenant than the importer.
-	ErrOtherTenant = errors.New("the export belongs to another tenant")
-	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
-	ErrUnavailable = errors.New("the journal is unavailable")
-	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
-	// lost with the old file: the process must end.
-	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
-	// ErrNewer: the database was written by a newer version of Everturn.
-	ErrNewer = errors.New("the journal was written by a newer version")
+	ErrNotFound    = record.ErrNotFound
+	ErrConflict    = record.ErrConflict
+	ErrClosed      = record.ErrClosed
+	ErrStale       = record.ErrStale
+	ErrUnapproved  = record.ErrUnapproved
+	ErrForkPoint   = record.ErrForkPoint
+	ErrExists      = record.ErrExists
+	ErrOtherTenant = record.ErrOtherTenant
+	ErrUnavailable = record.ErrUnavailable
+	ErrReplaced    = record.ErrReplaced
+	ErrSealed      = record.ErrSealed
+	ErrNewer       = record.ErrNewer
 )
 
-// TooLargeError reports content that exceeds its reader's bound. The content was not loaded.
-type TooLargeError struct {
-	Seq int64 // the message with which a window exceeds Max; 0 for a message that is not in the transcript yet
-	Max int64 // bytes
-}
-
-func (e *TooLargeError) Error() string {
-	if e.Seq == 0 {
-		return fmt.Sprintf("the message exceeds %d bytes", e.Max)
-	}
-	return fmt.Sprintf("with message %d, the messages exceed %d bytes", e.Seq, e.Max)
-}
+// TooLargeError reports content that exceeds its reader's bound.
+type TooLargeError = record.TooLargeError
 
 // SchemaVersion is the version of the schema that this program writes. A journal with a newer schema records in
 // min_program the lowest SchemaVersion that a program must have, so that older workers can continue during a rollout.
-const SchemaVersion = 1
+const SchemaVersion = 3
 
 // CheckSchema returns an error that wraps ErrNewer if a journal with this min_program needs a newer program.
 func CheckSchema(minProgram int) error {
@@ -57,5 +36,5 @@ func CheckSchema(minProgram int) error {
 	}
 	return fmt.Errorf("%w: it is for programs of schema version %d, and this program's is %d: use the newer program, or "+
 		"another journal",
-		ErrNewer, minProgram, SchemaVersion)
+		record.ErrNewer, minProgram, SchemaVersion)
 }

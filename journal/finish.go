@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -17,10 +19,10 @@ import (
 // claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn is cancelled in the middle
 // of an inference, the turn's answer is the text that the last attempt has emitted, up to SummaryBytes.
 func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
-	in.Result.Message = Preview(CleanText(in.Result.Message), SummaryBytes)
-	in.Answer = Preview(CleanText(in.Answer), SummaryBytes)
+	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
+	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
 	err = s.writeScope(ctx, in.Turn, in.Session, "finishing", func(t *tx, sc scope) (err error) {
-		if !sc.closed {
+		if !sc.Closed {
 			if !in.State.Terminal() {
 				return fmt.Errorf("a turn cannot finish in state %q", in.State)
 			}
@@ -28,7 +30,7 @@ func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, e
 				return err
 			}
 		}
-		out, err = t.turnRecord(`t.id = ?`, sc.turn)
+		out, err = t.TurnRecord(`t.id = ?`, sc.Turn)
 		return err
 	})
 	return out, err
@@ -36,7 +38,7 @@ func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, e
 
 // endTurn gives every call of the turn one result, settles the turn and emits its last chunk.
 func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
-	before := sc.head
+	before := sc.Head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
 		return err
 	}
@@ -49,10 +51,17 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	if err := t.appendUserMessages(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
 	}
-	if before != sc.head {
-		if err := t.saveHead(*sc); err != nil {
+	if before != sc.Head {
+		if err := t.SaveHead(*sc); err != nil {
 			return err
 		}
+	}
+	used, err := turnUsage(t.Querier, sc.Turn)
+	if err != nil {
+		return err
+	}
+	if used != (turn.Usage{}) { // otherwise the turn was imported, or has used nothing
+		in.Counters.Usage = used
 	}
 	if err := t.closeTurn(*sc, in); err != nil {
 		return err
@@ -74,10 +83,10 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 			return err
 		}
 	}
-	err = t.exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
-		ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), contentOf(in.Result.Message),
-		contentOf(in.Answer), string(usage),
-		in.Counters.Step, in.Counters.ToolCalls, nanos(in.At), sc.turn)
+	err = t.Exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
+		ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), tables.ContentOf(in.Result.Message),
+		tables.ContentOf(in.Answer), string(usage),
+		in.Counters.Step, in.Counters.ToolCalls, tables.Nanos(in.At), sc.Turn)
 	if err != nil {
 		return err
 	}
@@ -86,7 +95,7 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 
 // touchUpdatedAt updates the time of the session's last change.
 func (t *tx) touchUpdatedAt(sc scope, at time.Time) error {
-	return t.exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, nanos(at), sc.session)
+	return t.Exec(`UPDATE sessions SET updated_at = ?1 WHERE id = ?2 AND updated_at < ?1`, tables.Nanos(at), sc.Session)
 }
 
 // strictness tells how to handle a result of a call that the last assistant message did not ask for.
@@ -140,52 +149,45 @@ type asked struct {
 // results of its calls are in between.
 func (t *tx) openCalls(sc *scope) (list []asked, step int, err error) {
 	var seq int64
-	var stored content
-	err = t.row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
-		ORDER BY seq DESC LIMIT 1`, sc.session, sc.messageSeq).Scan(&seq, &step, &stored)
+	var stored tables.Content
+	err = t.Row(`SELECT seq, step, tool_calls FROM messages WHERE session = ? AND seq > ? AND role = 'assistant'
+		ORDER BY seq DESC LIMIT 1`, sc.Session, sc.MessageSeq).Scan(&seq, &step, &stored)
 	if errors.Is(err, sql.ErrNoRows) || !stored.Valid {
-		return nil, 0, ignoreNoRows(err)
+		return nil, 0, tables.IgnoreNoRows(err)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	calls, err := t.getCalls(stored)
+	calls, err := t.GetCalls(stored)
 	if err != nil {
 		return nil, 0, err
 	}
-	done, err := column[string](t.querier,
-		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.session, seq)
+	done, err := tables.Column[string](t.Querier,
+		`SELECT call_id FROM messages WHERE session = ? AND seq > ? AND role = 'tool'`, sc.Session, seq)
 	for _, c := range calls {
 		list = append(list, asked{c, slices.Contains(done, c.ID)})
 	}
 	return list, step, err
 }
 
-func ignoreNoRows(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	return err
-}
-
 // appendResult writes one call's result. The ledger's settled outcome takes precedence over the caller's: a call that
 // the workflow abandoned may have ended after all. If the ledger has none, the caller's outcome settles the call.
 func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
-	c, err := t.call(sc.turnID, tc.ID)
+	c, err := t.Call(sc.TurnID, tc.ID)
 	if err != nil {
 		return err
 	}
-	c.scope = *sc
-	if c.rec.Outcome == "" {
+	c.Scope = *sc
+	if c.Rec.Outcome == "" {
 		if err := t.settleWithoutReport(&c, step, tc, r, at); err != nil {
 			return err
 		}
 	}
-	if err := t.load(&c); err != nil {
+	if err := t.Load(&c); err != nil {
 		return err
 	}
-	_, err = t.appendMessage(sc, turn.Message{
-		Role: turn.RoleTool, Text: c.rec.Text, CallID: tc.ID, Outcome: c.rec.Outcome, Media: c.rec.Media, Step: step,
+	_, err = t.AppendMessage(sc, turn.Message{
+		Role: turn.RoleTool, Text: c.Rec.Text, CallID: tc.ID, Outcome: c.Rec.Outcome, Media: c.Rec.Media, Step: step,
 	})
 	return err
 }
@@ -193,43 +195,44 @@ func (t *tx) appendResult(sc *scope, step int, tc turn.ToolCall, r turn.CallOutc
 // settleWithoutReport settles a call that is still open: as unknown if the call may have run, whatever the caller says;
 // otherwise with the caller's outcome, and as cancelled if there is none.
 func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.CallOutcome, at time.Time) error {
-	if c.mayRun() && r.Outcome != turn.OutcomeUnknown {
+	if mayRun(c) && r.Outcome != turn.OutcomeUnknown {
 		r = turn.CallOutcome{Outcome: turn.OutcomeUnknown}
 	}
-	outcome, text := r.Outcome, CleanText(r.Text)
+	outcome, text := r.Outcome, record.CleanText(r.Text)
 	switch {
 	case outcome != "":
-	case c.rec.Suspended != 0:
-		outcome, text = turn.OutcomeUnknown, SuspendedText
+	case c.Rec.Suspended != 0:
+		outcome, text = turn.OutcomeUnknown, record.SuspendedText
 	default:
 		outcome = turn.OutcomeCancelled
 	}
-	if c.row == 0 {
-		c.rec = CallRecord{Turn: c.turnID, Step: step, Call: tc}
+	if c.Row == 0 {
+		c.Rec = CallRecord{Turn: c.TurnID, Step: step, Call: tc}
 		if err := t.insertCall(c, at); err != nil {
 			return err
 		}
 	}
 	if text == "" {
-		text = ResultText(outcome)
+		text = record.ResultText(outcome)
 	}
-	return t.settle(c, c.rec.Attempt, turn.ToolResult{Outcome: outcome, Code: cleanCode(outcome, r.Code), Text: text}, at)
+	return t.settle(c, c.Rec.Attempt, turn.ToolResult{Outcome: outcome, Code: record.CleanCode(outcome, r.Code),
+		Text: text}, at)
 }
 
 // settleOpen settles claims that the transcript does not wait for, so that each tool_call_started has its
 // tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
-	ids, err := column[string](t.querier, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
-		sc.turn)
+	ids, err := tables.Column[string](t.Querier, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
+		sc.Turn)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		c, err := t.call(sc.turnID, id)
+		c, err := t.Call(sc.TurnID, id)
 		if err != nil {
 			return err
 		}
-		if err := t.settleWithoutReport(&c, c.rec.Step, c.rec.Call, turn.CallOutcome{}, at); err != nil {
+		if err := t.settleWithoutReport(&c, c.Rec.Step, c.Rec.Call, turn.CallOutcome{}, at); err != nil {
 			return err
 		}
 	}

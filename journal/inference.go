@@ -6,92 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
-
-// attempt is a turn with one of its inferences. row is 0 if the step was never started.
-type attempt struct {
-	scope
-	row            int64
-	inf            Inference
-	failed         int   // the last attempt whose failure was counted
-	emitted        bool  // the running attempt has emitted text
-	expect         int64 // the head's seq before the step's results were appended
-	hasLateResults bool  // the session has late results that its model has not been told
-	completion     stored
-	raw            sql.NullString
-}
-
-const inferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
-	coalesce(i.emitted, FALSE), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
-	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
-	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
-
-// scan reads the fields before and then inferenceColumns.
-func (a *attempt) scan(scan func(...any) error, before ...any) error {
-	var started, settled int64
-	in := &a.inf
-	err := scan(append(before, &a.row, &in.Attempt, &in.Released, &in.Failures, &a.failed, &a.emitted, &in.Model,
-		&a.expect,
-		&in.Base.Seq, &in.Base.Hash,
-		&in.Head.Seq, &in.Head.Hash, &a.completion.inline, &a.completion.blob, &a.raw, &started, &settled, &in.Late,
-		&in.Key.Step)...)
-	in.StartedAt, in.SettledAt = instant(started), instant(settled)
-	in.Settled = a.completion.inline.Valid || a.completion.blob.Valid
-	return err
-}
-
-const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
-	inferenceColumns
-
-func (q querier) attempt(key StepKey) (a attempt, err error) {
-	row := q.row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
-		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
-	err = a.scan(row.Scan, append(a.fields(), &a.hasLateResults)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return a, fmt.Errorf("turn %s: %w", key.Turn, ErrNotFound)
-	}
-	a.inf.Key = key
-	return a, err
-}
-
-// lockedAttempt is attempt for a step that has been started. It locks the session, as writeTurn does, and reads the
-// rows with the same statement: except for due, everything that it reads is locked and current.
-func (t *tx) lockedAttempt(key StepKey) (a attempt, err error) {
-	if t.Lock() == "" {
-		return t.attempt(key)
-	}
-	row := t.row(`SELECT `+attemptColumns+
-		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
-		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
-	err = a.scan(row.Scan, append(a.fields(), &a.hasLateResults)...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return t.attempt(key)
-	}
-	a.inf.Key = key
-	return a, err
-}
-
-// loadSettled loads the completion and the message of a settled inference.
-func (q querier) loadSettled(a attempt) (Inference, error) {
-	messages, err := q.messages(a.session, a.inf.Head.Seq, a.inf.Head.Seq)
-	if err != nil || len(messages) != 1 {
-		return a.inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.inf.Key.Step,
-			len(messages)))
-	}
-	a.inf.Message = messages[0]
-	text, err := q.get(a.completion)
-	if err != nil {
-		return a.inf, err
-	}
-	if a.inf.Completion, err = restoreCompletion([]byte(text), a.inf.Message.Text); err != nil {
-		return a.inf, err
-	}
-	if a.raw.Valid {
-		a.inf.Completion.Raw, err = q.getBlob(a.raw.String)
-	}
-	return a.inf, err
-}
 
 // StartInference appends the results of the step before (see Result), late results of the session's calls whose outcome
 // was unknown (see lateNotice; once each, with tool_call_late_result), and the messages that were merged into the turn.
@@ -100,23 +18,26 @@ func (q querier) loadSettled(a attempt) (Inference, error) {
 // ErrClosed, ErrConflict.
 func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = s.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
-		a, err := t.attempt(in.Key)
+		a, err := t.Attempt(in.Key)
 		if err != nil {
 			return err
 		}
-		if err := a.check(in.Session); err != nil {
+		if err := a.Check(in.Session); err != nil {
 			return err
 		}
-		if a.inf.Settled {
-			if out, err = t.loadSettled(a); err == nil {
-				out.Undelivered, err = t.undelivered(a.session, in.Messages)
+		if a.Inf.Settled {
+			if out, err = t.LoadSettled(a); err == nil {
+				out.OtherUsage, err = otherUsage(t.Querier, a)
+			}
+			if err == nil {
+				out.Undelivered, err = t.undelivered(a.Session, in.Messages)
 			}
 			return err
 		}
-		if a.closed {
+		if a.Closed {
 			return ErrClosed
 		}
-		if a.row == 0 {
+		if a.Row == 0 {
 			out, err = t.firstAttempt(a, in)
 		} else {
 			out, err = t.nextAttempt(a, in)
@@ -130,90 +51,98 @@ func stepName(doing string, key StepKey) string {
 	return fmt.Sprintf("%s step %d of turn %s", doing, key.Step, key.Turn)
 }
 
-func (t *tx) firstAttempt(a attempt, in StartInference) (Inference, error) {
+func (t *tx) firstAttempt(a tables.Attempt, in StartInference) (Inference, error) {
 	if in.Key.Step < 1 {
-		return a.inf, fmt.Errorf("step %d: steps count from 1", in.Key.Step)
+		return a.Inf, fmt.Errorf("step %d: steps count from 1", in.Key.Step)
 	}
-	if a.head != in.Expect {
-		return a.inf, conflict(a.head, in.Expect)
+	if a.Head != in.Expect {
+		return a.Inf, conflict(a.Head, in.Expect)
 	}
-	if err := t.appendResults(&a.scope, in.Outcomes, in.At, strict); err != nil {
-		return a.inf, err
+	if err := t.appendResults(&a.Scope, in.Outcomes, in.At, strict); err != nil {
+		return a.Inf, err
 	}
 	if err := t.appendNewMessages(&a, in); err != nil {
-		return a.inf, err
+		return a.Inf, err
 	}
-	if a.head != in.Expect {
-		if err := t.saveHead(a.scope); err != nil {
-			return a.inf, err
+	if a.Head != in.Expect {
+		if err := t.SaveHead(a.Scope); err != nil {
+			return a.Inf, err
 		}
 	}
 	for _, c := range in.Chunks {
 		c.Step, c.Attempt = in.Key.Step, 1
-		if err := t.emit(&a.scope, c); err != nil {
-			return a.inf, err
+		if err := t.emit(&a.Scope, c); err != nil {
+			return a.Inf, err
 		}
 	}
-	a.inf.Attempt, a.inf.Model, a.inf.Base, a.inf.StartedAt = 1, CleanText(in.Model), a.head, instant(nanos(in.At))
-	return a.inf, t.exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
+	a.Inf.Attempt, a.Inf.Model, a.Inf.Base, a.Inf.StartedAt = 1, record.CleanText(in.Model), a.Head,
+		tables.Instant(tables.Nanos(in.At))
+	return a.Inf, t.Exec(`INSERT INTO inferences (turn, step, attempt, model, expect_seq, base_seq, base_hash, started_at)
 		VALUES (?, ?, 1, ?, ?, ?, ?, ?)`,
-		a.turn, in.Key.Step, a.inf.Model, in.Expect.Seq, a.head.Seq, a.head.Hash, nanos(in.At))
+		a.Turn, in.Key.Step, a.Inf.Model, in.Expect.Seq, a.Head.Seq, a.Head.Hash, tables.Nanos(in.At))
 }
 
 // appendNewMessages appends what came in since the step before, in addition to its results: late results and user
 // messages.
-func (t *tx) appendNewMessages(a *attempt, in StartInference) error {
-	if a.hasLateResults {
-		if err := t.appendNotices(&a.scope, in.Key.Step, in.At); err != nil {
+func (t *tx) appendNewMessages(a *tables.Attempt, in StartInference) error {
+	if a.HasLateResults {
+		if err := t.appendNotices(&a.Scope, in.Key.Step, in.At); err != nil {
 			return err
 		}
 	}
-	return t.appendUserMessages(&a.scope, in.Key.Step, in.Messages, in.At, strict)
+	return t.appendUserMessages(&a.Scope, in.Key.Step, in.Messages, in.At, strict)
 }
 
 // nextAttempt opens a later attempt. The head must still be the inference's base; otherwise another writer has appended
 // to the session. Messages and notices that have come in since the last attempt are appended now.
-func (t *tx) nextAttempt(a attempt, in StartInference) (Inference, error) {
-	if a.head != a.inf.Base {
-		return a.inf, conflict(a.head, a.inf.Base)
+func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error) {
+	if a.Head != a.Inf.Base {
+		return a.Inf, conflict(a.Head, a.Inf.Base)
 	}
-	if in.Expect != a.inf.Base {
+	if in.Expect != a.Inf.Base {
 		if err := t.checkExpect(a, in.Expect); err != nil {
-			return a.inf, err
+			return a.Inf, err
 		}
 	}
 	if err := t.appendNewMessages(&a, in); err != nil {
-		return a.inf, err
+		return a.Inf, err
 	}
-	if a.head != a.inf.Base {
-		if err := t.saveHead(a.scope); err != nil {
-			return a.inf, err
+	if a.Head != a.Inf.Base {
+		if err := t.SaveHead(a.Scope); err != nil {
+			return a.Inf, err
 		}
-		a.inf.Base = a.head
+		a.Inf.Base = a.Head
 	}
-	a.inf.Attempt++
-	a.inf.Model, a.inf.StartedAt = CleanText(in.Model), instant(nanos(in.At))
-	if a.emitted {
-		c := turn.Chunk{Kind: turn.ChunkAttemptRestarted, Step: in.Key.Step, Attempt: a.inf.Attempt, At: in.At}
-		if err := t.emit(&a.scope, c); err != nil {
-			return a.inf, err
+	if a.Emitted {
+		lost, err := t.lostAttempt(a)
+		if err != nil {
+			return a.Inf, err
+		}
+		a.Inf.Lost = lost
+	}
+	a.Inf.Attempt++
+	a.Inf.Model, a.Inf.StartedAt = record.CleanText(in.Model), tables.Instant(tables.Nanos(in.At))
+	if a.Emitted {
+		c := turn.Chunk{Kind: turn.ChunkAttemptRestarted, Step: in.Key.Step, Attempt: a.Inf.Attempt, At: in.At}
+		if err := t.emit(&a.Scope, c); err != nil {
+			return a.Inf, err
 		}
 	}
-	return a.inf, t.exec(
+	return a.Inf, t.Exec(
 		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ?
 			WHERE id = ?`,
-		a.inf.Attempt, a.inf.Model, nanos(in.At), a.head.Seq, a.head.Hash, a.row)
+		a.Inf.Attempt, a.Inf.Model, tables.Nanos(in.At), a.Head.Seq, a.Head.Hash, a.Row)
 }
 
 // checkExpect checks expect against the head that the first attempt expected before it appended the step's results.
-func (t *tx) checkExpect(a attempt, expect turn.Head) error {
+func (t *tx) checkExpect(a tables.Attempt, expect turn.Head) error {
 	var hash string
-	err := t.row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, a.session, expect.Seq).Scan(&hash)
+	err := t.Row(`SELECT hash FROM messages WHERE session = ? AND seq = ?`, a.Session, expect.Seq).Scan(&hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	if expect.Seq != a.expect || expect.Hash != hash {
-		return conflict(a.head, expect)
+	if expect.Seq != a.Expect || expect.Hash != hash {
+		return conflict(a.Head, expect)
 	}
 	return nil
 }
@@ -230,18 +159,18 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
 	err = s.write(ctx, stepName("settling", in.Key), func(t *tx) error {
-		a, err := t.lockedAttempt(in.Key)
+		a, err := t.LockedAttempt(in.Key)
 		if err != nil {
 			return err
 		}
-		if err := a.check(in.Session); err != nil {
+		if err := a.Check(in.Session); err != nil {
 			return err
 		}
-		if a.inf.Settled {
-			out, err = t.settleRepeated(a, in.Attempt)
+		if a.Inf.Settled {
+			out, err = t.settleRepeated(a, in)
 			return err
 		}
-		if err := a.current(in.Attempt); err != nil {
+		if err := current(a, in.Attempt); err != nil {
 			return err
 		}
 		out, err = t.settleInference(a, in)
@@ -252,64 +181,62 @@ func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Infer
 
 // settleRepeated handles a settlement of a settled step. A settlement by the attempt that settled the step is a
 // repetition; any other one is a late completion.
-func (t *tx) settleRepeated(a attempt, attempt int) (Inference, error) {
-	if attempt != a.inf.Attempt {
-		a.inf.Late++
-		if err := t.exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.row); err != nil {
-			return a.inf, err
+func (t *tx) settleRepeated(a tables.Attempt, in SettleInference) (out Inference, err error) {
+	if in.Attempt != a.Inf.Attempt {
+		a.Inf.Late++
+		err = t.Exec(`UPDATE inferences SET late_count = late_count + 1 WHERE id = ?`, a.Row)
+		if err == nil { // it is paid as well
+			err = t.recordUsage(a.Scope, AttemptUsage{Key: in.Key, Attempt: in.Attempt, Provider: in.Provider,
+				Model: a.Inf.Model, Usage: in.Answer.Usage, At: in.At})
 		}
 	}
-	return t.loadSettled(a)
+	if err != nil {
+		return a.Inf, err
+	}
+	if out, err = t.LoadSettled(a); err == nil {
+		out.OtherUsage, err = otherUsage(t.Querier, a)
+	}
+	return out, err
 }
 
 // current refuses an attempt that is not the running one.
-func (a *attempt) current(attempt int) error {
+func current(a tables.Attempt, number int) error {
 	switch {
-	case a.row == 0 || attempt > a.inf.Attempt || attempt < 1:
-		return fmt.Errorf("attempt %d was never started: %w", attempt, ErrNotFound)
-	case a.closed:
+	case a.Row == 0 || number > a.Inf.Attempt || number < 1:
+		return fmt.Errorf("attempt %d was never started: %w", number, ErrNotFound)
+	case a.Closed:
 		return ErrClosed
-	case attempt < a.inf.Attempt:
-		return fmt.Errorf("attempt %d runs, not %d: %w", a.inf.Attempt, attempt, ErrStale)
+	case number < a.Inf.Attempt:
+		return fmt.Errorf("attempt %d runs, not %d: %w", a.Inf.Attempt, number, ErrStale)
 	}
 	return nil
 }
 
-func (t *tx) settleInference(a attempt, in SettleInference) (Inference, error) {
-	if a.head != a.inf.Base {
-		return a.inf, conflict(a.head, a.inf.Base)
+func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, error) {
+	if a.Head != a.Inf.Base {
+		return a.Inf, conflict(a.Head, a.Inf.Base)
 	}
 	if err := t.emitDeltas(a, in.Chunks); err != nil {
-		return a.inf, err
+		return a.Inf, err
 	}
 	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
-	m, err := t.appendMessage(&a.scope, in.Message)
+	m, err := t.AppendMessage(&a.Scope, in.Message)
 	if err != nil {
-		return a.inf, err
+		return a.Inf, err
 	}
-	if err := t.saveHead(a.scope); err != nil {
-		return a.inf, err
+	if err := t.SaveHead(a.Scope); err != nil {
+		return a.Inf, err
 	}
-	a.inf.Settled, a.inf.Head, a.inf.Message, a.inf.SettledAt = true, a.head, m, instant(nanos(in.At))
-	a.inf.Completion = cleanCompletion(in.Answer)
-	return a.inf, t.saveCompletion(a, nanos(in.At))
-}
-
-func (t *tx) saveCompletion(a attempt, at int64) error {
-	answer, err := t.putJSON(storeCompletion(a.inf.Completion, a.inf.Message.Text))
-	if err != nil {
-		return err
+	a.Inf.Settled, a.Inf.Head, a.Inf.Message, a.Inf.SettledAt = true, a.Head, m, tables.Instant(tables.Nanos(in.At))
+	a.Inf.Completion = record.CleanCompletion(in.Answer)
+	a.Inf.Message.Items = a.Inf.Completion.Items
+	if err := t.settleUsage(a, in); err != nil {
+		return a.Inf, err
 	}
-	var raw sql.NullString
-	if len(a.inf.Completion.Raw) > 0 {
-		raw.Valid = true
-		if raw.String, err = t.putBlob("application/json", a.inf.Completion.Raw); err != nil {
-			return err
-		}
+	if a.Inf.OtherUsage, err = otherUsage(t.Querier, a); err != nil {
+		return a.Inf, err
 	}
-	return t.exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?,
-		settled_at = ? WHERE id = ?`,
-		a.head.Seq, a.head.Hash, answer.inline, answer.blob, raw, at, a.row)
+	return a.Inf, t.SaveCompletion(a, tables.Nanos(in.At))
 }
 
 // FailInference counts a failure of an attempt and returns the number of the step's failures. The failure of an attempt
@@ -317,21 +244,21 @@ func (t *tx) saveCompletion(a attempt, at int64) error {
 func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
 	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
-		a, err := t.lockedAttempt(key)
+		a, err := t.LockedAttempt(key)
 		if err != nil {
 			return err
 		}
-		failures = a.inf.Failures
-		if a.row == 0 || attempt > a.inf.Attempt {
+		failures = a.Inf.Failures
+		if a.Row == 0 || attempt > a.Inf.Attempt {
 			return fmt.Errorf("attempt %d was never started: %w", attempt, ErrNotFound)
 		}
-		if a.inf.Settled || a.closed || attempt <= a.failed {
+		if a.Inf.Settled || a.Closed || attempt <= a.Failed {
 			return nil
 		}
 		failures++
-		return t.exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
+		return t.Exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
 			WHERE id = ?`,
-			failures, attempt, string(code), contentOf(Preview(CleanText(message), PreviewBytes)), a.row)
+			failures, attempt, string(code), tables.ContentOf(record.Preview(record.CleanText(message), record.PreviewBytes)), a.Row)
 	})
 	return failures, err
 }
@@ -340,13 +267,37 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 // not given out again: a worker that was believed dead may still have it.
 func (s *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
 	return s.write(ctx, stepName("releasing", key), func(t *tx) error {
-		a, err := t.lockedAttempt(key)
+		a, err := t.LockedAttempt(key)
 		if err == nil {
-			err = a.current(attempt)
+			err = current(a, attempt)
 		}
-		if err != nil || a.inf.Settled || a.inf.Released >= attempt {
+		if err != nil || a.Inf.Settled || a.Inf.Released >= attempt {
 			return err
 		}
-		return t.exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.row)
+		return t.Exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.Row)
 	})
+}
+
+// StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
+func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
+	err = s.tables.Read(ctx, stepName("reading the message of", key), func(q querier) error {
+		a, err := q.Attempt(key)
+		if err != nil {
+			return err
+		}
+		if !a.Inf.Settled {
+			return ErrNotFound
+		}
+		list, err := q.Messages(a.Session, a.Inf.Head.Seq, a.Inf.Head.Seq)
+		if err == nil && len(list) == 1 {
+			out = list[0]
+		}
+		return err
+	})
+	return out, err
+}
+
+// Inferences returns the ledger of a turn's inferences, ordered by step.
+func (s *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
+	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the inferences", querier.Inferences)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -21,7 +22,7 @@ func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turn
 			if done, err := t.isPruned(pruned); done || err != nil {
 				return err
 			}
-			pruned, err = t.prune(nanos(before), batch)
+			pruned, err = t.prune(tables.Nanos(before), batch)
 			return err
 		})
 		if err != nil {
@@ -40,22 +41,22 @@ func (t *tx) isPruned(turns []int64) (done bool, err error) {
 	if !t.Again() || len(turns) == 0 {
 		return false, nil
 	}
-	err = t.row(`SELECT pruned FROM turns WHERE id = ?`, turns[0]).Scan(&done)
+	err = t.Row(`SELECT pruned FROM turns WHERE id = ?`, turns[0]).Scan(&done)
 	return done, err
 }
 
 // prune prunes at most limit turns and returns them.
 func (t *tx) prune(before int64, limit int) (list []int64, err error) {
-	list, err = column[int64](t.querier, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
+	list, err = tables.Column[int64](t.Querier, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
 		t.Lock(), before, limit)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range list {
-		if err := t.exec(`DELETE FROM chunks WHERE turn = ? AND kind <> ?`, n, string(turn.ChunkTurnCompleted)); err != nil {
+		if err := t.Exec(`DELETE FROM chunks WHERE turn = ? AND kind <> ?`, n, string(turn.ChunkTurnCompleted)); err != nil {
 			return nil, err
 		}
-		if err := t.exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {
+		if err := t.Exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {
 			return nil, err
 		}
 	}

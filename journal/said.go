@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -14,14 +16,14 @@ import (
 // it.
 func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
 	for i, said := range messages {
-		m := clean(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+		m := record.CleanMessage(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
 		if m.ID == "" {
-			m.ID = generatedMessageID(sc.turnID, step, i, mode)
+			m.ID = generatedMessageID(sc.TurnID, step, i, mode)
 		}
-		if err := checkID("message", m.ID); err != nil {
+		if err := record.CheckID("message", m.ID); err != nil {
 			return err
 		}
-		had, err := t.hasMessage(sc.session, m.ID)
+		had, err := t.HasMessage(sc.Session, m.ID)
 		if err != nil {
 			return err
 		}
@@ -48,9 +50,9 @@ func generatedMessageID(turnID string, step, i int, mode strictness) string {
 }
 
 // undelivered returns the IDs of the messages that the session has not had.
-func (q querier) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
+func (t *tx) undelivered(session int64, messages []turn.UserMessage) (ids []string, err error) {
 	for _, m := range messages {
-		had, err := q.hasMessage(session, CleanText(m.ID))
+		had, err := t.HasMessage(session, record.CleanText(m.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -65,20 +67,20 @@ func (q querier) undelivered(session int64, messages []turn.UserMessage) (ids []
 // continues.
 func (t *tx) messageText(said turn.UserMessage) (string, error) {
 	if said.Blob == "" {
-		return CleanText(said.Text), nil
+		return record.CleanText(said.Text), nil
 	}
-	b, err := t.getBlob(said.Blob)
+	b, err := t.GetBlob(said.Blob)
 	if errors.Is(err, ErrNotFound) {
-		return LostText, nil
+		return record.LostText, nil
 	}
-	return CleanText(string(b)), err
+	return record.CleanText(string(b)), err
 }
 
 func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error {
-	if _, err := t.appendMessage(sc, m); err != nil {
+	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}
-	joined := turn.MessageChunk{MessageID: m.ID, Text: Preview(m.Text, PreviewBytes)}
+	joined := turn.MessageChunk{MessageID: m.ID, Text: record.Preview(m.Text, record.PreviewBytes)}
 	if len(joined.Text) < len(m.Text) {
 		joined.TextBytes = int64(len(m.Text))
 	}
@@ -87,14 +89,14 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 
 // streamedText returns the text that the last attempt of the turn's last inference has emitted, if that inference was
 // never settled.
-func (q querier) streamedText(sc *scope) (string, error) {
+func (t *tx) streamedText(sc *scope) (string, error) {
 	var step, attempt int
-	err := q.row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,
-		sc.turn).Scan(&step, &attempt)
+	err := t.Row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,
+		sc.Turn).Scan(&step, &attempt)
 	if err != nil {
-		return "", ignoreNoRows(err)
+		return "", tables.IgnoreNoRows(err)
 	}
-	deltas, err := q.texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
-		ORDER BY idx`, sc.turn, step, attempt, string(turn.ChunkTextDelta))
-	return Preview(strings.Join(deltas, ""), SummaryBytes), err
+	deltas, err := t.Texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
+		ORDER BY idx`, sc.Turn, step, attempt, string(turn.ChunkTextDelta))
+	return record.Preview(strings.Join(deltas, ""), record.SummaryBytes), err
 }

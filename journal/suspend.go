@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -15,40 +16,40 @@ import (
 // the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
 func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
 	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
-		if n := len(in.Result.Continuation); n > MaxContinuationBytes {
-			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, MaxContinuationBytes)
+		if n := len(in.Result.Continuation); n > record.MaxContinuationBytes {
+			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, record.MaxContinuationBytes)
 		}
-		c, err := t.call(in.Turn, in.CallID)
+		c, err := t.Call(in.Turn, in.CallID)
 		if err != nil {
 			return err
 		}
-		again := c.row != 0 && c.granted == 0 && in.Attempt == c.rec.Suspended &&
-			c.continuation.String == HashOf(in.Result.Continuation)
-		if err := c.holds(in.Attempt); err != nil && (!again || c.closed || c.rec.Outcome != "") {
+		again := c.Row != 0 && c.Granted == 0 && in.Attempt == c.Rec.Suspended &&
+			c.Continuation.String == record.HashOf(in.Result.Continuation)
+		if err := holds(c, in.Attempt); err != nil && (!again || c.Closed || c.Rec.Outcome != "") {
 			return err
 		}
 		if again {
 			return nil
 		}
-		hash, err := t.putBlob("application/octet-stream", in.Result.Continuation)
+		hash, err := t.PutBlob("application/octet-stream", in.Result.Continuation)
 		if err != nil {
 			return err
 		}
-		return t.exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`,
-			in.Attempt, hash, c.row)
+		return t.Exec(`UPDATE calls SET claimed_attempt = 0, suspended_attempt = ?, continuation_blob = ? WHERE id = ?`,
+			in.Attempt, hash, c.Row)
 	})
 }
 
 // holds refuses an attempt that does not hold the claim.
-func (c *call) holds(attempt int) error {
+func holds(c call, attempt int) error {
 	switch {
-	case c.row == 0 || attempt < 1 || attempt > c.rec.Attempt:
+	case c.Row == 0 || attempt < 1 || attempt > c.Rec.Attempt:
 		return fmt.Errorf("attempt %d never claimed it: %w", attempt, ErrNotFound)
-	case c.closed:
+	case c.Closed:
 		return ErrClosed
-	case c.rec.Outcome != "":
+	case c.Rec.Outcome != "":
 		return fmt.Errorf("it is settled: %w", ErrStale)
-	case c.granted != attempt:
+	case c.Granted != attempt:
 		return fmt.Errorf("attempt %d has no claim on it: %w", attempt, ErrStale)
 	}
 	return nil
@@ -60,23 +61,24 @@ func (c *call) holds(attempt int) error {
 func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
 	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
-		c, err := t.call(turnID, callID)
+		c, err := t.Call(turnID, callID)
 		if err == nil {
-			err = c.holds(attempt)
+			err = holds(c, attempt)
 		}
-		if err != nil || c.notes >= MaxNotes {
+		if err != nil || c.Notes >= record.MaxNotes {
 			return err
 		}
-		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.rec.Step, Attempt: attempt, At: at}
-		if there, err := t.appended(&c.scope, chunk); there || err != nil {
+		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.Rec.Step, Attempt: attempt, At: at}
+		if there, err := t.appended(&c.Scope, chunk); there || err != nil {
 			return err
 		}
-		if err := t.exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.row); err != nil {
+		if err := t.Exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.Row); err != nil {
 			return err
 		}
-		return t.emitData(&c.scope, chunk, turn.ProgressChunk{CallID: c.rec.Call.ID, Tool: c.rec.Call.Tool,
+		return t.emitData(&c.Scope, chunk, turn.ProgressChunk{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool,
 			ToolProgress: turn.ToolProgress{
-				Done: finite(p.Done), Total: finite(p.Total), Message: Preview(CleanText(p.Message), PreviewBytes),
+				Done: finite(p.Done), Total: finite(p.Total), Message: record.Preview(record.CleanText(p.Message),
+					record.PreviewBytes),
 			}})
 	})
 }

@@ -18,13 +18,14 @@ import (
 // turn name a turn that Begin has returned.
 var unscoped = []string{
 	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendChunks", "StepMessage",
+	"ChangeModel", "ModelChange", "SettleCondensation", "Condensation", "CondensationUsage", "LastInput",
 	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
 	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
 	"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",
-	"LeaseCapacity",
+	"LeaseCapacity", "RecordUsage", "ReserveUsage",
 }
 
 // TestNoMethodForgetsTheTenant checks that the conformance suite asks every method of DB that reads a

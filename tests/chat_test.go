@@ -148,6 +148,7 @@ func TestChatNeedsATerminal(t *testing.T) {
 }
 
 func TestChatRunsWithItsOwnWorker(t *testing.T) {
+	t.Parallel()
 	h := newDevHome(t)
 	s := h.chat(80, 24, nil, "--dev")
 	s.ready()

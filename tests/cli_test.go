@@ -59,8 +59,9 @@ func TestCLIAnswersInEveryFormat(t *testing.T) {
 	result := decoded[workflows.Result](h.starter("run", "-o", "json", "What is this?").exits(0))
 	assert.Equal(t, workflows.Result{
 		Version: 1, Session: result.Session, Turn: result.Turn, State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
-		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Steps: 2, ToolCalls: 1,
-		Model: "scripted",
+		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8, Unpriced: true}, Steps: 2,
+		ToolCalls: 1,
+		Model:     "scripted",
 	}, result)
 
 	none := h.starter("run", "-o", "none", "What is this?").exits(0)

@@ -44,7 +44,7 @@ func TestDevAnswersAndLeavesNothingBehind(t *testing.T) {
 	assert.Contains(t, second.out.String(), "Ottoline")
 	assert.Empty(t, second.err.String(), "quiet is quiet")
 	h.deserted()
-	assert.Regexp(t, `one +2 +completed`, h.starter("list").exits(0).out.String())
+	assert.Regexp(t, `one +2 +\$0\.00 +completed`, h.starter("list").exits(0).out.String())
 }
 
 func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {

@@ -26,7 +26,6 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/fakellm"
-	kept "github.com/everturn/everturn/tests/replay"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -179,18 +178,19 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 	return n
 }
 
-// checkAll replays the test's runs on the current code, with production's panic policy, and checks the invariants of
-// their sessions.
+// checkAll checks the promises about the test's sessions and runs. Those of an open turn are only replayed.
 func (r *env) checkAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	sound := map[string]bool{}
+	runs := map[string]map[string]*historypb.History{} // by session
 	for _, e := range r.ran {
-		require.NoError(r.t, kept.Run(r.eventsOf(ctx, e.ID, e.RunID)), "replaying %s", e.ID)
-		if !r.open && !sound[e.ID] {
-			sound[e.ID] = true
-			r.sound(ctx, e.ID)
+		if runs[e.ID] == nil {
+			runs[e.ID] = map[string]*historypb.History{}
 		}
+		runs[e.ID][e.RunID] = &historypb.History{Events: r.eventsOf(ctx, e.ID, e.RunID)}
+	}
+	for session, of := range runs {
+		r.sound(ctx, session, of)
 	}
 }
 

@@ -264,7 +264,7 @@ func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 // deaf is a model that emits a few words and then waits until its context ends.
 type deaf struct{ reached chan struct{} }
 
-func (deaf) Takes(string, string) bool { return false }
+func (deaf) Takes(turn.Prompt, string) bool { return false }
 
 func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	sink.Text("This is ")
@@ -276,7 +276,7 @@ func (d deaf) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Co
 // patient is a model that answers once the test lets it.
 type patient struct{ reached, answer chan struct{} }
 
-func (patient) Takes(string, string) bool { return false }
+func (patient) Takes(turn.Prompt, string) bool { return false }
 
 func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	close(p.reached)
@@ -331,7 +331,8 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
-		Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
+		Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
+		Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 	}})
 	require.NoError(t, err)
 	begun, err := acts.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -124,7 +124,7 @@ func TestTheLeaseOfAKilledWorkerExpires(t *testing.T) {
 	first.kill()
 	r.process()
 	_, wait := r.limited(run.GetRunID())
-	assert.Equal(t, string(journal.LimitInFlight), wait.Limit)
+	assert.Equal(t, string(fleet.LimitInFlight), wait.Limit)
 	assert.Equal(t, "done", r.result(run).Answer)
 	assert.Len(t, r.model.Requests(), 2)
 	inferences, err := r.store.Inferences(t.Context(), run.GetRunID())
@@ -170,11 +170,11 @@ func TestInteractiveTurnsStartWhileScheduledOnesWait(t *testing.T) {
 		}
 	}
 	_, wait := r.limited(scheduled[2].GetRunID())
-	assert.Equal(t, string(journal.LimitRequestsPerMinute), wait.Limit)
+	assert.Equal(t, string(fleet.LimitRequestsPerMinute), wait.Limit)
 	assert.Equal(t, "done", r.ask(session(t)+" me", "Hello.").Answer)
 	require.Len(t, r.model.Requests(), 3, "the scheduled turn still waits")
 	require.NoError(t, r.store.SetFleetLimits(t.Context(), "openai",
-		journal.FleetLimits{journal.LimitRequestsPerMinute: 0}))
+		fleet.Limits{fleet.LimitRequestsPerMinute: 0}))
 	assert.Equal(t, turn.StateCompleted, r.result(scheduled[2]).State)
 }
 

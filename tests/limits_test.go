@@ -18,7 +18,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -225,7 +225,7 @@ func (r *env) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
-	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err)
 		if c.Kind == kind {
 			return c
@@ -243,7 +243,7 @@ func (r *env) story(turnID string) (text string, kinds map[turn.ChunkKind]int, w
 	var reader turn.Reader
 	kinds = map[turn.ChunkKind]int{}
 	next := int64(0)
-	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err)
 		require.Equal(r.t, next, c.Index, "chunks without gaps")
 		next++

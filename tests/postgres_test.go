@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -26,6 +27,10 @@ func TestTurnsOnPostgres(t *testing.T) {
 	h.starter("journal", "migrate").exits(0)
 	assert.Contains(t, h.starter("journal", "migrate").exits(0).out.String(), "nothing to do")
 
+	// A newer program has migrated the journal meanwhile, as in a rollout: the workers go on.
+	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET schema_version = schema_version + 1`))
+	require.NoError(t, server.Exec(t.Context(), url, `ALTER TABLE turns ADD COLUMN of_a_newer_program bigint`))
+	assert.Contains(t, h.starter("journal", "migrate").exits(0).out.String(), "nothing to do")
 	h.worker()
 	h.worker()
 	h.starter("run", "-s", "on-postgres", "Which files?").exits(6)
@@ -35,6 +40,7 @@ func TestTurnsOnPostgres(t *testing.T) {
 	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 
+	require.NoError(t, server.Exec(t.Context(), url, `ALTER TABLE turns DROP COLUMN of_a_newer_program`))
 	h.starter("journal", "copy", url, "copy.db").exits(0)
 	copied := h.starter("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set",
 		"journal.path=copy.db").exits(0)

@@ -10,15 +10,15 @@ import (
 	kept "github.com/everturn/everturn/tests/replay"
 )
 
-// record makes the tests that keep a history write it if it is missing. Package replay documents the purpose:
+// recordMissing makes the tests that keep a history write it if it is missing. Package replay documents the purpose:
 //
 //	go test ./tests -record
-var record = flag.Bool("record", false, "record the kept histories that are missing")
+var recordMissing = flag.Bool("record", false, "record the kept histories that are missing")
 
 // keep records a run's history if -record is set. It does not overwrite an existing history.
 func (r *env) keep(name, session, run string) {
 	r.t.Helper()
-	if !*record {
+	if !*recordMissing {
 		return
 	}
 	err := kept.Keep(filepath.Join("..", kept.Dir), name, r.events(session, run))

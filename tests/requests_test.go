@@ -16,6 +16,8 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -50,7 +52,7 @@ func (r *env) ended(turnID string) journal.TurnRecord {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
-	for _, err := range journal.Follow(ctx, r.store, turnID, -1) {
+	for _, err := range follow.Turn(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err)
 	}
 	rec, err := r.store.Turn(ctx, turnID)
@@ -482,7 +484,7 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	r.work()
 	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
 	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Blob: journal.HashOf([]byte("nothing")), Queue: true})
+	r.say(session(t), workflows.Message{ID: "m2", Blob: record.HashOf([]byte("nothing")), Queue: true})
 	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
 	refused := r.answered(session(t), "m2")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -89,11 +90,11 @@ func (r *env) seed(session string, turns, size int) {
 		require.NoError(r.t, err)
 		answer := turn.Completion{Text: text("model"), FinishReason: "stop"}
 		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
-			Answer:  answer,
+			Answer: answer, Chunks: []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: answer.Text, At: time.Now()}},
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)
 		_, err = r.store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
-			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
+			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: answer.Text}, Counters: turn.Counters{Step: 1},
 			At: time.Now()})
 		require.NoError(r.t, err)
 	}
@@ -345,12 +346,12 @@ func complete(t *testing.T, chat fakellm.Chat, asked string) {
 	require.True(t, found, "the turn's own request is not in the prompt")
 }
 
-// paired checks a session's transcript as soundResults does, and returns it.
+// paired checks that each call of a session's transcript has its result, and returns it.
 func paired(t *testing.T, r *env, session string) []turn.Message {
 	t.Helper()
 	messages, head := r.transcript(session)
 	require.Len(t, messages, int(head.Seq))
-	soundResults(t, messages)
+	require.Empty(t, check.Transcript(session, messages))
 	return messages
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/check"
 	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -189,8 +190,7 @@ func (k *sessionClient) decide(v model.Verdict) {
 // rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
 // been settled otherwise.
 func (k *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
-	d := k.m.Deciding(model.Decision{Turn: w.Turn, Call: w.ID, Arguments: w.Arguments, Verdict: v, Allow: allow})
-	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: d.By}
+	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: k.m.Person()}
 	switch v {
 	case model.WrongHash:
 		a.ArgumentsHash = strings.Repeat("0", len(a.ArgumentsHash))
@@ -203,14 +203,21 @@ func (k *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bo
 	case model.AlwaysTool, model.DenyAlways:
 		a.Grant = turn.GrantTool
 	}
+	e := check.Entry{Event: check.Deciding, Turn: a.Turn, Call: a.Call, Hash: a.ArgumentsHash, Allow: allow, By: a.By,
+		Grant: a.Grant, Tool: w.Tool}
+	k.m.Note(e)
 	_, err := decider(k.client, allow)(k.context(), a)
-	k.m.Decided(d, err == nil)
-	if v.Wrong() {
+	if e.Event = check.Decided; err != nil {
+		e.Event = check.Refused
 		k.refuses(err)
-	} else if err != nil {
-		k.refuses(err)
-		k.ruledBy(w, d.By)
-	} else {
+	}
+	k.m.Note(e)
+	switch {
+	case v.Wrong():
+		assert.Error(k.t, err, "%s was accepted", v)
+	case err != nil:
+		k.ruledBy(w, a.By)
+	default:
 		k.decided.Add(1)
 	}
 	return err == nil
@@ -262,15 +269,16 @@ func (k *sessionClient) answer(o model.Op) {
 }
 
 func (k *sessionClient) replies(w journal.RequestRecord, do []string) {
-	r := k.m.Answering(model.Reply{Turn: w.Turn, Question: w.ID})
-	err := k.client.Answer(k.context(), client.AnswerInput{Session: k.m.Session,
-		Turn: w.Turn, Question: w.ID, By: r.By, Text: model.Text(k.m.Session, strings.ReplaceAll(r.By, " ", ""), do)})
-	k.m.Answered(r, err == nil)
+	by := k.m.Person()
+	text := model.Text(k.m.Session, by, do)
+	err := k.client.Answer(k.context(),
+		client.AnswerInput{Session: k.m.Session, Turn: w.Turn, Question: w.ID, By: by, Text: text})
 	if err != nil {
 		k.refuses(err)
-		k.ruledBy(w, r.By)
+		k.ruledBy(w, by)
 		return
 	}
+	k.m.Answered(w.Turn, w.ID, text)
 	k.figures.answered.Add(1)
 }
 

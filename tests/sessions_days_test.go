@@ -86,7 +86,7 @@ type timeSkippingEnv struct {
 // touchOnce is a model that makes one call and then answers with its result.
 type touchOnce struct{}
 
-func (touchOnce) Takes(string, string) bool { return false }
+func (touchOnce) Takes(turn.Prompt, string) bool { return false }
 
 func (touchOnce) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	last := p.Messages[len(p.Messages)-1]
@@ -120,7 +120,8 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 	people := config.Default().Approvals
 	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: registry,
 		Agent: activities.Agent{
-			Mode: turn.ModeNative, Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
+			Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
+			Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
 			Approvals: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),
 				QuestionExpiry: people.QuestionExpiry},
 		}})

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,27 +10,17 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 
-	"github.com/everturn/everturn/journal"
-	kept "github.com/everturn/everturn/tests/replay"
-	model "github.com/everturn/everturn/tests/sessionmodel"
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// check checks the evidence of an idle session and replays its runs.
+// check checks the ledgers of an idle session.
 func (k *sessionClient) check(after any) {
-	e := k.evidence()
-	if problems := k.m.Check(e); len(problems) > 0 {
+	if problems := k.m.Check(k.ledgers()); len(problems) > 0 {
 		assert.Fail(k.t, "the session is not in order", "%s after %v:\n%s\n%s", k.m.Session, after,
 			strings.Join(problems, "\n"), k.state())
 	}
-	for _, record := range e.Turns {
-		k.starts[record.ID] = true // a turn's ID is that of the run in which it began
-	}
-	seen := map[string]bool{}
-	for start := range k.starts {
-		k.replay(start, seen)
-	}
-	k.env.model.Drain()
 }
 
 // state describes the state of each message, for a test that failed.
@@ -59,53 +50,47 @@ func (k *sessionClient) closed() bool {
 	return d.WorkflowExecutionInfo.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }
 
-// evidence collects what is known of the session.
-func (k *sessionClient) evidence() model.Evidence {
-	ctx := k.context()
-	e := model.Evidence{Waits: map[string][]journal.RequestRecord{}, Calls: map[string][]journal.CallRecord{},
-		Chunks: map[string][]turn.Chunk{}, Asked: map[string]bool{}}
+// ledgers collects what the journal, Temporal and the provider know of the session, and lets each user ask what became
+// of its message.
+func (k *sessionClient) ledgers() (l check.Ledgers) {
 	if len(k.m.Sent()) == 0 {
-		return e
+		return l
 	}
-	rec, err := k.store.Session(ctx, k.m.Session)
-	require.NoError(k.t, err)
-	e.Messages, err = k.store.Messages(ctx, k.m.Session, 1, rec.Head.Seq)
-	require.NoError(k.t, err)
-	require.Len(k.t, e.Messages, int(rec.Head.Seq))
-	e.Turns, err = k.store.Turns(ctx, k.m.Session)
-	require.NoError(k.t, err)
-	for _, record := range e.Turns {
-		e.Waits[record.ID], err = k.store.Requests(ctx, record.ID)
-		require.NoError(k.t, err)
-		e.Calls[record.ID], err = k.store.Calls(ctx, record.ID)
-		require.NoError(k.t, err)
-		e.Chunks[record.ID], err = k.store.Chunks(ctx, record.ID, -1, 10_000)
-		require.NoError(k.t, err)
-		k.turns.Add(1)
-		k.figures.waits.Add(int64(len(e.Waits[record.ID])))
+	ctx := k.context()
+	for _, id := range k.m.Accepted() {
+		res, err := k.client.Wait(ctx, client.Turn{Session: k.m.Session, MessageID: id, Merged: true})
+		require.NoError(k.t, err, "asking for the result of %s", id)
+		k.m.Told(id, res)
 	}
-	k.sessionsEnv.mu.Lock()
-	defer k.sessionsEnv.mu.Unlock()
-	for _, s := range k.m.Sent() {
-		e.Asked[s.ID] = k.asked[k.m.Session+" "+s.ID]
+	l.Requests = k.requestsOf(k.m.Session)
+	l.Run.Window = cmp.Or(k.cfg.Runtime.MaxHistoryMessages, turn.DefaultLimits().MaxHistoryMessages)
+	l.Sessions, l.Waits = k.kept(ctx, k.m.Session)
+	k.figures.waits.Add(int64(len(l.Waits)))
+	for _, line := range l.Sessions[0].Lines {
+		if line.Turn != nil {
+			k.starts[line.Turn.ID] = true // a turn's ID is that of the run in which it began
+			k.turns.Add(1)
+		}
 	}
-	return e
+	l.Histories = map[string]*historypb.History{}
+	for start := range k.starts {
+		k.history(start, l.Histories)
+	}
+	return l
 }
 
-// replay replays a run and its continuations on the current code, each once.
-func (k *sessionClient) replay(run string, seen map[string]bool) {
-	for run != "" && !seen[run] {
-		seen[run] = true
+// history adds a run and those that continue it.
+func (k *sessionClient) history(run string, into map[string]*historypb.History) {
+	for run != "" && into[run] == nil {
 		events := k.eventsOf(k.context(), k.m.Session, run)
-		require.NoError(k.t, kept.Run(events), "replaying run %s of %s", run, k.m.Session)
+		into[run] = &historypb.History{Events: events}
 		k.runs.Add(1)
 		next, middle := continues(events)
-		if run = next; next == "" {
-			continue
-		}
-		if middle {
+		switch run = next; {
+		case next == "":
+		case middle:
 			k.continued.Add(1)
-		} else {
+		default:
 			k.followed.Add(1)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/tests/check"
 	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -60,7 +59,7 @@ type sessionsEnv struct {
 	server *restartableTemporal
 	mu     sync.Mutex
 	models map[string]*model.Model
-	asked  map[string]bool // sessions with the messages that the provider was sent
+	sent   map[string][]check.Request // the provider's ledger, by session
 }
 
 // figures counts what happened in all sequences.
@@ -80,8 +79,8 @@ func (f *figures) String() string {
 
 func newSessionsEnv(t *testing.T) *sessionsEnv {
 	s := newRestartableTemporal(t, "", soonContinued)
-	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, asked: map[string]bool{}}
-	g.env = newEnv(t, g.watched(model.Agent()), askToTouch, func(c *config.Config) {
+	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
+	g.env = newEnv(t, model.Agent(), askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})
@@ -89,33 +88,29 @@ func newSessionsEnv(t *testing.T) *sessionsEnv {
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
 		engine.WithTool(model.LookTool, "Looks.",
-			func(_ context.Context, in model.Arguments) (string, error) { return "seen", nil }, engine.Risk(turn.RiskLow)),
+			func(_ context.Context, in model.Arguments) (string, error) { return "seen: " + in.Text, nil }, engine.Risk(turn.RiskLow)),
 	)
 	return g
 }
 
-// watched records which messages the model is shown.
-func (g *sessionsEnv) watched(inner fakellm.Script) fakellm.Script {
-	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
-		g.mu.Lock()
-		for _, m := range r.Chat.Messages {
-			if head, _, ok := strings.Cut(m.Content, ": "); ok && m.Role == "user" {
-				g.asked[head] = true
-			}
-		}
-		g.mu.Unlock()
-		return inner.Reply(r)
-	})
+// requestsOf returns the provider's ledger of a session.
+func (g *sessionsEnv) requestsOf(session string) []check.Request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for of, list := range model.Requests(g.env.model.Drain()) {
+		g.sent[of] = append(g.sent[of], list...)
+	}
+	defer delete(g.sent, session)
+	return g.sent[session]
 }
 
 func (g *sessionsEnv) touch(_ context.Context, in model.Arguments) (string, error) {
-	name, _, _ := strings.Cut(in.Text, " ")
 	g.mu.Lock()
-	m := g.models[name]
+	m := g.models[in.Session()]
 	g.mu.Unlock()
 	m.Touched(in.Text)
 	g.effects.Add(1)
-	return "touched", nil
+	return "touched: " + in.Text, nil
 }
 
 // sequence runs one generated sequence and checks its results.

@@ -59,7 +59,7 @@ func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
 			owner[process] = tenant
 		}
-		own.sound(t.Context(), session)
+		own.sound(t.Context(), session, nil)
 		if tenant == "acme" {
 			r.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
 		}
@@ -102,28 +102,31 @@ var addressed = map[string][][]string{
 		{"attach", "TOLD"}, {"attach", "TOLD", "--turn", "TURN"}, {"attach", "OWN", "--turn", "TURN"},
 		{"attach", "-o", "jsonl", "--no-wait", "WAIT"},
 	},
-	"diff":   {{"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
-	"export": {{"export", "TOLD"}},
-	"fork":   {{"fork", "TOLD", "--at", "1", "--as", "mine"}},
-	"rewind": {{"rewind", "TOLD", "--to", "1"}},
-	"show":   {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},
-	"stop":   {{"stop", "WAIT"}},
+	"compact": {{"compact", "TOLD"}, {"compact", "TOLD", "--focus", "names", "-o", "json"}},
+	"diff":    {{"diff", "OWN", "TOLD"}, {"diff", "TOLD", "WAIT", "-o", "json"}},
+	"export":  {{"export", "TOLD"}},
+	"fork":    {{"fork", "TOLD", "--at", "1", "--as", "mine"}},
+	"rewind":  {{"rewind", "TOLD", "--to", "1"}},
+	"show":    {{"show", "TOLD"}, {"show", "WAIT", "-o", "json"}},
+	"stop":    {{"stop", "WAIT"}},
 }
 
 // finding are the commands that find sessions by themselves.
 var finding = [][]string{
 	{"list"}, {"list", "-o", "json"}, {"approvals"}, {"approvals", "-o", "json"}, {"show"}, {"export"},
 	{"attach", "--no-wait"}, {"stop"}, {"open"},
+	{"compact"},
 	{"rewind", "--to", "1"}, {"__complete", "show", ""}, {"__complete", "approve", "WAIT", ""},
 	{"__complete", "answer", "WAIT", ""},
-	{"schedule", "list"}, {"tools", "diff"},
+	{"schedule", "list"}, {"tools", "diff"}, {"usage", "--by", "session"}, {"usage", "--by", "model", "-o", "json"},
 }
 
 // others are the commands that do not concern sessions, or are tested below.
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
+	"usage",                                             // of the tenant
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", "limits", // for the operator, who has the whole journal
+	"journal", "keys", "codec", "limits", "models", "rollout", "workers", // for the operator, who has the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {

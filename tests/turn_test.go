@@ -47,7 +47,8 @@ func TestTheEventsOfAnAnswer(t *testing.T) {
 	res := r.result(run)
 	assert.Equal(t, workflows.Result{
 		Version: 1, Session: "plain", Turn: run.GetRunID(), State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
-		Answer: "It is a test.", Usage: turn.Usage{InputTokens: 20, OutputTokens: 5}, Steps: 1, Model: "scripted",
+		Answer: "It is a test.", Usage: turn.Usage{InputTokens: 20, OutputTokens: 5, Unpriced: true}, Steps: 1,
+		Model: "scripted",
 	}, res)
 	withinBudget(t, r.events("plain", run.GetRunID()), 14)
 	r.keep("v1-answer", "plain", run.GetRunID())
@@ -95,11 +96,23 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 }
 
 func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
-	for name, bad := range map[string]fakellm.Reply{
-		"text": fakellm.Text("I think so."), "bad arguments": fakellm.JSONCall("local_echo", `{"txet":"a"}`),
+	large := fmt.Sprintf(`{"text":%q}`, strings.Repeat("a", 1024))
+	for name, c := range map[string]struct {
+		bad  fakellm.Reply
+		want turn.ErrorChunk
+	}{
+		"text": {fakellm.Text("I think so."), turn.ErrorChunk{Invalid: turn.InvalidJSON}},
+		"bad arguments": {fakellm.JSONCall("local_echo", `{"txet":"a"}`),
+			turn.ErrorChunk{Invalid: turn.InvalidArguments, Tool: "local/echo"}},
+		"large arguments": {fakellm.JSONCall("local_echo", large),
+			turn.ErrorChunk{Invalid: turn.InvalidLargeArguments, Tool: "local/echo"}},
+		"unknown tool": {fakellm.JSONCall("local_ehco", `{}`),
+			turn.ErrorChunk{Invalid: turn.InvalidUnknownTool, Tool: "local_ehco"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inJSON := func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON }
+			bad := c.bad
+			c.want.Code = turn.CodeInvalidAction
+			inJSON := func(c *config.Config) { c.Runtime.Mode, c.Runtime.MaxArgumentBytes = turn.ModeJSON, 1024 }
 			t.Run("corrected", func(t *testing.T) {
 				r := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON)
 				r.work(withEcho()...)
@@ -107,6 +120,7 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 				assert.Equal(t, "corrected", res.Answer)
 				r.keep("v1-reprompted", "bad", res.Turn)
 				assert.Equal(t, 2, res.Steps)
+				assert.Equal(t, []turn.ErrorChunk{c.want}, r.failures(res.Turn))
 			})
 			t.Run("given up", func(t *testing.T) {
 				r := newEnv(t, fakellm.Always(bad), inJSON)
@@ -116,6 +130,7 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 				assert.ErrorContains(t, err, "invalid_action")
 				r.keep("v1-invalid-action", "bad", run.GetRunID())
 				require.Len(t, r.model.Requests(), 2)
+				assert.Equal(t, []turn.ErrorChunk{c.want, c.want}, r.failures(run.GetRunID()))
 				record, err := r.store.Turn(t.Context(), run.GetRunID())
 				require.NoError(t, err)
 				assert.Equal(t, turn.StateFailed, record.State)

@@ -17,10 +17,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/proc"
 	"github.com/everturn/everturn/workflows/turn"
@@ -192,7 +194,7 @@ func (r *env) shown(turnID, text string) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), within)
 	defer cancel()
 	var reader turn.Reader
-	for c, err := range journal.Follow(ctx, r.store, turnID, -1) {
+	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
 		require.NoError(r.t, err, "%q was never shown", text)
 		reader.Add(c)
 		if reader.Text() == text {
@@ -242,70 +244,37 @@ func (r *env) transcript(session string) ([]turn.Message, turn.Head) {
 	return messages, s.Head
 }
 
-// sound checks the invariants of a session whose turns are over, whatever happened to its workers.
-func (r *env) sound(ctx context.Context, session string) {
+// sound checks the promises about a session whose turns are over, whatever happened to its workers, and about its runs.
+// Of long sessions it checks only the runs.
+func (r *env) sound(ctx context.Context, session string, runs map[string]*historypb.History) {
 	r.t.Helper()
 	turns, err := r.store.Turns(ctx, session)
-	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(turns) == 0 || len(turns) > 50) {
-		return // no turn began, or the test is about a long session
-	}
-	require.NoError(r.t, err)
-	for _, record := range turns {
-		assert.True(r.t, record.State.Terminal(), "turn %s is %s", record.ID, record.State)
-		r.soundChunks(ctx, record.ID)
-		calls, err := r.store.Calls(ctx, record.ID)
+	if !errors.Is(err, journal.ErrNotFound) { // no turn began
 		require.NoError(r.t, err)
-		for _, c := range calls {
-			assert.NotEmpty(r.t, c.Outcome, "call %s has no outcome", c.Call.ID)
-		}
 	}
-	rec, err := r.store.Session(ctx, session)
-	require.NoError(r.t, err)
-	messages, err := r.store.Messages(ctx, session, 1, rec.Head.Seq)
-	require.NoError(r.t, err)
-	soundResults(r.t, messages)
+	l := check.Ledgers{Partial: true, Histories: runs}
+	if !r.open && len(turns) > 0 && len(turns) <= 50 {
+		l.Sessions, l.Waits = r.kept(ctx, session)
+	}
+	for _, v := range check.Check(l) {
+		assert.Fail(r.t, "a promise is broken", "session %s: %s", session, v)
+	}
+}
+
+// kept returns what the journal has of a session: its export and its requests.
+func (r *env) kept(ctx context.Context, session string) ([]check.Session, []journal.RequestRecord) {
+	r.t.Helper()
 	var export bytes.Buffer
 	require.NoError(r.t, r.store.Export(ctx, session, &export))
-	other, err := sqlite.Open(ctx, filepath.Join(r.t.TempDir(), "import.db"), sqlite.Options{Synchronous: "normal"})
+	s, err := check.ReadSession(session, export.Bytes())
 	require.NoError(r.t, err)
-	_, err = other.Tenant(rec.Tenant).Import(ctx, &export)
-	require.NoError(r.t, err, "the hash chain is broken")
-	require.NoError(r.t, other.Close())
-}
-
-// soundChunks checks that a turn's chunks have no gap, and that each start among them has one end.
-func (r *env) soundChunks(ctx context.Context, turnID string) {
-	r.t.Helper()
-	chunks, err := r.store.Chunks(ctx, turnID, -1, 10_000)
+	var waits []journal.RequestRecord
+	turns, err := r.store.Turns(ctx, session)
 	require.NoError(r.t, err)
-	require.NotEmpty(r.t, chunks)
-	seen := map[turn.ChunkKind]int{}
-	for i, c := range chunks {
-		assert.EqualValues(r.t, i, c.Index)
-		seen[c.Kind]++
+	for _, t := range turns {
+		list, err := r.store.Requests(ctx, t.ID)
+		require.NoError(r.t, err)
+		waits = append(waits, list...)
 	}
-	assert.Equal(r.t, turn.ChunkTurnStarted, chunks[0].Kind)
-	assert.Equal(r.t, turn.ChunkTurnCompleted, chunks[len(chunks)-1].Kind)
-	assert.Equal(r.t, 1, seen[turn.ChunkTurnCompleted])
-	assert.Equal(r.t, seen[turn.ChunkToolCallStarted], seen[turn.ChunkToolCallCompleted])
-}
-
-// soundResults checks that each call of a transcript is followed by exactly one result, in the order of the calls.
-func soundResults(t *testing.T, messages []turn.Message) {
-	t.Helper()
-	var open []string
-	for i, m := range messages {
-		if m.Role == turn.RoleTool {
-			require.NotEmpty(t, open, "message %d is a result that no call asks for", i+1)
-			require.Equal(t, open[0], m.CallID)
-			require.NotEmpty(t, m.Outcome)
-			open = open[1:]
-			continue
-		}
-		require.Empty(t, open, "message %d comes before the results of these calls", i+1)
-		for _, c := range m.ToolCalls {
-			open = append(open, c.ID)
-		}
-	}
-	require.Empty(t, open, "calls without a result")
+	return []check.Session{s}, waits
 }

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -82,19 +83,23 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 // question shows the model's question to the user and continues with the answer. A message that arrived before the
 // question does not answer it.
 func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
-	approvals := r.progress.Config.Approvals
+	within := r.waitFor(ctx, r.progress.Config.Approvals.QuestionExpiry)
 	request := turn.Request{
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
-		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, approvals.QuestionExpiry),
+		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, within),
 	}
 	r.requests.messagesBefore = r.mergeable()
-	decisions, err := r.request(ctx, []turn.Request{request}, approvals.QuestionExpiry, never)
+	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
+	if errors.Is(err, errMoves) {
+		r.park(p.Proposal, request.ExpiresAt)
+		return p
+	}
 	if err != nil {
 		return p.Done(r.resultOf(err), nil)
 	}
 	if decisions[request.ID].Status == turn.StatusExpired {
 		return p.Answered(fmt.Sprintf("The user has not answered your question within %s. Go on without an answer, or end.",
-			approvals.QuestionExpiry))
+			r.progress.Config.Approvals.QuestionExpiry))
 	}
 	return p.Answered("")
 }

@@ -1,7 +1,9 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -34,10 +36,16 @@ type ApprovalResult struct {
 // approvals requests approval for all calls of a step that need it, at once, and waits until each has a decision. No
 // call of the step runs before.
 func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[string]turn.Decision, error) {
-	return r.request(ctx, r.approvalRequests(ctx, calls), r.progress.Config.Approvals.ApprovalExpiry, never)
+	within := r.waitFor(ctx, r.progress.Config.Approvals.ApprovalExpiry)
+	expiresAt := expiry(ctx, within)
+	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, never)
+	if errors.Is(err, errMoves) {
+		r.park(turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}, expiresAt)
+	}
+	return decisions, err
 }
 
-func (r *run) approvalRequests(ctx workflow.Context, calls []turn.CallProposal) []turn.Request {
+func (r *run) approvalRequests(calls []turn.CallProposal, expiresAt time.Time) []turn.Request {
 	var requests []turn.Request
 	for _, c := range calls {
 		tool, known := r.progress.Config.Find(c.Tool)
@@ -45,7 +53,7 @@ func (r *run) approvalRequests(ctx workflow.Context, calls []turn.CallProposal) 
 			requests = append(requests, turn.Request{
 				ID: c.ID, Kind: turn.RequestApproval, Step: r.progress.Counters.Step, Tool: c.Tool, Arguments: c.Arguments,
 				ArgumentsHash: c.ArgumentsHash, Risk: tool.Risk, Why: c.Why, MaxGrant: c.MaxGrant,
-				ExpiresAt: expiry(ctx, r.progress.Config.Approvals.ApprovalExpiry),
+				ExpiresAt: expiresAt,
 			})
 		}
 	}

@@ -127,11 +127,16 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		}
 		workflow.SetCurrentDetails(ctx, res.details())
 		pause := sleepAfter(workflow.Now(ctx).Sub(in.Since))
-		if err := workflow.NewTimerWithOptions(ctx, pause, timer("until the next check")).Get(ctx, nil); err != nil {
+		slept := workflow.NewTimerWithOptions(ctx, pause, timer("until the next check"))
+		err = workflow.Await(ctx, func() bool { return slept.IsReady() || targetChanged(ctx) })
+		if err != nil {
 			return DeliverResult{}, err
 		}
+		if targetChanged(ctx) {
+			break
+		}
 	}
-	return DeliverResult{}, workflow.NewContinueAsNewError(ctx, DeliverWorkflow, in)
+	return DeliverResult{}, nextRun(ctx, DeliverWorkflow, in)
 }
 
 // sleepAfter returns the pause before the next check, given the time since the first one.

@@ -22,7 +22,8 @@ const (
 	// an activity with its heartbeat.
 	heartbeat = 5 * time.Second
 	// inferAttempts bounds the attempts of one inference. Most of them wait for a fleet limit, for instance while the
-	// provider is paused (for at most 30 days, every 15 s). The activity itself bounds failures of the provider and crashes of workers, through the journal.
+	// provider is paused (for at most 30 days, every 15 s). The activity itself bounds failures of the provider and
+	// crashes of workers, through the journal.
 	inferAttempts = 200_000
 	// storeAttempts and storeTimeout bound Begin and Finish while the journal is unavailable.
 	storeAttempts = 25
@@ -97,7 +98,7 @@ var nonRetryable = []string{"payloadSizeError"}
 // acknowledged: it gets one answer, and the turn's stream gets an end. The only exception is a journal that stays
 // unavailable for stopTimeout after the stop; the turn is then cancelled and leaves no trace in the journal.
 func (r *run) begin(ctx workflow.Context, m Message) (out BeginResult, err error) {
-	in := BeginInput{Limits: r.in.Limits, BeginInput: turn.BeginInput{
+	in := BeginInput{Limits: r.in.Limits, OutputSchema: r.in.OutputSchema, BeginInput: turn.BeginInput{
 		Session: r.session, Tenant: r.in.Tenant, Turn: r.turnID, WorkflowID: r.id, RunID: r.runID, Agent: r.in.Agent,
 		Message: m,
 	}}
@@ -191,6 +192,9 @@ func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
 			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
 		})
+		if r.waitedForLimit(ctx, err) {
+			return r.infer(ctx, plan)
+		}
 		if n == maxDispatches || !r.moved(err) {
 			return res, err
 		}

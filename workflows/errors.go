@@ -51,6 +51,17 @@ func partialText(err error) string {
 	return said
 }
 
+// endedBy returns the limit with which an inference was refused, or an empty reason.
+func endedBy(err error) (reason turn.FinishReason) {
+	var app *temporal.ApplicationError
+	var busy time.Duration
+	var said string
+	if errors.As(err, &app) && app.Details(&busy, &said, &reason) == nil {
+		return reason
+	}
+	return ""
+}
+
 // resultOf returns the result of a turn that err stops.
 func (r *run) resultOf(err error) turn.Result {
 	if temporal.IsCanceledError(err) {

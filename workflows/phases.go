@@ -128,6 +128,9 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	// each repetition of the step is counted already, and follows a failure
 	c.Spent += max(res.Failures-r.progress.Retries, 0)
 	r.progress.Head = res.Head
+	if res.Model != "" {
+		r.progress.Config.Provider, r.progress.Config.Model = res.Provider, res.Model
+	}
 	if res.Proposal.Text != "" {
 		r.progress.LastText = res.Proposal.Text
 	}
@@ -150,6 +153,9 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	c.Busy += workingTime(err)
+	if e.Code == turn.CodeGuardExceeded && endedBy(err) == turn.FinishMaxCost {
+		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
+	}
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
 		c.Busy = cfg.Limits.TurnTimeout
 		if text := partialText(err); text != "" {
@@ -200,7 +206,7 @@ func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase 
 // invalid decides what follows an invalid action.
 func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Invalid == nil { // a kind that a newer worker produced
-		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step,
+		proposal.Invalid = &turn.InvalidAction{Step: r.progress.Counters.Step, Kind: turn.InvalidUnknownType,
 			Reason: "the completion is of the unknown kind " + turn.Truncate(string(proposal.Kind), 40)}
 	}
 	cfg, c := r.progress.Config, &r.progress.Counters
@@ -225,8 +231,12 @@ func (r *run) invalid(p turn.ParseAction, proposal turn.Proposal) turn.Phase {
 	if proposal.Kind == turn.ProposeStopped {
 		return p.Done(r.stoppedResult(proposal), results)
 	}
-	return p.Done(turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: turn.CodeInvalidAction,
-		Answer: r.progress.LastText, Message: "the model did not give a valid action: " + reason}, results)
+	code, message := turn.CodeInvalidAction, "the model did not give a valid action: "
+	if proposal.Invalid.Code == turn.CodeInvalidOutput {
+		code, message = turn.CodeInvalidOutput, "the model's answer does not match the output schema: "
+	}
+	return p.Done(turn.Result{State: turn.StateFailed, Reason: turn.FinishFailed, Code: code,
+		Answer: r.progress.LastText, Message: message + reason}, results)
 }
 
 // stopMessages say why a completion ended early, and what to do about it.
@@ -244,6 +254,9 @@ func (r *run) stoppedResult(proposal turn.Proposal) turn.Result {
 	e := turn.Result{State: turn.StateCompleted, Reason: turn.FinishReason(proposal.Stop), Answer: proposal.Text,
 		Truncated: proposal.Truncated,
 		Message:   stopMessages[proposal.Stop] + ". What was said and done is kept."}
+	if proposal.Stop == turn.StopLength && r.progress.Config.Limits.MaxCostUSD > 0 {
+		e.Message += " The turn's max_cost_usd may have lowered that limit."
+	}
 	if e.Answer == "" {
 		e.Answer = r.progress.LastText
 	}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 	"runtime"
 	"strings"
@@ -12,7 +13,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Activities is the port through which the Turn workflow performs effects. A method's name is the type of its activity.
+// Activities is the port through which the workflows Turn and Compact perform effects. A method's name is the type of
+// its activity.
 // Every method is idempotent: a repeated call with the same input finds the first call's result in the journal.
 type Activities interface {
 	// Begin appends the turn's message to its session and freezes the turn config.
@@ -32,6 +34,8 @@ type Activities interface {
 	Decide(context.Context, DecideInput) (DecideResult, error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
+	// Compact condenses the conversation of a session whose turn has ended.
+	Compact(context.Context, CompactInput) (CompactResult, error)
 }
 
 // call runs an activity of the port. Unlike the SDK's own call, it lets the compiler check In and Out. It returns as
@@ -67,6 +71,8 @@ func activityName(method any) string {
 type BeginInput struct {
 	turn.BeginInput
 	Limits *LimitsRequest `json:"limits,omitempty"`
+	// OutputSchema is that of the turn's Input.
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 }
 
 // BeginResult is the state from which a turn starts.
@@ -121,6 +127,9 @@ type InferResult struct {
 	Usage    turn.Usage    `json:"usage"`
 	Failures int           `json:"failures,omitempty"` // attempts of the step that failed at the provider
 	Busy     time.Duration `json:"busy"`
+	// Provider and Model are set if a fallback has taken over from the turn's own model.
+	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"`
 	// Undelivered are the IDs of messages that came too late: the inference was settled without them before a reset.
 	Undelivered []string `json:"undelivered,omitempty"`
 }
@@ -169,7 +178,8 @@ type CallResult struct {
 	Busy    time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
-	// ElicitationAttempt is the dispatch that recorded them in the journal: this one, or an earlier one whose end was lost.
+	// ElicitationAttempt is the dispatch that recorded them in the journal: this one, or an earlier one whose end was
+	// lost.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
 	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
 	// continue the call. See Activities.AwaitCall.
@@ -216,6 +226,8 @@ type FinishResult struct {
 	State turn.State `json:"state"`
 	// Answer is the partial text of an inference that was stopped.
 	Answer string `json:"answer,omitempty"`
+	// Usage is that of all attempts of the turn, if it differs from FinishInput.Counters: attempts failed or were stopped.
+	Usage *turn.Usage `json:"usage,omitempty"`
 	// Undelivered are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
 	// the turn was settled.
 	Undelivered []string `json:"undelivered,omitempty"`

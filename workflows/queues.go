@@ -25,13 +25,18 @@ func Elsewhere(queues turn.Queues) error {
 // moved adopts the task queues of an error that Elsewhere made. It reports whether an activity that failed with err may
 // be dispatched again.
 func (r *run) moved(err error) bool {
-	var app *temporal.ApplicationError
-	var queues turn.Queues
-	if !errors.As(err, &app) || app.Type() != elsewhereType || app.Details(&queues) != nil {
-		return false
+	queues, ok := movedTo(err)
+	if ok {
+		r.progress.Config.Queues = queues
 	}
-	r.progress.Config.Queues = queues
-	return true
+	return ok
+}
+
+// movedTo returns the task queues of an error that Elsewhere made; ok is false for every other error.
+func movedTo(err error) (queues turn.Queues, ok bool) {
+	var app *temporal.ApplicationError
+	ok = errors.As(err, &app) && app.Type() == elsewhereType && app.Details(&queues) == nil
+	return queues, ok
 }
 
 // checkHosted explains the error of a call that no worker took from the queue of the tool's server.

@@ -174,7 +174,8 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 	}
 	for len(open) > 0 {
 		err := workflow.Await(ctx, func() bool {
-			return len(r.requests.undecided(open)) < len(open) || r.questionAnswered() || expired() || ended()
+			return len(r.requests.undecided(open)) < len(open) || r.questionAnswered() || expired() || ended() ||
+				r.mayMove(ctx, open)
 		})
 		if ctx.Err() != nil { // cancellation fires the timer, too
 			return ctx.Err()
@@ -184,6 +185,9 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 		}
 		messageIDs := r.decideRemaining(ctx, open, ended())
 		fresh := r.requests.decided(open)
+		if len(fresh) == 0 && r.mayMove(ctx, open) {
+			return errMoves
+		}
 		in := DecideInput{Session: r.session, Turn: r.turnID, Decisions: fresh, MessageIDs: messageIDs}
 		res, err := r.decide(ctx, in)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 // call may go to any worker; later ones go to the sticky queue of that worker. If the worker is lost, so is the server's
 // state. The model is told, and its next call starts without state.
 
-// stickyTimeout is how long a call waits for the worker of its sticky queue to start it. A healthy worker starts it at once.
+// stickyTimeout is how long a call waits for the worker of its sticky queue to start it. A healthy worker starts it at
+// once.
 const stickyTimeout = 15 * time.Second
 
 // server returns the part of a tool's ID that names its server: "mcp/git" of "mcp/git/status".

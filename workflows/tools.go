@@ -47,6 +47,9 @@ const (
 // callTool runs a step's calls and passes their results on in request order.
 func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	approvals, err := r.approvals(ctx, p.Calls)
+	if errors.Is(err, errMoves) {
+		return p
+	}
 	if err != nil {
 		return p.Done(r.resultOf(err), nil)
 	}

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -24,7 +25,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 	}
 	var phase turn.Phase
 	if in.Continued != nil {
-		phase = turn.Resume(&r.progress)
+		phase = r.resumePhase()
 	} else {
 		phase = r.start(ctx, turn.Open(&r.progress))
 	}
@@ -48,6 +49,9 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 		default:
 			return Result{}, errors.New("the turn is in no known phase")
 		}
+		if r.progress.Parked != nil {
+			return Result{}, r.continueAsNew(ctx)
+		}
 	}
 }
 
@@ -67,6 +71,7 @@ type run struct {
 	stopping     bool     // the turn was stopped and takes no more messages
 	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
 	requests     requestSet
+	expiresAt    time.Time       // of the requests that a run continues with; zero: none, or never
 	connecting   map[string]bool // servers to which a call is making the turn's connection
 }
 
@@ -121,7 +126,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	progress := r.progress
-	return workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
+	return nextRun(ctx, TurnWorkflow, Input{
 		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress,
 		Turn: r.turnID,
 	})
@@ -148,10 +153,11 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	r.showEnding(ctx, e)
 	left := slices.DeleteFunc(r.leftover(), func(m Message) bool { return slices.Contains(kept, m.ID) })
 	if left = r.release(left); len(left) > 0 {
-		return Result{}, workflow.NewContinueAsNewError(ctx, TurnWorkflow, Input{
+		return Result{}, nextRun(ctx, TurnWorkflow, Input{
 			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left,
 		})
 	}
+	takeNudges(ctx)
 	return r.outcome(e)
 }
 
@@ -175,6 +181,12 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	}
 	if settled.Answer != "" {
 		e.Answer = settled.Answer
+	}
+	if settled.Usage != nil {
+		r.progress.Counters.Usage = *settled.Usage
+		if err := r.upsertCost(ctx); err != nil {
+			return e, nil, err
+		}
 	}
 	var kept []string
 	for _, m := range late {

@@ -15,7 +15,7 @@ import (
 // effect.
 func Unknown(ctx workflow.Context, _ converter.EncodedValues) error {
 	return temporal.NewNonRetryableApplicationError(
-		fmt.Sprintf("workflow type %q is unknown here: the types are %s and %s", workflow.GetInfo(ctx).WorkflowType.Name,
-			TurnWorkflow, DeliverWorkflow),
+		fmt.Sprintf("workflow type %q is unknown here: the types are %s, %s and %s", workflow.GetInfo(ctx).WorkflowType.Name,
+			TurnWorkflow, DeliverWorkflow, CompactWorkflow),
 		string(turn.CodeConfigInvalid), nil)
 }

@@ -22,12 +22,13 @@ var (
 	AttrFinishReason = temporal.NewSearchAttributeKeyKeyword("EverturnFinishReason")
 	AttrTools        = temporal.NewSearchAttributeKeyKeywordList("EverturnTools")
 	AttrTokens       = temporal.NewSearchAttributeKeyInt64("EverturnTokens")
+	AttrCostUSD      = temporal.NewSearchAttributeKeyFloat64("EverturnCostUSD")
 )
 
 // SearchAttributes returns all search attributes of a turn.
 func SearchAttributes() []temporal.SearchAttributeKey {
 	return []temporal.SearchAttributeKey{AttrSession, AttrAgent, AttrModel, AttrState, AttrFinishReason, AttrTools,
-		AttrTokens}
+		AttrTokens, AttrCostUSD}
 }
 
 // maxToolsShown bounds the tools in the search attributes and details.
@@ -48,10 +49,23 @@ func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	if p.Config.Agent != "" {
 		updates = append(updates, AttrAgent.ValueSet(p.Config.Agent), AttrModel.ValueSet(p.Config.Model))
 	}
+	if cost := p.Counters.Usage.Cost; cost > 0 { // the attribute is missing if the cost is unknown or 0
+		updates = append(updates, AttrCostUSD.ValueSet(cost.Dollars()))
+	}
 	if len(r.progress.Tools) > 0 {
 		updates = append(updates, AttrTools.ValueSet(r.progress.Tools))
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// upsertCost records the cost of a turn again, with attempts that were stopped or failed.
+func (r *run) upsertCost(ctx workflow.Context) error {
+	u := r.progress.Counters.Usage
+	if u.Cost == 0 {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, AttrCostUSD.ValueSet(u.Cost.Dollars()),
+		AttrTokens.ValueSet(u.Total()))
 }
 
 // upsertState records the state of a turn that has not ended.
@@ -81,7 +95,7 @@ func (r *run) details(state string) string {
 		{"steps", fmt.Sprintf("%d of %d", c.Spent, cfg.Limits.MaxSteps)},
 		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
-		{"tokens", fmt.Sprintf("%d in, %d out", c.Usage.InputTokens, c.Usage.OutputTokens)},
+		{"tokens", c.Usage.Describe()}, {"cost", c.Usage.DescribeCost()},
 		{"said", turn.Truncate(r.progress.LastText, 400)},
 	} {
 		if row[1] != "" {

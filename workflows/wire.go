@@ -39,6 +39,9 @@ type Input struct {
 	Message *Message       `json:"message,omitempty"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"`
+	// OutputSchema is the JSON schema of the answer, which must be an object. The answer is then its JSON. An answer that
+	// does not match is requested once more; after that the turn fails with invalid_output.
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	// Continued is the progress that a run hands to the next one of its chain in the middle of a turn, and Turn is the
 	// turn's ID. Queue are accepted messages that the previous turn left; the first one begins this turn. Clients leave
 	// all three unset.
@@ -94,7 +97,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 		p = plain{}
 		if lenient := json.Unmarshal(b, &p); lenient != nil || p.Continued == nil {
 			p = plain{refusal: invalid(
-				"the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent and limits",
+				"the input cannot be read: %s; its keys are session, tenant, message {id, text}, agent, limits and "+
+					"output_schema",
 				turn.Truncate(strings.TrimPrefix(err.Error(), "json: "), 200))}
 		}
 	}
@@ -124,8 +128,14 @@ func (in Input) check(workflowID string) *turn.Error {
 	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
 		return invalid("%s", err.Error())
 	}
+	if len(in.OutputSchema) > maxOutputSchema {
+		return invalid("the output_schema is %d bytes; the maximum is %d", len(in.OutputSchema), maxOutputSchema)
+	}
 	return nil
 }
+
+// maxOutputSchema bounds an output schema, in bytes. It is in every prompt of the turn.
+const maxOutputSchema = 64 << 10
 
 // Check returns an error with turn.CodeConfigInvalid if a turn rejects the input of a client. Clients call it before
 // they start a turn, because a turn that cannot begin fails without an answer. The input needs a session and a message.
@@ -162,6 +172,7 @@ func checkVersion(version int) *turn.Error {
 const (
 	maxMessageID   = 200
 	maxTraceParent = 100
+	maxModel       = 200
 )
 
 // checkMessage rejects a message that is empty or too large for the history.
@@ -171,10 +182,12 @@ func checkMessage(m Message) *turn.Error {
 		return invalid("the message is empty; put what you want to ask into message.text")
 	case len(m.ID) > maxMessageID:
 		return invalid("the message's ID is %d bytes; the maximum is %d", len(m.ID), maxMessageID)
+	case len(m.Model) > maxModel:
+		return invalid("the message's model is %d bytes; the maximum is %d", len(m.Model), maxModel)
 	case len(m.TraceParent) > maxTraceParent:
 		return invalid("the message's traceparent is %d bytes; the maximum is %d", len(m.TraceParent), maxTraceParent)
 	}
-	return nil
+	return checkChoices(m)
 }
 
 // Apply returns l with the requested limits, or an error that names a limit which is too low or too high.

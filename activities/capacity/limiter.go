@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 )
 
 // Journal is what a Limiter needs of a journal.DB, which documents the methods.
 type Journal interface {
-	FleetScopes(ctx context.Context, names ...string) ([]journal.FleetScope, error)
-	LeaseCapacity(ctx context.Context, in journal.CapacityInput) (journal.CapacityResult, error)
+	FleetScopes(ctx context.Context, names ...string) ([]fleet.ScopeState, error)
+	LeaseCapacity(ctx context.Context, in fleet.CapacityInput) (fleet.CapacityResult, error)
 }
 
 // Options configure a Limiter.
@@ -21,7 +21,7 @@ type Options struct {
 	Journal Journal
 	Worker  string // names this process; no other one has the same name
 	// Provider and Tenant are the limits of each provider and of each tenant for which the journal has none.
-	Provider, Tenant journal.FleetLimits
+	Provider, Tenant fleet.Limits
 }
 
 // Request is one request to a provider.
@@ -40,7 +40,7 @@ const (
 	batchFor = 20 * time.Millisecond
 	// settleWithin is how long an ended request may wait for the next transaction.
 	settleWithin = 250 * time.Millisecond
-	renewEvery   = journal.LeaseExpiry / 4
+	renewEvery   = fleet.LeaseExpiry / 4
 	leaseWithin  = 5 * time.Second // of one transaction
 )
 
@@ -54,7 +54,7 @@ type Limiter struct {
 	mu         sync.Mutex
 	known      map[string]known // by the scopes of a request
 	waiting    []*waiter
-	ended      []journal.EndedRequest
+	ended      []fleet.EndedRequest
 	retryAfter map[string]time.Duration
 	inFlight   map[string]int64
 	leased     time.Time // the last transaction began
@@ -67,19 +67,19 @@ type known struct {
 
 // waiter is a request that waits. Its channels have room for one value.
 type waiter struct {
-	needs  journal.CapacityRequest
+	needs  fleet.CapacityRequest
 	since  time.Time
-	due    time.Time             // ask the journal then
-	until  time.Time             // wait until then
-	late   int                   // how often it was granted too late
-	wait   chan *journal.Refusal // why it waits
+	due    time.Time           // ask the journal then
+	until  time.Time           // wait until then
+	late   int                 // how often it was granted too late
+	wait   chan *fleet.Refusal // why it waits
 	answer chan answer
 }
 
 // answer is the end of a wait. One of the fields is set.
 type answer struct {
 	lease   *Lease
-	refusal *journal.Refusal
+	refusal *fleet.Refusal
 	err     error
 }
 
@@ -102,7 +102,7 @@ func (l *Limiter) Close() {
 // Lease is a granted request in flight.
 type Lease struct {
 	limiter *Limiter
-	request journal.CapacityRequest
+	request fleet.CapacityRequest
 	at      time.Time
 	once    sync.Once
 }
@@ -123,7 +123,7 @@ func (e *Lease) End(used int64) {
 		if used < 0 {
 			used = e.request.Tokens
 		}
-		l.ended = append(l.ended, journal.EndedRequest{Scopes: e.request.Scopes, At: e.at, Reserved: e.request.Tokens,
+		l.ended = append(l.ended, fleet.EndedRequest{Scopes: e.request.Scopes, At: e.at, Reserved: e.request.Tokens,
 			Used: used})
 		l.signal()
 	})
@@ -132,17 +132,17 @@ func (e *Lease) End(used int64) {
 // Admit returns when the request may be sent, with its lease, or when it is refused. It waits for at most the given
 // time, and calls onWait before it waits longer than a moment. If it returns a refusal, the request may be tried again
 // after Refusal.Retry, unless the refusal is final.
-func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, onWait func(journal.Refusal)) (*Lease,
-	*journal.Refusal, error) {
+func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, onWait func(fleet.Refusal)) (*Lease,
+	*fleet.Refusal, error) {
 	if l == nil {
 		return &Lease{}, nil, nil
 	}
-	needs := journal.CapacityRequest{Tokens: r.Tokens, Background: r.Background, Scopes: r.scopes()}
+	needs := fleet.CapacityRequest{Tokens: r.Tokens, Background: r.Background, Scopes: r.scopes()}
 	limited, err := l.limited(ctx, needs.Scopes)
 	if err != nil || !limited {
 		return &Lease{}, nil, err
 	}
-	w := &waiter{needs: needs, since: r.Since, until: time.Now().Add(atMost), wait: make(chan *journal.Refusal, 1),
+	w := &waiter{needs: needs, since: r.Since, until: time.Now().Add(atMost), wait: make(chan *fleet.Refusal, 1),
 		answer: make(chan answer, 1)}
 	l.mu.Lock()
 	l.waiting = append(l.waiting, w)
@@ -162,8 +162,8 @@ func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, on
 }
 
 func (r Request) scopes() []string {
-	return []string{journal.ProviderScope(r.Provider, ""), journal.ProviderScope(r.Provider, r.Model),
-		journal.TenantScope(r.Tenant)}
+	return []string{fleet.ProviderScope(r.Provider, ""), fleet.ProviderScope(r.Provider, r.Model),
+		fleet.TenantScope(r.Tenant)}
 }
 
 // limited reports whether a request has to ask the journal.
@@ -178,8 +178,8 @@ func (l *Limiter) limited(ctx context.Context, scopes []string) (bool, error) {
 	now := time.Now()
 	found, err := l.o.Journal.FleetScopes(ctx, scopes...)
 	k.limited = slices.ContainsFunc(scopes, func(scope string) bool {
-		s := journal.FleetScope{}
-		if i := slices.IndexFunc(found, func(s journal.FleetScope) bool { return s.Scope == scope }); i >= 0 {
+		s := fleet.ScopeState{}
+		if i := slices.IndexFunc(found, func(s fleet.ScopeState) bool { return s.Scope == scope }); i >= 0 {
 			s = found[i]
 		}
 		return s.Applies(l.defaultOf(scope))
@@ -203,7 +203,7 @@ func (l *Limiter) RetryAfter(provider, model string, wait time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	scope := journal.ProviderScope(provider, model)
+	scope := fleet.ProviderScope(provider, model)
 	l.retryAfter[scope] = max(l.retryAfter[scope], wait)
 	clear(l.known)
 	l.signal()

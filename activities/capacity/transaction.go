@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 )
 
 // take returns the input of a transaction and the waiters of its requests, which it removes from the waiting ones. The
 // waiters that are not due ask too: otherwise a later request could overtake them.
-func (l *Limiter) take() (in journal.CapacityInput, asking []*waiter) {
+func (l *Limiter) take() (in fleet.CapacityInput, asking []*waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leased = time.Now()
@@ -25,7 +25,7 @@ func (l *Limiter) take() (in journal.CapacityInput, asking []*waiter) {
 		}
 		return a.since.Compare(b.since)
 	})
-	in = journal.CapacityInput{Worker: l.o.Worker, Defaults: map[string]journal.FleetLimits{}, Ended: l.ended,
+	in = fleet.CapacityInput{Worker: l.o.Worker, Defaults: map[string]fleet.Limits{}, Ended: l.ended,
 		RetryAfter: l.retryAfter, InFlight: map[string]int64{}}
 	l.ended, l.retryAfter = nil, map[string]time.Duration{}
 	for scope, n := range l.inFlight {
@@ -49,9 +49,9 @@ func (l *Limiter) take() (in journal.CapacityInput, asking []*waiter) {
 }
 
 // defaultOf returns the configured limits of a scope. A model has none of its own.
-func (l *Limiter) defaultOf(scope string) journal.FleetLimits {
+func (l *Limiter) defaultOf(scope string) fleet.Limits {
 	switch {
-	case journal.IsTenantScope(scope):
+	case fleet.IsTenantScope(scope):
 		return l.o.Tenant
 	case strings.Contains(scope, "/"): // a model
 		return nil
@@ -91,7 +91,7 @@ const maxKept = 10_000
 
 // keep lets the next transaction report what a failed one has reported. If that was committed after all, the tokens are
 // counted twice, rather than not at all.
-func (l *Limiter) keep(in journal.CapacityInput) {
+func (l *Limiter) keep(in fleet.CapacityInput) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ended)+len(in.Ended) <= maxKept {
@@ -102,17 +102,17 @@ func (l *Limiter) keep(in journal.CapacityInput) {
 	}
 }
 
-// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of time
-// in which the journal counts it. Such a request asks again at most maxLate times: with a slow journal all grants are
-// late, and each counts.
-func (l *Limiter) granted(w *waiter, res journal.CapacityResult) {
+// granted answers a waiter, unless the grant comes too late: a request that is sent now would not be in the span of
+// time in which the journal counts it. Such a request asks again at most maxLate times: with a slow journal all grants
+// are late, and each counts.
+func (l *Limiter) granted(w *waiter, res fleet.CapacityResult) {
 	l.mu.Lock()
 	for _, scope := range w.needs.Scopes {
 		l.inFlight[scope]++
 	}
 	l.mu.Unlock()
 	lease := &Lease{limiter: l, request: w.needs, at: res.At}
-	if time.Since(res.Read) > journal.ArrivalSlack/2 && w.late < maxLate {
+	if time.Since(res.Read) > fleet.ArrivalSlack/2 && w.late < maxLate {
 		w.late++
 		if l.again(w) {
 			lease.End(0)
@@ -138,7 +138,7 @@ func (l *Limiter) again(w *waiter) bool {
 const moment = 300 * time.Millisecond
 
 // refused lets a waiter wait if it may, or answers it.
-func (l *Limiter) refused(w *waiter, refusal *journal.Refusal) {
+func (l *Limiter) refused(w *waiter, refusal *fleet.Refusal) {
 	w.due = time.Now().Add(max(refusal.Retry, batchFor))
 	if refusal.Final || !l.again(w) {
 		w.answer <- answer{refusal: refusal}

@@ -1,6 +1,11 @@
 package inference
 
-import "strings"
+import (
+	"slices"
+
+	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/workflows/turn"
+)
 
 // Capabilities are what a model can do.
 type Capabilities struct {
@@ -12,73 +17,39 @@ type Capabilities struct {
 // Modalities are the kinds of media that a model accepts besides text.
 type Modalities struct{ Images, Audio bool }
 
-// accepts reports whether media of this type may be sent. The types are those of OpenAI's Chat Completions: PNG, JPEG,
-// GIF (its first frame) and WebP as image_url, WAV and MP3 as input_audio.
-func (m Modalities) accepts(mediaType string) bool {
-	return m.Images && imageTypes[mediaType] || m.Audio && audioFormats[mediaType] != ""
+// Accepts reports whether media of this type may be sent. The images are those that OpenAI and Anthropic accept, GIF by
+// its first frame; the audio is that of OpenAI's Chat Completions.
+func (m Modalities) Accepts(mediaType string) bool {
+	return m.Images && imageTypes[mediaType] || m.Audio && AudioFormat(mediaType) != ""
 }
 
-var (
-	imageTypes   = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
-	audioFormats = map[string]string{"audio/wav": "wav", "audio/mpeg": "mp3"}
-)
+var imageTypes = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-var (
-	textOnly   = Capabilities{NativeTools: true, SystemRole: true}
-	withImages = Capabilities{NativeTools: true, SystemRole: true, Modalities: Modalities{Images: true}}
-	withAudio  = Capabilities{NativeTools: true, SystemRole: true, Modalities: Modalities{Audio: true}}
-	withBoth   = Capabilities{NativeTools: true, SystemRole: true, Modalities: Modalities{Images: true, Audio: true}}
-	noTools    = Capabilities{SystemRole: true}
-)
-
-// capabilities are those of the models whose names begin with a key; the longest key decides. They are from the
-// vendors' own lists of models, as of autumn 2026. Other models count as textOnly, because an endpoint that gets
-// unsupported media refuses the whole request.
-//
-// The gpt-6 family has tools only through the Responses API (go-openai refuses them here). o1-mini and o1-preview have
-// neither tools nor a system role.
-var capabilities = map[string]Capabilities{
-	"claude-": withImages, "claude-2": textOnly, "claude-instant": textOnly,
-	"deepseek-r1": noTools, "deepseek-reasoner": noTools,
-	"gemini-": withBoth,
-	"gemma":   {}, "gemma-3": {Modalities: Modalities{Images: true}}, "gemma3": {Modalities: Modalities{Images: true}},
-	"gpt-3.5-turbo-instruct": noTools,
-	"gpt-4-turbo":            withImages, "gpt-4-vision": withImages, "gpt-4.1": withImages,
-	"gpt-4o": withImages, "gpt-4o-audio": withAudio, "gpt-4o-mini-audio": withAudio, "gpt-audio": withAudio,
-	"gpt-5": withImages, "gpt-6": {SystemRole: true, Modalities: Modalities{Images: true}},
-	"grok-2-vision": withImages, "grok-4": withImages,
-	"llama-3.2-vision": withImages, "llama3.2-vision": withImages, "llama-4": withImages, "llama4": withImages,
-	"llava": withImages, "minicpm-v": withImages,
-	"mistral-medium": withImages, "mistral-small": withImages, "pixtral": withImages,
-	"o1": withImages, "o1-mini": {}, "o1-preview": {}, "o3": withImages, "o3-mini": textOnly, "o4": withImages,
-	"phi-4":   noTools,
-	"qwen-vl": withImages, "qwen2-vl": withImages, "qwen2.5-vl": withImages, "qwen2.5vl": withImages,
-	"qwen3-vl": withImages,
+// AudioFormat returns the short name of a media type's audio format, or "" if it is not audio that models accept.
+func AudioFormat(mediaType string) string {
+	return map[string]string{"audio/wav": "wav", "audio/mpeg": "mp3"}[mediaType]
 }
 
 // CapabilitiesOf returns the capabilities of a model by its name. A vendor's prefix ("openai/gpt-4o") is ignored.
 func CapabilitiesOf(model string) Capabilities {
-	name := strings.ToLower(model)
-	name = name[strings.LastIndexByte(name, '/')+1:]
-	for end := len(name); end > 0; end-- {
-		if c, ok := capabilities[name[:end]]; ok {
-			return c
-		}
-	}
-	return textOnly
+	known := models.CapabilitiesOf(model)
+	return Capabilities{NativeTools: slices.Contains(known, models.ToolUse), SystemRole: models.TakesSystemRole(model),
+		Modalities: Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}}
 }
 
-// Takes reports whether the model gets media of this type. Callers need not load other media for a prompt: the
+// Takes reports whether the prompt's model gets media of this type. Callers need not load other media for a prompt: the
 // message describes them and where they are kept, whether they are loaded or not.
-func (c *Chat) Takes(model, mediaType string) bool { return c.modalities(model).accepts(mediaType) }
+func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
+	if e.quirksOf(modelKey{e.wire(p).API(), p.Model}).NoMedia {
+		return false
+	}
+	return e.modalities(p.Model).Accepts(mediaType)
+}
 
 // modalities returns the modalities that the operator configures for the model, or else what is known of it.
-func (c *Chat) modalities(model string) Modalities {
-	switch {
-	case c.quirksOf(model).noMedia:
-		return Modalities{}
-	case c.opts.Modalities != nil:
-		return *c.opts.Modalities
+func (e *Endpoint) modalities(model string) Modalities {
+	if e.opts.Modalities != nil {
+		return *e.opts.Modalities
 	}
 	return CapabilitiesOf(model).Modalities
 }

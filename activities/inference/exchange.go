@@ -10,20 +10,18 @@ import (
 	"time"
 )
 
-// exchange is one request and its response. As the library's HTTPDoer it sits between the library and the network.
+// exchange is one request and its response.
 type exchange struct {
-	client  *http.Client
-	watch   *watch
-	limit   int64  // of the response's body, in bytes
-	request []byte // replaces the body that the library writes; nil keeps it
-	onConn  func(*watch)
+	client *http.Client
+	watch  *watch
+	limit  int64 // of the response's body, in bytes
+	onConn func(*watch)
 
-	requested bool // the library has made a request
 	connected atomic.Bool
 	sent      int // bytes of the request's body
 	status    int // of the response; 0 if there was none
 	header    http.Header
-	refusal   []byte // the body of an unsuccessful response, bounded
+	refusal   []byte // the body of an unsuccessful response, bounded; nil if there was none
 	truncated bool   // refusal is only the beginning of the body
 	body      *bounded
 }
@@ -31,46 +29,38 @@ type exchange struct {
 // maxRefusal bounds how much of a refusal's body is read, in bytes. Only an error message is taken from it.
 const maxRefusal = 64 << 10
 
-// trace begins the phase after connecting as soon as a connection is usable, new or reused.
-func (x *exchange) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+// do sends the request. It returns the response's body, or an error if there is none or if the status is not 2xx.
+func (x *exchange) do(ctx context.Context, method, url string, header http.Header, body []byte) (io.Closer, error) {
+	// The phase after connecting begins as soon as a connection is usable, new or reused.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		x.connected.Store(true)
 		x.onConn(x.watch)
 	}})
-}
-
-// Do implements openai.HTTPDoer.
-func (x *exchange) Do(req *http.Request) (*http.Response, error) {
-	x.requested = true
-	if x.request != nil {
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.request)), nil }
-		req.Body, _ = req.GetBody() // never fails
-		req.ContentLength = int64(len(x.request))
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	x.sent = int(req.ContentLength)
+	req.Header = header
+	x.sent = len(body)
 	res, err := x.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	x.status, x.header = res.StatusCode, res.Header
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
-		return x.keepRefusal(res), nil
+		x.keepRefusal(res.Body)
+		return nil, errRefused
 	}
 	x.body = &bounded{r: res.Body, most: x.limit, left: x.limit, watch: x.watch}
-	res.Body = readCloser{x.body, res.Body}
-	return res, nil
+	return res.Body, nil
 }
 
-// keepRefusal keeps the beginning of the body and gives the library a body that it can read completely. The library
-// treats redirects as successes; here they are refusals.
-func (x *exchange) keepRefusal(res *http.Response) *http.Response {
-	var err error
-	x.refusal, err = io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what has arrived is enough for a message
-	x.truncated = err != nil || len(x.refusal) == maxRefusal
-	_ = res.Body.Close()
-	res.Body = http.NoBody
-	res.StatusCode = max(res.StatusCode, http.StatusBadRequest)
-	return res
+// keepRefusal keeps the beginning of the body of an unsuccessful response.
+func (x *exchange) keepRefusal(body io.ReadCloser) {
+	kept, err := io.ReadAll(io.LimitReader(body, maxRefusal)) // what has arrived is enough for a message
+	x.refusal = append([]byte{}, kept...)
+	x.truncated = err != nil || len(kept) == maxRefusal
+	_ = body.Close()
 }
 
 // drain briefly reads the rest of a complete response, so that the connection can be reused.
@@ -99,9 +89,4 @@ func (b *bounded) Read(p []byte) (int, error) {
 		b.watch.alive()
 	}
 	return n, err
-}
-
-type readCloser struct {
-	io.Reader
-	io.Closer
 }

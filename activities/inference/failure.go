@@ -7,44 +7,47 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	openai "github.com/sashabaranov/go-openai"
 
 	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/retryafter"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// errRefused means that the response's status is not a success. The exchange has its body.
+var errRefused = errors.New("the response has an unsuccessful status")
+
 // failure returns an error with a code and a message that says what to do. began means that an event had arrived.
-func (c *Chat) failure(caller, ctx context.Context, x *exchange, began bool, err error) error {
+func (e *Endpoint) failure(caller, ctx context.Context, x *exchange, began bool, err error) error {
 	if caller.Err() != nil {
-		return c.cancelled(caller)
+		return e.cancelled(caller)
 	}
 	var deadline *turn.Error
-	var inStream *streamError
+	var inStream *StreamError
 	switch {
 	case x.refusal != nil:
-		return c.responseError(x)
+		return e.responseError(x)
 	case errors.As(context.Cause(ctx), &deadline):
-		return turn.Errorf(deadline.Code, c.redactError(err), deadline.Message)
+		return turn.Errorf(deadline.Code, e.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
-		return c.providerError(0, x.header, inStream.body)
+		return e.providerError(0, x.header, inStream.Body)
 	case x.status == 0 && !x.connected.Load() && isTimeout(err):
-		e := c.connectDeadline()
-		e.Cause = c.redactError(err)
-		return e
+		late := e.connectDeadline()
+		late.Cause = e.redactError(err)
+		return late
 	}
-	code, message := c.diagnose(x, began, err)
-	return turn.Errorf(code, c.redactError(err), message)
+	code, message := e.diagnose(x, began, err)
+	return turn.Errorf(code, e.redactError(err), message)
 }
 
 // diagnose classifies failures that have neither a status nor a deadline.
-func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
-	name := c.opts.Name
+func (e *Endpoint) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
+	name := e.opts.Name
 	var over *overBound
 	switch {
 	case errors.As(err, &over):
@@ -52,79 +55,92 @@ func (c *Chat) diagnose(x *exchange, began bool, err error) (turn.Code, string) 
 			name, over.most, over.what)
 	case errors.Is(err, errWebPage):
 		return turn.CodeLLMRejected, name + " answered with a web page; check base_url (is /v1 missing?)"
-	case errors.Is(err, openai.ErrReasoningToolsRequireResponses):
-		return turn.CodeLLMRejected,
-			`this model takes tools only through the Responses API; choose another model, or set mode = "json"`
-	case !x.requested:
-		return turn.CodeLLMRejected, "the request could not be built: " + c.redactShort(err.Error())
-	case errors.Is(err, errGarbage):
-		return turn.CodeLLMTransport, name + " sent something other than a chat completion; " +
-			"check that base_url is an OpenAI-compatible endpoint"
+	case errors.Is(err, ErrGarbage):
+		return turn.CodeLLMTransport, name + " sent something other than a completion; " +
+			"check that base_url is an endpoint of the provider's api"
+	case errors.Is(err, errOpenCall):
+		return turn.CodeLLMTruncated, name + " ended its response within a tool call; the partial response was discarded"
 	case x.status != 0 && (began || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return turn.CodeLLMTruncated, name + " ended its response before it was complete; the partial response was discarded"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return turn.CodeLLMTransport, fmt.Sprintf("%s is not reachable: nothing listens at %s; is it running, "+
-			"and is base_url correct?", name, c.host)
+			"and is base_url correct?", name, e.host)
 	case x.connected.Load():
 		return turn.CodeLLMTransport, name + " closed the connection before it answered"
 	}
-	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, c.host)
+	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, e.host)
 }
 
 // cancelled keeps the cause of the caller's context in the error's chain.
-func (c *Chat) cancelled(ctx context.Context) error {
+func (e *Endpoint) cancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	var e *turn.Error
-	if errors.As(cause, &e) {
-		return fmt.Errorf("calling %s: %w", c.opts.Name, cause)
+	var typed *turn.Error
+	if errors.As(cause, &typed) {
+		return fmt.Errorf("calling %s: %w", e.opts.Name, cause)
 	}
-	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+c.opts.Name+" was cancelled")
+	return turn.Errorf(turn.CodeLLMTransport, cause, "the request to "+e.opts.Name+" was cancelled")
 }
 
 // responseError parses the refusal in a response's status and body.
-func (c *Chat) responseError(x *exchange) *turn.Error {
+func (e *Endpoint) responseError(x *exchange) *turn.Error {
 	body := x.refusal
 	if x.truncated {
-		body = []byte(c.opts.Redact.Head(string(body)))
+		body = []byte(e.opts.Redact.Head(string(body)))
 	}
-	return c.providerError(x.status, x.header, body)
+	return e.providerError(x.status, x.header, body)
 }
 
 // providerError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
-func (c *Chat) providerError(status int, header http.Header, body []byte) *turn.Error {
-	r := parseRefusal(status, []byte(c.opts.Redact.JSON(string(body))))
-	r.Message, r.Kind = c.redactShort(r.Message), c.redactShort(r.Kind)
-	e := turn.Errorf(r.code(), r, r.describe(c.opts.Name, header, c.redactShort))
-	if e.Code.Retryable() {
-		e.RetryAfter = retryafter.Parse(header, time.Now(), c.opts.MaxRetryAfter)
+func (e *Endpoint) providerError(status int, header http.Header, body []byte) *turn.Error {
+	r := parseRefusal(status, []byte(e.opts.Redact.JSON(string(body))))
+	r.Message, r.Kind = e.redactShort(r.Message), e.redactShort(r.Kind)
+	out := turn.Errorf(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
+	out.OfModel = r.ofModel()
+	if reset := retryafter.Parse(header, time.Now(), maxReset); r.limited() && reset > e.opts.MaxRetryAfter {
+		out.Reset = reset
 	}
-	e.Message = c.redact(e.Message)
-	return e
+	if out.Code.Retryable() {
+		out.RetryAfter = retryafter.Parse(header, time.Now(), e.opts.MaxRetryAfter)
+	}
+	out.Message = e.redact(out.Message)
+	return out
 }
+
+// maxReset bounds how far away a provider's reset is taken to be: quotas last a month at most.
+const maxReset = 31 * 24 * time.Hour
 
 // learnQuirk remembers which parameter the endpoint refused, and reports whether to send the request again without it.
 // The refusal must have come before the response began.
-func (c *Chat) learnQuirk(model string, q quirks, err error) bool {
+func (e *Endpoint) learnQuirk(key modelKey, q Quirks, err error) bool {
 	var r *refusal
 	if !errors.As(err, &r) || !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, r.Status) {
 		return false
 	}
 	before := q
 	said := r.Param + " " + r.Message
-	q.noStreamOptions = q.noStreamOptions || strings.Contains(said, "stream_options")
-	q.completionTokens = q.completionTokens ||
-		strings.Contains(said, "max_completion_tokens") && !wantsCompletionTokens(model)
-	q.noMedia = q.noMedia || refusesMedia(err) && refusesAllMedia(said)
+	q.NoStreamOptions = q.NoStreamOptions || strings.Contains(said, "stream_options")
+	q.CompletionTokens = q.CompletionTokens || strings.Contains(said, "max_completion_tokens")
+	q.NoMedia = q.NoMedia || refusesMedia(err) && refusesAllMedia(said)
+	q.NoSchema = q.NoSchema || containsAny(said, "response_format", "json_schema", "text.format", "output_config",
+		"output_format")
+	q.NoCacheKey = q.NoCacheKey || containsAny(said, "prompt_cache_key", "cache_control")
+	if m := tooManyTokens.FindStringSubmatch(said); m != nil && q.MaxTokens == 0 {
+		q.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
+	}
 	if q == before {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.quirks) < 1000 {
-		c.quirks[model] = q
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.quirks) < 1000 {
+		e.quirks[key] = q
 	}
-	return c.quirks[model] == q
+	return e.quirks[key] == q
 }
+
+// tooManyTokens matches the refusal of a max_tokens above what the model can send: "max_tokens: 32000 > 8192, which is
+// the maximum allowed number of output tokens" (Anthropic).
+var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d{3,9})\b`)
 
 // refusesMedia reports whether the endpoint may have refused a request because of its images or audio. The refusal must
 // have come before the response began.
@@ -148,28 +164,28 @@ func refusesAllMedia(said string) bool {
 	return containsAny(said, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
 
-func (c *Chat) quirksOf(model string) quirks {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.quirks[model]
+func (e *Endpoint) quirksOf(key modelKey) Quirks {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.quirks[key]
 }
 
 // redactError keeps the chain of an error unless its text contains the key.
-func (c *Chat) redactError(err error) error {
-	if err == nil || c.redact(err.Error()) == err.Error() {
+func (e *Endpoint) redactError(err error) error {
+	if err == nil || e.redact(err.Error()) == err.Error() {
 		return err
 	}
-	return errors.New(c.redact(err.Error()))
+	return errors.New(e.redact(err.Error()))
 }
 
-func (c *Chat) redact(s string) string {
-	return c.opts.Redact.String(strings.ReplaceAll(s, c.config.BaseURL, printable.Address(c.config.BaseURL)))
+func (e *Endpoint) redact(s string) string {
+	return e.opts.Redact.String(strings.ReplaceAll(s, e.base, printable.Address(e.base)))
 }
 
 // redactShort prepares the provider's text for a message: redacted, without control characters, at most
 // maxProviderMessage bytes.
-func (c *Chat) redactShort(s string) string {
-	return printable.Line(c.redact(s), maxProviderMessage)
+func (e *Endpoint) redactShort(s string) string {
+	return printable.Line(e.redact(s), maxProviderMessage)
 }
 
 // isTimeout reports whether an error is a network timeout. The dialer's own deadlines may fire a moment before the

@@ -32,9 +32,9 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		"model": {fakellm.Status(404, "model_not_found", "The model 'm' does not exist"), turn.CodeLLMRejected,
 			[]string{"does not exist", "model's name and base_url"}},
 		"context": {fakellm.Status(400, "context_length_exceeded",
-			"This model's maximum context length is 8192 tokens."), turn.CodeLLMRejected,
+			"This model's maximum context length is 8192 tokens."), turn.CodeContextOverflow,
 			[]string{"8192", "max_history_messages"}},
-		"too large": {body(413, `{}`), turn.CodeLLMRejected, []string{"413", "max_history_messages"}},
+		"too large": {body(413, `{}`), turn.CodeContextOverflow, []string{"413", "max_history_messages"}},
 		"quota": {fakellm.Status(429, "insufficient_quota", "You exceeded your current quota."),
 			turn.CodeLLMRejected, []string{"quota", "billing"}},
 		"payment": {fakellm.Status(402, "x", "Insufficient Balance"), turn.CodeLLMRejected,
@@ -74,8 +74,8 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		"refusal in stream": {fakellm.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)),
 			turn.CodeLLMRejected, []string{"bad role"}},
 		"finish of error": {fakellm.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
-		"garbage":         {fakellm.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"chat completion"}},
-		"garbage JSON":    {fakellm.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"chat completion"}},
+		"garbage":         {fakellm.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"something other than a completion"}},
+		"garbage JSON":    {fakellm.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"something other than a completion"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)
@@ -294,6 +294,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 // before the answer, whatever status and message it carries: the provider bills an answer that has begun.
 func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 	half := event(`{"choices":[{"delta":{"content":"half"}}]}`)
+	limited := prompt("hello")
+	limited.MaxTokens = 50
 	once := func(first ...string) fakellm.Script {
 		return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 			if r.Index == 0 {
@@ -310,7 +312,7 @@ func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 			`{"error":{"code":400,"message":"Output blocked by content filtering policy"}}`},
 		"audio":   {showing("gpt-audio", sound), `{"error":{"code":415,"message":"audio content is not supported"}}`},
 		"options": {prompt("hello"), `{"error":{"code":400,"message":"unknown parameter stream_options"}}`},
-		"tokens":  {prompt("hello"), `{"error":{"code":422,"message":"use max_completion_tokens"}}`},
+		"tokens":  {limited, `{"error":{"code":422,"message":"use max_completion_tokens"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fakellm.Start(t, once(half, event(c.failed)))

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -45,10 +46,11 @@ func (r *recorder) Reasoning(delta string) {
 
 func (r *recorder) all() string { return strings.Join(r.text, "") }
 
-// chatOf returns a Chat that sends requests to base.
-func chatOf(t *testing.T, base string, change ...func(*inference.Options)) *inference.Chat {
+// chatOf returns an Endpoint of Chat Completions that sends requests to base.
+func chatOf(t *testing.T, base string, change ...func(*inference.Options)) *inference.Endpoint {
 	t.Helper()
-	o := inference.Options{Name: "scripted", BaseURL: base, APIKey: canary}
+	o := inference.Options{Name: "scripted", BaseURL: base, APIKey: canary,
+		Wire: func(turn.Prompt) inference.Wire { return chat.Wire{} }}
 	for _, f := range change {
 		f(&o)
 	}

@@ -78,11 +78,11 @@ func TestAModelThatReadsOnlyIsToldWhatItMisses(t *testing.T) {
 func TestWhatTheOperatorSaysOfAModelCounts(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Text("ok"))
 	seeing := chatOf(t, s.URL(), func(o *inference.Options) { o.Modalities = &inference.Modalities{Images: true} })
-	assert.True(t, seeing.Takes("own-model", "image/png"))
-	assert.False(t, seeing.Takes("own-model", "audio/wav"))
-	assert.False(t, seeing.Takes("own-model", "image/svg+xml"), "a picture that may hold scripts")
+	assert.True(t, seeing.Takes(turn.Prompt{Model: "own-model"}, "image/png"))
+	assert.False(t, seeing.Takes(turn.Prompt{Model: "own-model"}, "audio/wav"))
+	assert.False(t, seeing.Takes(turn.Prompt{Model: "own-model"}, "image/svg+xml"), "a picture that may hold scripts")
 	blind := chatOf(t, s.URL(), func(o *inference.Options) { o.Modalities = &inference.Modalities{} })
-	assert.False(t, blind.Takes("gpt-4o", "image/png"))
+	assert.False(t, blind.Takes(turn.Prompt{Model: "gpt-4o"}, "image/png"))
 	for model, sees := range map[string]bool{"openai/gpt-4o": true, "claude-sonnet-4-5": true, "claude-2.1": false,
 		"o3-mini": false, "o3": true, "": false} {
 		assert.Equal(t, sees, inference.CapabilitiesOf(model).Images, model)

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -12,16 +13,18 @@ const pingTimeout = 10 * time.Second
 
 // Ping lists the endpoint's models, which costs nothing. Its error is a *turn.Error like Infer's. A 404 may also mean
 // that the endpoint works and lists no models.
-func (c *Chat) Ping(ctx context.Context) error {
+func (e *Endpoint) Ping(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, pingTimeout,
-		turn.Errorf(turn.CodeLLMTransport, nil, c.opts.Name+" did not answer within "+pingTimeout.String()+
+		turn.Errorf(turn.CodeLLMTransport, nil, e.opts.Name+" did not answer within "+pingTimeout.String()+
 			"; check the network and base_url"))
 	defer cancel()
-	inner, x := c.newExchange(limited)
+	inner, x := e.newExchange(limited)
 	defer x.watch.stop()
-	_, err := c.library(x).ListModels(inner)
-	if err == nil || x.body != nil { // the status was a success; what the list holds does not matter
-		return nil
+	header := http.Header{}
+	e.wire(turn.Prompt{}).Authorize(header, e.opts.APIKey)
+	body, err := x.do(inner, http.MethodGet, e.base+"/models", header, nil)
+	if err != nil {
+		return e.failure(ctx, inner, x, false, err)
 	}
-	return c.failure(ctx, inner, x, false, err)
+	return body.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,10 +28,11 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("status %d, %s: %s", r.Status, printable.Line(r.Kind, 200), r.Message)
 }
 
-// streamError is an error in the stream, after a successful status.
-type streamError struct{ body []byte }
+// StreamError is an error that a provider sent in the stream, after a successful status. Body is in one of the shapes
+// of a refusal's body.
+type StreamError struct{ Body []byte }
 
-func (*streamError) Error() string { return "an error came in the stream" }
+func (*StreamError) Error() string { return "an error came in the stream" }
 
 // parseRefusal finds the message in the shapes that providers use: {"error":{"message"}} (OpenAI), {"error":"…"}
 // (Ollama), {"message"} (vLLM, Mistral), {"detail"} (FastAPI), [{"error":{…}}] (Gemini), or plain text.
@@ -90,6 +92,8 @@ func (r *refusal) code() turn.Code {
 	switch {
 	case has("insufficient_quota"), has("billing"):
 		return turn.CodeLLMRejected
+	case r.tooLong():
+		return turn.CodeContextOverflow
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
 		return turn.CodeLLMUnauthorized
 	case r.Status == http.StatusTooManyRequests, r.Status == 0 && has("rate_limit"):
@@ -97,17 +101,48 @@ func (r *refusal) code() turn.Code {
 	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusConflict, r.Status == http.StatusTooEarly,
 		r.Status >= 500:
 		return turn.CodeLLMTransport
-	case r.Status == 0 && !has("invalid_request") && !r.tooLong():
+	case r.Status == 0 && !has("invalid_request"):
 		return turn.CodeLLMTransport
 	}
 	return turn.CodeLLMRejected
 }
 
-func (r *refusal) tooLong() bool {
-	said := strings.ToLower(r.Message)
-	return strings.Contains(r.Kind, "context_length") || strings.Contains(said, "context length") ||
-		strings.Contains(said, "context window") || r.Status == http.StatusRequestEntityTooLarge
+// ofModel reports whether the refusal concerns the model or the account, so that another model may take the request.
+func (r *refusal) ofModel() bool {
+	return r.Status == http.StatusNotFound || r.Status == http.StatusPaymentRequired ||
+		containsAny(r.Kind, "insufficient_quota", "billing", "model_not_found")
 }
+
+// limited reports whether the provider takes no requests for a while, because of a rate limit or a quota.
+func (r *refusal) limited() bool {
+	return r.Status == http.StatusTooManyRequests || containsAny(r.Kind, "rate_limit", "insufficient_quota")
+}
+
+// tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per time is something else.
+func (r *refusal) tooLong() bool {
+	switch {
+	case r.Status == http.StatusTooManyRequests, r.Status >= 500:
+		return false
+	case r.Status == http.StatusRequestEntityTooLarge:
+		return true
+	}
+	said := strings.ToLower(r.Kind + " " + r.Message)
+	return overflow.MatchString(said) && !throttling.MatchString(said)
+}
+
+// overflow matches what providers say of a prompt that exceeds the context window, in lower case, and throttling what
+// they say of limits per time in similar words. Most are those of pi-ai 1.5.2 (dist/utils/overflow.js, MIT), which
+// names the provider of each.
+var (
+	overflow = regexp.MustCompile(strings.Join([]string{
+		`context[_ ]length`, `context window`, `prompt (is )?too long`, `prompt exceeds max length`, `request_too_large`,
+		`input is too long`, `input token count.*exceeds`, `maximum prompt length is \d`, `reduce the length of the messages`,
+		`maximum allowed input length`, `exceeds the limit of \d`, `available context size`, `exceeded model token limit`,
+		`configured context size`, `model_context_window_exceeded`, `range of input length should be`, `too many tokens`,
+		`token limit exceeded`, `too large for model with \d+ maximum context`,
+	}, "|"))
+	throttling = regexp.MustCompile(`rate[ _]limit|too many requests|please wait|throttl`)
+)
 
 // describe returns the message for the user. short redacts what it quotes of the header.
 func (r *refusal) describe(name string, header http.Header, short func(string) string) string {

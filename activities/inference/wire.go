@@ -1,116 +1,79 @@
 package inference
 
 import (
-	"bytes"
 	"encoding/json"
-	"strings"
+	"net/http"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
-// event is one object of a stream, or the whole response if it is not streamed: one has deltas, the other messages.
-// Providers vary the types of fields, so event uses text, jsonString and argument instead of string.
-type event struct {
-	Model   text            `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   json.RawMessage `json:"usage"`
-	Error   json.RawMessage `json:"error"`
+// Wire is a wire API. Its methods keep no state, so one value serves any number of inferences at once.
+type Wire interface {
+	// API names the wire API.
+	API() turn.API
+	// Path is the address of inferences below the base URL, for instance "/chat/completions".
+	Path() string
+	// Authorize adds what the API needs to a request's header. key may be empty.
+	Authorize(h http.Header, key string)
+	// Body renders a prompt. Equal arguments give equal bytes, and a longer transcript only extends the list of
+	// messages. An error means that the request cannot be built.
+	Body(p turn.Prompt, r Rules) (Body, error)
+	// Reader returns a function that reads the events of one response in their order and collects what they say into c.
+	// Its error is ErrGarbage, a *StreamError, or one that a method of c returned.
+	Reader(c *Collector) func(event []byte) error
 }
 
-type choice struct {
-	Index        int    `json:"index"`
-	Delta        *piece `json:"delta"`
-	Message      *piece `json:"message"`
-	FinishReason text   `json:"finish_reason"`
+// Body is the JSON body of a request. Media is set if it holds images or audio.
+type Body struct {
+	JSON  []byte
+	Media bool
 }
 
-type piece struct {
-	Content   text       `json:"content"`
-	Refusal   text       `json:"refusal"`
-	Thinking  text       `json:"reasoning_content"` // DeepSeek and compatible providers
-	Reasoning text       `json:"reasoning"`         // OpenRouter, newer vLLM
-	ToolCalls []callPart `json:"tool_calls"`
+// Rules are what an endpoint knows about the model of a prompt when it renders the prompt.
+type Rules struct {
+	Provider   string // the endpoint's name
+	Modalities Modalities
+	Quirks     Quirks
 }
 
-type callPart struct {
-	Index    *int `json:"index"`
-	ID       text `json:"id"`
-	Function struct {
-		Name      text     `json:"name"`
-		Arguments argument `json:"arguments"`
-	} `json:"function"`
+// Quirks are the parameters that an endpoint has refused.
+type Quirks struct {
+	NoStreamOptions  bool
+	CompletionTokens bool // max_completion_tokens instead of max_tokens
+	NoMedia          bool // neither images nor audio
+	NoSchema         bool // no JSON schema of the response
+	NoCacheKey       bool // no prompt_cache_key
+	MaxTokens        int  // the longest completion that the model accepts, in tokens; 0 means unknown
 }
 
-// text decodes a string, or the text of a list of content parts. Any other value decodes to "".
-type text string
+// Strict reports whether the strict mode of an API accepts a schema as it is: every object must forbid
+// other properties and require all of its own (OpenAI, "Structured outputs").
+func Strict(schema json.RawMessage) bool {
+	var v any
+	return json.Unmarshal(schema, &v) == nil && strict(v)
+}
 
-func (t *text) UnmarshalJSON(b []byte) error {
-	*t = ""
-	switch b[0] {
-	case '"':
-		return json.Unmarshal(b, (*string)(t))
-	case '[':
-		var parts []struct {
-			Text jsonString `json:"text"`
-		}
-		if json.Unmarshal(b, &parts) == nil {
-			var all strings.Builder
-			for _, p := range parts {
-				all.WriteString(string(p.Text))
+func strict(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			if !strict(item) {
+				return false
 			}
-			*t = text(all.String())
+		}
+	case map[string]any:
+		properties, isObject := v["properties"].(map[string]any)
+		if v["type"] == "object" || isObject {
+			required, _ := v["required"].([]any)
+			if v["additionalProperties"] != false || len(required) != len(properties) {
+				return false
+			}
+		}
+		for _, item := range v {
+			if !strict(item) {
+				return false
+			}
 		}
 	}
-	return nil
+	return true
 }
-
-// jsonString decodes a string. Any other value decodes to "". Unlike text it does not look into lists, because each
-// level of nested lists would be decoded again.
-type jsonString string
-
-func (p *jsonString) UnmarshalJSON(b []byte) error {
-	*p = ""
-	if b[0] != '"' {
-		return nil
-	}
-	return json.Unmarshal(b, (*string)(p))
-}
-
-// argument decodes a string. An object in place of a string decodes to its JSON.
-type argument string
-
-func (a *argument) UnmarshalJSON(b []byte) error {
-	switch {
-	case b[0] == '"':
-		return json.Unmarshal(b, (*string)(a))
-	case bytes.Equal(b, []byte("null")):
-		*a = ""
-	default:
-		*a = argument(b)
-	}
-	return nil
-}
-
-// usage is a provider's count of tokens.
-type usage struct {
-	Prompt     float64 `json:"prompt_tokens"`
-	Completion float64 `json:"completion_tokens"`
-	Details    struct {
-		Cached float64 `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-}
-
-// maxTokens is the count from which a provider's usage is not believed.
-const maxTokens = 1 << 40
-
-// parseUsage decodes a usage object and reports whether it has any counts.
-func parseUsage(raw json.RawMessage) (usage, bool) {
-	var u usage
-	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {
-		return usage{}, false
-	}
-	plausible := func(f float64) bool { return f >= 0 && f < maxTokens }
-	ok := plausible(u.Prompt) && plausible(u.Completion) && plausible(u.Details.Cached) && u.Prompt+u.Completion > 0
-	return u, ok
-}
-
-// replaceNUL replaces NUL, which stores and terminals do not accept. Package json has already replaced invalid UTF-8.
-func replaceNUL[S ~string](s S) string { return strings.ReplaceAll(string(s), "\x00", "\uFFFD") }

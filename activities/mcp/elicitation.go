@@ -134,10 +134,10 @@ func sortedKeys(m sdk.InputRequestMap) []string {
 
 func inputKind(r sdk.InputRequest) string {
 	switch r.(type) {
-	//lint:ignore SA1019 servers still ask for what the protocol deprecates
+	//nolint:staticcheck // servers still ask for what the protocol deprecates
 	case *sdk.CreateMessageParams, *sdk.CreateMessageWithToolsParams:
 		return "a model's answer, but " + noSampling
-	//lint:ignore SA1019 the same
+	//nolint:staticcheck // the same
 	case *sdk.ListRootsParams:
 		return "the list of root folders, which is not offered to servers"
 	}

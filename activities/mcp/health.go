@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"errors"
 	"time"
 
 	"github.com/everturn/everturn/activities/mcp/pool"
@@ -65,7 +66,7 @@ func (c *connector) health() Health {
 		Calls: r.Calls, Failures: r.Failures, Restarts: r.Restarts,
 		Drops: r.Drops, Processes: c.processes.last(), Tenants: r.Tenants,
 	}
-	h.Excess, _ = r.Excess.(*Excess)
+	errors.As(r.Excess, &h.Excess)
 	return h
 }
 

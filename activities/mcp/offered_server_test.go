@@ -196,11 +196,11 @@ func question(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult,
 		asks[key] = p
 	}
 	if in.Model {
-		//lint:ignore SA1019 servers still ask for what the protocol deprecates
+		//nolint:staticcheck // servers still ask for what the protocol deprecates
 		asks["model"] = &sdk.CreateMessageParams{MaxTokens: 1, Messages: samplingMessages("hi")}
 	}
 	if in.Roots {
-		//lint:ignore SA1019 the same
+		//nolint:staticcheck // the same
 		asks["roots"] = &sdk.ListRootsParams{}
 	}
 	return &sdk.CallToolResult{InputRequests: asks, RequestState: heard}, nil
@@ -247,8 +247,8 @@ func addReadable(s *sdk.Server) {
 		})
 }
 
-//lint:ignore SA1019 servers still ask for what the protocol deprecates
+//nolint:staticcheck // servers still ask for what the protocol deprecates
 func samplingMessages(text string) []*sdk.SamplingMessage {
-	//lint:ignore SA1019 the same
+	//nolint:staticcheck // the same
 	return []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: text}}}
 }

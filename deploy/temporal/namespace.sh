@@ -13,7 +13,8 @@ attributes() {
     --name EverturnState --type Keyword \
     --name EverturnFinishReason --type Keyword \
     --name EverturnTools --type KeywordList \
-    --name EverturnTokens --type Int
+    --name EverturnTokens --type Int \
+    --name EverturnCostUSD --type Double
 }
 # The server learns of a new namespace within some seconds.
 tries=0

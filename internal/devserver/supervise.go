@@ -65,7 +65,7 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("the Temporal server ended: %v", err)
+		return fmt.Errorf("the Temporal server ended: %w", err)
 	case l := <-untilUnused(ctx, dir):
 		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
 		// server.

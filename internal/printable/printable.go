@@ -64,7 +64,8 @@ const maxEscape = 256
 
 // escapeLen returns the length of the escape sequence at the start of s (ECMA-48). Its introducer is r, of size bytes.
 func escapeLen(s string, r rune, size int) int {
-	kind, at := byte(0), size
+	var kind byte
+	at := size
 	switch r {
 	case 0x9b:
 		kind = '['

@@ -131,6 +131,23 @@ func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	t.measured.tokens.Record(ctx, u.OutputTokens, chat, provider, genaiconv.TokenTypeOutput, model)
 }
 
+// Used counts the tokens and the cost of an attempt of an inference.
+func (t *Telemetry) Used(ctx context.Context, model string, u turn.Usage) {
+	if t.meters == nil {
+		return
+	}
+	of := semconv.GenAIRequestModel(model)
+	for kind, n := range map[string]int64{"input": u.InputTokens, "cached": u.CachedTokens, "output": u.OutputTokens,
+		"reasoning": u.ReasoningTokens} {
+		if n > 0 {
+			t.measured.used.Add(ctx, n, metric.WithAttributes(semconv.GenAITokenTypeKey.String(kind), of))
+		}
+	}
+	if u.Cost > 0 {
+		t.measured.cost.Add(ctx, u.Cost.Dollars(), metric.WithAttributes(of))
+	}
+}
+
 // codeOf returns the turn.Code of an error, or "cancelled": the model's port returns no other errors.
 func codeOf(err error) string {
 	var e *turn.Error

@@ -42,6 +42,7 @@ const (
 	keyDecision     = attribute.Key("everturn.decision")
 	keyTaskType     = attribute.Key("everturn.task_type")
 	keyDelivery     = attribute.Key("everturn.delivery")
+	keyCost         = attribute.Key("everturn.cost_usd")
 	keyServer       = attribute.Key("everturn.mcp.server")
 	keyMCPMethod    = attribute.Key("mcp.method.name") // semantic conventions 1.41.0, which have no Go constant for it
 )
@@ -59,6 +60,9 @@ func usageAttributes(u turn.Usage) []attribute.KeyValue {
 	}
 	if u.CachedTokens > 0 {
 		out = append(out, semconv.GenAIUsageCacheReadInputTokens(int(u.CachedTokens)))
+	}
+	if u.Cost > 0 {
+		out = append(out, keyCost.Float64(u.Cost.Dollars()))
 	}
 	return out
 }
@@ -82,6 +86,8 @@ type instruments struct {
 	mcpDuration  mcpconv.ClientOperationDuration
 	denied       metric.Int64Counter
 	tokens       genaiconv.ClientTokenUsage
+	used         metric.Int64Counter
+	cost         metric.Float64Counter
 	duration     genaiconv.ClientOperationDuration
 	firstChunk   genaiconv.ClientOperationTimeToFirstChunk
 	events       metric.Int64Counter
@@ -91,7 +97,7 @@ type instruments struct {
 }
 
 func newInstruments(m metric.Meter) (i instruments, err error) {
-	var errs [13]error
+	var errs [15]error
 	i.turns, errs[0] = m.Int64Counter("everturn.turns", metric.WithDescription("Turns that ended."))
 	i.turnDuration, errs[1] = m.Float64Histogram("everturn.turn.duration", metric.WithUnit("s"),
 		metric.WithDescription("Time between a turn's beginning and its end, waiting included."),
@@ -115,5 +121,9 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithDescription("Tasks that wait in the worker's task queue, about."))
 	i.backlogAge, errs[12] = m.Float64Gauge("everturn.task_queue.backlog.age", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest task that waits in the worker's task queue, about."))
+	i.used, errs[13] = m.Int64Counter("everturn.usage.tokens",
+		metric.WithDescription("Tokens of all attempts of inferences. cached is a part of input, and reasoning of output."))
+	i.cost, errs[14] = m.Float64Counter("everturn.usage.cost", metric.WithUnit("USD"),
+		metric.WithDescription("Cost of all attempts of inferences whose price is known."))
 	return i, errors.Join(errs[:]...)
 }

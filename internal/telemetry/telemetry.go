@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -102,15 +103,25 @@ func exports(signal string) bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
+// secretHeader matches the names of headers whose values are secret, and secretShape values that are secret under any
+// name: Honeycomb's key, for example, is in x-honeycomb-team.
+var (
+	secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|pass|credential|cookie`)
+	secretShape  = regexp.MustCompile(`^[A-Za-z0-9+/_=.~-]{16,}$`)
+)
+
 // Credentials returns the values of the headers that the exporters send, such as the token of "Bearer token".
 func Credentials() (secrets []string) {
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
 		for header := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {
-			_, value, _ := strings.Cut(header, "=")
+			name, value, _ := strings.Cut(header, "=")
 			if decoded, err := url.PathUnescape(value); err == nil {
 				value = decoded
 			}
 			value = strings.TrimSpace(value)
+			if !secretHeader.MatchString(name) && !secretShape.MatchString(value) {
+				continue // a name of a tenant or a data set is not removed from what the model reads
+			}
 			_, token, _ := strings.Cut(value, " ")
 			secrets = append(secrets, value, token)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -111,7 +112,7 @@ func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err
 		return all, err
 	}
 	seq := all.turn.MessageSeq
-	all.question, err = own.Window(ctx, turnID, seq, seq, journal.MaxMessageBytes)
+	all.question, err = own.Window(ctx, turnID, seq, seq, record.MaxMessageBytes)
 	return all, err
 }
 

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 )
@@ -8,15 +9,20 @@ import (
 // stamp is the version of a release, set by its build: -ldflags "-X …/internal/version.stamp=v1.2.3".
 var stamp string
 
-// String returns the version, Go's version and the platform. A program that is not a release has the version that go
-// install or the version control gives it.
-func String() string {
+// Unknown is the version of a program whose build did not record one.
+const Unknown = "(devel)"
+
+// Number returns the version. A program that is not a release has the version that go install or the version control
+// gives it, or Unknown.
+func Number() string {
 	v := stamp
 	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
 		v = info.Main.Version
 	}
-	if v == "" {
-		v = "(devel)"
-	}
-	return v + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+	return cmp.Or(v, Unknown)
+}
+
+// String returns the version, Go's version and the platform.
+func String() string {
+	return Number() + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
 }

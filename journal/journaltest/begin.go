@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -31,7 +32,7 @@ func beginOpens(t *testing.T, open func() *journal.DB) {
 	assert.Nil(t, out.DuplicateOf)
 	assert.JSONEq(t, `{"pin":"t2"}`, string(out.Config))
 	message := turn.Message{ID: "m-t2", Role: turn.RoleUser, Text: "question of t2", TurnID: "t2"}
-	assert.Equal(t, journal.Next(turn.Head{}, message), out.Head)
+	assert.Equal(t, record.Next(turn.Head{}, message), out.Head)
 	assert.Equal(t, []turn.Message{message}, s.transcript())
 
 	rec := must(s.Turn(t.Context(), "t2"))(t)
@@ -89,6 +90,7 @@ func messageOnce(t *testing.T, open func() *journal.DB) {
 		out, err := s.Begin(t.Context(), in)
 		require.NoError(t, err)
 		require.NotNil(t, out.DuplicateOf, "the message was taken twice")
+		assert.False(t, out.TextDiffers)
 		assert.Equal(t, "t1", out.DuplicateOf.ID)
 		_, err = s.Turn(t.Context(), "t-late")
 		assert.ErrorIs(t, err, journal.ErrNotFound)
@@ -102,6 +104,13 @@ func messageOnce(t *testing.T, open func() *journal.DB) {
 	next := &script{T: t, DB: s.DB, session: "s", turn: "t2", at: s.at}
 	next.begin()
 	next.unchanged(again)
+	next.unchanged(func() {
+		in := s.beginInput()
+		in.Turn, in.Message.Text = "t-late", "another text"
+		out := must(s.Begin(t.Context(), in))(t)
+		require.NotNil(t, out.DuplicateOf)
+		assert.True(t, out.TextDiffers)
+	})
 }
 
 func messagePerSession(t *testing.T, open func() *journal.DB) {
@@ -147,9 +156,9 @@ func messageFromBlob(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.True(t, list[0].Text == text)
-	assert.Equal(t, journal.Next(turn.Head{}, list[0]), out.Head)
+	assert.Equal(t, record.Next(turn.Head{}, list[0]), out.Head)
 
-	in.Session, in.Turn, in.Message.Blob = "third", "t3", journal.HashOf([]byte("nothing"))
+	in.Session, in.Turn, in.Message.Blob = "third", "t3", record.HashOf([]byte("nothing"))
 	_, err = s.Begin(t.Context(), in)
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Session(t.Context(), "third")

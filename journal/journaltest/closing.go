@@ -87,7 +87,7 @@ func finishFills(t *testing.T, open func() *journal.DB) {
 	require.Equal(t, turn.ChunkTurnCompleted, list[len(list)-1].Kind)
 	require.NoError(t, json.Unmarshal(list[len(list)-1].Data, &done))
 	assert.Equal(t, turn.DoneChunk{
-		State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Usage: turn.Usage{InputTokens: 5, OutputTokens: 6},
+		State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Usage: turn.Usage{InputTokens: 10, OutputTokens: 1},
 		Steps: 2, ToolCalls: 1,
 	}, done)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -51,7 +52,7 @@ func elicited(t *testing.T, open func() *journal.DB) {
 		s.ask(w)
 		s.unchanged(func() { s.ask(w) })
 		assert.Equal(t, turn.StateWaiting, s.turnState())
-		w = journal.CleanRequest(w)
+		w = record.CleanRequest(w)
 		w.Tool = "local/read_file" // the journal takes the tool from the ledger
 		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
@@ -102,7 +103,7 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 	refused(func(w *turn.Request) { w.Elicitation = nil })
 	refused(func(w *turn.Request) { w.Call = "" })
 	refused(func(w *turn.Request) { w.Elicitation.Schema = json.RawMessage(`{`) })
-	refused(func(w *turn.Request) { w.Elicitation.URL = strings.Repeat("x", journal.MaxElicitationBytes) })
+	refused(func(w *turn.Request) { w.Elicitation.URL = strings.Repeat("x", record.MaxElicitationBytes) })
 	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Call = "1.7" }), journal.ErrConflict)
 	s.ask(inquiryOf(c, "1"))
 	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Elicitation.Message = "something else" }), journal.ErrConflict)

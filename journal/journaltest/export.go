@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -53,10 +54,10 @@ func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 }
 
 // history returns the lines of an export that an import takes over unchanged.
-func history(t *testing.T, b []byte) (lines []journal.Line) {
+func history(t *testing.T, b []byte) (lines []portable.Line) {
 	t.Helper()
 	for raw := range bytes.Lines(b) {
-		var l journal.Line
+		var l portable.Line
 		require.NoError(t, json.Unmarshal(raw, &l))
 		if l.Sum = ""; l.Header == nil && l.Grant == nil && l.End == nil {
 			lines = append(lines, l)
@@ -98,7 +99,7 @@ func importTwice(t *testing.T, open func() *journal.DB) {
 	s.begin() // the session is now longer than its export
 	s.unchanged(func() {
 		out := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
-		assert.Equal(t, journal.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
+		assert.Equal(t, portable.Imported{Session: s.sessionRecord(), Unchanged: true}, out)
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -49,7 +51,7 @@ func prunedExport(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, 1, other.prune(s.at.Add(time.Hour), 10), "and knows what was removed")
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
-	for c, err := range journal.Follow(ctx, other.DB, "t1", -1) {
+	for c, err := range follow.Turn(ctx, other.DB, "t1", -1) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(3), c.Index)
 	}
@@ -78,7 +80,7 @@ func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, f.chunks(), other.chunks())
 	turns := must(other.Turns(t.Context(), "f"))(t)
 	require.Len(t, turns, 2)
-	assert.Equal(t, []any{"t1", turn.StateClosed, journal.ForkedMessage},
+	assert.Equal(t, []any{"t1", turn.StateClosed, record.ForkedMessage},
 		[]any{turns[0].ID, turns[0].State, turns[0].Message})
 	calls := must(other.Calls(t.Context(), "t1"))(t)
 	assert.Len(t, calls, 2)

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -23,12 +25,12 @@ var exportPermissionPromises = []promise{
 
 // forge changes an export's lines and recomputes the sums, as anyone can, because the sums have no key. A line for
 // which change returns nil is left out.
-func forge(t *testing.T, b []byte, change func(l *journal.Line) []journal.Line) []byte {
+func forge(t *testing.T, b []byte, change func(l *portable.Line) []portable.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	e := journal.NewExporter(&out)
+	e := portable.NewExporter(&out)
 	for raw := range bytes.Lines(b) {
-		var l journal.Line
+		var l portable.Line
 		require.NoError(t, json.Unmarshal(raw, &l))
 		if l.End != nil {
 			continue
@@ -64,24 +66,24 @@ func importWithholds(t *testing.T, open func() *journal.DB) {
 	other.DB = open()
 	out := must(other.Import(t.Context(), bytes.NewReader(b)))(t)
 	assert.False(t, out.Unchanged)
-	arguments := func(i int, w journal.DroppedPermission) journal.DroppedPermission {
+	arguments := func(i int, w portable.DroppedPermission) portable.DroppedPermission {
 		w.Tool, w.Arguments, w.ArgumentsBytes = list[i].Tool, list[i].Arguments, int64(len(list[i].Arguments))
-		w.ArgumentsHash = journal.HashOf([]byte(list[i].Arguments))
+		w.ArgumentsHash = record.HashOf([]byte(list[i].Arguments))
 		return w
 	}
 	at := start.Add(time.Minute)
 	require.Len(t, out.DroppedPermissions, 4)
-	waiting := arguments(2, journal.DroppedPermission{Scope: journal.ScopeOnce, At: out.DroppedPermissions[3].At})
-	assert.Equal(t, []journal.DroppedPermission{
+	waiting := arguments(2, portable.DroppedPermission{Scope: portable.ScopeOnce, At: out.DroppedPermissions[3].At})
+	assert.Equal(t, []portable.DroppedPermission{
 		{Tool: list[0].Tool, Scope: turn.GrantTool, By: "ada", At: at},
-		arguments(1, journal.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
-		arguments(1, journal.DroppedPermission{Scope: journal.ScopeOnce, By: "ada", At: at}), waiting,
+		arguments(1, portable.DroppedPermission{Scope: turn.GrantCall, By: "ada", At: at}),
+		arguments(1, portable.DroppedPermission{Scope: portable.ScopeOnce, By: "ada", At: at}), waiting,
 	}, out.DroppedPermissions)
 
 	state := other.state()
 	assert.Empty(t, state.Rules)
 	assert.Equal(t, turn.StateClosed, state.Turns[0].State)
-	assert.Equal(t, journal.ImportedMessage, state.Turns[0].Message)
+	assert.Equal(t, record.ImportedMessage, state.Turns[0].Message)
 	requests := must(other.PendingRequests(t.Context(), "", 10))(t)
 	assert.Empty(t, requests)
 	ends := []turn.Outcome{turn.OutcomeOK, turn.OutcomeCancelled, turn.OutcomeCancelled, turn.OutcomeUnknown,
@@ -113,18 +115,18 @@ func importTaints(t *testing.T, open func() *journal.DB) {
 	for name, mark := range map[string]*journal.TaintSource{
 		"without a mark": nil, "as it was": s.mark("s"), "with another": {Turn: "x", CallID: "x", Tool: "local/harmless"},
 	} {
-		forged := forge(t, b, func(l *journal.Line) []journal.Line {
+		forged := forge(t, b, func(l *portable.Line) []portable.Line {
 			if l.Header != nil {
 				l.Header.TaintSource = mark
 			}
-			return []journal.Line{*l}
+			return []portable.Line{*l}
 		})
 		other := *s
 		other.DB = open()
 		out, err := other.Import(t.Context(), bytes.NewReader(forged))
 		require.NoError(t, err, name)
 		require.NotNil(t, out.TaintSource, name)
-		assert.Equal(t, journal.ImportTaint(out.TaintSource.At), *out.TaintSource, name)
+		assert.Equal(t, portable.ImportTaint(out.TaintSource.At), *out.TaintSource, name)
 		assert.Equal(t, out.TaintSource, other.mark("s"), name)
 		other.fork(1, "f").fork(1, "g")
 		assert.Equal(t, out.TaintSource, other.mark("g"), name)
@@ -143,9 +145,9 @@ func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 	b := exportOf(t, s.DB, "s")
 	for _, hash := range blobsOf(t, b) {
 		store := open()
-		forged := forge(t, b, func(l *journal.Line) []journal.Line {
+		forged := forge(t, b, func(l *portable.Line) []portable.Line {
 			if l.Blob == nil || l.Blob.Hash != hash {
-				return []journal.Line{*l}
+				return []portable.Line{*l}
 			}
 			_, err := store.PutBlob(t.Context(), l.Blob.MediaType, l.Blob.Bytes) // another session's
 			require.NoError(t, err)
@@ -160,7 +162,7 @@ func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 
 func blobsOf(t *testing.T, b []byte) (hashes []string) {
 	t.Helper()
-	forge(t, b, func(l *journal.Line) []journal.Line {
+	forge(t, b, func(l *portable.Line) []portable.Line {
 		if l.Blob != nil {
 			hashes = append(hashes, l.Blob.Hash)
 		}
@@ -173,26 +175,26 @@ func blobsOf(t *testing.T, b []byte) (hashes []string) {
 func importForged(t *testing.T, open func() *journal.DB) {
 	s, _ := permissive(t, open)
 	b := exportOf(t, s.DB, "s")
-	for name, change := range map[string]func(l *journal.Line) []journal.Line{
-		"two turns that run": func(l *journal.Line) []journal.Line {
+	for name, change := range map[string]func(l *portable.Line) []portable.Line{
+		"two turns that run": func(l *portable.Line) []portable.Line {
 			if l.Turn == nil {
-				return []journal.Line{*l}
+				return []portable.Line{*l}
 			}
 			second := *l.Turn
 			second.ID, second.MessageID, second.MessageSeq = "t2", "m-t2", 2
-			return []journal.Line{*l, {Turn: &second}}
+			return []portable.Line{*l, {Turn: &second}}
 		},
-		"the open wait of a turn that is over": func(l *journal.Line) []journal.Line {
+		"the open wait of a turn that is over": func(l *portable.Line) []portable.Line {
 			if l.Turn != nil {
 				l.Turn.State, l.Turn.EndedAt = turn.StateCompleted, start
 			}
-			return []journal.Line{*l}
+			return []portable.Line{*l}
 		},
-		"a rule for a tool without end": func(l *journal.Line) []journal.Line {
+		"a rule for a tool without end": func(l *portable.Line) []portable.Line {
 			if l.Grant != nil {
-				l.Grant.Tool = strings.Repeat("x", journal.MaxIDBytes+1)
+				l.Grant.Tool = strings.Repeat("x", record.MaxIDBytes+1)
 			}
-			return []journal.Line{*l}
+			return []portable.Line{*l}
 		},
 	} {
 		store := open()
@@ -215,12 +217,12 @@ func importBesideOthers(t *testing.T, open func() *journal.DB, s *script, b []by
 	})
 	counted := *s
 	counted.DB = open()
-	importInto(t, counted.DB, forge(t, b, func(l *journal.Line) []journal.Line {
+	importInto(t, counted.DB, forge(t, b, func(l *portable.Line) []portable.Line {
 		if l.Header != nil {
 			l.Header.Session.Turns = 1<<62 + 1<<61
 			l.Header.Session.UpdatedAt = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 		}
-		return []journal.Line{*l}
+		return []portable.Line{*l}
 	}))
 	assert.Equal(t, 1, counted.sessionRecord().Turns, "the turns are counted, not believed")
 	assert.False(t, counted.sessionRecord().UpdatedAt.After(time.Now()), "a session is not updated in the future")

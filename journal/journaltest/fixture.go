@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -236,7 +237,7 @@ func (s *script) transcript() []turn.Message {
 	list := must(s.Messages(s.Context(), s.session, 1, 1<<40))(s)
 	var head turn.Head
 	for _, m := range list {
-		head = journal.Next(head, m)
+		head = record.Next(head, m)
 	}
 	assert.Equal(s, s.sessionRecord().Head, head, "the hash chain does not lead to the session's head")
 	return list

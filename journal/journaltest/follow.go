@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -38,7 +39,7 @@ func followLive(t *testing.T, writer, reader *journal.DB) {
 	done := make(chan seen, 1)
 	go func() {
 		var out seen
-		for c, err := range journal.Follow(ctx, watched, "t1", -1) {
+		for c, err := range follow.Turn(ctx, watched, "t1", -1) {
 			if out.err = err; err == nil {
 				out.chunks = append(out.chunks, c)
 			}
@@ -64,7 +65,7 @@ func followEarly(t *testing.T, open func() *journal.DB) {
 	seen := make(chan error, 1)
 	go func() {
 		err := errors.New("follow ended before the turn began")
-		for _, err = range journal.Follow(ctx, watched, "t1", -1) {
+		for _, err = range follow.Turn(ctx, watched, "t1", -1) {
 			break
 		}
 		seen <- err
@@ -127,7 +128,7 @@ func followFrom(t *testing.T, open func() *journal.DB) {
 	for _, after := range []int64{-1, 0, 255, 256, 300, int64(len(all)) - 2, int64(len(all)) - 1, int64(len(all)) + 5} {
 		want := all[min(int(after)+1, len(all)):]
 		got := make([]turn.Chunk, 0, len(want))
-		for c, err := range journal.Follow(t.Context(), s.DB, "t1", after) {
+		for c, err := range follow.Turn(t.Context(), s.DB, "t1", after) {
 			require.NoError(t, err)
 			got = append(got, c)
 		}
@@ -144,7 +145,7 @@ func followCancelled(t *testing.T, open func() *journal.DB) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range journal.Follow(ctx, s.DB, "t1", -1) {
+	for _, err := range follow.Turn(ctx, s.DB, "t1", -1) {
 		last = err
 		cancel()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -32,12 +33,12 @@ type reading struct {
 	cancel context.CancelFunc
 }
 
-func read(t *testing.T, store journal.SessionStream, session string, from journal.SessionCursor) *reading {
+func read(t *testing.T, store follow.SessionStream, session string, from follow.Cursor) *reading {
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	r := &reading{T: t, chunks: make(chan turn.Chunk, 10_000), end: make(chan error, 1), cancel: cancel}
 	go func() {
 		var last error
-		for c, err := range journal.FollowSession(ctx, store, session, from) {
+		for c, err := range follow.Session(ctx, store, session, from) {
 			if last = err; err == nil {
 				r.chunks <- c
 			}
@@ -93,7 +94,7 @@ func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
 // sessionLive writes through one store and follows through another one.
 func sessionLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
-	r := read(t, reader, "s", journal.SessionCursor{})
+	r := read(t, reader, "s", follow.Cursor{})
 	defer r.cancel()
 	var got []turn.Chunk
 	for i := 1; i <= 4; i++ {
@@ -116,20 +117,20 @@ func sessionFrom(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
 	all := s.allChunks("t1", "t2", "t3")
 	for i, c := range all {
-		r := read(t, s.DB, "s", journal.CursorAfter(c))
+		r := read(t, s.DB, "s", follow.After(c))
 		for _, want := range all[i+1:] {
 			assert.Equal(t, want, r.next())
 		}
 		r.stop()
 	}
-	r := read(t, s.DB, "s", journal.SessionCursor{Turn: "t2", Index: -1})
+	r := read(t, s.DB, "s", follow.Cursor{Turn: "t2", Index: -1})
 	assert.Equal(t, s.allChunks("t2", "t3"), r.until("t3"))
 	r.stop()
 }
 
 func sessionFromLast(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
-	r := read(t, s.DB, "s", journal.SessionCursor{})
+	r := read(t, s.DB, "s", follow.Cursor{})
 	assert.Equal(t, s.allChunks("t3"), r.until("t3"))
 	s.turn = "t4"
 	s.begin()
@@ -137,7 +138,7 @@ func sessionFromLast(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, s.allChunks("t4"), r.until("t4"))
 	r.stop()
 	f := s.fork(3, "f")
-	r = read(t, s.DB, "f", journal.SessionCursor{})
+	r = read(t, s.DB, "f", follow.Cursor{})
 	f.begin()
 	f.finish()
 	assert.Equal(t, f.allChunks(f.turn), r.until(f.turn), "a fork's own turns")
@@ -147,7 +148,7 @@ func sessionFromLast(t *testing.T, open func() *journal.DB) {
 func sessionEarly(t *testing.T, open func() *journal.DB) {
 	store := open()
 	early := newWatched(store)
-	r := read(t, early, "s", journal.SessionCursor{Turn: "t1", Index: -1})
+	r := read(t, early, "s", follow.Cursor{Turn: "t1", Index: -1})
 	defer r.cancel()
 	require.NoError(t, early.waiting(t.Context()))
 	s := newScript(t, store, "t1")
@@ -156,7 +157,7 @@ func sessionEarly(t *testing.T, open func() *journal.DB) {
 	r.stop()
 
 	known := newWatched(store)
-	r = read(t, known, "s", journal.SessionCursor{Turn: "never", Index: 7})
+	r = read(t, known, "s", follow.Cursor{Turn: "never", Index: 7})
 	defer r.cancel()
 	require.NoError(t, known.waiting(t.Context()))
 	s.turn = "t2" // the message that "never" was to begin with was answered before
@@ -169,7 +170,7 @@ func sessionEarly(t *testing.T, open func() *journal.DB) {
 func sessionWrongCursor(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	s.fork(5, "f")
-	r := read(t, s.DB, "f", journal.SessionCursor{Turn: "t1", Index: 0})
+	r := read(t, s.DB, "f", follow.Cursor{Turn: "t1", Index: 0})
 	defer r.cancel()
 	assert.ErrorIs(t, <-r.end, journal.ErrNotFound)
 }

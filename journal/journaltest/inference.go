@@ -1,12 +1,15 @@
 package journaltest
 
 import (
+	"bytes"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -18,7 +21,9 @@ var inferencePromises = []promise{
 	{"a stale attempt is fenced off", staleAttempt},
 	{"shown text is withdrawn when its attempt is repeated", restarted},
 	{"a failure is counted once an attempt", failuresCounted},
+	{"a change of the model is recorded once", modelChanged},
 	{"a step that was never started is not found", neverStarted},
+	{"what a provider wants back is kept beside the message", itemsKept},
 }
 
 func settledComesBack(t *testing.T, open func() *journal.DB) {
@@ -34,7 +39,7 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	settled := must(s.SettleInference(t.Context(), in))(t)
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
 	assert.Equal(t, want, settled.Message)
-	assert.Equal(t, journal.Next(base, want), settled.Head)
+	assert.Equal(t, record.Next(base, want), settled.Head)
 	assert.Equal(t, in.Answer, settled.Completion)
 	s.unchanged(func() {
 		again, err := s.SettleInference(t.Context(), in) // the response to the first call was lost
@@ -58,7 +63,7 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 	transcript := s.transcript()
 	late := must(s.SettleInference(t.Context(), s.settleInput(1, 1, "first, late")))(t)
 	assert.Equal(t, 1, late.Late)
-	settled.Late = 1
+	settled.Late, settled.OtherUsage = 1, turn.Usage{InputTokens: 10, OutputTokens: 1} // it is paid all the same
 	assert.Equal(t, settled, late)
 	assert.Equal(t, transcript, s.transcript())
 }
@@ -66,7 +71,7 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 func wrongHead(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
-		for _, head := range []turn.Head{{}, {Seq: 1, Hash: journal.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
+		for _, head := range []turn.Head{{}, {Seq: 1, Hash: record.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
 			in := s.startInput(1)
 			in.Expect = head
 			_, err := s.StartInference(t.Context(), in)
@@ -80,7 +85,7 @@ func wrongHead(t *testing.T, open func() *journal.DB) {
 	s.start(2, resultsOf(list...)...)
 	s.unchanged(func() {
 		in := s.startInput(2)
-		in.Expect = turn.Head{Seq: before.Seq, Hash: journal.HashOf(nil)}
+		in.Expect = turn.Head{Seq: before.Seq, Hash: record.HashOf(nil)}
 		_, err := s.StartInference(t.Context(), in)
 		assert.ErrorIs(t, err, journal.ErrConflict, "a second attempt, too, must know where it stands")
 	})
@@ -151,6 +156,29 @@ func failuresCounted(t *testing.T, open func() *journal.DB) {
 	assert.Error(t, err, "there is no third attempt")
 }
 
+func modelChanged(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	change := func(attempt, position int) error {
+		return s.ChangeModel(t.Context(), s.key(1), attempt, turn.Chunk{Text: "down"},
+			turn.ModelChunk{Provider: "p", Model: "m", Position: position, Code: turn.CodeLLMTransport})
+	}
+	assert.ErrorIs(t, change(1, 1), journal.ErrNotFound)
+	s.start(1)
+	assert.Zero(t, must(s.ModelChange(t.Context(), s.key(1)))(t))
+	_ = must(s.FailInference(t.Context(), s.key(1), 1, turn.CodeLLMTransport, "reset"))(t)
+	require.NoError(t, change(1, 1))
+	s.unchanged(func() { require.NoError(t, change(1, 1), "again") })
+	s.start(1)
+	s.unchanged(func() { assert.ErrorIs(t, change(1, 2), journal.ErrStale) })
+	require.NoError(t, change(2, 2))
+	got := must(s.ModelChange(t.Context(), s.key(2)))(t)
+	assert.Equal(t, turn.ModelChunk{Provider: "p", Model: "m", Position: 2, Step: 1, Failures: 1,
+		Code: turn.CodeLLMTransport}, got, "it holds for later steps")
+	assert.Zero(t, must(s.ModelChange(t.Context(), s.key(0)))(t), "not for earlier ones")
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "x")))(t)
+	s.unchanged(func() { assert.ErrorIs(t, change(2, 3), journal.ErrStale) })
+}
+
 func neverStarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	_, err := s.StepMessage(t.Context(), s.key(1))
@@ -176,6 +204,45 @@ func neverStarted(t *testing.T, open func() *journal.DB) {
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 	_, err = s.Finish(t.Context(), s.finishInput())
 	assert.ErrorIs(t, err, journal.ErrNotFound)
-	_, err = s.GetBlob(t.Context(), journal.HashOf(nil))
+	_, err = s.GetBlob(t.Context(), record.HashOf(nil))
 	assert.ErrorIs(t, err, journal.ErrNotFound)
+}
+
+// itemsKept checks the items of a provider in windows of the session, of a fork of it and of its import.
+func itemsKept(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	items := func(raw string) *turn.ProviderItems {
+		return &turn.ProviderItems{Provider: "p", API: turn.APIResponses, Model: "m", Items: []turn.ProviderItem{
+			{Raw: must(json.Marshal(raw))(t)}, {Part: turn.PartText},
+		}}
+	}
+	want := []*turn.ProviderItems{nil, items("short"), items(bigText(5000, "long")), nil}
+	for step, kept := range want[1:] {
+		s.start(step + 1)
+		in := s.settleInput(step+1, 1, "answer")
+		in.Answer.Items = kept
+		settled := must(s.SettleInference(t.Context(), in))(t)
+		assert.Equal(t, kept, settled.Message.Items)
+		s.head = settled.Head
+		assert.Equal(t, kept, must(s.SettleInference(t.Context(), in))(t).Message.Items)
+	}
+	of := func(db *journal.DB, turnID string, from, to, most int64) (out []*turn.ProviderItems) {
+		for _, m := range must(db.Window(t.Context(), turnID, from, to, most))(t) {
+			out = append(out, m.Items)
+		}
+		return out
+	}
+	assert.Equal(t, want, of(s.DB, s.turn, 1, 9, 1<<20))
+	assert.Equal(t, want[2:3], of(s.DB, s.turn, 3, 3, 1<<20))
+	assert.Equal(t, []*turn.ProviderItems{nil, nil, nil, nil}, of(s.DB, s.turn, 1, 9, 1000), "a model can do without")
+	s.finish()
+
+	f := s.fork(3, "f")
+	f.begin()
+	f.infer(1, "answer")
+	assert.Equal(t, []*turn.ProviderItems{nil, want[1], want[2], nil, nil}, of(f.DB, f.turn, 1, 9, 1<<20))
+
+	other := open()
+	must(other.Import(t.Context(), bytes.NewReader(export(t, s.DB))))(t)
+	assert.Equal(t, want, of(other, s.turn, 1, 9, 1<<20))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -134,7 +135,7 @@ func acceptsSeen(t *testing.T, a, b *journal.DB) {
 		if err := store.PublishCatalogue(t.Context(), mail(version(i))); err != nil {
 			return err
 		}
-		in := journal.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
+		in := catalogue.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
 		out, err := store.ApproveTools(t.Context(), in)
 		for _, d := range out {
 			if d.Now.Hash != version(3).Hash {

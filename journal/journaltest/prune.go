@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -98,7 +99,7 @@ func pruneFollow(t *testing.T, open func() *journal.DB) {
 	defer cancel()
 	for after, want := range map[int64]int{-1: 1, 0: 1, 2: 1, 3: 0, 50: 0} {
 		n := 0
-		for c, err := range journal.Follow(ctx, s.DB, "t1", after) {
+		for c, err := range follow.Turn(ctx, s.DB, "t1", after) {
 			require.NoError(t, err)
 			assert.Equal(t, turn.ChunkTurnCompleted, c.Kind)
 			n++

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -90,7 +92,7 @@ func tenantFollows(t *testing.T, open func() *journal.DB) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.finish()
-		for c, err := range journal.FollowSession(t.Context(), s.DB, "s", journal.SessionCursor{}) {
+		for c, err := range follow.Session(t.Context(), s.DB, "s", follow.Cursor{}) {
 			require.NoError(t, err)
 			require.Equal(t, s.turn, c.Turn)
 			if c.Kind == turn.ChunkTurnCompleted {
@@ -166,11 +168,11 @@ func tenantImport(t *testing.T, open func() *journal.DB) {
 		rec := importInto(t, target.Tenant("acme"), b)
 		assert.Equal(t, "acme", rec.Tenant)
 	})
-	forged := forge(t, b, func(l *journal.Line) []journal.Line {
+	forged := forge(t, b, func(l *portable.Line) []portable.Line {
 		if l.Header != nil {
 			l.Header.Tenant = "other"
 		}
-		return []journal.Line{*l}
+		return []portable.Line{*l}
 	})
 	_, err := target.Tenant("other").Import(t.Context(), bytes.NewReader(forged))
 	require.ErrorIs(t, err, journal.ErrConflict)
@@ -220,8 +222,20 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(len(requests), err)
 	inferences, err := view.Inferences(ctx, turnID)
 	add(len(inferences), err)
+	used, err := view.TurnUsage(ctx, turnID)
+	add(int(used.Total()), err)
+	used, err = view.SessionUsage(ctx, session)
+	add(int(used.Total()), err)
+	usage, err := view.Usage(ctx, journal.UsageBySession, time.Time{})
+	add(len(usage), err)
 	calls, err := view.Calls(ctx, turnID)
 	add(len(calls), err)
+	condensations, err := view.Condensations(ctx, session)
+	add(len(condensations), err)
+	_, err = view.Condensed(ctx, session, "r1")
+	add(0, err)
+	_, err = view.AddCondensation(ctx, session, "r1", turn.Condensation{At: turn.Head{Seq: 1000}})
+	add(0, err)
 	return results
 }
 
@@ -259,6 +273,7 @@ func tenantView(t *testing.T, open func() *journal.DB) {
 func fullFor(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := begunFor(t, store, "acme", "s")
+	_ = must(s.AddCondensation(t.Context(), "s", "r1", s.condensation(s.sessionRecord().Head, 1, "notes")))(t)
 	list := calls(1, 1)
 	s.infer(1, "look", list...)
 	s.ask(approvalOf(list[0]), questionOf("q1", 1))

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 )
 
 // workersSeen reports on workers from one process and reads the reports in another one.
 func workersSeen(t *testing.T, a, b *journal.DB) {
 	report := func(id, identity, servers string) {
 		t.Helper()
-		require.NoError(t, a.ReportWorker(t.Context(), journal.WorkerReport{
+		require.NoError(t, a.ReportWorker(t.Context(), fleet.WorkerReport{
 			ID: id, Identity: identity, TaskQueue: "queue", Servers: json.RawMessage(servers), SeenAt: start,
 		}))
 	}
@@ -36,6 +37,6 @@ func workersSeen(t *testing.T, a, b *journal.DB) {
 	require.NoError(t, b.RemoveWorker(t.Context(), "2"))
 	require.NoError(t, b.RemoveWorker(t.Context(), "2"))
 	assert.Equal(t, []string{`1 same queue [{"server":"files"}]`}, reported())
-	require.Error(t, a.ReportWorker(t.Context(), journal.WorkerReport{ID: "1", Servers: json.RawMessage(`{`)}))
-	require.Error(t, a.ReportWorker(t.Context(), journal.WorkerReport{Servers: json.RawMessage(`[]`)}))
+	require.Error(t, a.ReportWorker(t.Context(), fleet.WorkerReport{ID: "1", Servers: json.RawMessage(`{`)}))
+	require.Error(t, a.ReportWorker(t.Context(), fleet.WorkerReport{Servers: json.RawMessage(`[]`)}))
 }

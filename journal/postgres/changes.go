@@ -10,12 +10,12 @@ import (
 // pollEvery is the interval at which the database is polled for changes while there are followers.
 const pollEvery = 40 * time.Millisecond
 
-// Changed implements journal.Database.
+// Changed implements tables.Database.
 func (s *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
 	return s.changes.Wait(ctx, topics...)
 }
 
-// Notify implements journal.Database.
+// Notify implements tables.Database.
 func (s *database) Notify(topics ...journal.Topic) { s.changes.Notify(topics...) }
 
 // look reads the state of each topic: the chunks of turns, and the turns of sessions.

@@ -22,7 +22,7 @@ var advice = map[string]string{
 	"25006": "the server is read-only: connect to the primary",
 }
 
-// Explain implements journal.Database.
+// Explain implements tables.Database.
 func (s *database) Explain(err error) error { return explain(err) }
 
 func explain(err error) error {

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/workflows/turn"
@@ -41,6 +43,16 @@ func TestOpenNeedsTheTables(t *testing.T) {
 	}
 	assert.Equal(t, 1, n, "one of many migrates")
 	open(t, url, postgres.Options{})
+
+	require.NoError(t, server.Exec(t.Context(), url,
+		`DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; UPDATE journal SET schema_version = 1`))
+	_, err = postgres.Open(t.Context(), url, postgres.Options{})
+	require.ErrorIs(t, err, postgres.ErrNotMigrated)
+	changed, err := postgres.Migrate(t.Context(), url)
+	require.NoError(t, err)
+	assert.True(t, changed)
+	_, err = open(t, url, postgres.Options{}).Usage(t.Context(), journal.UsageByDay, time.Time{})
+	require.NoError(t, err)
 
 	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET schema_version = 99`))
 	open(t, url, postgres.Options{}) // of a newer program, which this one can also use
@@ -115,7 +127,7 @@ func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps cha
 
 func followAll(t *testing.T, s *journal.DB, name string, n int) {
 	next := 0
-	for c, err := range journal.Follow(t.Context(), s, name, -1) {
+	for c, err := range follow.Turn(t.Context(), s, name, -1) {
 		if !assert.NoError(t, err) {
 			return
 		}
@@ -134,12 +146,12 @@ func TestAWorkersReportExpires(t *testing.T) {
 	_, err := postgres.Migrate(t.Context(), url)
 	require.NoError(t, err)
 	s := open(t, url, postgres.Options{})
-	require.NoError(t, s.ReportWorker(t.Context(), journal.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
+	require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
 	list, err := s.Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.NoError(t, server.Exec(t.Context(), url,
-		fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, journal.WorkerExpiry)))
+		fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, fleet.WorkerExpiry)))
 	list, err = s.Workers(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/workflows/turn"
@@ -178,7 +180,7 @@ func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
 	}
 	proxy.armed.Store(true)
 	approved, err := s.ApproveTools(t.Context(),
-		journal.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
+		catalogue.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
 	assert.Len(t, approved, 1)
 	return err
 }
@@ -201,7 +203,7 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	const show = "show idle_in_transaction_session_timeout"
 	var limits [4]string
 	runs := 0
-	require.NoError(t, s.Write(t.Context(), func(c journal.Conn) error {
+	require.NoError(t, s.Write(t.Context(), func(c tables.Conn) error {
 		if runs++; runs > 1 {
 			return c.QueryRow(show).Scan(&limits[0])
 		}
@@ -217,11 +219,11 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	}))
 	assert.Equal(t, 2, runs)
 	for i, once := range []bool{false, true} {
-		require.NoError(t, s.Read(t.Context(), once, func(c journal.Conn) error {
+		require.NoError(t, s.Read(t.Context(), once, func(c tables.Conn) error {
 			return c.QueryRow(show).Scan(&limits[1+i])
 		}))
 	}
-	require.NoError(t, s.Read(t.Context(), false, func(c journal.Conn) error {
+	require.NoError(t, s.Read(t.Context(), false, func(c tables.Conn) error {
 		if err := c.Exec("rollback"); err != nil {
 			return err
 		}

@@ -2,17 +2,18 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
-//go:embed migrations/0001.sql
-var schema string
+//go:embed migrations
+var migrations embed.FS
 
 // migrationLock is the key of the advisory lock that migrations take: "evtn" in ASCII.
 const migrationLock = 1702261870
@@ -45,9 +46,8 @@ func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 		return false, err
 	}
 	err = checkSchema(t)
-	if errors.Is(err, ErrNotMigrated) {
-		changed = true
-		_, err = conn.Exec(ctx, schema)
+	if changed = errors.Is(err, ErrNotMigrated); changed {
+		err = upgrade(ctx, conn, t)
 	}
 	if err != nil {
 		return false, err
@@ -55,22 +55,46 @@ func migrate(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 	return changed, t.commit()
 }
 
-// checkSchema refuses a database whose journal this program cannot use.
-func checkSchema(c journal.Conn) error {
+// upgrade runs the migrations that the database lacks.
+func upgrade(ctx context.Context, conn *pgx.Conn, c tables.Conn) error {
+	version, err := schemaVersion(c)
+	if err != nil {
+		return err
+	}
+	script, err := journal.Migration(migrations, version)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, script)
+	return err
+}
+
+// schemaVersion returns the version of the database's schema, or 0 if it has no tables.
+func schemaVersion(c tables.Conn) (version int, err error) {
 	var there bool
-	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&there); err != nil {
+	if err := c.QueryRow(`SELECT to_regclass('journal') IS NOT NULL`).Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	err = c.QueryRow(`SELECT schema_version FROM journal`).Scan(&version)
+	return version, err
+}
+
+// checkSchema refuses a database whose journal this program cannot use.
+func checkSchema(c tables.Conn) error {
+	version, err := schemaVersion(c)
+	if err != nil {
 		return err
 	}
-	if !there {
+	if version == 0 {
 		return fmt.Errorf("%w: it has no tables: run `starter journal migrate`", ErrNotMigrated)
-	}
-	var version, minProgram int
-	if err := c.QueryRow(`SELECT schema_version, min_program FROM journal`).Scan(&version, &minProgram); err != nil {
-		return err
 	}
 	if version < journal.SchemaVersion {
 		return fmt.Errorf("%w: its schema version is %d, and this program's is %d: run `starter journal migrate`",
 			ErrNotMigrated, version, journal.SchemaVersion)
+	}
+	var minProgram int
+	if err := c.QueryRow(`SELECT min_program FROM journal`).Scan(&minProgram); err != nil {
+		return err
 	}
 	return journal.CheckSchema(minProgram)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/internal/watch"
 )
 
@@ -48,7 +49,7 @@ func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the journal in Postgres: %w", err)
 	}
-	err = s.Read(ctx, false, func(c journal.Conn) error { return checkSchema(c) })
+	err = s.Read(ctx, false, func(c tables.Conn) error { return checkSchema(c) })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the journal in Postgres: %w", s.Explain(err)), s.Close())
 	}
@@ -91,8 +92,8 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// Renumber implements journal.Database.
-func (s *database) Renumber(c journal.Conn, table string) error {
+// Renumber implements tables.Database.
+func (s *database) Renumber(c tables.Conn, table string) error {
 	var numbered bool
 	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`,
 		table).Scan(&numbered)
@@ -103,10 +104,10 @@ func (s *database) Renumber(c journal.Conn, table string) error {
 		`), false)`, table)
 }
 
-// TempDir implements journal.Database.
+// TempDir implements tables.Database.
 func (s *database) TempDir() string { return "" }
 
-// Close implements journal.Database.
+// Close implements tables.Database.
 func (s *database) Close() error {
 	s.changes.Close()
 	return s.db.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -80,11 +81,11 @@ func unreadable(t *testing.T, s *journal.DB, stored string) {
 	require.NotEmpty(t, list)
 	var head turn.Head
 	for _, m := range list {
-		head = journal.Next(head, m)
+		head = record.Next(head, m)
 		assert.NotContains(t, stored, head.Hash, "the hash of message %d", head.Seq)
-		assert.NotContains(t, stored, journal.HashOf([]byte(m.Text)))
+		assert.NotContains(t, stored, record.HashOf([]byte(m.Text)))
 		for _, c := range m.ToolCalls {
-			assert.NotContains(t, stored, journal.HashOf([]byte(c.Arguments)))
+			assert.NotContains(t, stored, record.HashOf([]byte(c.Arguments)))
 		}
 	}
 	calls, err := s.Calls(t.Context(), "t")

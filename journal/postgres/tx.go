@@ -18,9 +18,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
-// transaction is a journal.Conn. It sends statements that have no result together with the next query or with the
+// transaction is a tables.Conn. It sends statements that have no result together with the next query or with the
 // commit, so that they cost no round trip of their own.
 type transaction struct {
 	ctx     context.Context
@@ -45,7 +46,7 @@ func begin(ctx context.Context, conn *pgx.Conn, timer *time.Timer, statement str
 	return t
 }
 
-// Exec implements journal.Conn.
+// Exec implements tables.Conn.
 func (t *transaction) Exec(query string, args ...any) error {
 	t.pending.Queue(numbered(query), slices.Clone(args)...)
 	for _, a := range args {
@@ -62,8 +63,8 @@ func (t *transaction) Exec(query string, args ...any) error {
 	return t.flush()
 }
 
-// Query implements journal.Conn.
-func (t *transaction) Query(query string, args ...any) (journal.Rows, error) {
+// Query implements tables.Conn.
+func (t *transaction) Query(query string, args ...any) (tables.Rows, error) {
 	t.pending.Queue(numbered(query), args...)
 	batch := t.pending
 	results, err := t.send(batch.Len() - 1)
@@ -78,8 +79,8 @@ func (t *transaction) Query(query string, args ...any) (journal.Rows, error) {
 	return rows{r, results}, nil
 }
 
-// QueryRow implements journal.Conn.
-func (t *transaction) QueryRow(query string, args ...any) journal.Row {
+// QueryRow implements tables.Conn.
+func (t *transaction) QueryRow(query string, args ...any) tables.Row {
 	r, err := t.Query(query, args...)
 	return row{r, err}
 }
@@ -141,10 +142,10 @@ func (t *transaction) rollback() {
 	}
 }
 
-// Lock implements journal.Conn. Other transactions can still insert rows that refer to a locked row.
+// Lock implements tables.Conn. Other transactions can still insert rows that refer to a locked row.
 func (t *transaction) Lock() string { return " FOR NO KEY UPDATE" }
 
-// Again implements journal.Conn.
+// Again implements tables.Conn.
 func (t *transaction) Again() bool { return t.again }
 
 // rows is the result of the last query of a batch.
@@ -153,7 +154,7 @@ type rows struct {
 	results pgx.BatchResults
 }
 
-// Columns implements journal.Rows.
+// Columns implements tables.Rows.
 func (r rows) Columns() (names []string, err error) {
 	for _, f := range r.FieldDescriptions() {
 		names = append(names, f.Name)
@@ -161,19 +162,19 @@ func (r rows) Columns() (names []string, err error) {
 	return names, nil
 }
 
-// Close implements journal.Rows.
+// Close implements tables.Rows.
 func (r rows) Close() error {
 	r.Rows.Close()
 	return r.results.Close()
 }
 
-// row is a journal.Row.
+// row is a tables.Row.
 type row struct {
-	rows journal.Rows
+	rows tables.Rows
 	err  error
 }
 
-// Scan implements journal.Row.
+// Scan implements tables.Row.
 func (r row) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err
@@ -211,8 +212,8 @@ func numbered(query string) string {
 	return b.String()
 }
 
-// Write implements journal.Database.
-func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
+// Write implements tables.Database.
+func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
 	again := false
 	return s.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin")
@@ -227,8 +228,8 @@ func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error
 	})
 }
 
-// Read implements journal.Database.
-func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
+// Read implements tables.Database.
+func (s *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
 		defer t.rollback()

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // conn is a connection that keeps its statements prepared, because SQLite takes about as long to plan one of our
@@ -34,8 +34,8 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // knowing whether it was committed.
 var background = context.Background()
 
-// Query implements journal.Conn.
-func (c *conn) Query(query string, args ...any) (journal.Rows, error) {
+// Query implements tables.Conn.
+func (c *conn) Query(query string, args ...any) (tables.Rows, error) {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (c *conn) Query(query string, args ...any) (journal.Rows, error) {
 	return rows, nil
 }
 
-// QueryRow implements journal.Conn.
-func (c *conn) QueryRow(query string, args ...any) journal.Row {
+// QueryRow implements tables.Conn.
+func (c *conn) QueryRow(query string, args ...any) tables.Row {
 	s, err := c.prepare(background, query)
 	if err != nil {
 		return c.raw.QueryRowContext(background, query, args...) // only this returns a Row that holds the error
@@ -56,7 +56,7 @@ func (c *conn) QueryRow(query string, args ...any) journal.Row {
 	return s.QueryRowContext(background, args...)
 }
 
-// Exec implements journal.Conn.
+// Exec implements tables.Conn.
 func (c *conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(background, query)
 	if err == nil {
@@ -65,10 +65,10 @@ func (c *conn) Exec(query string, args ...any) error {
 	return err
 }
 
-// Lock implements journal.Conn. No clause is needed, because only one transaction at a time writes the file.
+// Lock implements tables.Conn. No clause is needed, because only one transaction at a time writes the file.
 func (c *conn) Lock() string { return "" }
 
-// Again implements journal.Conn. It is always false, because a transaction that was not committed leaves nothing.
+// Again implements tables.Conn. It is always false, because a transaction that was not committed leaves nothing.
 func (c *conn) Again() bool { return false }
 
 func (c *conn) close() error {

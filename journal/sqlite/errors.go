@@ -38,7 +38,7 @@ var advice = map[int]string{
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
 }
 
-// Explain implements journal.Database.
+// Explain implements tables.Database.
 func (s *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound

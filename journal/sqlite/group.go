@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // maxGroup is the maximum number of transactions that share a commit.
@@ -18,7 +18,7 @@ const maxGroup = 64
 type write struct {
 	ctx      context.Context
 	until    time.Time // how long to wait for another process to unlock the file
-	fn       func(journal.Conn) error
+	fn       func(tables.Conn) error
 	err      error
 	panicked any
 	done     chan struct{} // closed when err and panicked are set
@@ -57,8 +57,8 @@ func (q *queue) leave(w *write) bool {
 	return i >= 0
 }
 
-// Write implements journal.Database. fn may run in another goroutine.
-func (s *database) Write(ctx context.Context, fn func(journal.Conn) error) error {
+// Write implements tables.Database. fn may run in another goroutine.
+func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
 	w := &write{ctx: ctx, until: time.Now().Add(s.busy), fn: fn, done: make(chan struct{})}
 	s.queue.add(w)
 	select {
@@ -176,7 +176,7 @@ func (s *database) runInSavepoint(w *write) error {
 	return s.writer.Exec("RELEASE one")
 }
 
-func (w *write) call(c journal.Conn) {
+func (w *write) call(c tables.Conn) {
 	defer func() { w.panicked = recover() }()
 	w.err = w.fn(c)
 }

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 
@@ -11,13 +11,14 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-//go:embed migrations/0001.sql
-var schema string
+//go:embed migrations
+var migrations embed.FS
 
 // applicationID marks the file as a journal: "evtn" in ASCII.
 const applicationID = 1702261870
 
-// migrate creates the schema in a new file. For an existing journal it only reads two numbers.
+// migrate creates the schema in a new file, and brings an older one up to date. For a journal that is up to date it only
+// reads three numbers.
 func (s *database) migrate(ctx context.Context) error {
 	db, err := sql.Open("sqlite", s.dsn("foreign_keys(1)"))
 	if err != nil {
@@ -25,8 +26,8 @@ func (s *database) migrate(ctx context.Context) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	current, err := s.upToDate(ctx, db)
-	if err != nil || current {
+	version, err := s.schemaVersion(ctx, db)
+	if err != nil || version >= journal.SchemaVersion {
 		return err
 	}
 	lock, err := statedir.Exclusive(ctx, s.path+".lock")
@@ -34,13 +35,18 @@ func (s *database) migrate(ctx context.Context) error {
 		return fmt.Errorf("waiting for another process to prepare the journal: %w", err)
 	}
 	defer lock.Release()
-	if current, err = s.upToDate(ctx, db); err != nil || current { // the other process may have done it
+	// The other process may have done it.
+	if version, err = s.schemaVersion(ctx, db); err != nil || version >= journal.SchemaVersion {
+		return err
+	}
+	script, err := journal.Migration(migrations, version)
+	if err != nil {
 		return err
 	}
 	// The journal mode is a property of the file, and cannot be set in a transaction.
 	for _, statement := range []string{
 		"PRAGMA journal_mode = wal",
-		fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; COMMIT", schema, applicationID),
+		fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; COMMIT", script, applicationID),
 	} {
 		if err := s.retry(ctx, func() error { _, err := db.ExecContext(ctx, statement); return err }); err != nil {
 			return fmt.Errorf("creating the tables: %w", err)
@@ -49,11 +55,11 @@ func (s *database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// upToDate reports whether the file is a journal. It refuses a journal that this program cannot use, and other
-// databases.
-func (s *database) upToDate(ctx context.Context, db *sql.DB) (bool, error) {
+// schemaVersion returns the version of the file's schema, or 0 if the file is empty. It refuses a journal that this
+// program cannot use, and other databases.
+func (s *database) schemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
 	var id, tables, minProgram int
-	err := s.retry(ctx, func() error {
+	err = s.retry(ctx, func() error {
 		t, err := db.BeginTx(ctx, nil) // one snapshot: another process may be creating the tables
 		if err != nil {
 			return err
@@ -64,15 +70,15 @@ func (s *database) upToDate(ctx context.Context, db *sql.DB) (bool, error) {
 		if err != nil || id != applicationID {
 			return err
 		}
-		return t.QueryRowContext(ctx, `SELECT min_program FROM journal`).Scan(&minProgram)
+		return t.QueryRowContext(ctx, `SELECT schema_version, min_program FROM journal`).Scan(&version, &minProgram)
 	})
 	switch {
 	case err != nil:
-		return false, err
+		return 0, err
 	case id == applicationID:
-		return true, journal.CheckSchema(minProgram)
+		return version, journal.CheckSchema(minProgram)
 	case id != 0 || tables != 0:
-		return false, errors.New("the file is the database of another program: choose another path for the journal")
+		return 0, errors.New("the file is the database of another program: choose another path for the journal")
 	}
-	return false, nil
+	return 0, nil
 }

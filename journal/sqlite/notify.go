@@ -33,12 +33,12 @@ func watchChanges(ctx context.Context, s *database) (*changes, error) {
 	return &changes{watch.New(pollEvery, look), conn}, nil
 }
 
-// Changed implements journal.Database.
+// Changed implements tables.Database.
 func (s *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
 	return s.changes.Wait(ctx, journal.Topic{})
 }
 
-// Notify implements journal.Database.
+// Notify implements tables.Database.
 func (s *database) Notify(...journal.Topic) { s.changes.Notify(journal.Topic{}) }
 
 func (c *changes) close() error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everturn/everturn/internal/statedir"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // Options configures a journal. The zero value is ready to use.
@@ -158,10 +159,10 @@ func (s *database) dsn(pragmas ...string) string {
 	return u.String()
 }
 
-// Renumber implements journal.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
-func (s *database) Renumber(journal.Conn, string) error { return nil }
+// Renumber implements tables.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
+func (s *database) Renumber(tables.Conn, string) error { return nil }
 
-// TempDir implements journal.Database. It is the journal's own folder: the temporary file of an import is as large as
+// TempDir implements tables.Database. It is the journal's own folder: the temporary file of an import is as large as
 // the data that the import adds there.
 func (s *database) TempDir() string { return filepath.Dir(s.path) }
 

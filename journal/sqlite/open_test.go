@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -66,6 +67,22 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 	again, err := open(t, path, sqlite.Options{}).Turn(t.Context(), "t")
 	require.NoError(t, err)
 	assert.Equal(t, begun.Turn, again)
+}
+
+func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	s := open(t, path, sqlite.Options{})
+	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	raw(t, path, `DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; UPDATE journal SET schema_version = 1`)
+
+	s = open(t, path, sqlite.Options{})
+	again, err := s.Turn(t.Context(), "t")
+	require.NoError(t, err)
+	assert.Equal(t, begun.Turn, again)
+	_, err = s.TurnUsage(t.Context(), "t")
+	require.NoError(t, err)
 }
 
 func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
@@ -165,7 +182,7 @@ func TestCloseEndsFollowers(t *testing.T) {
 	changed := s.Changed(t.Context())
 	require.NoError(t, s.Close())
 	<-changed
-	for _, err := range journal.Follow(t.Context(), s, "t", -1) {
+	for _, err := range follow.Turn(t.Context(), s, "t", -1) {
 		assert.ErrorContains(t, err, "closed")
 	}
 }

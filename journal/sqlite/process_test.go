@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -100,7 +101,7 @@ func TestProcessesShareAFileAndDieInIt(t *testing.T) {
 		h.until(t, 20)
 	}
 	seen := int64(0)
-	for c, err := range journal.Follow(t.Context(), s, hammers[1].turn, int64(hammers[1].acked)) {
+	for c, err := range follow.Turn(t.Context(), s, hammers[1].turn, int64(hammers[1].acked)) {
 		require.NoError(t, err)
 		if seen++; seen == 50 {
 			break

@@ -16,8 +16,16 @@ import (
 	"github.com/everturn/everturn/codec/codectest"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/journaltest"
+	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/journal/sqlite"
 )
+
+func TestTheLedgerOfAThousandTurnsEqualsTheBill(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	require.NoError(t, err)
+	defer s.Close()
+	journaltest.CheckUsage(t, s, 1000)
+}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -63,7 +71,7 @@ func TestKeptExportIsImported(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, s.Export(t.Context(), session, &out))
 		for raw := range bytes.Lines(kept) {
-			var l journal.Line
+			var l portable.Line
 			require.NoError(t, json.Unmarshal(raw, &l))
 			sum := fmt.Sprintf(",\"sum\":%q}\n", l.Sum)
 			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.LateResult != nil || l.Chunk != nil {

@@ -9,7 +9,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/internal/tables"
 )
 
 // openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
@@ -35,15 +35,15 @@ func (s *database) dropWriter() {
 	s.writer = nil
 }
 
-// Read implements journal.Database.
-func (s *database) Read(ctx context.Context, once bool, fn func(journal.Conn) error) error {
+// Read implements tables.Database.
+func (s *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	if once {
 		return s.snapshot(ctx, fn)
 	}
 	return s.retry(ctx, func() error { return s.snapshot(ctx, fn) })
 }
 
-func (s *database) snapshot(ctx context.Context, fn func(journal.Conn) error) error {
+func (s *database) snapshot(ctx context.Context, fn func(tables.Conn) error) error {
 	if err := s.checkFile(); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
@@ -20,10 +20,10 @@ func TestAWorkersReportExpires(t *testing.T) {
 	s := open(t, path, sqlite.Options{})
 	report := func(id string) {
 		t.Helper()
-		require.NoError(t, s.ReportWorker(t.Context(), journal.WorkerReport{ID: id, Servers: json.RawMessage(`[]`)}))
+		require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: id, Servers: json.RawMessage(`[]`)}))
 	}
 	report("killed")
-	db := raw(t, path, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, journal.WorkerExpiry))
+	db := raw(t, path, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, fleet.WorkerExpiry))
 	list, err := s.Workers(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)

@@ -9,19 +9,15 @@ import (
 )
 
 // counts checks what does not depend on the machine: the number of events in a turn's history, the number of
-// inferences, and that the report is complete.
-func counts(r report.Result) []report.Finding {
+// inferences, and that the report has every arm of the scenarios.
+func counts(r report.Result, of []scenario) []report.Finding {
 	var out []report.Finding
 	add := func(p report.Part, format string, args ...any) {
 		out = append(out, report.Finding{Severity: report.Fail, Scenario: p.Scenario, Measure: "counts",
 			What: p.Scenario + ": " + fmt.Sprintf(format, args...)})
 	}
-	all := scenarios()
 	for _, p := range r.Parts {
-		sc := all[slices.IndexFunc(all, func(sc scenario) bool { return sc.name == p.Scenario })]
-		if r.Smoke {
-			sc = sc.small()
-		}
+		sc := of[slices.IndexFunc(of, func(sc scenario) bool { return sc.name == p.Scenario })]
 		if len(p.Measures) != len(sc.arms) {
 			add(p, "%d arms were measured and %d should have been", len(p.Measures), len(sc.arms))
 		}

@@ -36,6 +36,7 @@ func main() {
 // program is one run of the benchmark.
 type program struct {
 	smoke    bool
+	gate     bool
 	only     string
 	profile  string
 	out      string // folder for result.json
@@ -58,6 +59,8 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f := flag.NewFlagSet("bench", flag.ExitOnError)
 	f.BoolVar(&p.smoke, "smoke", false,
 		"a few turns of each kind: does everything work, are the counts right; times decide nothing")
+	f.BoolVar(&p.gate, "gate", false,
+		"about a minute: the ratios of a few turns, measured up to three times, with wide bounds; for CI")
 	f.StringVar(&p.only, "only", "", "run the scenario of this `name`, or those whose names contain it")
 	f.StringVar(&p.profile, "profile", "",
 		"`folder` for CPU and allocation profiles of Everturn's workers, which then run inside this program")
@@ -94,8 +97,11 @@ func (p *program) check() error {
 		}
 		return fmt.Errorf("there is no scenario %q to run; there are: %s", p.only, strings.Join(names, "; "))
 	}
-	if p.accept != "" && (p.smoke || p.only != "" || p.profile != "") {
-		return errors.New("only a whole run can be accepted: leave -smoke, -only and -profile out")
+	if p.accept != "" && (p.smoke || p.gate || p.only != "" || p.profile != "") {
+		return errors.New("only a whole run can be accepted: leave -smoke, -gate, -only and -profile out")
+	}
+	if p.gate && (p.smoke || p.people || p.profile != "") {
+		return errors.New("-gate goes with -only, and not with -smoke, -people or -profile")
 	}
 	if strings.HasPrefix(p.accept, "-") {
 		return fmt.Errorf("%q is no reason: -accept wants one in words", p.accept)
@@ -151,7 +157,7 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 func (p *program) file() string { return filepath.Join(p.out, "result.json") }
 
 func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
-	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Reason: p.accept}
+	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Gate: p.gate, Reason: p.accept}
 	for _, sc := range p.chosen() {
 		part, err := r.run(ctx, sc)
 		if err != nil {
@@ -171,33 +177,36 @@ func (p *program) acceptLast() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if result.Smoke || len(result.Parts) != len(scenarios()) {
+	if result.Smoke || result.Gate || len(result.Parts) != len(scenarios()) {
 		return 0, errors.New("the last run was not a whole one: make bench makes one")
 	}
 	result.Reason = p.accept
 	p.compared = "the run of " + result.Machine.String()
-	return p.conclude(result, append(result.Failures(), counts(result)...))
+	return p.conclude(result, append(result.Failures(), counts(result, scenarios())...))
 }
 
 // chosen returns the scenarios of this run.
 func (p *program) chosen() []scenario {
 	var out []scenario
 	for _, sc := range scenarios() {
-		if !p.wanted(sc.name) || p.smoke && !sc.smoke {
+		if !p.wanted(sc.name) || p.smoke && !sc.smoke || p.gate && !sc.gated {
 			continue
 		}
-		if p.smoke {
+		switch {
+		case p.smoke:
 			sc = sc.small()
+		case p.gate:
+			sc = sc.brief()
 		}
 		out = append(out, sc)
 	}
 	return out
 }
 
-// judge compares the run with the baseline. It measures a regression a second time and reports it only if it is
-// confirmed.
+// judge compares the run with the baseline. It measures a regression again, and reports it only if it is there each
+// time.
 func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
-	findings := append(result.Failures(), counts(result)...)
+	findings := append(result.Failures(), counts(result, p.chosen())...)
 	if p.smoke || p.accept != "" || p.profile != "" {
 		p.compared = "nothing was compared with an accepted run"
 		return findings, nil
@@ -215,21 +224,36 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 		p.compared += "\nwhich was another machine: even ratios differ a little; accept a run of your own before you judge " +
 			"a change"
 	}
-	worse := report.Gate(result, accepted)
-	again := report.Result{}
+	tries, tolerance := 2, report.Whole
+	if p.gate {
+		tries, tolerance = 3, report.Brief
+	}
+	worse := report.Gate(result, accepted, tolerance)
+	for range tries - 1 {
+		again, err := p.again(ctx, r, worse)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(append(findings, again.Failures()...), counts(again, p.chosen())...)
+		worse = report.Confirmed(worse, report.Gate(again, accepted, tolerance))
+	}
+	return append(findings, worse...), nil
+}
+
+// again measures the scenarios once more that were worse than accepted.
+func (p *program) again(ctx context.Context, r *rig, worse []report.Finding) (result report.Result, err error) {
 	for _, sc := range p.chosen() {
 		if !concerned(worse, sc.name) {
 			continue
 		}
-		fmt.Fprintf(p.stderr, "once more, because it was worse: ")
+		fmt.Fprint(p.stderr, "once more, because it was worse: ")
 		part, err := r.run(ctx, sc)
 		if err != nil {
-			return nil, err
+			return result, err
 		}
-		again.Parts = append(again.Parts, part)
+		result.Parts = append(result.Parts, part)
 	}
-	findings = append(append(findings, again.Failures()...), counts(again)...)
-	return append(findings, report.Confirmed(worse, report.Gate(again, accepted))...), nil
+	return result, nil
 }
 
 // wanted reports whether a scenario is to run. -only selects the scenario of that exact name or, if there is none, all

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/bench/report"
@@ -203,7 +204,7 @@ func (c *crowd) sendTo(ctx context.Context, session string, s scene) (client.Tur
 func (c *crowd) until(ctx context.Context, turnID string, after int64, kinds ...turn.ChunkKind) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for chunk, err := range journal.Follow(ctx, c.store, turnID, after) {
+	for chunk, err := range follow.Turn(ctx, c.store, turnID, after) {
 		if err != nil {
 			return 0, fmt.Errorf("waiting for %v of turn %s: %w", kinds, turnID, err)
 		}

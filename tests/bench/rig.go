@@ -173,10 +173,18 @@ func (r *rig) agent(ctx context.Context, name string, a arm, provider string) (s
 	}
 	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
-		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), store, r.stack.Address, name, server)
+		"context_tokens = %d\n[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
+		r.folder("workspace"), provider, a.String(), contextTokens(a), store, r.stack.Address, name, server)
 	path := r.folder(name + ".toml")
 	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// contextTokens returns the context window of an arm's model, 0 if it is unknown.
+func contextTokens(a arm) int {
+	if a.condensed {
+		return 128_000
+	}
+	return 0
 }
 
 func (r *rig) journal(name string) string { return r.folder(name + ".db") }

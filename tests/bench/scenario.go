@@ -54,6 +54,9 @@ func (s spec) message() string {
 
 // provide is the provider's script: it follows the spec in the user's message.
 func provide(r fakellm.Request) fakellm.Reply {
+	if strings.HasPrefix(r.Chat.Messages[0].Content, "You condense") {
+		return fakellm.Text(answer).Usage(60_000, 60, 0)
+	}
 	_, text, _ := strings.Cut(r.Chat.Asked(), question)
 	var s spec
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -108,6 +111,8 @@ type arm struct {
 	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
 	// collections.
 	tuned bool
+	// condensed gives the model a known context window, so that prompts are condensed before they exceed it.
+	condensed bool
 }
 
 func (a arm) String() string {
@@ -120,6 +125,9 @@ func (a arm) String() string {
 	}
 	if a.tuned {
 		name += " tuned"
+	}
+	if a.condensed {
+		name += " condensed"
 	}
 	return name
 }

@@ -90,6 +90,8 @@ func long() []scenario {
 			context: 2 << 20},
 		{name: "one hop on 20 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1,
 			context: 20 << 20},
+		{name: "one hop on 2,000 messages", spec: hops(1, 1), arms: []arm{ourLocal, {kind: everturn, lane: laneLocal,
+			condensed: true}}, turns: 20, block: 5, inFlight: 1, context: 2000 * said},
 	}
 }
 
@@ -97,5 +99,12 @@ func long() []scenario {
 func (sc scenario) small() scenario {
 	sc.turns, sc.block, sc.gated = 1, 1, false
 	sc.arms = slices.DeleteFunc(slices.Clone(sc.arms), func(a arm) bool { return a.full })
+	return sc
+}
+
+// brief returns the scenario for CI: enough turns for a ratio to the cookbook that holds still, in a few seconds.
+func (sc scenario) brief() scenario {
+	sc.turns, sc.block, sc.replayed = 30, 5, false
+	sc.arms = slices.DeleteFunc(slices.Clone(sc.arms), func(a arm) bool { return !slices.Contains(loaded, a) })
 	return sc
 }

@@ -24,7 +24,7 @@ func (s *subject) seed(ctx context.Context, bytes int) error {
 		return nil
 	}
 	size := said
-	if bytes > 4<<20 {
+	if bytes > 4<<20 && bytes != 2000*said {
 		size *= 10
 	}
 	turns := bytes / size / 2

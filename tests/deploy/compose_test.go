@@ -81,7 +81,7 @@ func TestVariablesAreSettings(t *testing.T) {
 			assert.Equal(t, config.ProviderOpenAI, c.LLM.Effective().Provider)
 		}
 	}
-	assert.Equal(t, 4, ours)
+	assert.Equal(t, 5, ours)
 }
 
 // isUpcoming reports whether a variable without its prefix sets a key of upcoming that the code does not have.
@@ -151,6 +151,7 @@ func TestDependenciesStart(t *testing.T) {
 	}
 	for service, on := range map[string][]string{
 		"temporal-schema": {"postgres"}, "temporal": {"temporal-schema"}, "temporal-namespace": {"temporal"},
+		"promote":         {"worker"},
 		"journal-migrate": {"postgres"}, "worker": {"journal-migrate", "temporal-namespace"}, "temporal-ui": {"temporal"},
 	} {
 		assert.ElementsMatch(t, on, project.Services[service].GetDependencies(), service)

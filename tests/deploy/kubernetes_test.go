@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/workflows"
 )
 
 // The types of Temporal's Worker Controller (temporal.io/v1alpha1, release 1.8.1) and of KEDA (keda.sh/v1alpha1, 2.22),
@@ -46,7 +47,10 @@ type (
 			} `json:"workerOptions"`
 			Rollout struct {
 				Strategy string `json:"strategy"`
-				Steps    []struct {
+				Gate     struct {
+					WorkflowType string `json:"workflowType"`
+				} `json:"gate"`
+				Steps []struct {
 					RampPercentage int             `json:"rampPercentage"`
 					PauseDuration  metav1.Duration `json:"pauseDuration"`
 				} `json:"steps"`
@@ -202,6 +206,7 @@ func TestObjectsReferToEachOther(t *testing.T) {
 	assert.Equal(t, deployment.Spec.Template.Labels, budget.Spec.Selector.MatchLabels)
 	assert.Equal(t, deployment.Spec.Template.Labels, deployment.Spec.Selector.MatchLabels)
 	controlled := manifest[workerDeployment](t, "worker-controller.yaml", "WorkerDeployment")
+	assert.Equal(t, workflows.ReadyWorkflow, controlled.Spec.Rollout.Gate.WorkflowType)
 	assert.Equal(t, budget.Spec.Selector.MatchLabels, controlled.Spec.Template.Labels, "the budget is for both")
 	assert.Equal(t, manifest[connection](t, "worker-controller.yaml", "Connection").Name,
 		controlled.Spec.WorkerOptions.ConnectionRef.Name)

@@ -1,5 +1,6 @@
-// Package fakellm is a model provider for tests: a server that speaks OpenAI's Chat Completions over real HTTP, streams
-// real server-sent events, and answers as a script says.
+// Package fakellm is a model provider for tests: a server that speaks OpenAI's Chat Completions and Responses and
+// Anthropic's Messages over real HTTP, streams real server-sent events, and answers as a script says. It refuses
+// requests that the vendors would refuse.
 //
 //	gate := fakellm.NewGate()
 //	s := fakellm.Start(t, fakellm.Steps(

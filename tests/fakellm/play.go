@@ -1,7 +1,6 @@
 package fakellm
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,7 +15,7 @@ type player struct {
 	reply   Reply
 	entry   *Request
 	outcome Outcome
-	finish  int // the index of the event with the finish reason; -1 if there is none
+	dialect dialect
 }
 
 // play sends the reply as far as its script goes and sets the outcome.
@@ -36,7 +35,7 @@ func (p *player) play() {
 		p.reply.body(p.w)
 	case p.reply.noStream || !p.entry.Chat.Stream && p.reply.raw == nil:
 		p.w.Header().Set("Content-Type", "application/json")
-		_, _ = p.w.Write(p.whole()) // the client may be gone
+		_, _ = p.w.Write(p.dialect.whole(p)) // the client may be gone
 	default:
 		if !p.stream() {
 			return
@@ -59,7 +58,11 @@ func (p *player) stream() bool {
 			return false
 		}
 	}
-	for i, event := range p.events() {
+	events, finish := p.reply.raw, -1
+	if events == nil {
+		events, finish = p.dialect.events(p)
+	}
+	for i, event := range events {
 		if p.ends(i) || !p.wait(p.reply.delay) {
 			return false
 		}
@@ -71,10 +74,10 @@ func (p *player) stream() bool {
 		}
 		p.server.update(func() {
 			p.entry.Events++
-			p.entry.Finished = p.entry.Finished || i == p.finish
+			p.entry.Finished = p.entry.Finished || i == finish
 		})
 	}
-	return !p.ends(len(p.events()))
+	return !p.ends(len(events))
 }
 
 func (p *player) write(s string) bool {
@@ -90,6 +93,9 @@ func (p *player) ends(at int) bool {
 		return false
 	}
 	p.outcome = Cut
+	if p.reply.ending == endFail {
+		_ = p.write(p.dialect.failure(p.reply.failure[0], p.reply.failure[1])) // the client may be gone
+	}
 	if p.reply.ending == endStall {
 		select {
 		case <-p.r.Context().Done():
@@ -116,28 +122,33 @@ func (p *player) wait(d time.Duration) bool {
 	return false
 }
 
-// events returns the reply's server-sent events, each with its blank line.
-func (p *player) events() []string {
-	p.finish = -1
-	if p.reply.raw != nil {
-		return p.reply.raw
-	}
-	out := []string{p.delta(map[string]any{"role": "assistant", "content": ""}, nil)}
+// chatEvents returns the reply's server-sent events, each with its blank line.
+func (p *player) chatEvents() (out []string, finish int) {
+	finish = -1
+	out = append(out, p.delta(map[string]any{"role": "assistant", "content": ""}, nil))
 	if p.reply.reasoning != "" {
 		out = append(out, p.delta(map[string]any{"reasoning_content": p.reply.reasoning}, nil))
 	}
+	said := "content"
+	if p.reply.finish == "refusal" {
+		said = "refusal"
+	}
 	for _, piece := range p.pieces() {
-		out = append(out, p.delta(map[string]any{"content": piece}, nil))
+		out = append(out, p.delta(map[string]any{said: piece}, nil))
 	}
 	out = append(out, p.callEvents()...)
 	if p.reply.finish != "-" {
-		p.finish = len(out)
+		finish = len(out)
 		out = append(out, p.delta(map[string]any{}, p.reply.finish))
 	}
 	if asked := p.entry.Chat.StreamOptions; p.reply.usage != nil && asked != nil && asked.IncludeUsage {
 		out = append(out, p.data(map[string]any{"choices": []any{}, "usage": p.usage()}))
 	}
-	return append(out, "data: [DONE]\n\n")
+	return append(out, "data: [DONE]\n\n"), finish
+}
+
+func chatFailure(kind, message string) string {
+	return fmt.Sprintf("data: %s\n\n", encode(map[string]any{"error": map[string]any{"type": kind, "message": message}}))
 }
 
 // callEvents streams each call in three parts, as OpenAI does: the head, and the arguments in two halves.
@@ -148,11 +159,7 @@ func (p *player) callEvents() []string {
 		head := map[string]any{"index": i, "id": call.ID, "type": "function",
 			"function": map[string]any{"name": call.Name, "arguments": ""}}
 		out = append(out, p.delta(map[string]any{"tool_calls": []any{head}}, nil))
-		half := len(args) / 2
-		for half > 0 && args[half]&0xC0 == 0x80 {
-			half-- // not within a rune
-		}
-		for _, part := range []string{args[:half], args[half:]} {
+		for _, part := range halves(args) {
 			tail := map[string]any{"index": i, "function": map[string]any{"arguments": part}}
 			out = append(out, p.delta(map[string]any{"tool_calls": []any{tail}}, nil))
 		}
@@ -187,8 +194,8 @@ func (p *player) data(fields map[string]any) string {
 	return "data: " + string(p.envelope(fields)) + "\n\n"
 }
 
-// whole returns the reply as one object.
-func (p *player) whole() []byte {
+// chatWhole returns the reply as one object.
+func (p *player) chatWhole() []byte {
 	message := map[string]any{"role": "assistant", "content": p.reply.text}
 	if p.reply.reasoning != "" {
 		message["reasoning_content"] = p.reply.reasoning
@@ -215,18 +222,15 @@ func (p *player) whole() []byte {
 func (p *player) envelope(fields map[string]any) []byte {
 	fields["id"] = fmt.Sprintf("chatcmpl-%d", p.entry.Index)
 	fields["created"] = p.entry.At.Unix()
-	fields["model"] = p.entry.Chat.Model
-	if p.reply.model != "" {
-		fields["model"] = p.reply.model
-	}
-	b, _ := json.Marshal(fields) // maps of strings and numbers always marshal
-	return b
+	fields["model"] = p.modelName()
+	return encode(fields)
 }
 
 func (p *player) usage() map[string]any {
 	u := p.reply.usage
 	return map[string]any{
 		"prompt_tokens": u.Prompt, "completion_tokens": u.Completion, "total_tokens": u.Prompt + u.Completion,
-		"prompt_tokens_details": map[string]any{"cached_tokens": u.Cached},
+		"prompt_tokens_details":     map[string]any{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite},
+		"completion_tokens_details": map[string]any{"reasoning_tokens": u.Reasoning},
 	}
 }

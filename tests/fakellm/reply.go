@@ -15,7 +15,7 @@ type ToolCall struct {
 }
 
 // Usage is the token counts that a reply reports.
-type Usage struct{ Prompt, Completion, Cached int }
+type Usage struct{ Prompt, Completion, Cached, CacheWrite, Reasoning int }
 
 // ending is how a response's body ends.
 type ending string
@@ -24,6 +24,7 @@ const (
 	endWhole ending = ""      // as the protocol defines it
 	endCut   ending = "cut"   // a clean end of the body, too early
 	endReset ending = "reset" // the connection is reset
+	endFail  ending = "fail"  // an error in the stream
 	endStall ending = "stall" // nothing more comes until the client gives up or the server closes
 )
 
@@ -49,6 +50,8 @@ type Reply struct {
 	holds  map[int]*Gate // before the event with this index
 	ending ending
 	after  int // events before the ending; -1: before the response's header
+
+	failure [2]string // kind and message of an error in the stream
 }
 
 // Text answers with text, streamed by words.
@@ -136,6 +139,9 @@ func (r Reply) Usage(prompt, completion, cached int) Reply {
 	return r
 }
 
+// Counts makes the reply report these token counts.
+func (r Reply) Counts(u Usage) Reply { r.usage = &u; return r }
+
 // Model sets the model's name in the answer; by default it is the requested one.
 func (r Reply) Model(name string) Reply { r.model = name; return r }
 
@@ -179,6 +185,12 @@ func (r Reply) CutAfter(n int) Reply { r.ending, r.after = endCut, n; return r }
 
 // ResetAfter resets the connection after n events; -1 resets it before the response's header.
 func (r Reply) ResetAfter(n int) Reply { r.ending, r.after = endReset, n; return r }
+
+// FailAfter sends an error in the stream after n events, and ends it.
+func (r Reply) FailAfter(n int, kind, message string) Reply {
+	r.ending, r.after, r.failure = endFail, n, [2]string{kind, message}
+	return r
+}
 
 // StallAfter sends nothing more after n events; -1 sends not even the response's header.
 func (r Reply) StallAfter(n int) Reply { r.ending, r.after = endStall, n; return r }

@@ -34,6 +34,7 @@ type Request struct {
 	Step int
 	// Attempt counts requests with exactly this body, from 1.
 	Attempt int
+	API     string // chat, responses or messages
 	Chat    Chat
 
 	Reply   string // the kind of reply
@@ -44,7 +45,7 @@ type Request struct {
 	Duration time.Duration
 }
 
-// Chat is what a request's body says.
+// Chat is what a request's body says, in the form of Chat Completions for all APIs.
 type Chat struct {
 	Model         string    `json:"model"`
 	Messages      []Message `json:"messages"`
@@ -60,6 +61,20 @@ type Chat struct {
 	Temperature         *float64 `json:"temperature"`
 	MaxTokens           int      `json:"max_tokens"`
 	MaxCompletionTokens int      `json:"max_completion_tokens"`
+
+	// Schema is the field with the schema of the answer, nil if there is none.
+	Schema   json.RawMessage `json:"response_format"`
+	CacheKey string          `json:"-"` // of the Responses API
+}
+
+func (c *Chat) offer(name string) {
+	c.Tools = append(c.Tools, struct {
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}{struct {
+		Name string `json:"name"`
+	}{name}})
 }
 
 // Message is one message of a request. If it has several parts, Content holds the text parts, one per line, and Media
@@ -69,13 +84,51 @@ type Message struct {
 	Content    string   `json:"content"`
 	Media      []string `json:"-"`
 	ToolCallID string   `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+	ToolCalls  []called `json:"tool_calls"`
+	Reasoning  []string `json:"-"` // of the model, that has come back
+}
+
+type called struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+func (m *Message) call(id, name, arguments string) {
+	c := called{ID: id}
+	c.Function.Name, c.Function.Arguments = name, arguments
+	m.ToolCalls = append(m.ToolCalls, c)
+}
+
+func (m *Message) addText(text string) { m.Content = strings.TrimPrefix(m.Content+"\n"+text, "\n") }
+
+// addParts reads the content of the Responses API: a string or parts.
+func (m *Message) addParts(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		m.addText(text)
+		return nil
+	}
+	var parts []struct {
+		Type, Text string
+		ImageURL   string `json:"image_url"`
+	}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		switch p.Type {
+		case "input_text", "output_text":
+			m.addText(p.Text)
+		case "input_image":
+			m.Media = append(m.Media, p.ImageURL)
+		default:
+			return fmt.Errorf("a part of the type %q is not known", p.Type)
+		}
+	}
+	return nil
 }
 
 // UnmarshalJSON reads content as a string or as a list of parts.
@@ -83,12 +136,16 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	type plain Message
 	var in struct {
 		plain
-		Content json.RawMessage `json:"content"`
+		Content   json.RawMessage `json:"content"`
+		Reasoning string          `json:"reasoning_content"`
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
 		return err
 	}
 	*m = Message(in.plain)
+	if in.Reasoning != "" {
+		m.Reasoning = []string{in.Reasoning}
+	}
 	switch {
 	case len(in.Content) == 0:
 		return nil
@@ -115,7 +172,7 @@ func (m *Message) parts(b []byte) error {
 	for _, p := range parts {
 		switch p.Type {
 		case "text":
-			m.Content = strings.TrimPrefix(m.Content+"\n"+p.Text, "\n")
+			m.addText(p.Text)
 		case "image_url":
 			m.Media = append(m.Media, p.Image.URL)
 		case "input_audio":
@@ -161,11 +218,13 @@ const (
 	noteMark   = "(Automatic note"
 	resultMark = "Result of call "
 	noticeMark = "Notice of the system"
+	// condensedMark begins the message that stands for the beginning of the conversation.
+	condensedMark = "[Messages 1 to "
 )
 
 func synthetic(content string) bool {
 	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark) ||
-		strings.HasPrefix(content, noticeMark)
+		strings.HasPrefix(content, noticeMark) || strings.HasPrefix(content, condensedMark)
 }
 
 var (
@@ -205,7 +264,7 @@ func number(pattern *regexp.Regexp, s string) int {
 	return n
 }
 
-func parse(body []byte) (Chat, error) {
+func parseChat(body []byte) (Chat, error) {
 	var c Chat
 	err := json.Unmarshal(body, &c)
 	return c, err

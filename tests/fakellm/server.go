@@ -47,7 +47,9 @@ func NewServer(addr string, s Script) (*Server, error) {
 	server := &Server{listener: listener, script: s, quit: make(chan struct{}), served: make(chan struct{}),
 		seen: map[[32]byte]int{}, changed: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", server.chat)
+	for path, d := range dialects {
+		mux.HandleFunc("POST /v1"+path, func(w http.ResponseWriter, r *http.Request) { server.infer(w, r, d) })
+	}
 	mux.HandleFunc("GET /v1/models", models)
 	server.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -136,20 +138,20 @@ func (s *Server) update(change func()) {
 // maxBody bounds a request, in bytes.
 const maxBody = 256 << 20
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+func (s *Server) infer(w http.ResponseWriter, r *http.Request, d dialect) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return // the client went away
 	}
-	chat, err := parse(body)
+	chat, err := d.parse(body)
 	if err != nil {
-		http.Error(w, `{"error":{"message":"the request is not valid JSON"}}`, http.StatusBadRequest)
+		refuse(w, err)
 		return
 	}
-	entry, script := s.enter(r, body, chat)
+	entry, script := s.enter(r, body, d.name, chat)
 	reply := script.Reply(*entry)
 	s.update(func() { entry.Reply = reply.name })
-	p := player{server: s, w: w, r: r, reply: reply, entry: entry}
+	p := player{server: s, w: w, r: r, reply: reply, entry: entry, dialect: d}
 	defer func() {
 		s.update(func() { entry.Outcome, entry.Duration = p.outcome, time.Since(entry.At) })
 		if p.outcome == Cut && reply.ending == endReset {
@@ -159,13 +161,13 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	p.play()
 }
 
-func (s *Server) enter(r *http.Request, body []byte, chat Chat) (*Request, Script) {
+func (s *Server) enter(r *http.Request, body []byte, api string, chat Chat) (*Request, Script) {
 	var entry *Request
 	var script Script
 	s.update(func() {
 		key := fingerprint(body)
 		s.seen[key]++
-		entry = &Request{Index: s.drained + len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, Chat: chat,
+		entry = &Request{Index: s.drained + len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, API: api, Chat: chat,
 			Step: chat.step(), Attempt: s.seen[key], Outcome: Open}
 		s.requests = append(s.requests, entry)
 		script = s.script

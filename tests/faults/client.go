@@ -17,7 +17,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/workflows"
 )
 

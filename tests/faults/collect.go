@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
-	"github.com/everturn/everturn/tests/faults/check"
 )
 
 // collect ends what still runs and writes every ledger that is not a file yet.

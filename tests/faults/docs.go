@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/check"
 )
 
 // figures rewrites the text between two comments in docs/faults.md, so that the figures there come from a run.

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/check"
 )
 
 // order holds the command's flags.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/check"
 )
 
 // mutant is a promise that is broken on purpose, the point that shows it, and the detector that must report it: an

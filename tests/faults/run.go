@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
-	"github.com/everturn/everturn/tests/faults/check"
 )
 
 // point is a fault at a place that can be observed.

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
-	"github.com/everturn/everturn/tests/faults/check"
 )
 
 // soak runs many sessions for a long time, with one fault after the other: a rig whose first two workers survive it and

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everturn/everturn/tests/faults/check"
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/faults/leakcheck"
 	"github.com/everturn/everturn/workflows/turn"
 )

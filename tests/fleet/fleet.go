@@ -22,6 +22,8 @@ type Options struct {
 	Ports Ports
 	// Settings are more tables of the workers' agent.toml: all but [temporal] and [journal].
 	Settings string
+	// Dynamic are more settings of Temporal's dynamic configuration, in YAML.
+	Dynamic string
 	// Postgres are settings of postgresql.conf, "name=value".
 	Postgres []string
 	// Worker and Starter are the programs; they are built if empty.

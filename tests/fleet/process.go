@@ -49,6 +49,9 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Stop ends the process with SIGTERM, and returns when it has ended.
+func (p *Process) Stop() { stop(p) }
+
 // stop stops processes at the same time, with SIGTERM first. nil is no process.
 func stop(processes ...*Process) {
 	var all sync.WaitGroup

@@ -128,11 +128,15 @@ func (f *Fleet) schema(ctx context.Context) error {
 
 // startTemporal starts the server with the configuration that its image has, and waits until it answers.
 func (f *Fleet) startTemporal(ctx context.Context) (err error) {
+	dynamic, err := f.dynamicConfig()
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(f.programs.server, "--allow-no-auth", "start")
 	cmd.Env = append(os.Environ(), "DB=postgres12", "POSTGRES_SEEDS=127.0.0.1",
 		"DB_PORT="+strconv.Itoa(f.state.Postgres), "POSTGRES_USER=temporal", "POSTGRES_PWD="+f.state.TemporalPassword,
 		"SQL_MAX_CONNS=10", "SQL_VIS_MAX_CONNS=4", "BIND_ON_IP=127.0.0.1", "LOG_LEVEL=warn", "FRONTEND_HTTP_PORT=0",
-		"DYNAMIC_CONFIG_FILE_PATH="+filepath.Join(root(), "deploy", "temporal", "dynamicconfig.yaml"),
+		"DYNAMIC_CONFIG_FILE_PATH="+dynamic,
 		"FRONTEND_GRPC_PORT="+strconv.Itoa(f.state.Temporal))
 	for i, name := range []string{"FRONTEND_MEMBERSHIP", "HISTORY_GRPC", "HISTORY_MEMBERSHIP", "MATCHING_GRPC",
 		"MATCHING_MEMBERSHIP", "WORKER_GRPC", "WORKER_MEMBERSHIP"} {
@@ -144,6 +148,20 @@ func (f *Fleet) startTemporal(ctx context.Context) (err error) {
 	return await(ctx, func(ctx context.Context) bool {
 		return f.connected(ctx, func(temporalconn.Conn) bool { return true })
 	}, f.temporal)
+}
+
+// dynamicConfig returns the path of the server's dynamic configuration: that of the image with the options'.
+func (f *Fleet) dynamicConfig() (string, error) {
+	image := filepath.Join(root(), "deploy", "temporal", "dynamicconfig.yaml")
+	if f.options.Dynamic == "" {
+		return image, nil
+	}
+	text, err := os.ReadFile(image)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(f.options.Dir, "dynamicconfig.yaml")
+	return path, os.WriteFile(path, append(text, "\n"+f.options.Dynamic...), 0o600)
 }
 
 // connected reports whether the server answers and what check says then.

@@ -20,14 +20,15 @@ func (f *Fleet) startWorkers(ctx context.Context) error {
 	return f.Polling(ctx, f.options.Workers)
 }
 
-// StartWorker starts one more worker. Polling says when it takes tasks.
-func (f *Fleet) StartWorker() error {
+// StartWorker starts one more worker, with these variables besides those of this process. Polling says when it takes
+// tasks.
+func (f *Fleet) StartWorker(environ ...string) error {
 	cmd := exec.Command(f.programs.worker, "-config", f.Config())
 	workspace := filepath.Join(f.options.Dir, "workspace") // of the file tools, which must not read agent.toml
 	if err := os.MkdirAll(workspace, 0o700); err != nil {
 		return err
 	}
-	cmd.Env = append(os.Environ(), "EVERTURN_RUNTIME_WORKSPACE="+workspace)
+	cmd.Env = append(append(os.Environ(), "EVERTURN_RUNTIME_WORKSPACE="+workspace), environ...)
 	worker, err := f.spawn(fmt.Sprintf("worker-%d", len(f.Workers)+1), cmd)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (f *Fleet) Polling(ctx context.Context, n int) error {
 	queue := config.Default().Temporal.TaskQueue
 	return await(ctx, func(ctx context.Context) bool {
 		return f.connected(ctx, func(c temporalconn.Conn) bool {
-			pollers, err := temporalconn.Pollers(ctx, c, temporalconn.DefaultNamespace, queue)
+			pollers, err := temporalconn.Pollers(ctx, c, queue)
 			return err == nil && len(pollers) >= n
 		})
 	}, f.running()...)

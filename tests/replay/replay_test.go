@@ -52,7 +52,7 @@ func TestKeptHistoriesReplay(t *testing.T) {
 			}
 			fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", name, len(events), info.Size()>>10,
 				time.Since(began).Round(100*time.Microsecond), result)
-			assert.Contains(t, []string{workflows.TurnWorkflow, workflows.DeliverWorkflow},
+			assert.Contains(t, []string{workflows.TurnWorkflow, workflows.DeliverWorkflow, workflows.CompactWorkflow},
 				begun(events).GetWorkflowType().GetName(), "it is a history of another workflow")
 		})
 	}
@@ -86,6 +86,8 @@ func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 		"RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})")
 	assert.Contains(t, string(worker),
 		"RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})")
+	assert.Contains(t, string(worker),
+		"RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: workflows.CompactWorkflow})")
 	for _, room := range []string{"engine", "client", "internal/temporalconn", "worker", "starter"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
 		require.NoError(t, err)

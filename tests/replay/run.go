@@ -38,6 +38,7 @@ func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerIntercep
 	}
 	replayer.RegisterWorkflowWithOptions(workflows.Turn, workflow.RegisterOptions{Name: workflows.TurnWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: workflows.CompactWorkflow})
 	quiet := log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	err = replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: events},
 		worker.ReplayWorkflowHistoryOptions{

@@ -196,6 +196,8 @@ func endingOf(out any, err error) string {
 		return "completed: " + string(res.FinishReason)
 	case workflows.DeliverResult:
 		return "completed: " + string(res.FinishReason)
+	case workflows.CompactResult: // it has no finish reason, and so an empty one in its JSON
+		return "completed: "
 	}
 	return fmt.Sprintf("completed with a %T", out)
 }

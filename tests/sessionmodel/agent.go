@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
 )
 
@@ -25,11 +26,15 @@ const (
 
 var deeds = []string{touch, touch, touches, same, look, look, ask, slow, fail}
 
-// The tools that a worker of Agent needs, each with an argument text. Touch is the one that needs approval.
+// The tools that a worker of Agent needs, each with an argument text. TouchTool is the one that needs approval; package
+// check counts the effects of a tool with its name.
 const (
-	TouchTool = "touch"
+	TouchTool = "append"
 	LookTool  = "look"
 )
+
+// guarded is the prefix of the texts of TouchTool.
+const guarded = "touch "
 
 // Text returns a message that makes Agent carry out the actions.
 func Text(session, id string, do []string) string {
@@ -39,34 +44,76 @@ func Text(session, id string, do []string) string {
 // Agent is a model that does what the user's last message says, one action per answer, and ends by naming the message.
 func Agent() fakellm.Script {
 	return fakellm.Func(func(r fakellm.Request) fakellm.Reply {
-		head, list, _ := strings.Cut(r.Chat.Asked(), ": ")
-		session, id, _ := strings.Cut(head, " ")
-		do := strings.Fields(list)
-		if r.Step >= len(do)-1 {
-			return fakellm.Text("done " + id)
-		}
-		if do[r.Step] == fail && r.Attempt == 1 {
+		d := deedOf(r)
+		switch {
+		case d.fails:
 			return fakellm.Status(http.StatusInternalServerError, "server_error", "the provider has failed")
+		case len(d.calls) == 0:
+			return fakellm.Text(d.text)
+		case d.slow:
+			return fakellm.Calls(d.calls...).WithText(d.text).Delay(stalling)
 		}
-		return deed(do[r.Step], session, id+"."+strconv.Itoa(r.Step))
+		return fakellm.Calls(d.calls...).WithText(d.text)
 	})
 }
 
-func deed(what, session, place string) fakellm.Reply {
-	switch what {
-	case touch:
-		return fakellm.Calls(call(TouchTool, session, place))
-	case touches:
-		return fakellm.Calls(call(TouchTool, session, place+"a"), call(LookTool, session, place),
-			call(TouchTool, session, place+"b"))
-	case same:
-		return fakellm.Calls(call(TouchTool, session, same))
-	case ask:
-		return fakellm.Call("ask_user", `{"question":"What about `+place+`?"}`)
-	case slow:
-		return fakellm.Calls(call(LookTool, session, place)).WithText("I look at " + place + ".").Delay(stalling)
+// Requests returns what a provider with Agent knows, each request under the session that has sent it.
+func Requests(list []fakellm.Request) map[string][]check.Request {
+	out := map[string][]check.Request{}
+	for _, r := range list {
+		asked, d := r.Chat.Asked(), deedOf(r)
+		line := check.Request{At: r.At, Asked: asked, Step: r.Step + 1, Body: r.Body, Outcome: string(r.Outcome), Answer: d.text}
+		if r.Finished != (r.Outcome == fakellm.Sent) { // an answer is whole once its finish reason is out
+			line.Outcome = map[bool]string{true: string(fakellm.Sent), false: string(fakellm.Cut)}[r.Finished]
+		}
+		for _, c := range d.calls {
+			line.Calls = append(line.Calls, check.RequestCall{Name: c.Name, Arguments: c.Arguments})
+			if c.Name == askTool {
+				line.Answer, line.Calls = d.question, nil // the transcript has a question as text
+			}
+		}
+		session, _, _ := strings.Cut(asked, " ")
+		out[session] = append(out[session], line)
 	}
-	return fakellm.Calls(call(LookTool, session, place))
+	return out
+}
+
+const askTool = "ask_user"
+
+// done is what Agent answers to a request.
+type done struct {
+	text, question string
+	calls          []fakellm.ToolCall
+	slow, fails    bool
+}
+
+func deedOf(r fakellm.Request) done {
+	head, list, _ := strings.Cut(r.Chat.Asked(), ": ")
+	session, id, _ := strings.Cut(head, " ")
+	do := strings.Fields(list)
+	if r.Step >= len(do)-1 {
+		return done{text: "done " + id}
+	}
+	place := id + "." + strconv.Itoa(r.Step)
+	switch do[r.Step] {
+	case fail:
+		if r.Attempt == 1 {
+			return done{fails: true}
+		}
+	case touch:
+		return done{calls: []fakellm.ToolCall{call(TouchTool, session, place)}}
+	case touches:
+		return done{calls: []fakellm.ToolCall{call(TouchTool, session, place+"a"), call(LookTool, session, place),
+			call(TouchTool, session, place+"b")}}
+	case same:
+		return done{calls: []fakellm.ToolCall{call(TouchTool, session, same)}}
+	case ask:
+		question := "What about " + place + "?"
+		return done{question: question, calls: []fakellm.ToolCall{{Name: askTool, Arguments: `{"question":"` + question + `"}`}}}
+	case slow:
+		return done{text: "I look at " + place + ".", slow: true, calls: []fakellm.ToolCall{call(LookTool, session, place)}}
+	}
+	return done{calls: []fakellm.ToolCall{call(LookTool, session, place)}}
 }
 
 // Arguments are a call's arguments, as the model gives them: a session, and a text within it.
@@ -74,7 +121,17 @@ type Arguments struct {
 	Text string `json:"text"`
 }
 
+// Session returns the session that a call of TouchTool belongs to.
+func (a Arguments) Session() string {
+	session, _, _ := strings.Cut(strings.TrimPrefix(a.Text, guarded), " ")
+	return session
+}
+
 func call(tool, session, what string) fakellm.ToolCall {
-	b, _ := json.Marshal(Arguments{Text: session + " " + what}) // strings always marshal
+	text := session + " " + what
+	if tool == TouchTool {
+		text = guarded + text
+	}
+	b, _ := json.Marshal(Arguments{Text: text}) // strings always marshal
 	return fakellm.ToolCall{Name: "local_" + tool, Arguments: string(b)}
 }

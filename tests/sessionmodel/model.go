@@ -1,13 +1,13 @@
 package sessionmodel
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
-	"github.com/everturn/everturn/workflows/turn"
+	"github.com/everturn/everturn/tests/check"
+	"github.com/everturn/everturn/workflows"
 )
 
 // Sent is a message that the session has accepted.
@@ -19,43 +19,22 @@ type Sent struct {
 	Do    []string
 }
 
-// Decision is a decision about a call, as it was sent.
-type Decision struct {
-	By, Turn, Call, Arguments string
-	Verdict                   Verdict
-	Allow                     bool
-	Accepted                  bool
-}
-
-// Reply is an answer to a question, as it was sent.
-type Reply struct {
-	By, Turn, Question string
-	Accepted           bool
-}
-
-// Model is a session in memory. Its methods may be called concurrently.
+// Model is a session in memory, and the ledgers of its users and of the tool that needs approval. Its methods may be
+// called concurrently.
 type Model struct {
 	Session string
 
-	mu        sync.Mutex
-	order     int
-	numbers   int
-	sent      []Sent
-	decisions []*Decision
-	replies   []*Reply
-	allowed   []allowance // approvals that were about to be sent
-	effects   map[string]int
-	early     []string
-}
-
-// allowance is what an approval may let through once its sending begins.
-type allowance struct {
-	arguments string
-	always    Verdict
+	mu      sync.Mutex
+	order   int
+	numbers int
+	people  int
+	sent    []Sent
+	client  []check.Entry
+	effects []check.Effect
 }
 
 // New returns the model of a session that has not begun.
-func New(session string) *Model { return &Model{Session: session, effects: map[string]int{}} }
+func New(session string) *Model { return &Model{Session: session} }
 
 // Next returns an order for messages that are about to be sent at once, and an ID for each.
 func (m *Model) Next(n int) (order int, ids []string) {
@@ -69,11 +48,48 @@ func (m *Model) Next(n int) (order int, ids []string) {
 	return m.order, ids
 }
 
+// Person returns the name of another person.
+func (m *Model) Person() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.people++
+	return fmt.Sprintf("person%d", m.people)
+}
+
 // Take records an accepted message.
 func (m *Model) Take(s Sent) {
+	m.accepted(s.ID, Text(m.Session, s.ID, s.Do))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent = append(m.sent, s)
+}
+
+// Answered records an accepted answer to a question.
+func (m *Model) Answered(turnID, question, text string) {
+	m.accepted(workflows.AnswerID(turnID, question), text)
+}
+
+func (m *Model) accepted(id, text string) {
+	m.Note(check.Entry{Event: check.Sending, Message: id, Text: text})
+	m.Note(check.Entry{Event: check.Acknowledged, Message: id})
+}
+
+// Accepted returns the IDs of all accepted messages and answers.
+func (m *Model) Accepted() (ids []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.client {
+		if e.Event == check.Acknowledged {
+			ids = append(ids, e.Message)
+		}
+	}
+	return ids
+}
+
+// Told records the result that the sender of a message gets.
+func (m *Model) Told(message string, r workflows.Result) {
+	m.Note(check.Entry{Event: check.Answered, Message: message, Turn: r.Turn, State: string(r.State),
+		Reason: string(r.FinishReason), Answer: r.Answer})
 }
 
 // Sent returns the accepted messages.
@@ -83,78 +99,32 @@ func (m *Model) Sent() []Sent {
 	return slices.Clone(m.sent)
 }
 
-// Deciding records a decision before it is sent. Each gets a unique name.
-func (m *Model) Deciding(d Decision) *Decision {
+// Note adds a line to the ledger of the session's users.
+func (m *Model) Note(e check.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d.By = fmt.Sprintf("person %d", len(m.decisions)+1)
-	m.decisions = append(m.decisions, &d)
-	if d.Allow && !d.Verdict.Wrong() {
-		m.allowed = append(m.allowed, allowance{d.Arguments, d.Verdict})
-	}
-	return &d
-}
-
-// Decided records whether the decision was accepted.
-func (m *Model) Decided(d *Decision, accepted bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d.Accepted = accepted
+	e.At, e.Session = time.Now(), m.Session
+	m.client = append(m.client, e)
 }
 
 // HasDecided reports whether a decision about a call was accepted. The journal may not show it yet.
 func (m *Model) HasDecided(turnID, call string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.decisions,
-		func(d *Decision) bool { return d.Accepted && d.Turn == turnID && d.Call == call })
-}
-
-// Answering records an answer before it is sent.
-func (m *Model) Answering(r Reply) *Reply {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.By = fmt.Sprintf("user %d", len(m.replies)+1)
-	m.replies = append(m.replies, &r)
-	return &r
-}
-
-// Answered records whether the answer was accepted.
-func (m *Model) Answered(r *Reply, accepted bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.Accepted = accepted
+	return slices.ContainsFunc(m.client,
+		func(e check.Entry) bool { return e.Event == check.Decided && e.Turn == turnID && e.Call == call })
 }
 
 // HasAnswered reports whether an answer to a question was accepted.
 func (m *Model) HasAnswered(turnID, question string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.replies, func(r *Reply) bool {
-		return r.Accepted && r.Turn == turnID &&
-			r.Question == question
-	})
+	return slices.Contains(m.Accepted(), workflows.AnswerID(turnID, question))
 }
 
 // Touched is called by the tool when it runs: this is the effect that needs approval.
 func (m *Model) Touched(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.effects[text]++
-	b, _ := json.Marshal(Arguments{Text: text}) // strings always marshal
-	covers := func(a allowance) bool { return a.always == AlwaysTool || a.arguments == string(b) }
-	if !slices.ContainsFunc(m.allowed, covers) {
-		m.early = append(m.early, text)
+	for _, event := range []string{"begun", "effect"} {
+		m.effects = append(m.effects, check.Effect{Event: event, Text: text, At: time.Now()})
 	}
 }
-
-// verdictOf returns the status that a decision leads to.
-func verdictOf(d *Decision) turn.DecisionStatus {
-	if d.Allow {
-		return turn.StatusAllowed
-	}
-	return turn.StatusDenied
-}
-
-// isAnswer reports whether a message ID is that of an answer.
-func isAnswer(id string) bool { return strings.HasPrefix(id, "answer:") }

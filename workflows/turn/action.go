@@ -33,14 +33,38 @@ func (AskUser) action()   {}
 // InvalidAction is a completion without a valid action: it is malformed, names an unknown tool, or has arguments that
 // do not fit the tool's schema. It keeps everything that a user needs to understand it.
 type InvalidAction struct {
-	Step      int    `json:"step"`
-	Name      string `json:"name,omitempty"`      // the tool, if the completion names one
-	Arguments string `json:"arguments,omitempty"` // preview
-	Reason    string `json:"reason"`              // also shown to the model
-	// Code is ToolResult's, if the call names a tool that exists and that the turn does not have, and empty otherwise.
+	Step int `json:"step"`
+	// Kind is empty in the histories of turns that began before kinds were recorded.
+	Kind      InvalidKind `json:"kind,omitempty"`
+	Name      string      `json:"name,omitempty"`      // the tool, if the completion names one
+	Arguments string      `json:"arguments,omitempty"` // preview
+	Reason    string      `json:"reason"`              // also shown to the model
+	// Code is ToolResult's, if the call names a tool that exists and that the turn does not have, CodeInvalidOutput for
+	// an answer that does not match the output schema, and empty otherwise.
 	Code Code   `json:"code,omitempty"`
 	Raw  string `json:"raw,omitempty"` // preview of the completion
 }
+
+// InvalidKind says, for programs, what is wrong with an InvalidAction.
+type InvalidKind string
+
+// The kinds of invalid actions.
+const (
+	InvalidEmpty            InvalidKind = "empty"              // neither text nor a call
+	InvalidJSON             InvalidKind = "invalid_json"       // not exactly one JSON object within the bounds
+	InvalidMissingField     InvalidKind = "missing_field"      // of the JSON object
+	InvalidField            InvalidKind = "invalid_field"      // is not a string, or is empty
+	InvalidUnknownField     InvalidKind = "unknown_field"      // of the JSON object
+	InvalidUnknownType      InvalidKind = "unknown_type"       // of action
+	InvalidUnknownTool      InvalidKind = "unknown_tool"       // no tool has this name
+	InvalidUnavailableTool  InvalidKind = "unavailable_tool"   // a tool that exists and that the turn does not have
+	InvalidArguments        InvalidKind = "invalid_arguments"  // not JSON, or against the tool's schema
+	InvalidLargeArguments   InvalidKind = "large_arguments"    // over runtime.max_argument_bytes
+	InvalidTooManyCalls     InvalidKind = "too_many_calls"     // in one completion
+	InvalidQuestionNotAlone InvalidKind = "question_not_alone" // beside other calls
+	InvalidOutput           InvalidKind = "invalid_output"     // an answer against the output schema
+	InvalidTruncated        InvalidKind = "truncated"          // cut at the limit of output tokens
+)
 
 func (e *InvalidAction) Error() string {
 	if e.Name != "" {

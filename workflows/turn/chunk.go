@@ -25,9 +25,13 @@ const (
 	ChunkQuestionAsked     ChunkKind = "question_asked"
 	ChunkQuestionAnswered  ChunkKind = "question_answered"
 	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: the inference is repeated
+	ChunkModelChanged      ChunkKind = "model_changed"     // a fallback takes over for the rest of the turn
 	ChunkTurnCompleted     ChunkKind = "turn_completed"
 	ChunkPhase             ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
-	ChunkError             ChunkKind = "error" // an attempt of an inference or of a call failed
+	// an attempt of an inference or of a call failed, or a completion is no valid action
+	ChunkError ChunkKind = "error"
+	// the beginning of the transcript was condensed for the prompts from now on; with a warning if it was cut
+	ChunkCondensed ChunkKind = "condensed"
 )
 
 // Chunk is one numbered event of a turn's stream. Indexes begin at 0 and have no gaps.
@@ -41,8 +45,8 @@ type Chunk struct {
 	// Text is the delta's text. The preview of the final answer is in the Data of turn_completed.
 	Text string `json:"text,omitempty"`
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
-	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, DoneChunk
-	// for turn_completed.
+	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, ModelChunk for
+	// model_changed, CondensedChunk for condensed, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -92,8 +96,22 @@ type ErrorChunk struct {
 	Code   Code   `json:"code"`
 	CallID string `json:"call_id,omitempty"` // the failed call; empty: the step's inference
 	Tool   string `json:"tool,omitempty"`
+	// Invalid says what is wrong with the completion, if Code is invalid_action. Tool is then the tool that it names.
+	Invalid InvalidKind `json:"invalid,omitempty"`
 	// Final means that the inference is not attempted again.
 	Final bool `json:"final,omitempty"`
+}
+
+// ModelChunk is the data of model_changed; the chunk's text describes it.
+type ModelChunk struct {
+	Provider     string `json:"provider"`
+	Model        string `json:"model"` // that takes over, from the step's next attempt on
+	FromProvider string `json:"from_provider"`
+	FromModel    string `json:"from_model"`
+	Code         Code   `json:"code"`     // of the failure that the change follows
+	Position     int    `json:"position"` // of the model in Config.Models
+	Step         int    `json:"step"`
+	Failures     int    `json:"failures"` // of the step so far
 }
 
 // DoneChunk is the data of turn_completed.

@@ -16,7 +16,9 @@ const (
 	CodeLLMRejected        Code = "llm_rejected"
 	CodeLLMUnauthorized    Code = "llm_unauthorized" // the provider rejects the API key
 	CodeLLMTruncated       Code = "llm_truncated"
+	CodeContextOverflow    Code = "context_overflow" // the prompt exceeds the model's context window
 	CodeInvalidAction      Code = "invalid_action"
+	CodeInvalidOutput      Code = "invalid_output" // the answer does not match the turn's output schema
 	CodeToolNotSent        Code = "tool_not_sent"
 	CodeToolFailed         Code = "tool_failed"
 	CodeToolOutcomeUnknown Code = "tool_outcome_unknown"
@@ -26,6 +28,7 @@ const (
 	CodeApprovalExpired    Code = "approval_expired"
 	CodeGuardExceeded      Code = "guard_exceeded"
 	CodeTokensUsedUp       Code = "tokens_used_up" // a fleet limit per day or month is reached
+	CodeBudgetUsedUp       Code = "budget_used_up" // of the session or tenant
 	CodeStoreUnavailable   Code = "store_unavailable"
 	CodeSessionBusy        Code = "session_busy"
 	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
@@ -45,6 +48,11 @@ type Error struct {
 	// Refused means that the request reached the server and its front end answered that it did not act on it (HTTP 404,
 	// 429, some 400).
 	Refused bool
+	// Reset is when the provider accepts requests again, if that is longer away than a retry may wait; 0 otherwise.
+	Reset time.Duration
+	// OfModel means that another model may take the same request: the provider does not have this one, or the account
+	// has no quota for it.
+	OfModel bool
 	Cause   error
 }
 
@@ -74,9 +82,10 @@ func (c Code) Retryable() bool {
 // Codes lists all codes.
 func Codes() []Code {
 	return []Code{
-		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated, CodeInvalidAction,
+		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated,
+		CodeContextOverflow, CodeInvalidAction, CodeInvalidOutput,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeStoreUnavailable, CodeSessionBusy,
+		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeBudgetUsedUp, CodeStoreUnavailable, CodeSessionBusy,
 		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
 	}
 }

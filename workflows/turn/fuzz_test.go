@@ -137,6 +137,7 @@ func requireInvalid(t *testing.T, err error) {
 	var inv *turn.InvalidAction
 	require.ErrorAs(t, err, &inv)
 	require.Equal(t, 3, inv.Step)
+	require.NotEmpty(t, inv.Kind)
 	require.NotEmpty(t, inv.Reason)
 	require.LessOrEqual(t, len(inv.Reason), 512, "the reason is bounded: %s", inv.Reason)
 	require.LessOrEqual(t, len(inv.Raw), turn.ArgumentsPreview)

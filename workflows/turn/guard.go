@@ -2,23 +2,33 @@ package turn
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
-// Limits bound a turn. A token or cost limit of zero means no limit; every other limit is at least 1. Begin refuses a
-// cost limit, because the prices of models are not known.
+// Limits bound a turn. A limit of zero for tokens, cost or history messages means no limit; every other limit is at
+// least 1. Begin refuses a cost limit if the price of one of the turn's models is unknown.
 type Limits struct {
 	MaxSteps             int           `json:"max_steps"`
 	MaxToolCalls         int           `json:"max_tool_calls"`
 	MaxConsecutiveErrors int           `json:"max_consecutive_errors"`
 	TurnTimeout          time.Duration `json:"turn_timeout"` // of working time; see Counters.Busy
 	ToolTimeout          time.Duration `json:"tool_timeout"`
-	MaxReprompts         int           `json:"max_reprompts"` // 0 means none
-	MaxHistoryMessages   int           `json:"max_history_messages"`
+	MaxReprompts         int           `json:"max_reprompts"`         // 0 means none
+	MaxHistoryMessages   int           `json:"max_history_messages"`  // 0 means no maximum
 	KeepHistoryMessages  int           `json:"keep_history_messages"` // the size of the window after a cut
 	MaxParallelCalls     int           `json:"max_parallel_calls"`
 	MaxTokens            int64         `json:"max_tokens,omitempty"`
 	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
+}
+
+// MaxCost returns MaxCostUSD, or nil if there is no limit.
+func (l Limits) MaxCost() *USD {
+	if l.MaxCostUSD <= 0 {
+		return nil
+	}
+	most := USD(math.Round(min(l.MaxCostUSD, 1e6) * float64(Dollar)))
+	return &most
 }
 
 // DefaultLimits returns the limits of a turn without configured limits.
@@ -63,9 +73,14 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 			l.MaxConsecutiveErrors)
 	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
 		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
+	case l.MaxCost() != nil && c.Usage.Cost >= *l.MaxCost():
+		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", c.Usage.Cost, *l.MaxCost()))
 	}
 	return nil
 }
+
+// MaxCostExceeded returns the limit with which a turn ends that has too little left for another inference.
+func MaxCostExceeded(why string) *LimitExceeded { return exceeded(FinishMaxCost, "%s", why) }
 
 // CheckCallLimits returns the limit that forbids n more tool calls, or nil.
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
@@ -106,7 +121,7 @@ func (l Limits) Validate() error {
 	}{
 		{"max_steps", float64(l.MaxSteps), 1}, {"max_tool_calls", float64(l.MaxToolCalls), 0},
 		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0}, {"max_reprompts", float64(l.MaxReprompts), 0},
-		{"max_history_messages", float64(l.MaxHistoryMessages), 2},
+		{"max_history_messages", float64(l.MaxHistoryMessages), 0},
 		{"keep_history_messages", float64(l.KeepHistoryMessages), 1},
 		{"max_parallel_calls", float64(l.MaxParallelCalls), 1},
 		{"max_tokens", float64(l.MaxTokens), 0}, {"max_cost_usd", l.MaxCostUSD, 0},
@@ -119,7 +134,7 @@ func (l Limits) Validate() error {
 		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout is %s; both must be positive and at most %s",
 			l.TurnTimeout, l.ToolTimeout, MaxDuration)
 	}
-	if l.KeepHistoryMessages >= l.MaxHistoryMessages {
+	if l.MaxHistoryMessages > 0 && l.KeepHistoryMessages >= l.MaxHistoryMessages {
 		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,
 			l.MaxHistoryMessages)
 	}

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -31,7 +32,37 @@ type Message struct {
 	// TurnID and Step name the turn and the step that produced the message. A user message has step 0.
 	TurnID string `json:"turn_id,omitempty"`
 	Step   int    `json:"step,omitempty"`
+	// Items are those of an assistant message's Completion. They are set only while a prompt is built, and are no part of
+	// the transcript: only the model that wrote them can read them.
+	Items *ProviderItems `json:"-"`
 }
+
+// ProviderItems are the parts of an assistant message in the order in which the provider sent them, for a provider that
+// needs its own reasoning back. They are sent back to the same model of the same provider only.
+type ProviderItems struct {
+	Provider string         `json:"provider"`
+	API      API            `json:"api"`
+	Model    string         `json:"model"` // as requested
+	Items    []ProviderItem `json:"items"`
+}
+
+// ProviderItem is one part of an assistant message.
+type ProviderItem struct {
+	// Part is set for a part that the message itself holds: its text, or the next one of its calls.
+	Part ItemPart `json:"part,omitempty"`
+	// Raw is the item as the provider sent it. For a text or a call, it holds only what the message lacks, and may be
+	// empty.
+	Raw json.RawMessage `json:"raw,omitempty"`
+}
+
+// ItemPart is a part of an assistant message.
+type ItemPart string
+
+// The parts that a message itself holds.
+const (
+	PartText ItemPart = "text"
+	PartCall ItemPart = "call"
+)
 
 // ToolCall is one call that a model requested.
 type ToolCall struct {
@@ -87,6 +118,13 @@ type UserMessage struct {
 	// Background marks the message of a schedule or a batch, whose answer no user waits for: the tasks of the turn that
 	// begins with it are dispatched after those of others, and its inferences leave a share of the fleet limits to others.
 	Background bool `json:"background,omitempty"`
+	// Model is the model of the turn that begins with the message, as "provider:name" or a name; empty means the agent's.
+	// It has no effect if the message is merged into a running turn, whose model is frozen.
+	Model string `json:"model,omitempty"`
+	// Tools narrow the tools of the turn that begins with the message: see Policy.Only. Temperature is its sampling
+	// temperature, from 0 to 2; nil means the agent's. Both have no effect if the message is merged into a running turn.
+	Tools       []string `json:"tools,omitempty"`
+	Temperature *float64 `json:"temperature,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
@@ -101,23 +139,62 @@ type Head struct {
 	Hash string `json:"hash,omitempty"`
 }
 
-// Usage counts tokens as the provider reports them.
+// Usage counts tokens as the provider reports them, and what they cost.
 type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
+	InputTokens  int64 `json:"input_tokens"`  // CachedTokens and CacheWriteTokens included
+	OutputTokens int64 `json:"output_tokens"` // ReasoningTokens included
 	CachedTokens int64 `json:"cached_tokens,omitempty"`
+	// CacheWriteTokens are the input tokens that the provider wrote to its cache, if it charges for them.
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
+	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
 	// Estimated is set if the provider reported no usage. The counts are then an estimate at four bytes per token.
 	Estimated bool `json:"estimated,omitempty"`
+	// Cost is the price of the tokens. It is incomplete if Unpriced is set: a price was unknown.
+	Cost     USD  `json:"cost_usd,omitempty"`
+	Unpriced bool `json:"unpriced,omitempty"`
 }
 
 // Add returns the sum of u and o. The sum is an estimate if either one is.
 func (u Usage) Add(o Usage) Usage {
 	return Usage{
-		InputTokens:  u.InputTokens + o.InputTokens,
-		OutputTokens: u.OutputTokens + o.OutputTokens,
-		CachedTokens: u.CachedTokens + o.CachedTokens,
-		Estimated:    u.Estimated || o.Estimated,
+		InputTokens:      u.InputTokens + o.InputTokens,
+		OutputTokens:     u.OutputTokens + o.OutputTokens,
+		CachedTokens:     u.CachedTokens + o.CachedTokens,
+		CacheWriteTokens: u.CacheWriteTokens + o.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens + o.ReasoningTokens,
+		Estimated:        u.Estimated || o.Estimated,
+		Cost:             u.Cost + o.Cost,
+		Unpriced:         u.Unpriced || o.Unpriced,
 	}
+}
+
+// Describe returns the tokens for display: input with those from the cache, output with those of reasoning.
+func (u Usage) Describe() string {
+	text := fmt.Sprintf("%d in", u.InputTokens)
+	if u.CachedTokens > 0 {
+		text += fmt.Sprintf(" (%d cached)", u.CachedTokens)
+	}
+	text += fmt.Sprintf(", %d out", u.OutputTokens)
+	if u.ReasoningTokens > 0 {
+		text += fmt.Sprintf(" (%d reasoning)", u.ReasoningTokens)
+	}
+	if u.Estimated {
+		text += ", estimated"
+	}
+	return text
+}
+
+// DescribeCost returns the cost for display, or nothing if there are no tokens.
+func (u Usage) DescribeCost() string {
+	switch {
+	case u.Total() == 0:
+		return ""
+	case !u.Unpriced:
+		return u.Cost.String()
+	case u.Cost > 0:
+		return "at least " + u.Cost.String()
+	}
+	return "unknown"
 }
 
 // Total returns the input tokens plus the output tokens.
@@ -134,6 +211,8 @@ type Completion struct {
 	Refused bool   `json:"refused,omitempty"`
 	Usage   Usage  `json:"usage"`
 	Model   string `json:"model,omitempty"` // as the provider names it
+	// Items are what the provider wants back with the message; nil if it wants nothing.
+	Items *ProviderItems `json:"items,omitempty"`
 	// Raw is the provider's response before parsing; for a stream, the JSON array of its events. The provider adapter
 	// bounds its size.
 	Raw json.RawMessage `json:"raw,omitempty"`
@@ -142,6 +221,8 @@ type Completion struct {
 // Prompt is everything that one inference sends, in provider-neutral form. Rendering is deterministic: equal prompts
 // give equal bytes, and a prompt whose Messages extend another's extends its bytes.
 type Prompt struct {
+	Provider string // the ID of the model's provider; empty means the only one
+	API      API    // empty means APIChat
 	Model    string
 	System   string
 	Messages []Message  // the slice of the transcript; tool messages follow the assistant message that requested them
@@ -150,6 +231,10 @@ type Prompt struct {
 	Note        string
 	Temperature *float64
 	MaxTokens   int // of the completion; 0 leaves it to the provider
+	// CacheKey groups the prompts that share a prefix, for the provider's cache. It is an opaque hash of the session.
+	CacheKey string
+	// OutputSchema is the JSON schema of the final text; nil means free text.
+	OutputSchema json.RawMessage
 }
 
 // WireTool is a tool as the model sees it.
@@ -220,9 +305,9 @@ type ToolRequest struct {
 	Responses    []ElicitationResponse
 	Continuation []byte
 	// Resume means that the turn has called this server before and depends on the state that the server keeps. If that
-	// state is lost, the call ends with tool_state_lost. Resume applies to tools with session affinity only. OwningCall is the call
-	// with which the server's state for the turn began. If a later call began the server's state, the turn's state is
-	// lost. OwningCall is empty if unknown.
+	// state is lost, the call ends with tool_state_lost. Resume applies to tools with session affinity only. OwningCall
+	// is the call with which the server's state for the turn began. If a later call began the server's state, the turn's
+	// state is lost. OwningCall is empty if unknown.
 	Resume     bool
 	OwningCall string
 	// Progress, if set, receives the progress of the call. It must not block.

@@ -24,7 +24,8 @@ func Parse(mode Mode, step int, a Completion, tools []Tool) (Action, error) {
 func parseNative(step int, a Completion, tools []Tool) (Action, error) {
 	if len(a.ToolCalls) == 0 {
 		if strings.TrimSpace(a.Text) == "" {
-			return nil, &InvalidAction{Step: step, Reason: "the answer is empty: it has neither text nor a tool call"}
+			return nil, &InvalidAction{Step: step, Kind: InvalidEmpty,
+				Reason: "the answer is empty: it has neither text nor a tool call"}
 		}
 		return Final{Text: a.Text}, nil
 	}
@@ -60,7 +61,8 @@ func orEmptyObject(arguments string) string {
 func parseAsk(step int, calls []ToolCall) (Action, error) {
 	c := calls[0]
 	if len(calls) > 1 {
-		return nil, &InvalidAction{Step: step, Name: AskUserTool, Reason: "ask_user must be the only call of an answer"}
+		return nil, &InvalidAction{Step: step, Kind: InvalidQuestionNotAlone, Name: AskUserTool,
+			Reason: "ask_user must be the only call of an answer"}
 	}
 	fields, err := strictObject(c.Arguments)
 	if err == nil {
@@ -73,8 +75,8 @@ func parseAsk(step int, calls []ToolCall) (Action, error) {
 	if err != nil {
 		reason += ": " + err.Error()
 	}
-	return nil, &InvalidAction{Step: step, Name: AskUserTool, Arguments: Truncate(c.Arguments, ArgumentsPreview),
-		Reason: reason}
+	return nil, &InvalidAction{Step: step, Kind: InvalidArguments, Name: AskUserTool,
+		Arguments: Truncate(c.Arguments, ArgumentsPreview), Reason: reason}
 }
 
 // CallID returns the ID of the call at an index of a step.
@@ -90,12 +92,24 @@ func toolOfWire(tools []Tool, wire string) string {
 	return wire
 }
 
+// flaw is an error in a JSON action, other than invalid JSON.
+type flaw struct {
+	kind   InvalidKind
+	reason string
+}
+
+func (f flaw) Error() string { return f.reason }
+
 func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	invalid := func(err error) error {
-		return &InvalidAction{Step: step, Reason: err.Error(), Raw: Truncate(text, ArgumentsPreview)}
+		kind, f := InvalidJSON, flaw{}
+		if errors.As(err, &f) {
+			kind = f.kind
+		}
+		return &InvalidAction{Step: step, Kind: kind, Reason: err.Error(), Raw: Truncate(text, ArgumentsPreview)}
 	}
 	if strings.TrimSpace(text) == "" {
-		return nil, invalid(errors.New("the answer is empty; answer with exactly one JSON object"))
+		return nil, invalid(flaw{InvalidEmpty, "the answer is empty; answer with exactly one JSON object"})
 	}
 	fields, err := strictObject(text)
 	if err != nil {
@@ -125,7 +139,7 @@ func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, 
 		name, err := stringField(fields, "name")
 		args, ok := fields["arguments"]
 		if !ok {
-			err = errors.Join(err, errors.New(`"arguments" is missing`))
+			err = errors.Join(err, flaw{InvalidMissingField, `"arguments" is missing`})
 		}
 		if err := errors.Join(err, onlyFields(fields, "type", "name", "arguments")); err != nil {
 			return nil, err
@@ -134,7 +148,8 @@ func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, 
 			Arguments: string(args)}
 		return CallTools{Calls: []ToolCall{call}}, nil
 	}
-	return nil, fmt.Errorf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Truncate(string(kind), 40))
+	return nil, flaw{InvalidUnknownType,
+		fmt.Sprintf(`"type" is %q; it must be "final", "tool_call" or "ask_user"`, Truncate(string(kind), 40))}
 }
 
 // toolOfJSON returns the catalogue ID of a tool that a model names by catalogue ID or wire name. Models use both.
@@ -150,14 +165,14 @@ func toolOfJSON(tools []Tool, name string) string {
 func stringField(fields map[string]json.RawMessage, key string) (string, error) {
 	raw, ok := fields[key]
 	if !ok {
-		return "", fmt.Errorf("%q is missing", key)
+		return "", flaw{InvalidMissingField, fmt.Sprintf("%q is missing", key)}
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' {
-		return "", fmt.Errorf("%q must be a string", key)
+		return "", flaw{InvalidField, fmt.Sprintf("%q must be a string", key)}
 	}
 	if strings.TrimSpace(s) == "" {
-		return "", fmt.Errorf("%q is empty", key)
+		return "", flaw{InvalidField, fmt.Sprintf("%q is empty", key)}
 	}
 	return s, nil
 }
@@ -165,7 +180,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	for key := range fields { //workflowcheck:ignore
 		if !slices.Contains(allowed, key) {
-			return errors.New("it has an unknown key; the keys are " + strings.Join(allowed, ", "))
+			return flaw{InvalidUnknownField, "it has an unknown key; the keys are " + strings.Join(allowed, ", ")}
 		}
 	}
 	return nil

@@ -1,5 +1,7 @@
 package turn
 
+import "time"
+
 // PhaseName is the name of a phase in logs, events and output.
 type PhaseName string
 
@@ -53,10 +55,21 @@ type Progress struct {
 	StickyQueues map[string]string `json:"sticky_queues,omitempty"`
 	// OwningCalls are the calls that created these connections, by server.
 	OwningCalls map[string]string `json:"owning_calls,omitempty"`
+	// LimitWaits counts the turn's waits for providers that refused requests for long, and LimitWaited is their sum.
+	LimitWaits  int           `json:"limit_waits,omitempty"`
+	LimitWaited time.Duration `json:"limit_waited,omitempty"`
+	// Parked is set if the turn continues in a new run while it waits for decisions.
+	Parked *Parked `json:"parked,omitempty"`
 	// Tools are the tools that the turn called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 
 	Observe func(Transition) `json:"-"`
+}
+
+// Parked is the proposal with requests that a turn waits for, and when these expire; the zero time means never.
+type Parked struct {
+	Proposal  Proposal  `json:"proposal"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
@@ -120,8 +133,14 @@ type Done struct {
 // Open begins a turn.
 func Open(p *Progress) Start { return Start{p} }
 
-// Resume continues a turn in a new run. A turn can move to a new run only at this phase.
-func Resume(p *Progress) BuildPrompt { return BuildPrompt{p} }
+// Resume continues a turn in a new run, with the proposal that it waits with if it is parked. A turn can move to a new
+// run only at these phases.
+func Resume(p *Progress) Phase {
+	if p.Parked != nil && (p.Parked.Proposal.Kind == ProposeCalls || p.Parked.Proposal.Kind == ProposeAsk) {
+		return ParseAction{p: p, Proposal: p.Parked.Proposal}
+	}
+	return BuildPrompt{p}
+}
 
 // BuildPrompt follows when the message is in the transcript and the turn config is frozen.
 func (s Start) BuildPrompt() BuildPrompt { return BuildPrompt{s.p.moved(PhaseStart, PhaseBuildPrompt)} }

@@ -1,5 +1,10 @@
 package turn
 
+import (
+	"encoding/json"
+	"time"
+)
+
 // Plan specifies, by reference, the prompt of one inference. The same plan over the same transcript gives the same
 // prompt, byte for byte.
 type Plan struct {
@@ -19,9 +24,10 @@ type Plan struct {
 
 // Window returns the first message of the prompt's window. The window stays in place until it exceeds
 // max_history_messages, so that each prompt extends the previous one. It is then cut at once to keep_history_messages.
+// Without a maximum it stays, and the prompt is condensed when it becomes too long.
 func Window(from, head int64, l Limits) int64 {
 	from = max(from, 1)
-	if head-from+1 <= int64(l.MaxHistoryMessages) {
+	if l.MaxHistoryMessages == 0 || head-from+1 <= int64(l.MaxHistoryMessages) {
 		return from
 	}
 	return head - int64(l.KeepHistoryMessages) + 1
@@ -42,6 +48,10 @@ type PromptConfig struct {
 	Descriptors []Descriptor `json:"descriptors"`
 	// Policy is the turn's policy. The activity that has a call's arguments applies it.
 	Policy Policy `json:"policy"`
+	// OutputSchema is the JSON schema of the answer; nil means free text.
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Condense says how prompts are condensed; nil means that they are not.
+	Condense *Condensing `json:"condense,omitempty"`
 }
 
 // BehaviorVersion is the version of the workflow code's decisions for turns that begin now. A turn keeps the version
@@ -71,6 +81,11 @@ type Config struct {
 	// began.
 	Unavailable []string `json:"unavailable,omitempty"`
 	Queues      Queues   `json:"queues,omitzero"`
+	// Models are the models that the turn may use: the first one, and its fallbacks in order. Provider, Model and Mode
+	// are those of the first. It is empty for turns that began before models were recorded.
+	Models []Model `json:"models,omitempty"`
+	// LimitWait is how long the turn may wait, in total, for providers that refuse requests for long; 0: it fails.
+	LimitWait time.Duration `json:"limit_wait,omitempty"`
 	// TraceParent is that of the message which began the turn.
 	TraceParent string `json:"traceparent,omitempty"`
 }

@@ -35,6 +35,9 @@ type Policy struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ask   []string `json:"ask,omitempty"`
+	// Only are the patterns of tools to which the user's message narrows its turn. Tools that match none are denied; a
+	// match permits nothing. If it is empty, the message does not narrow the turn.
+	Only []string `json:"only,omitempty"`
 	// Rules decide about calls that Deny does not match: the first one that applies to a call decides, before Ask,
 	// Allow and AskRisk.
 	Rules []Rule `json:"rules,omitempty"`
@@ -77,6 +80,9 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
 	}
+	if p.excludes(t) {
+		return Deny, fmt.Sprintf("the user's message excludes %s from this turn", t.ID), false
+	}
 	doubt := ""
 	for _, r := range p.Rules {
 		switch c := r.applies(t, arguments); {
@@ -96,7 +102,7 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 
 // Offered reports whether the model is offered the tool, which needs a call that the policy does not deny.
 func (p Policy) Offered(t Tool) bool {
-	if matches(p.Deny, t.ID) {
+	if matches(p.Deny, t.ID) || p.excludes(t) {
 		return false
 	}
 	for _, r := range p.Rules {
@@ -111,6 +117,8 @@ func (p Policy) Offered(t Tool) bool {
 	permission, _ := p.decideByLists(t)
 	return permission != Deny
 }
+
+func (p Policy) excludes(t Tool) bool { return len(p.Only) > 0 && !matches(p.Only, t.ID) }
 
 // decideByLists decides by the lists and the tool's risk, if neither Deny nor a rule decides.
 func (p Policy) decideByLists(t Tool) (Permission, string) {
@@ -142,7 +150,7 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 		}
 	case ErrorReprompt:
 		if c.Reprompts >= l.MaxReprompts || code == CodeLLMRejected || code == CodeLLMUnauthorized ||
-			code == CodeTokensUsedUp {
+			code == CodeContextOverflow || code == CodeTokensUsedUp || code == CodeBudgetUsedUp {
 			return ErrorFail
 		}
 	}

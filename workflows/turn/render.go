@@ -21,15 +21,39 @@ func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Mess
 		Model: plan.Model, System: promptConfig.System, Messages: messages, Note: plan.Note,
 		Temperature: plan.Temperature, MaxTokens: plan.MaxTokens,
 	}
+	if s := promptConfig.OutputSchema; len(s) > 0 {
+		p.System = strings.TrimSpace(p.System + "\n\n" + outputProtocol(plan.Mode, s))
+	}
 	if plan.Mode == ModeJSON {
 		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(promptConfig.Descriptors))
 		return p
 	}
+	p.OutputSchema = promptConfig.OutputSchema
 	for _, d := range promptConfig.Descriptors {
 		p.Tools = append(p.Tools, WireTool{Name: d.Wire, Description: d.Description, Schema: d.Schema})
 	}
 	p.Tools = append(p.Tools, askUser)
 	return p
+}
+
+// outputProtocol returns the instructions for an answer that a program reads. All models get them, because a provider
+// may ignore the schema of a request.
+func outputProtocol(mode Mode, schema json.RawMessage) string {
+	where := "Your final answer must be one JSON object of the following JSON schema, with nothing around it:\n"
+	if mode == ModeJSON {
+		where = "The content of your final answer must be a string that holds one JSON object of the following JSON schema:\n"
+	}
+	return where + string(schema)
+}
+
+// OutputText returns the JSON of an answer that a program reads, without the code fence that models like to add.
+func OutputText(text string) string {
+	s := strings.TrimSpace(text)
+	inner, fenced := strings.CutPrefix(s, "```")
+	if inner, ended := strings.CutSuffix(inner, "```"); fenced && ended {
+		return strings.TrimSpace(strings.TrimPrefix(inner, "json"))
+	}
+	return s
 }
 
 var askUser = WireTool{

@@ -39,6 +39,7 @@ const (
 	FinishMaxToolCalls FinishReason = "max_tool_calls"
 	FinishMaxErrors    FinishReason = "max_consecutive_errors"
 	FinishMaxTokens    FinishReason = "max_tokens"
+	FinishMaxCost      FinishReason = "max_cost_usd"
 	FinishTimeout      FinishReason = "turn_timeout"
 	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
 	FinishLength        FinishReason = FinishReason(StopLength)
@@ -54,7 +55,7 @@ const (
 func (r FinishReason) Known() bool {
 	switch r {
 	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
-		FinishMaxTokens, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
+		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
 		FinishCancelled, FinishFailed, FinishTerminated:
 		return true
 	}

@@ -20,7 +20,7 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want turn.Action
-		err  string
+		err  turn.InvalidKind
 	}{
 		"final":       {text: `{"type":"final","content":"hello"}`, want: turn.Final{Text: "hello"}},
 		"white space": {text: "\n {\"type\":\"final\",\"content\":\"hello\"} \n", want: turn.Final{Text: "hello"}},
@@ -28,21 +28,21 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 		"call": {text: `{"type":"tool_call","name":"local_read_file","arguments":{"path":"a"}}`,
 			want: turn.CallTools{Calls: []turn.ToolCall{
 				{ID: "3.0", WireID: "call_3_0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}}},
-		"plain text": {text: `I think so`, err: "not valid JSON"},
-		"fenced":     {text: "```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", err: "not valid JSON"},
+		"plain text": {text: `I think so`, err: turn.InvalidJSON},
+		"fenced":     {text: "```json\n{\"type\":\"final\",\"content\":\"x\"}\n```", err: turn.InvalidJSON},
 		"two objects": {text: `{"type":"final","content":"x"}{"type":"final","content":"y"}`,
-			err: "text after the JSON value"},
-		"duplicate keys":     {text: `{"type":"final","content":"x","content":"y"}`, err: `"content" is repeated`},
-		"duplicate, nested":  {text: `{"type":"tool_call","name":"a","arguments":{"p":1,"p":2}}`, err: `"p" is repeated`},
-		"half":               {text: `{"type":"final","cont`, err: "cut off"},
-		"unknown key":        {text: `{"type":"final","content":"x","mood":"good"}`, err: "unknown key"},
-		"unknown type":       {text: `{"type":"dance"}`, err: `"type" is "dance"`},
-		"no arguments":       {text: `{"type":"tool_call","name":"a"}`, err: `"arguments" is missing`},
-		"case is not folded": {text: `{"Type":"final","content":"x"}`, err: `"type" is missing`},
-		"not an object":      {text: `["final"]`, err: "not a JSON object"},
-		"nothing":            {text: ``, err: "empty"},
-		"empty content":      {text: `{"type":"final","content":" "}`, err: "empty"},
-		"too deep":           {text: strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100), err: "deep"},
+			err: turn.InvalidJSON},
+		"duplicate keys":     {text: `{"type":"final","content":"x","content":"y"}`, err: turn.InvalidJSON},
+		"duplicate, nested":  {text: `{"type":"tool_call","name":"a","arguments":{"p":1,"p":2}}`, err: turn.InvalidJSON},
+		"half":               {text: `{"type":"final","cont`, err: turn.InvalidJSON},
+		"unknown key":        {text: `{"type":"final","content":"x","mood":"good"}`, err: turn.InvalidUnknownField},
+		"unknown type":       {text: `{"type":"dance"}`, err: turn.InvalidUnknownType},
+		"no arguments":       {text: `{"type":"tool_call","name":"a"}`, err: turn.InvalidMissingField},
+		"case is not folded": {text: `{"Type":"final","content":"x"}`, err: turn.InvalidMissingField},
+		"not an object":      {text: `["final"]`, err: turn.InvalidJSON},
+		"nothing":            {text: ``, err: turn.InvalidEmpty},
+		"empty content":      {text: `{"type":"final","content":" "}`, err: turn.InvalidField},
+		"too deep":           {text: strings.Repeat(`[`, 100) + strings.Repeat(`]`, 100), err: turn.InvalidJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := turn.Parse(turn.ModeJSON, 3, turn.Completion{Text: c.text}, tools)
@@ -51,9 +51,9 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 				assert.Equal(t, c.want, got)
 				return
 			}
-			require.ErrorContains(t, err, c.err)
 			var invalid *turn.InvalidAction
 			require.ErrorAs(t, err, &invalid)
+			assert.Equal(t, c.err, invalid.Kind, invalid.Reason)
 			assert.Equal(t, 3, invalid.Step)
 		})
 	}
@@ -82,14 +82,19 @@ func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 }
 
 func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
-	_, err := turn.Parse(turn.ModeNative, 1, turn.Completion{Text: "  "}, tools)
-	assert.ErrorContains(t, err, "empty")
+	kind := func(a turn.Completion) turn.InvalidKind {
+		_, err := turn.Parse(turn.ModeNative, 1, a, tools)
+		var invalid *turn.InvalidAction
+		require.ErrorAs(t, err, &invalid)
+		return invalid.Kind
+	}
+	assert.Equal(t, turn.InvalidEmpty, kind(turn.Completion{Text: "  "}))
 	ask := turn.ToolCall{Tool: turn.AskUserTool, Arguments: `{"question":"which?"}`}
 	got, err := turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{ask}}, tools)
 	require.NoError(t, err)
 	assert.Equal(t, turn.AskUser{Question: "which?"}, got)
-	_, err = turn.Parse(turn.ModeNative, 1, turn.Completion{ToolCalls: []turn.ToolCall{ask, {Tool: "nope"}}}, tools)
-	assert.ErrorContains(t, err, "only call")
+	assert.Equal(t, turn.InvalidQuestionNotAlone,
+		kind(turn.Completion{ToolCalls: []turn.ToolCall{ask, {Tool: "nope"}}}))
 }
 
 func TestJSONOverABoundIsRefused(t *testing.T) {

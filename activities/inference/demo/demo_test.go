@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/demo"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -30,7 +31,7 @@ const overview = "Which files are here, and what is this project about?"
 // agent sends prompts to the demo as a worker would, and runs the calls in a real directory.
 type agent struct {
 	t      *testing.T
-	chat   *inference.Chat
+	chat   *inference.Endpoint
 	dir    string
 	tools  []turn.Descriptor
 	called []string // "tool argument"
@@ -47,13 +48,14 @@ func newAgent(t *testing.T) *agent {
 	t.Helper()
 	s, err := demo.Start(t.Context(), demo.Options{})
 	require.NoError(t, err)
-	chat, err := inference.New(inference.Options{BaseURL: s.URL(), APIKey: "none"})
+	endpoint, err := inference.New(inference.Options{BaseURL: s.URL(), APIKey: "none",
+		Wire: func(turn.Prompt) inference.Wire { return chat.Wire{} }})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, chat.Close())
+		require.NoError(t, endpoint.Close())
 		require.NoError(t, s.Close())
 	})
-	a := &agent{t: t, chat: chat, dir: t.TempDir()}
+	a := &agent{t: t, chat: endpoint, dir: t.TempDir()}
 	for _, name := range []string{"list_files", "read_file", "search_text"} {
 		a.tools = append(a.tools, turn.Descriptor{ID: "local/" + name, Wire: "local_" + name, Description: "a file tool",
 			Schema: json.RawMessage(`{"type":"object","required":["query"]}`)})

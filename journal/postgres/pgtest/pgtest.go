@@ -187,7 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 		select {
 		case end := <-s.done:
 			s.cmd = nil
-			return fmt.Errorf("the server ended: %v: %s", end, log.Bytes())
+			return fmt.Errorf("the server ended: %w: %s", end, log.Bytes())
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-time.After(20 * time.Millisecond): // it offers no event

@@ -40,7 +40,7 @@ func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.S
 	switch {
 	case err != nil && !a.Parsed:
 		err = app.UsageError(cmd, err)
-	case err != nil && context.Cause(ctx) == app.ErrInterrupted:
+	case err != nil && errors.Is(context.Cause(ctx), app.ErrInterrupted):
 		err = &app.ExitError{Code: app.ExitCancelled, Cause: app.ErrInterrupted}
 	}
 	var exit *app.ExitError

@@ -68,10 +68,12 @@ func groups(a *app.App) []group {
 		{"Talk", []*cobra.Command{talk.Run(a), talk.Chat(a), talk.Send(a), talk.Attach(a), talk.Stop(a),
 			schedule.Command(a)}},
 		{"Decide", []*cobra.Command{decide.Approvals(a), decide.Approve(a), decide.Deny(a), decide.Answer(a)}},
-		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Diff(a), look.Open(a)}},
-		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Export(a), branch.Import(a)}},
+		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Usage(a), look.Diff(a), look.Open(a)}},
+		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), talk.Compact(a), branch.Export(a),
+			branch.Import(a)}},
 		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
-			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a)}},
+			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Models(a),
+			setup.Rollout(a), setup.Workers(a)}},
 		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Events(a), develop.Version(a)}},
 	}
 }

@@ -37,6 +37,15 @@ func TestProgressInWords(t *testing.T) {
 }
 
 func TestTotalsCountInWords(t *testing.T) {
-	assert.Equal(t, "1 step · 2 tool calls · 1,000 tokens in, 2 out (estimated) · cost unknown",
-		ui.Totals(1, 2, turn.Usage{InputTokens: 1000, OutputTokens: 2, Estimated: true}))
+	for want, u := range map[string]turn.Usage{
+		"1,000 tokens in, 2 out (estimated) · cost unknown": {InputTokens: 1000, OutputTokens: 2, Estimated: true,
+			Unpriced: true},
+		"1,000 tokens in (800 cached), 2,000 out (1,500 reasoning) · $0.0012": {InputTokens: 1000, CachedTokens: 800,
+			OutputTokens: 2000, ReasoningTokens: 1500, Cost: turn.Dollar * 12 / 10_000},
+		"1 token in, 1 out · at least $2.00": {InputTokens: 1, OutputTokens: 1, Unpriced: true, Cost: 2 * turn.Dollar},
+		"1 token in, 1 out · $0.00":          {InputTokens: 1, OutputTokens: 1}, // of a model without charge
+		"0 tokens in, 0 out":                 {},
+	} {
+		assert.Equal(t, "1 step · 2 tool calls · "+want, ui.Totals(1, 2, u))
+	}
 }

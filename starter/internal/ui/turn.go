@@ -17,21 +17,47 @@ func Count(n int, noun string) string { return english.Plural(n, noun, "") }
 // Withdrawn tells the user that an interrupted inference starts again, so that its text so far does not count.
 const Withdrawn = "the inference was interrupted and starts again; its text so far is withdrawn"
 
-// Retry describes a failed attempt that is repeated.
-func Retry(why string) string { return strings.TrimSuffix(termsafe.Line(why, 300), ".") + "; retrying" }
+// Failure describes a failed attempt that is repeated, or a completion that is no valid action, which may be.
+func Failure(why string, code turn.Code) string {
+	why = strings.TrimSuffix(termsafe.Line(why, 300), ".")
+	if code == turn.CodeInvalidAction {
+		return why
+	}
+	return why + "; retrying"
+}
 
-// Tokens describes the tokens that were used.
+// Tokens describes the tokens that were used: input with those from the provider's cache, and output with those of
+// reasoning.
 func Tokens(u turn.Usage) string {
-	return fmt.Sprintf("%s in, %s out", Count(int(u.InputTokens), "token"), humanize.Comma(u.OutputTokens))
+	of := func(part int64, what string) string {
+		if part == 0 {
+			return ""
+		}
+		return fmt.Sprintf(" (%s %s)", humanize.Comma(part), what)
+	}
+	return fmt.Sprintf("%s in%s, %s out%s", Count(int(u.InputTokens), "token"), of(u.CachedTokens, "cached"),
+		humanize.Comma(u.OutputTokens), of(u.ReasoningTokens, "reasoning"))
+}
+
+// Cost describes what the tokens cost, or is empty if there were none.
+func Cost(u turn.Usage) string {
+	cost := u.DescribeCost()
+	if cost == "unknown" {
+		return "cost unknown"
+	}
+	return cost
 }
 
 // Usage describes the tokens that were used, and their cost.
 func Usage(u turn.Usage) string {
-	estimated := ""
+	text := Tokens(u)
 	if u.Estimated {
-		estimated = " (estimated)"
+		text += " (estimated)"
 	}
-	return Tokens(u) + estimated + " · cost unknown"
+	if cost := Cost(u); cost != "" {
+		text += " · " + cost
+	}
+	return text
 }
 
 // Totals describes what a turn took.

@@ -10,6 +10,7 @@ type Result struct {
 	Machine Machine `json:"machine"`
 	Reason  string  `json:"reason,omitempty"` // why the run was accepted as the baseline
 	Smoke   bool    `json:"smoke,omitempty"`
+	Gate    bool    `json:"gate,omitempty"`
 	Parts   []Part  `json:"parts"`
 }
 

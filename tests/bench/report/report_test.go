@@ -47,32 +47,59 @@ func TestWhatIsWorseThanAcceptedIsFound(t *testing.T) {
 		"better in everything": {sample(50, 100, 30<<20), report.ExitWithin},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := report.Gate(c.now, accepted)
+			findings := report.Gate(c.now, accepted, report.Whole)
 			assert.Equal(t, c.code, report.ExitCode(findings), "%v", findings)
 		})
 	}
 	slow := sample(150, 300, 90<<20)
 	slow.Parts[0].Gated = false
-	assert.Empty(t, report.Gate(slow, accepted), "a scenario with few turns is not judged")
-	assert.Empty(t, report.Gate(sample(150, 300, 90<<20), report.Result{}), "nor one that was never accepted")
+	assert.Empty(t, report.Gate(slow, accepted, report.Whole), "a scenario with few turns is not judged")
+	assert.Empty(t, report.Gate(sample(150, 300, 90<<20), report.Result{}, report.Whole), "nor one that was never accepted")
+}
+
+// A short run on a busy machine is judged by CPU and memory, and by a median that is much worse.
+func TestABriefRunIsJudgedWithWideBounds(t *testing.T) {
+	with := func(p50 float64, bytes int64, cpu float64) report.Result {
+		r := sample(p50, 900, bytes)
+		r.Parts[0].Measures[0].WorkerCPU, r.Parts[0].Measures[1].WorkerCPU = cpu, 10
+		return r
+	}
+	accepted := with(100, 60<<20, 10)
+	for name, c := range map[string]struct {
+		now    report.Result
+		failed []string
+	}{
+		"noise":       {with(140, 70<<20, 11.5), nil},
+		"turns wait":  {with(160, 60<<20, 10), []string{"p50"}},
+		"more memory": {with(100, 75<<20, 10), []string{"peak memory"}},
+		"more CPU":    {with(100, 60<<20, 12.5), []string{"CPU of worker and server"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failed []string
+			for _, f := range report.Gate(c.now, accepted, report.Brief) {
+				failed = append(failed, f.Measure)
+			}
+			assert.Equal(t, c.failed, failed)
+		})
+	}
 }
 
 func TestAFindingCountsWhenItIsFoundTwice(t *testing.T) {
 	accepted := sample(100, 200, 60<<20)
-	slow := report.Gate(sample(150, 200, 60<<20), accepted)
+	slow := report.Gate(sample(150, 200, 60<<20), accepted, report.Whole)
 	require.Len(t, slow, 1)
 	assert.Equal(t, slow, report.Confirmed(slow, slow))
-	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 200, 60<<20), accepted)))
+	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 200, 60<<20), accepted, report.Whole)))
 	other := slices.Clone(slow)
 	other[0].Arm = "everturn local"
 	assert.Empty(t, report.Confirmed(slow, other), "another arm's trouble confirms nothing")
-	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 300, 60<<20), accepted)), "nor does another figure's")
+	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 300, 60<<20), accepted, report.Whole)), "nor does another figure's")
 }
 
 func TestAnArmThatWaitsForTheDiskIsNotGated(t *testing.T) {
 	slow, accepted := sample(150, 300, 90<<20), sample(100, 200, 60<<20)
 	slow.Parts[0].Measures[0].Fsync = true
-	assert.Empty(t, report.Gate(slow, accepted))
+	assert.Empty(t, report.Gate(slow, accepted, report.Whole))
 }
 
 func TestOneComparisonJudgesAnArm(t *testing.T) {

@@ -30,6 +30,9 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 	if err != nil {
 		return err
 	}
+	if err := checkModel(loaded.Config, n.Model, n.Worker); err != nil {
+		return err
+	}
 	stack, cfg, err := a.StartStack(ctx, loaded.Config, n)
 	if err != nil {
 		return err
@@ -64,7 +67,7 @@ func (a *App) OnSession(ctx context.Context, args []string, n Needs,
 	do func(*TurnClient, string) error) error {
 	n.Journal, n.offline = true, true
 	return a.WithClient(ctx, n, func(t *TurnClient) (err error) {
-		session := ""
+		var session string
 		if len(args) > 0 {
 			session = args[0]
 		} else if session, err = find(t, ctx); err != nil {

@@ -29,10 +29,11 @@ const devRetention = 30 * 24 * time.Hour
 
 // Needs are the processes and connections that a command needs.
 type Needs struct {
-	Server, Worker bool // on this machine
-	Quiet          bool // do not print the progress of starting them, or of waiting for a worker
-	Journal        bool // the journal must exist
-	offline        bool // Temporal may be unreachable
+	Server, Worker bool   // on this machine
+	Quiet          bool   // do not print the progress of starting them, or of waiting for a worker
+	Journal        bool   // the journal must exist
+	Model          string // it must exist, if this configuration can tell
+	offline        bool   // Temporal may be unreachable
 }
 
 // devStack is what a command has started on this machine: nothing, a server, or a server and a worker.
@@ -60,7 +61,7 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 		return nil, cfg, err
 	}
 	if n.Worker {
-		if err := cfg.LLM.CheckCredentials(); err != nil {
+		if err := cfg.CheckCredentials(); err != nil {
 			return nil, cfg, err
 		}
 		if err := a.CheckEnviron(); err != nil {

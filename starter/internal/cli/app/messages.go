@@ -87,8 +87,8 @@ func Printable(s string) string { return termsafe.Printable(s) }
 // Line returns a text as one line of at most n runes.
 func Line(s string, n int) string { return termsafe.Line(s, n) }
 
-// Quoted quotes a word for a shell, if that is necessary. It also quotes a word that begins with a dash, so that a reader
-// does not take it for a flag.
+// Quoted quotes a word for a shell, if that is necessary. It also quotes a word that begins with a dash, so that a
+// reader does not take it for a flag.
 func Quoted(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 )
 
 // maxPrompt bounds what is read from standard input, in bytes.
-const maxPrompt = journal.MaxMessageBytes
+const maxPrompt = record.MaxMessageBytes
 
 // Prompt returns the prompt. It reads standard input only if the argument is "-", or if there is no argument and
 // standard input is a pipe or a file: a command that inherits its standard input would wait without end.

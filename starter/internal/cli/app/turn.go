@@ -172,7 +172,7 @@ func (t *TurnClient) NoteOtherSettings(ctx context.Context) {
 	if !t.Online || t.quiet || t.Failed == nil && t.Cfg.Settings() == config.Default().Settings() {
 		return
 	}
-	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.Namespace, t.Cfg.Temporal.TaskQueue)
+	pollers, err := temporalconn.Pollers(ctx, t.conn, t.Cfg.Temporal.TaskQueue)
 	if err != nil {
 		return // what the command does next says so
 	}
@@ -209,14 +209,17 @@ func sendError(sent client.Turn, alone bool, err error) error {
 	case errors.As(err, &refused):
 		return &ExitError{Code: ExitFailed, Cause: fmt.Errorf("the message was not accepted: %s", refused.Message)}
 	case errors.Is(err, client.ErrNoWorker):
-		return NoWorker(fmt.Sprintf("the message may still be accepted: send it again with --message-id %s, and it is "+
+		return NoWorker(err, fmt.Sprintf("the message may still be accepted: send it again with --message-id %s, and it is "+
 			"answered once", sent.MessageID))
 	}
 	return err
 }
 
 // NoWorker is the error of a request that no worker has answered.
-func NoWorker(then string) error {
+func NoWorker(err error, then string) error {
+	if errors.Is(err, client.ErrStranded) {
+		return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w; %s", err, then)}
+	}
 	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s",
 		client.ErrNoWorker, then)}
 }
@@ -238,6 +241,16 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
 	}
 	return <-done
+}
+
+// NoteStranded tells the user if the session's running turn stays on a version of the worker that does not run.
+func (t *TurnClient) NoteStranded(ctx context.Context, session string) {
+	if !t.Online || t.quiet {
+		return
+	}
+	if why, err := temporalconn.Stranded(ctx, t.conn, t.Client.WorkflowID(session)); err == nil && why != "" {
+		t.App.Note("%s", why)
+	}
 }
 
 // link returns the link to the turn in Temporal's Web UI.

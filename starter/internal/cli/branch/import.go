@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/portable"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -69,7 +70,7 @@ func importError(ctx context.Context, err error) error {
 	return app.JournalError(ctx, fmt.Errorf("importing: %w (nothing was changed)", err))
 }
 
-func printImported(w io.Writer, imported journal.Imported) {
+func printImported(w io.Writer, imported portable.Imported) {
 	s := imported.Session
 	fmt.Fprintf(w, "session %s · %s · %s\n", app.Line(s.ID, 80), ui.Count(int(s.Head.Seq), "message"),
 		ui.Count(s.Turns, "turn"))
@@ -90,7 +91,7 @@ func printImported(w io.Writer, imported journal.Imported) {
 }
 
 // permittedArguments returns all arguments of a permission in one line.
-func permittedArguments(p journal.DroppedPermission) string {
+func permittedArguments(p portable.DroppedPermission) string {
 	shown := exactly(p.Arguments)
 	switch {
 	case p.Scope == turn.GrantTool:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -109,7 +110,7 @@ func checkHash(r journal.RequestRecord, hash string) error {
 // checkArguments returns an error if the journal does not have exactly the arguments that a call waits with, because it
 // has lost them or a part of them. Such a call can only be denied.
 func checkArguments(r journal.RequestRecord) error {
-	if r.Kind != turn.RequestApproval || journal.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
+	if r.Kind != turn.RequestApproval || record.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
 		return nil
 	}
 	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is "+
@@ -205,7 +206,7 @@ func decideError(r journal.RequestRecord, err error) error {
 			"result",
 			err, r.Session, session)
 	case errors.Is(err, client.ErrNoWorker):
-		return app.NoWorker(
+		return app.NoWorker(err,
 			fmt.Sprintf("Temporal keeps the decision on %s and delivers it when a worker runs; check `starter "+
 				"show %s` before you decide again", r.ID, session))
 	case !errors.As(err, &refused):

@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -25,16 +26,22 @@ func List(a *app.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				for i := range sessions {
+					if sessions[i].Usage, err = store.SessionUsage(cmd.Context(), sessions[i].ID); err != nil {
+						return err
+					}
+				}
 				if limit > 0 && len(sessions) == limit {
 					defer a.Aside("these are the latest %d; list more with -n", limit)
 				}
 				return app.PrintList(a.Out, output, sessions, func() error {
 					var rows [][]string
 					for _, s := range sessions {
-						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), ending(s.LastTurn),
-							openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime), app.Line(s.FirstText, 60)})
+						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), cmp.Or(s.Usage.DescribeCost(), "-"),
+							ending(s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
+							app.Line(s.FirstText, 60)})
 					}
-					return a.Table([]string{"SESSION", "TURNS", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
+					return a.Table([]string{"SESSION", "TURNS", "COST", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
 				})
 			})
 		},

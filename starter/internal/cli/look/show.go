@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
@@ -53,6 +54,9 @@ type history struct {
 	Session  journal.SessionRecord `json:"session"`
 	Messages []turn.Message        `json:"messages"`
 	Turns    []turnHistory         `json:"turns"`
+	// Condensations have replaced the beginning of the conversation in prompts; the last one still does.
+	Condensations []turn.Condensation `json:"condensations,omitempty"`
+	Context       *contextUse         `json:"context,omitempty"`
 	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
 	Waiting []turn.UserMessage `json:"waiting,omitempty"`
 	Link    string             `json:"link,omitempty"` // of a turn that no worker has begun
@@ -105,16 +109,24 @@ func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.User
 			return s.Inbox
 		}
 	}
+	if errors.Is(err, client.ErrStranded) {
+		t.App.Note("%v", err)
+		return nil
+	}
 	t.App.Aside("messages that wait for the turn are not shown: no worker answers (%v)", err)
 	return nil
 }
 
 type turnHistory struct {
-	Turn       journal.TurnRecord      `json:"turn"`
-	Inferences []journal.Inference     `json:"inferences"`
-	Calls      []journal.CallRecord    `json:"calls"`
-	Requests   []journal.RequestRecord `json:"requests,omitempty"`
-	Waits      string                  `json:"waits,omitempty"` // for a limit, if the turn's inference does
+	Turn journal.TurnRecord `json:"turn"`
+	// Tools are the patterns to which the turn's message narrowed its tools. Temperature is the turn's.
+	Tools       []string                `json:"tools,omitempty"`
+	Temperature *float64                `json:"temperature,omitempty"`
+	Models      []turn.Model            `json:"models,omitempty"` // the turn's own, and its fallbacks
+	Inferences  []journal.Inference     `json:"inferences"`
+	Calls       []journal.CallRecord    `json:"calls"`
+	Requests    []journal.RequestRecord `json:"requests,omitempty"`
+	Waits       string                  `json:"waits,omitempty"` // for a limit, if the turn's inference does
 }
 
 func readHistory(ctx context.Context, store *journal.DB, id string) (history, error) {
@@ -123,6 +135,9 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 		return history{}, err
 	}
 	h := history{Session: session}
+	if h.Session.Usage, err = store.SessionUsage(ctx, id); err != nil {
+		return h, err
+	}
 	if h.Messages, err = store.Messages(ctx, id, 1, session.Head.Seq); err != nil {
 		return h, err
 	}
@@ -132,19 +147,28 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
-		var ierr, cerr, werr error
+		var ierr, cerr, werr, merr error
 		th.Inferences, ierr = store.Inferences(ctx, t.ID)
 		th.Calls, cerr = store.Calls(ctx, t.ID)
+		merr = th.readConfig(ctx, store)
 		th.Requests, werr = store.Requests(ctx, t.ID)
-		if err := errors.Join(ierr, cerr, werr); err != nil {
+		if err := errors.Join(ierr, cerr, werr, merr); err != nil {
 			return h, err
+		}
+		if !t.State.Terminal() {
+			if th.Turn.Usage, err = store.TurnUsage(ctx, t.ID); err != nil {
+				return h, err
+			}
 		}
 		if last, err := store.LastChunk(ctx, t.ID); err == nil && last.Kind == turn.ChunkPhase {
 			th.Waits = last.Text
 		}
 		h.Turns = append(h.Turns, th)
 	}
-	return h, nil
+	if h.Condensations, err = store.Condensations(ctx, id); err == nil {
+		h.Context, err = readContext(ctx, store, h)
+	}
+	return h, err
 }
 
 // print writes the history as text. hint says how a pending request is decided.
@@ -153,9 +177,10 @@ func (h history) print(w io.Writer, hint string) {
 		fmt.Fprintf(w, "session %s · accepted; its turn begins when a worker runs\n%s\n", app.Line(h.Session.ID, 80), h.Link)
 		return
 	}
-	fmt.Fprintf(w, "session %s · %s · head %s\n", app.Line(h.Session.ID, 80),
+	fmt.Fprintf(w, "session %s · %s · head %s · %s\n", app.Line(h.Session.ID, 80),
 		ui.Count(int(h.Session.Head.Seq), "message"),
-		turn.Truncate(h.Session.Head.Hash, 15))
+		turn.Truncate(h.Session.Head.Hash, 15), ui.Usage(h.Session.Usage))
+	h.printContext(w)
 	if s := h.Session; s.Parent != "" {
 		fmt.Fprintf(w, "\nmessages 1 to %d are shared with %s\n", s.ForkSeq, app.Line(s.Parent, 80))
 		for i, m := range h.Messages[:min(s.ForkSeq, int64(len(h.Messages)))] {
@@ -180,7 +205,14 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	if r.State.Terminal() {
 		fmt.Fprintf(w, " (%s) · %s", app.Line(string(r.Reason), 40), r.EndedAt.Sub(r.StartedAt).Round(time.Millisecond))
 	}
-	fmt.Fprintf(w, " · %d tokens\n", r.Usage.Total())
+	fmt.Fprintf(w, " · %s\n", ui.Usage(r.Usage))
+	printModels(w, t.Models)
+	if len(t.Tools) > 0 {
+		fmt.Fprintf(w, "  only tools: %s\n", app.Line(strings.Join(t.Tools, ", "), 400))
+	}
+	if t.Temperature != nil {
+		fmt.Fprintf(w, "  temperature: %g\n", *t.Temperature)
+	}
 	for i, m := range messages {
 		if m.TurnID == r.ID {
 			printMessage(w, int64(i+1), m)
@@ -201,8 +233,12 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 		if !i.Settled {
 			state = "not settled"
 		}
-		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s\n", i.Key.Step, app.Line(i.Model, 40), state,
+		fmt.Fprintf(w, "    step %d  inference %s: %s, %s, %s", i.Key.Step, app.Line(i.Model, 40), state,
 			ui.Count(i.Attempt-i.Released, "attempt"), ui.Count(i.Failures, "failure"))
+		if i.Settled {
+			fmt.Fprint(w, ", ", ui.Usage(i.Completion.Usage))
+		}
+		fmt.Fprintln(w)
 		for _, c := range t.Calls {
 			if c.Step == i.Key.Step {
 				printCall(w, c)

@@ -188,7 +188,7 @@ func checkWorker(ctx context.Context, a *app.App, cfg config.Config) (found stri
 	var missing string
 	queue := cfg.Temporal.TaskQueue
 	err = onCluster(ctx, a, cfg, func(c temporalconn.Conn, _, namespace string) (err error) {
-		if workers, err = temporalconn.Pollers(ctx, c, namespace, queue); err != nil {
+		if workers, err = temporalconn.Pollers(ctx, c, queue); err != nil {
 			return err
 		}
 		missing, err = unpolled(ctx, c, namespace, cfg)
@@ -235,7 +235,7 @@ func unpolled(ctx context.Context, c temporalconn.Conn, namespace string, cfg co
 		}
 	}
 	for _, n := range needed {
-		found, err := temporalconn.ActivityPollers(ctx, c, namespace, n.queue)
+		found, err := temporalconn.ActivityPollers(ctx, c, n.queue)
 		if err != nil {
 			return "", err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -45,9 +46,9 @@ func checkScope(a *app.App, cfg config.Config, scope string) error {
 		if err := cfg.Validate(); err != nil {
 			return app.AsUsage(err)
 		}
-	case !isTenant && provider != string(cfg.LLM.Effective().Provider):
+	case !isTenant && provider != string(cfg.EffectiveLLM().Provider):
 		a.Note("this configuration's provider is %s, not %s; no request of its workers is in this scope",
-			cfg.LLM.Effective().Provider, app.Line(provider, 60))
+			cfg.EffectiveLLM().Provider, app.Line(provider, 60))
 	}
 	return nil
 }
@@ -65,20 +66,20 @@ func onScope(ctx context.Context, a *app.App, scope string, do func(*journal.DB)
 }
 
 // defaultsOf returns the configured limits of a scope.
-func defaultsOf(cfg config.Config, scope string) journal.FleetLimits {
+func defaultsOf(cfg config.Config, scope string) fleet.Limits {
 	switch {
-	case journal.IsTenantScope(scope):
+	case fleet.IsTenantScope(scope):
 		return engine.FleetLimits(cfg.TenantLimits)
 	case strings.Contains(scope, "/"):
-		return journal.FleetLimits{}
+		return fleet.Limits{}
 	}
 	return engine.FleetLimits(cfg.ProviderLimits)
 }
 
 // amount describes a limit.
-func amount(name journal.LimitName, n int64) string {
+func amount(name fleet.LimitName, n int64) string {
 	switch {
-	case name == journal.LimitReserve:
+	case name == fleet.LimitReserve:
 		return fmt.Sprintf("%d %%", n)
 	case n == 0:
 		return "none"

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -30,7 +31,7 @@ one.`,
 			return onScope(cmd.Context(), a, args[0], func(store *journal.DB) error {
 				p, err := store.PauseScope(cmd.Context(), args[0], app.UserName(), app.Line(reason, 200), pause)
 				if err == nil {
-					a.Note("%s is paused until %s", journal.DescribeScope(args[0]), p.Until.Local().Format(time.DateTime))
+					a.Note("%s is paused until %s", fleet.DescribeScope(args[0]), p.Until.Local().Format(time.DateTime))
 				}
 				return err
 			})
@@ -56,9 +57,9 @@ func limitsResume(a *app.App) *cobra.Command {
 				case err != nil:
 					return err
 				case !waited:
-					a.Note("%s was not paused", journal.DescribeScope(args[0]))
+					a.Note("%s was not paused", fleet.DescribeScope(args[0]))
 				default:
-					a.Note("%s is resumed", journal.DescribeScope(args[0]))
+					a.Note("%s is resumed", fleet.DescribeScope(args[0]))
 				}
 				return nil
 			})

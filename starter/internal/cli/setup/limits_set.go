@@ -7,21 +7,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-var limitHelp = map[journal.LimitName]string{
-	journal.LimitRequestsPerSecond: "requests in any second",
-	journal.LimitRequestsPerMinute: "requests in any minute",
-	journal.LimitTokensPerMinute:   "input plus output tokens in any minute",
-	journal.LimitInFlight:          "requests in flight",
-	journal.LimitTokensPerDay:      "tokens in a day of UTC; turns over it fail with tokens_used_up",
-	journal.LimitTokensPerMonth:    "tokens in a month of UTC; turns over it fail with tokens_used_up",
-	journal.LimitReserve:           "percentage that scheduled turns leave to others, except of days and months",
+var limitHelp = map[fleet.LimitName]string{
+	fleet.LimitRequestsPerSecond: "requests in any second",
+	fleet.LimitRequestsPerMinute: "requests in any minute",
+	fleet.LimitTokensPerMinute:   "input plus output tokens in any minute",
+	fleet.LimitInFlight:          "requests in flight",
+	fleet.LimitTokensPerDay:      "tokens in a day of UTC; turns over it fail with tokens_used_up",
+	fleet.LimitTokensPerMonth:    "tokens in a month of UTC; turns over it fail with tokens_used_up",
+	fleet.LimitReserve:           "percentage that scheduled turns leave to others, except of days and months",
 }
 
-func limitFlag(name journal.LimitName) string { return strings.ReplaceAll(string(name), "_", "-") }
+func limitFlag(name fleet.LimitName) string { return strings.ReplaceAll(string(name), "_", "-") }
 
 func limitsSet(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,37 +44,37 @@ per day and month are counted from the time when the scope gets its first limit.
 				if err := store.SetFleetLimits(cmd.Context(), args[0], limits); err != nil {
 					return err
 				}
-				for _, name := range journal.LimitNames() {
+				for _, name := range fleet.LimitNames() {
 					switch n, set := limits[name]; {
 					case set && n < 0:
-						a.Note("%s of %s is the default of agent.toml again", name, journal.DescribeScope(args[0]))
+						a.Note("%s of %s is the default of agent.toml again", name, fleet.DescribeScope(args[0]))
 					case set:
-						a.Note("%s of %s is %s", name, journal.DescribeScope(args[0]), amount(name, n))
+						a.Note("%s of %s is %s", name, fleet.DescribeScope(args[0]), amount(name, n))
 					}
 				}
 				return nil
 			})
 		},
 	}
-	for _, name := range journal.LimitNames() {
+	for _, name := range fleet.LimitNames() {
 		cmd.Flags().String(limitFlag(name), "", "the maximum `number` of "+limitHelp[name])
 	}
 	cmd.Flags().Lookup(
-		limitFlag(journal.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
+		limitFlag(fleet.LimitReserve)).Usage = "the `percentage` of the limits per second, per minute and " +
 		"in flight that scheduled turns leave to others"
 	return cmd
 }
 
 // readLimits reads the limits that the command line sets; -1 means the default.
-func readLimits(cmd *cobra.Command) (journal.FleetLimits, error) {
-	limits := journal.FleetLimits{}
-	for _, name := range journal.LimitNames() {
+func readLimits(cmd *cobra.Command) (fleet.Limits, error) {
+	limits := fleet.Limits{}
+	for _, name := range fleet.LimitNames() {
 		flag := cmd.Flags().Lookup(limitFlag(name))
 		if !flag.Changed {
 			continue
 		}
 		most := int64(turn.MaxCount)
-		if name == journal.LimitReserve {
+		if name == fleet.LimitReserve {
 			most = 90
 		}
 		switch text := flag.Value.String(); text {

@@ -12,13 +12,14 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
 // scopeShown is a scope with the limits that apply, and those of them that were set.
 type scopeShown struct {
-	journal.FleetScope
-	Applied journal.FleetLimits `json:"applied"`
+	fleet.ScopeState
+	Applied fleet.Limits `json:"applied"`
 }
 
 func limitsShow(a *app.App) *cobra.Command {
@@ -57,9 +58,9 @@ limits.`,
 // scopesShown returns the scopes of the journal, and the configured provider and tenant.
 func scopesShown(ctx context.Context, store *journal.DB, cfg config.Config) ([]scopeShown, error) {
 	scopes, err := store.FleetScopes(ctx)
-	for _, own := range []string{string(cfg.LLM.Effective().Provider), journal.TenantScope(cfg.Tenant)} {
-		if !slices.ContainsFunc(scopes, func(s journal.FleetScope) bool { return s.Scope == own }) {
-			scopes = append(scopes, journal.FleetScope{Scope: own, Limits: journal.FleetLimits{}})
+	for _, own := range []string{string(cfg.EffectiveLLM().Provider), fleet.TenantScope(cfg.Tenant)} {
+		if !slices.ContainsFunc(scopes, func(s fleet.ScopeState) bool { return s.Scope == own }) {
+			scopes = append(scopes, fleet.ScopeState{Scope: own, Limits: fleet.Limits{}})
 		}
 	}
 	list := make([]scopeShown, len(scopes))
@@ -82,10 +83,10 @@ func (s scopeShown) print(w io.Writer) {
 		fmt.Fprintf(w, "  waits until %s: the provider refused a request\n", s.NotBefore.Local().Format(time.DateTime))
 	}
 	limited := false
-	for _, name := range journal.LimitNames() {
+	for _, name := range fleet.LimitNames() {
 		n := s.Applied[name]
 		_, set := s.Limits[name]
-		if n == 0 && !set || name == journal.LimitReserve && !limited {
+		if n == 0 && !set || name == fleet.LimitReserve && !limited {
 			continue
 		}
 		limited = true
@@ -101,12 +102,12 @@ func (s scopeShown) print(w io.Writer) {
 }
 
 // used returns how much of a limit is used.
-func (s scopeShown) used(name journal.LimitName) string {
-	of := map[journal.LimitName]int64{
-		journal.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
-		journal.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
-		journal.LimitTokensPerMinute:   s.Usage.TokensLastMinute, journal.LimitInFlight: s.Usage.RequestsInFlight,
-		journal.LimitTokensPerDay: s.Usage.TokensToday, journal.LimitTokensPerMonth: s.Usage.TokensThisMonth,
+func (s scopeShown) used(name fleet.LimitName) string {
+	of := map[fleet.LimitName]int64{
+		fleet.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
+		fleet.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
+		fleet.LimitTokensPerMinute:   s.Usage.TokensLastMinute, fleet.LimitInFlight: s.Usage.RequestsInFlight,
+		fleet.LimitTokensPerDay: s.Usage.TokensToday, fleet.LimitTokensPerMonth: s.Usage.TokensThisMonth,
 	}
 	if n, ok := of[name]; ok {
 		return fmt.Sprintf("%d of ", n)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/catalogue"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -94,7 +95,7 @@ func approveTools(ctx context.Context, a *app.App, store *journal.DB, server str
 		a.Note("nothing was approved")
 		return nil
 	}
-	in := journal.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: app.UserName(), At: time.Now()}
+	in := catalogue.ApproveToolsInput{Server: server, Hashes: map[string]string{}, By: app.UserName(), At: time.Now()}
 	for _, q := range tools {
 		in.Tools = append(in.Tools, q.Tool)
 		in.Hashes[q.Tool] = q.Now.Hash

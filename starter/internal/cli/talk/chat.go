@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui/chat"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // chatHistory is the file that keeps the lines typed into chats.
@@ -17,6 +18,8 @@ var chatHistory = filepath.Join(app.StateDir, "chat_history")
 
 func Chat(a *app.App) *cobra.Command {
 	var f sessionFlags
+	var c choices
+	var chosen turn.UserMessage
 	cmd := &cobra.Command{
 		Use:   "chat",
 		Short: "Talk to a session on this terminal",
@@ -24,7 +27,8 @@ func Chat(a *app.App) *cobra.Command {
 approvals.
 
 A message that you send while a turn runs is merged into it. The same session may be open on several
-terminals. When you leave the chat, its turn continues. /help lists the commands and keys.`,
+terminals. When you leave the chat, its turn continues. --tools and --temperature apply to all turns
+that begin with a message of this chat. /help lists the commands and keys.`,
 		Example: `  starter chat --dev
   starter chat -c`,
 		Args: cobra.NoArgs,
@@ -32,15 +36,19 @@ terminals. When you leave the chat, its turn continues. /help lists the commands
 			if err := f.check(); err != nil {
 				return err
 			}
-			return startChat(cmd.Context(), a, f)
+			if err := c.apply(cmd, &chosen); err != nil {
+				return err
+			}
+			return startChat(cmd.Context(), a, f, chosen)
 		},
 	}
 	f.register(a, cmd)
+	c.register(cmd)
 	return cmd
 }
 
 // startChat starts what a chat needs and shows the chat. It rejects an unsuitable terminal before it starts anything.
-func startChat(ctx context.Context, a *app.App, f sessionFlags) error {
+func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.UserMessage) error {
 	out, ok := a.Out.(*os.File)
 	switch {
 	case !ok || !app.IsTerminal(a.In) || !app.IsTerminal(a.Out):
@@ -49,11 +57,11 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags) error {
 		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `starter run \"...\"` and "+
 			"`starter run -c \"...\"`", a.Lookup("TERM"))
 	}
-	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, out) })
+	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
 }
 
 // talkTo runs a chat with a session until the user leaves it.
-func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File) error {
+func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.UserMessage, out *os.File) error {
 	file := chatHistory
 	if err := app.KeepState(); err != nil {
 		t.App.Note("this chat keeps no history of its input: %v", err)
@@ -69,10 +77,11 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, out *os.File
 	t.NoteOtherSettings(ctx)
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.Cfg.LLM.Effective().Model,
-		History: file,
-		Link:    func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
-		Color:   a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
+		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
+		Requested: f.model, CheckModel: t.CheckModel,
+		History: file, Chosen: chosen,
+		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
+		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ type follower struct {
 	seen    int64            // the index of the last chunk
 	ended   bool             // the follower has seen turn_completed
 	silence <-chan time.Time // fires if the turn has no chunk within startWithin; nil after the first chunk
+	unheard <-chan time.Time // fires once, to look whether any worker can continue the turn
 	readers sync.WaitGroup
 }
 
@@ -85,6 +86,7 @@ func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptio
 	} else {
 		f.silence = time.After(startWithin)
 	}
+	f.unheard = time.After(strandedAfter)
 	done, err := f.asker.look(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
@@ -159,6 +161,9 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 			f.App.Note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
 		return false, nil
+	case <-f.unheard:
+		f.NoteStranded(ctx, f.turn.Session)
+		return false, nil
 	case d := <-f.asker.asked:
 		return f.asker.answered(ctx, d)
 	case s := <-f.asker.sent:
@@ -206,6 +211,9 @@ func (f *follower) deadline() <-chan time.Time {
 // startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
 // within moments.
 const startWithin = 2 * time.Second
+
+// strandedAfter is how long after its start the command looks whether any worker can continue the turn.
+const strandedAfter = time.Second
 
 // receive handles a chunk that the journal returns, or the end of the chunks.
 func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {

@@ -37,7 +37,7 @@ func TestProgressIsOneLineThatIsReplaced(t *testing.T) {
 		"… mcp/x/long 100% (8 of 4) far far far far far far far far far far far far far…"+eraseLine+
 		"✓ local/read {\"p\":\"\\u001b[2J\"} · ok · 7 B\n… mcp/x/long 3"+eraseLine+
 		"Done.\nlate result of call 1.0: ✓ mcp/x/long · ok · 7 B\n"+
-		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out · cost unknown\n", shown)
+		"session s · 2 steps · 0 tool calls · 0 tokens in, 0 out\n", shown)
 	dumb := screen(t, followOptions{output: "text"}, []string{"TERM=dumb"}, answered("x"), after(1, progress(1, 4, "")),
 		after(2, progress(2, 4, "")), after(9, progress(3, 4, "")))
 	assert.Equal(t, 2, strings.Count(dumb, "mcp/x/long"), "a line that cannot be replaced comes every few seconds")

@@ -2,9 +2,11 @@ package talk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +21,10 @@ import (
 type runFlags struct {
 	sessionFlags
 	detach, exit, alone, fork bool
-	messageID                 string
+	outputSchema              string
+	schema                    json.RawMessage
+	choices                   choices
+	message                   workflows.Message // its ID and what choices set
 	follow                    followOptions
 	limits                    app.LimitFlags
 }
@@ -46,6 +51,9 @@ or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a 
   git diff | starter run - --max-steps 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.limits.Read(cmd.Flags())
+			if err := f.choices.apply(cmd, &f.message); err != nil {
+				return err
+			}
 			return runMessage(cmd.Context(), a, f, args)
 		},
 	}
@@ -57,16 +65,23 @@ or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a 
 	flags.BoolVar(&f.alone, "alone", false, "fail if the session has a running turn, instead of merging the message "+
 		"into it")
 	flags.BoolVar(&f.follow.stay, "wait", false, "without a terminal: keep following while the turn waits for a decision")
-	flags.StringVar(&f.messageID, "message-id", "", "the message's `ID`: a message sent again with the same ID is "+
+	flags.StringVar(&f.message.ID, "message-id", "", "the message's `ID`: a message sent again with the same ID is "+
 		"answered once")
+	flags.StringVar(&f.outputSchema, "output-schema", "", "the answer must be JSON that matches the JSON schema in this "+
+		"`file`; implies --alone")
 	flags.BoolVar(&f.fork, "fork", false, "send the message to a new fork of the session")
 	f.follow.register(a, cmd)
+	f.choices.register(cmd)
 	f.limits.Register(flags)
 	return cmd
 }
 
 func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) error {
 	if err := f.check(); err != nil {
+		return err
+	}
+	var err error
+	if f.schema, err = readSchema(f.outputSchema); err != nil {
 		return err
 	}
 	prompt, err := a.Prompt(ctx, args)
@@ -96,8 +111,9 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	t.NoteOtherSettings(ctx)
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: workflows.Message{ID: f.messageID, Text: prompt},
-		Limits: f.limits.Request, Alone: f.alone})
+	f.message.Text, f.message.Model = prompt, f.model
+	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Limits: f.limits.Request,
+		Alone: f.alone, OutputSchema: f.schema})
 	switch {
 	case err != nil && sending.Err() != nil && ctx.Err() == nil:
 		return &app.ExitError{Code: app.ExitTimeout,
@@ -106,6 +122,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	case err != nil:
 		return err
 	}
+	noteMerged(t, s, f.message)
 	if f.detach {
 		return accepted(ctx, t, s, f.follow.output, f.follow.quiet)
 	}
@@ -114,6 +131,21 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		stayUp(t.App, s.Link)
 	}
 	return err
+}
+
+// readSchema reads the JSON schema in a file, if a file is named.
+func readSchema(path string) (json.RawMessage, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, app.Usage("--output-schema: %w", err)
+	}
+	if err := turn.CheckJSON(string(b)); err != nil {
+		return nil, app.Usage("--output-schema: %s is not a JSON schema: %w", path, err)
+	}
+	return b, nil
 }
 
 // check refuses flags that exclude each other.
@@ -135,7 +167,7 @@ func (f runFlags) check() error {
 		return app.Usage("--wait and --no-wait exclude each other: use one of them")
 	case f.fork && !f.named():
 		return app.Usage("--fork needs the session to fork: name it with --session or --continue")
-	case f.messageID != "" && !f.named():
+	case f.message.ID != "" && !f.named():
 		return app.Usage("--message-id needs a session: name it with --session or --continue")
 	}
 	if math.IsNaN(f.limits.MaxCost) || math.IsInf(f.limits.MaxCost, 0) {

@@ -10,6 +10,7 @@ import (
 
 func Send(a *app.App) *cobra.Command {
 	var m turn.UserMessage
+	var c choices
 	var output string
 	var quiet bool
 	cmd := &cobra.Command{
@@ -27,25 +28,31 @@ run.`,
 			if err := turn.CheckSession(args[0]); err != nil {
 				return app.Usage("%w", err)
 			}
+			if err := c.apply(cmd, &m); err != nil {
+				return err
+			}
 			text, err := a.Prompt(cmd.Context(), args[1:])
 			if err != nil {
 				return err
 			}
 			m.Text = text
-			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet}, func(t *app.TurnClient) error {
+			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet, Model: m.Model}, func(t *app.TurnClient) error {
 				t.NoteOtherSettings(cmd.Context())
 				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
 				if err != nil {
 					return err
 				}
+				noteMerged(t, s, m)
 				return accepted(cmd.Context(), t, s, output, quiet)
 			})
 		},
 	}
+	c.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&m.Queue, "queue", false, "queue the message for the next turn instead of merging it into the running "+
 		"one")
 	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: a message sent again with the same ID is answered once")
+	modelFlag(cmd, &m.Model)
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputNone)
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only the IDs")
 	return cmd

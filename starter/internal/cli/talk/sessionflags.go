@@ -11,7 +11,7 @@ import (
 
 // sessionFlags are the flags of run and chat that choose the session, and what the command starts on this machine.
 type sessionFlags struct {
-	session         string
+	session, model  string
 	last, dev, slow bool
 }
 
@@ -20,6 +20,7 @@ func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 	flags.BoolVar(&f.dev, "dev", false, "start Temporal, its Web UI and a worker on this machine")
 	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
 	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
+	modelFlag(cmd, &f.model)
 	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
 	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions(1)) // the flag exists
 }
@@ -47,7 +48,7 @@ func (f sessionFlags) needs(a *app.App, quiet bool) app.Needs {
 	if f.slow {
 		a.Override("llm.demo_slow", "true")
 	}
-	return app.Needs{Server: f.dev, Worker: f.dev, Quiet: quiet}
+	return app.Needs{Server: f.dev, Worker: f.dev, Quiet: quiet, Model: f.model}
 }
 
 // resolve returns the session that the flags choose, or "" for a new one.
@@ -56,4 +57,9 @@ func (f sessionFlags) resolve(ctx context.Context, t *app.TurnClient) (string, e
 		return app.LastSession(ctx, t.Store)
 	}
 	return f.session, nil
+}
+
+func modelFlag(cmd *cobra.Command, model *string) {
+	cmd.Flags().StringVarP(model, "model", "m", "", "the `model` of the turn, as a name or provider:name (default: the "+
+		"agent's); see starter models list")
 }

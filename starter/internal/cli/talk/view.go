@@ -82,6 +82,13 @@ func (v *view) chunk(c turn.Chunk) {
 		v.request(c)
 	case turn.ChunkError:
 		v.retry(c)
+	case turn.ChunkModelChanged:
+		v.activity("%s", app.Line(c.Text, 300))
+	case turn.ChunkCondensed:
+		var data turn.CondensedChunk
+		if decode(c, &data) {
+			v.activity("%s", app.Line(data.String(), 300))
+		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for
 			v.activity("%s", app.Line(c.Text, 300))
@@ -148,7 +155,7 @@ func (v *view) end(answer string, r workflows.Result) {
 func (v *view) retry(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if decode(c, &e) && !e.Final {
-		v.activity("%s", ui.Retry(c.Text))
+		v.activity("%s", ui.Failure(c.Text, e.Code))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -25,10 +25,10 @@ func TestATurnIsPrintedInTheOrderOfTheJournal(t *testing.T) {
 	attempt = s.infer([]turn.CallOutcome{{CallID: c.ID}}, turn.UserMessage{ID: "m2", Text: "In short, please."})
 	s.stream(attempt, "It is\x1b[2J ", "a **test**.\n\nA ", "short one.")
 	s.shows("short one.")
-	assert.Contains(t, s.bottom(), "10 tokens in, 2 out", "tokens are shown live")
+	assert.Contains(t, s.bottom(), "15 tokens in, 4 out", "tokens are shown live")
 	s.settle(attempt, "It is\x1b[2J a **test**.\n\nA short one.")
 	s.finish(turn.StateCompleted, turn.FinishAnswered, "")
-	s.prints("2 steps · 1 tool call · 30 tokens in, 8 out · cost unknown")
+	s.prints("2 steps · 1 tool call · 30 tokens in, 8 out · $0.0020")
 	assert.Equal(t, []string{
 		"new session s; /help lists the commands",
 		"", "» What is this?",
@@ -61,7 +61,7 @@ func TestAnOpenedSessionShowsItsPastAndGoesOn(t *testing.T) {
 	s.shows("Half an")
 	assert.Equal(t, []string{"session s, 2 turns", "", "› one", "", "First.", "", "» two", "", "Half an"},
 		s.talkLines())
-	assert.Contains(t, s.bottom(), "30 tokens in, 8 out", "the session's earlier turns count")
+	assert.Contains(t, s.bottom(), "$0.0010 · 15 tokens in, 4 out", "the session's earlier turns count")
 }
 
 func TestTextOfAnInterruptedInferenceIsWithdrawn(t *testing.T) {
@@ -108,10 +108,10 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 	s.types("y")
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	assert.Equal(t, []decision{{client.DecideInput{
-		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"}, true}},
+		Session: "s", Turn: "turn-1", Call: "1.0", ArgumentsHash: record.HashOf([]byte(c.Arguments)), By: "me"}, true}},
 		s.approvals)
 	s.rules(turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true,
-		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), By: "me"})
+		ArgumentsHash: record.HashOf([]byte(c.Arguments)), By: "me"})
 	s.prints("allowed by me")
 	assert.NotContains(t, s.live(), "Allow mcp")
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +25,13 @@ type slashCommand struct {
 // slashes returns the commands. It is a function because /help lists them.
 func slashes() []slashCommand {
 	return []slashCommand{
+		{"compact", "[FOCUS]", "summarize the conversation for its next prompts; it stays as it is",
+			(*Model).compactCommand},
 		{"decline", "", "decline the request of an MCP server", (*Model).declineCommand},
 		{"fork", "[N]", "continue in a new session that shares this one's messages, or the first N", (*Model).forkCommand},
 		{"help", "", "list the commands and keys", (*Model).helpCommand},
-		{"model", "", "show the model of new turns", (*Model).modelCommand},
+		{"model", "[NAME]", "show the model of new turns, or change it; /model default takes the agent's",
+			(*Model).modelCommand},
 		{"open", "", "show the link to the turn in Temporal's Web UI", (*Model).openCommand},
 		{"queue", "TEXT", "send a message for the next turn", (*Model).queueCommand},
 		{"quit", "", "leave; a running turn continues", func(m *Model, _ string) tea.Cmd { return m.detach() }},
@@ -122,9 +126,21 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	return nil
 }
 
-func (m *Model) modelCommand(string) tea.Cmd {
-	m.note("model: %s; new turns use %s ([llm] model in the workers' agent.toml)", ui.Preview(m.model),
-		ui.Preview(m.o.Model))
+// modelCommand changes the model of the turns that begin with later messages of this chat. A running turn keeps its own.
+func (m *Model) modelCommand(name string) tea.Cmd {
+	switch name {
+	case "":
+	case "default":
+		m.o.Requested = ""
+	default:
+		if err := m.o.CheckModel(name); err != nil {
+			m.printError("%v", err)
+			return nil
+		}
+		m.o.Requested = name
+	}
+	m.note("model: %s; new turns use %s", ui.Preview(m.model),
+		ui.Preview(cmp.Or(m.o.Requested, m.o.Model+" (the agent's)")))
 	return nil
 }
 
@@ -163,6 +179,22 @@ func (m *Model) stop() tea.Cmd {
 		}
 		return replyMsg{}
 	})
+}
+
+// compactCommand lets a worker condense the conversation between two turns.
+func (m *Model) compactCommand(focus string) tea.Cmd {
+	session := m.session
+	m.note("condensing the conversation")
+	return func() tea.Msg { // not in the background, which has little time
+		res, err := m.o.Client.Compact(m.ctx, client.CompactInput{Session: session, Focus: focus})
+		switch {
+		case err != nil:
+			return replyMsg{err: err}
+		case res.Nothing:
+			return replyMsg{lines: []string{"there is nothing to condense yet"}}
+		}
+		return replyMsg{lines: []string{res.String()}}
+	}
 }
 
 func (m *Model) toolsCommand(string) tea.Cmd {

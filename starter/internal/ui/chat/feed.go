@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -53,7 +54,7 @@ const (
 const retryFeed = time.Second
 
 // newFeed starts to read a session from a cursor on.
-func newFeed(ctx context.Context, store *journal.DB, session string, from journal.SessionCursor) *feed {
+func newFeed(ctx context.Context, store *journal.DB, session string, from follow.Cursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
 		cancel: cancel, done: make(chan struct{})}
@@ -92,15 +93,15 @@ func (f *feed) next() tea.Msg {
 }
 
 // run reads until ctx ends. It reports each error and tries again.
-func (f *feed) run(ctx context.Context, at journal.SessionCursor) {
+func (f *feed) run(ctx context.Context, at follow.Cursor) {
 	step := 0
 	for ctx.Err() == nil {
-		for c, err := range journal.FollowSession(ctx, f.store, f.session, at) {
+		for c, err := range follow.Session(ctx, f.store, f.session, at) {
 			if err != nil {
 				f.pause(ctx, err)
 				break
 			}
-			at = journal.CursorAfter(c)
+			at = follow.After(c)
 			i := f.withDetails(ctx, c, c.Step != step)
 			step = c.Step
 			select {
@@ -201,15 +202,15 @@ func MediaOf(ctx context.Context, store *journal.DB, c turn.Chunk) []turn.Media 
 	return nil
 }
 
-// usageOf returns what the turn's settled inferences have used, and the model of the last inference.
+// usageOf returns what the attempts of the turn's inferences have used, and the model of the last inference.
 func usageOf(ctx context.Context, store *journal.DB, turnID string) (*turn.Usage, string) {
 	list, err := store.Inferences(ctx, turnID)
 	if err != nil || len(list) == 0 {
 		return nil, ""
 	}
-	var sum turn.Usage
-	for _, i := range list {
-		sum = sum.Add(i.Completion.Usage)
+	used, err := store.TurnUsage(ctx, turnID)
+	if err != nil {
+		return nil, ""
 	}
-	return &sum, list[len(list)-1].Model
+	return &used, list[len(list)-1].Model
 }

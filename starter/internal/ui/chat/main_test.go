@@ -20,7 +20,9 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/journal/sqlite"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -96,6 +98,10 @@ func (r *requests) Respond(_ context.Context, in client.RespondInput) error {
 
 func (r *requests) Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error) {
 	return client.New(nil, client.Options{Journal: r.sessions}).Fork(ctx, in)
+}
+
+func (r *requests) Compact(context.Context, client.CompactInput) (workflows.CompactResult, error) {
+	return workflows.CompactResult{Nothing: true}, nil
 }
 
 func (r *requests) Stop(_ context.Context, session string) error {
@@ -337,7 +343,7 @@ func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 	s.t.Helper()
 	i, err := s.store.SettleInference(s.t.Context(),
 		journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
-			Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 10, OutputTokens: 2}},
+			Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 15, OutputTokens: 4, Cost: turn.Dollar / 1000}},
 			Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
 	require.NoError(s.t, err)
 	s.head = i.Head
@@ -404,5 +410,5 @@ func callOf(id, arguments string) turn.ToolCall {
 
 func approvalOf(c turn.ToolCall, step int) turn.Request {
 	return turn.Request{ID: c.ID, Kind: turn.RequestApproval, Step: step, Tool: c.Tool,
-		ArgumentsHash: journal.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
+		ArgumentsHash: record.HashOf([]byte(c.Arguments)), Risk: turn.RiskHigh, Why: "policy asks"}
 }

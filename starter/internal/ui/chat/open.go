@@ -10,6 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -79,12 +81,12 @@ func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 }
 
 // cursor is where the feed starts: at the beginning of the running turn, or after the last turn if none runs.
-func (o *openedMsg) cursor() journal.SessionCursor {
+func (o *openedMsg) cursor() follow.Cursor {
 	last := o.record.LastTurn
 	if last.ID != "" && last.State.Terminal() {
-		return journal.SessionCursor{Turn: last.ID, Index: math.MaxInt64}
+		return follow.Cursor{Turn: last.ID, Index: math.MaxInt64}
 	}
-	return journal.SessionCursor{Turn: last.ID, Index: -1}
+	return follow.Cursor{Turn: last.ID, Index: -1}
 }
 
 // openSession shows a session: its last messages, and from then on what happens in it.
@@ -136,12 +138,12 @@ func (m *Model) showPast(msg openedMsg) {
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
 			size := int64(0) // unknown: the preview is all
-			if len(p.Text) > journal.PreviewBytes {
+			if len(p.Text) > record.PreviewBytes {
 				size = int64(len(p.Text))
 			}
 			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallChunk: turn.CallChunk{
 				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
-				Preview: turn.Truncate(p.Text, journal.PreviewBytes)}}})
+				Preview: turn.Truncate(p.Text, record.PreviewBytes)}}})
 		}
 	}
 }

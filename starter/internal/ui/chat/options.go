@@ -12,6 +12,8 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Client is what a chat needs to act on its session. A client.Client implements it.
@@ -23,6 +25,7 @@ type Client interface {
 	Respond(ctx context.Context, in client.RespondInput) error
 	Stop(ctx context.Context, session string) error
 	Fork(ctx context.Context, in client.ForkInput) (journal.SessionRecord, error)
+	Compact(ctx context.Context, in client.CompactInput) (workflows.CompactResult, error)
 }
 
 // Options configure a chat.
@@ -32,6 +35,12 @@ type Options struct {
 	Session string // need not exist yet
 	Person  string // the name that is recorded with decisions and answers
 	Model   string // the model of new turns, for display
+	// Requested is the model of the turns that begin with this chat's messages; empty means Model. CheckModel returns an
+	// error for a name that is not a model.
+	Requested  string
+	CheckModel func(name string) error
+	// Chosen has the Tools and the Temperature of the chat's messages.
+	Chosen turn.UserMessage
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

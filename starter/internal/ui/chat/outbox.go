@@ -8,7 +8,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/workflows/turn"
 )
 
 // outgoing is a message that was typed here and is not in the journal yet.
@@ -114,9 +113,9 @@ func (m *Model) sendNext() tea.Cmd {
 			continue
 		}
 		m.outbox.sending = true
-		in := client.SendInput{
-			Session: m.session, Message: turn.UserMessage{ID: next.id, Text: next.text, Queue: next.queue},
-		}
+		message := m.o.Chosen
+		message.ID, message.Text, message.Queue, message.Model = next.id, next.text, next.queue, m.o.Requested
+		in := client.SendInput{Session: m.session, Message: message}
 		return m.background(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}

@@ -12,7 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -65,7 +65,7 @@ func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	if arguments != "" {
 		w.Arguments = arguments
 	}
-	w.complete = journal.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
+	w.complete = record.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.pending = append(m.pending, w)
 	if w.Kind == turn.RequestElicitation {
 		m.addText(entryNote, "? "+ui.Asks(w.Request)+":")

@@ -52,6 +52,13 @@ func (m *Model) showItem(i item) {
 		m.showDecision(c)
 	case turn.ChunkError:
 		m.showFailure(c)
+	case turn.ChunkModelChanged:
+		m.addText(entryFault, c.Text)
+	case turn.ChunkCondensed:
+		var data turn.CondensedChunk
+		if json.Unmarshal(c.Data, &data) == nil {
+			m.addText(entryNote, data.String())
+		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for
 			m.addText(entryNote, c.Text)
@@ -65,7 +72,7 @@ func (m *Model) showItem(i item) {
 func (m *Model) showFailure(c turn.Chunk) {
 	var e turn.ErrorChunk
 	if json.Unmarshal(c.Data, &e) == nil && !e.Final {
-		m.addText(entryFault, ui.Retry(c.Text))
+		m.addText(entryFault, ui.Failure(c.Text, e.Code))
 	}
 }
 

@@ -156,6 +156,9 @@ func (m *Model) status() string {
 	if !m.talk.AtBottom() {
 		parts = append(parts, "more below")
 	}
+	if used.Cost > 0 {
+		parts = append(parts, ui.Cost(used))
+	}
 	parts = append(parts, ui.Tokens(used), ui.Preview(m.model), termsafe.Line(m.session, 40))
 	return m.theme.accent.Render(joined(parts, m.cols()))
 }

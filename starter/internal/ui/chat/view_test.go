@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestTheStatusFollowsAReason(t *testing.T) {
 	s.says("not now")
 	assert.NotContains(t, s.bottom(), "type the reason")
 	assert.Contains(t, s.bottom(), "decided; waiting for the turn")
-	assert.Contains(t, s.bottom(), "10 tokens in, 2 out", "the inference before the approval counts")
+	assert.Contains(t, s.bottom(), "15 tokens in, 4 out", "the inference before the approval counts")
 }
 
 func TestTheStatusFollowsCtrlC(t *testing.T) {
@@ -134,15 +135,36 @@ func TestMenusComplete(t *testing.T) {
 	s.press(tab)
 	assert.Equal(t, "/sessions ", s.input.Value())
 	s.press(ctrlU)
-	s.types("/mo")
+	s.types("/he")
 	s.press(enter)
-	s.prints("model: scripted")
+	s.prints("list the commands and keys")
 	s.types("look at @mainte")
 	s.shows("> @main_test.go")
 	s.press(enter)
 	assert.Equal(t, "look at @main_test.go ", s.input.Value())
 	s.types("/he")
 	assert.NotContains(t, s.bottom(), "/help", "a command stands at the beginning")
+}
+
+func TestTheModelOfLaterTurnsIsChanged(t *testing.T) {
+	s := newStage(t, 80, 15)
+	s.o.CheckModel = func(name string) error {
+		if name == "none" {
+			return errors.New("no such model")
+		}
+		return nil
+	}
+	for line, want := range map[string]string{"/model none": "no such model", "/model other": "new turns use other",
+		"/model": "model: scripted"} {
+		s.types(line)
+		s.press(enter)
+		s.prints(want)
+	}
+	assert.Equal(t, "other", s.o.Requested)
+	s.types("/model default")
+	s.press(enter)
+	s.prints("(the agent's)")
+	assert.Empty(t, s.o.Requested)
 }
 
 func TestTheConversationScrolls(t *testing.T) {

@@ -21,8 +21,8 @@ var (
 	showHyphens = strings.NewReplacer(hyphen, "-")
 )
 
-// columns returns the width of a line: the larger of those that terminals with and without Unicode's grapheme mode count.
-// For a lone regional indicator the first is larger, for an emoji of several characters the second.
+// columns returns the width of a line: the larger of those that terminals with and without Unicode's grapheme mode
+// count. For a lone regional indicator the first is larger, for an emoji of several characters the second.
 func columns(line string) int { return max(ansi.StringWidth(line), ansi.StringWidthWc(line)) }
 
 // wrapText breaks a text without escapes into lines of at most width columns, between words if possible.

@@ -1,0 +1,126 @@
+package chat
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// message is the library's message, with what its type lacks.
+type message struct {
+	openai.ChatCompletionMessage
+	parts []part     // replace the library's content
+	calls []toolCall // replace the library's calls
+	own   own
+}
+
+// own are the fields of an assistant message that only some providers send, and want back.
+type own struct {
+	ReasoningContent json.RawMessage `json:"reasoning_content,omitempty"`
+	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
+}
+
+// toolCall is the library's call, with the field of Gemini that holds the call's thought signature.
+type toolCall struct {
+	openai.ToolCall
+	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
+}
+
+// part is a part of a message's content: the library's type, and audio, which the library lacks.
+type part struct {
+	openai.ChatMessagePart
+	InputAudio *inputAudio `json:"input_audio,omitempty"`
+}
+
+type inputAudio struct {
+	Data   []byte `json:"data"`
+	Format string `json:"format"`
+}
+
+// MarshalJSON writes the library's form, unless the message has what that form lacks.
+func (m message) MarshalJSON() ([]byte, error) {
+	switch {
+	case m.parts != nil:
+		return json.Marshal(struct {
+			Role    string `json:"role"`
+			Content []part `json:"content"`
+		}{m.Role, m.parts})
+	case m.calls != nil:
+		return json.Marshal(struct {
+			Role      string     `json:"role"`
+			Content   string     `json:"content,omitempty"`
+			ToolCalls []toolCall `json:"tool_calls"`
+			own
+		}{m.Role, m.Content, m.calls, m.own})
+	}
+	return json.Marshal(m.ChatCompletionMessage)
+}
+
+// assistant renders an assistant message. Providers want their own fields back only with tool calls.
+func assistant(e inference.Entry) message {
+	out := plain(openai.ChatMessageRoleAssistant, e.Text)
+	for _, p := range e.Parts() {
+		switch {
+		case p.Call != nil:
+			out.ToolCalls = append(out.ToolCalls, openai.ToolCall{ID: p.Call.WireID, Type: openai.ToolTypeFunction,
+				Function: openai.FunctionCall{Name: p.Call.Tool, Arguments: p.Call.Arguments}})
+			out.calls = append(out.calls, toolCall{out.ToolCalls[len(out.ToolCalls)-1], p.Raw})
+		case p.Text == "":
+			_ = json.Unmarshal(p.Raw, &out.own) // the reader wrote it
+		}
+	}
+	if len(e.Items) == 0 {
+		out.calls = nil // the library's form will do
+	}
+	return out
+}
+
+// shown renders a message with images and audio.
+func shown(media []inference.Shown) message {
+	out := message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser}}
+	for _, m := range media {
+		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
+			Type: openai.ChatMessagePartTypeText, Text: m.About}})
+		if format := inference.AudioFormat(m.Type); format != "" {
+			out.parts = append(out.parts, part{openai.ChatMessagePart{Type: "input_audio"}, &inputAudio{m.Data, format}})
+			continue
+		}
+		url := "data:" + m.Type + ";base64," + base64.StdEncoding.EncodeToString(m.Data)
+		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
+			Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: url}}})
+	}
+	return out
+}
+
+// keep records the provider's own fields of a response, if they are to be sent back.
+func (f *own) keep(c *inference.Collector, calls []json.RawMessage) error {
+	if f.ReasoningContent == nil && f.ReasoningDetails == nil && !anySet(calls) {
+		return nil
+	}
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	if err := c.Item("", raw); err != nil {
+		return err
+	}
+	for _, extra := range calls {
+		if err := c.Item(turn.PartCall, extra); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func anySet(list []json.RawMessage) bool {
+	for _, raw := range list {
+		if len(raw) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,177 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/activities/inference"
+)
+
+// reader collects the events of one response.
+type reader struct {
+	out     *inference.Collector
+	parts   map[*inference.Call]*callState
+	byIndex map[int]*inference.Call    // the latest call of each index
+	byID    map[string]*inference.Call // the latest call of each ID
+	thought strings.Builder            // reasoning_content
+	details []json.RawMessage          // reasoning_details
+}
+
+// callState is what the reader knows of a call besides its content.
+type callState struct {
+	index int // the provider's; -1 if it gave none
+	extra json.RawMessage
+}
+
+// Reader implements inference.Wire.
+func (Wire) Reader(c *inference.Collector) func([]byte) error {
+	r := &reader{out: c, parts: map[*inference.Call]*callState{}, byIndex: map[int]*inference.Call{},
+		byID: map[string]*inference.Call{}}
+	return r.add
+}
+
+// add takes the next event.
+func (r *reader) add(data []byte) error {
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
+	}
+	if len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
+		return &inference.StreamError{Body: data}
+	}
+	if err := r.out.Event(data, len(e.Choices)); err != nil {
+		return err
+	}
+	r.out.Model(string(e.Model))
+	if u, ok := parseUsage(e.Usage); ok {
+		r.out.Usage(u)
+	}
+	for _, ch := range e.Choices {
+		if ch.Index != 0 {
+			continue // the request asked for one choice
+		}
+		if err := r.addChoice(ch, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) addChoice(ch choice, data []byte) error {
+	for _, p := range []*piece{ch.Delta, ch.Message} {
+		if p == nil {
+			continue
+		}
+		if err := r.addPiece(p); err != nil {
+			return err
+		}
+	}
+	switch ch.FinishReason {
+	case "", "null":
+	case "error": // OpenRouter: the upstream provider failed in the middle of the response
+		return &inference.StreamError{Body: data}
+	default:
+		r.out.Finish(string(ch.FinishReason)) // truncated later, after redaction
+		return r.keep()
+	}
+	return nil
+}
+
+func (r *reader) addPiece(p *piece) error {
+	thought := p.Thinking
+	if thought == "" {
+		thought = p.Reasoning
+	}
+	r.thought.WriteString(string(p.Thinking))
+	r.details = append(r.details, p.Details...)
+	if err := r.out.Reasoning(string(thought)); err != nil {
+		return err
+	}
+	if err := r.out.Text(string(p.Content)); err != nil {
+		return err
+	}
+	if err := r.out.Refusal(string(p.Refusal)); err != nil {
+		return err
+	}
+	if err := r.out.Pieces(len(p.ToolCalls) + len(p.Details)); err != nil {
+		return err
+	}
+	for _, part := range p.ToolCalls {
+		if err := r.addCallPart(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addCallPart adds a part to its call.
+func (r *reader) addCallPart(part callPart) error {
+	to := r.continuedCall(part)
+	if to == nil {
+		var err error
+		if to, err = r.out.Call(); err != nil {
+			return err
+		}
+		r.parts[to] = &callState{index: -1}
+		if part.Index != nil {
+			r.parts[to].index = *part.Index
+			r.byIndex[*part.Index] = to
+		}
+	}
+	if part.ID != "" {
+		r.byID[string(part.ID)] = to
+	}
+	if len(part.Extra) > 0 {
+		r.parts[to].extra = part.Extra
+	}
+	return to.Add(string(part.ID), string(part.Function.Name), string(part.Function.Arguments))
+}
+
+// continuedCall returns the call that a part continues, or nil for a new one. It matches by index if the part has one,
+// otherwise by ID. A part with neither continues the last call unless it names a function. Some servers give all calls
+// the index 0: there, a part with another ID and a name of its own begins a new call.
+func (r *reader) continuedCall(part callPart) *inference.Call {
+	id, named, calls := strings.ReplaceAll(string(part.ID), "\x00", "\uFFFD"), part.Function.Name != "", r.out.Calls()
+	known := r.byID[string(part.ID)]
+	if known != nil && known.ID != id { // the call has since got another ID
+		known = nil
+	}
+	switch {
+	case part.Index == nil && id != "":
+		return known
+	case part.Index == nil && (named || len(calls) == 0):
+		return nil
+	case part.Index == nil:
+		return calls[len(calls)-1]
+	}
+	latest := r.byIndex[*part.Index]
+	if latest == nil || id == "" || latest.ID == "" || latest.ID == id || !named {
+		return latest
+	}
+	if known != nil && r.parts[known].index == *part.Index {
+		return known
+	}
+	return nil
+}
+
+// keep records the provider's own fields of a complete response with tool calls.
+func (r *reader) keep() error {
+	calls := r.out.Calls()
+	if len(calls) == 0 || len(r.out.Items()) > 0 {
+		return nil
+	}
+	var f own
+	if r.thought.Len() > 0 {
+		f.ReasoningContent, _ = json.Marshal(r.thought.String()) // strings always marshal
+	}
+	if len(r.details) > 0 {
+		f.ReasoningDetails, _ = json.Marshal(r.details) // decoded JSON always marshals
+	}
+	extra := make([]json.RawMessage, len(calls))
+	for i, call := range calls {
+		extra[i] = r.parts[call].extra
+	}
+	return f.keep(r.out, extra)
+}

@@ -1,0 +1,122 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	openai "github.com/sashabaranov/go-openai"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Wire is the wire API.
+type Wire struct{}
+
+// API implements inference.Wire.
+func (Wire) API() turn.API { return turn.APIChat }
+
+// Path implements inference.Wire.
+func (Wire) Path() string { return "/chat/completions" }
+
+// Authorize implements inference.Wire.
+func (Wire) Authorize(h http.Header, key string) {
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// Body implements inference.Wire. The library writes its fields in a fixed order, model and messages first, so the
+// bytes up to the end of the messages depend on nothing else: a longer transcript extends them, and the provider's
+// prompt cache can reuse the prefix.
+func (w Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
+	q := r.Quirks
+	messages, media := render(p, r)
+	request := openai.ChatCompletionRequest{Model: p.Model, Tools: tools(p.Tools), Stream: true}
+	if !q.NoStreamOptions {
+		request.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	}
+	if p.MaxTokens > 0 {
+		if q.CompletionTokens || wantsCompletionTokens(p.Model) {
+			request.MaxCompletionTokens = p.MaxTokens
+		} else {
+			request.MaxTokens = p.MaxTokens //nolint:staticcheck // servers other than OpenAI's know only this one
+		}
+	}
+	if p.Temperature != nil {
+		request.Temperature = max(float32(*p.Temperature), leastTemperature)
+	}
+	if len(p.OutputSchema) > 0 && !q.NoSchema {
+		request.ResponseFormat = &openai.ChatCompletionResponseFormat{
+			Type: openai.ChatCompletionResponseFormatTypeJSONSchema,
+			JSONSchema: &openai.ChatCompletionResponseFormatJSONSchema{
+				Name: "answer", Schema: p.OutputSchema, Strict: inference.Strict(p.OutputSchema),
+			},
+		}
+	}
+	if err := openai.NewReasoningValidator().Validate(request); err != nil {
+		if errors.Is(err, openai.ErrReasoningToolsRequireResponses) {
+			err = turn.Errorf(turn.CodeLLMRejected, err, "this model takes tools only through the Responses API; "+
+				`set api = "responses" for its provider, choose another model, or set mode = "json"`)
+		}
+		return inference.Body{}, err
+	}
+	body, err := json.Marshal(struct {
+		Model    string    `json:"model"`
+		Messages []message `json:"messages"`
+		openai.ChatCompletionRequest
+	}{p.Model, messages, request})
+	return inference.Body{JSON: body, Media: media}, err
+}
+
+// leastTemperature replaces 0, which the library omits from a request. It is just as deterministic, and servers that
+// divide by it get finite numbers, unlike with math.SmallestNonzeroFloat32, which the library recommends.
+const leastTemperature = 1e-6
+
+// wantsCompletionTokens reports whether the library refuses max_tokens for a model.
+func wantsCompletionTokens(model string) bool {
+	r := openai.ChatCompletionRequest{Model: model, MaxTokens: 1} //nolint:staticcheck // this asks whether it may be set
+	return errors.Is(openai.NewReasoningValidator().Validate(r), openai.ErrReasoningModelMaxTokensDeprecated)
+}
+
+// render renders system prompt, transcript and note, in this order. It reports whether there are images or audio.
+func render(p turn.Prompt, r inference.Rules) (out []message, media bool) {
+	if p.System != "" {
+		role := openai.ChatMessageRoleSystem
+		if !inference.CapabilitiesOf(p.Model).SystemRole {
+			role = openai.ChatMessageRoleUser
+		}
+		out = append(out, plain(role, p.System))
+	}
+	for _, e := range inference.Conversation(p, r, turn.APIChat) {
+		switch {
+		case len(e.Media) > 0:
+			out, media = append(out, shown(e.Media)), true
+		case e.Role == turn.RoleAssistant:
+			out = append(out, assistant(e))
+		case e.Role == turn.RoleTool:
+			m := plain(openai.ChatMessageRoleTool, e.Text)
+			m.ToolCallID = e.CallID
+			out = append(out, m)
+		default:
+			out = append(out, plain(openai.ChatMessageRoleUser, e.Text))
+		}
+	}
+	return out, media
+}
+
+func plain(role, text string) message {
+	return message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: role, Content: text}}
+}
+
+// tools renders the offered tools in their order.
+func tools(offered []turn.WireTool) []openai.Tool {
+	out := make([]openai.Tool, 0, len(offered))
+	for _, t := range offered {
+		out = append(out, openai.Tool{Type: openai.ToolTypeFunction, Function: &openai.FunctionDefinition{
+			Name: t.Name, Description: t.Description, Parameters: inference.Schema(t),
+		}})
+	}
+	return out
+}

@@ -1,0 +1,307 @@
+package inference
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Options select the endpoint and its timeouts. A zero field takes its default.
+type Options struct {
+	Name    string // for messages; "the model provider" by default
+	BaseURL string // including its version, for instance https://api.openai.com/v1, which is the default
+	APIKey  string // sent as a bearer token; no token is sent if it is empty
+
+	// HTTPClient replaces the client that New creates. Redirects are refused either way: they would send the prompt to
+	// a host that the operator did not configure.
+	HTTPClient *http.Client
+
+	ConnectTimeout    time.Duration // to a usable connection, TLS included; 10 s
+	FirstTokenTimeout time.Duration // from there to the first event of the response; 60 s
+	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
+	TotalTimeout      time.Duration // of the whole inference; 5 min
+
+	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
+	MaxRawBytes    int           // of turn.Completion.Raw; 1 MiB
+	MaxRetryAfter  time.Duration // the longest Retry-After that is honoured; 60 s
+
+	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
+	Redact *redact.Redactor
+
+	// Modalities are the media that every model of this endpoint accepts besides text; nil means what is known of each
+	// by its name (see CapabilitiesOf).
+	Modalities *Modalities
+
+	// Wire selects the wire API of a prompt. It is required.
+	Wire func(turn.Prompt) Wire
+}
+
+func (o Options) withDefaults() Options {
+	orDuration := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	orDuration(&o.ConnectTimeout, 10*time.Second)
+	orDuration(&o.FirstTokenTimeout, time.Minute)
+	orDuration(&o.IdleTimeout, 30*time.Second)
+	orDuration(&o.TotalTimeout, 5*time.Minute)
+	orDuration(&o.MaxRetryAfter, time.Minute)
+	if o.MaxAnswerBytes <= 0 {
+		o.MaxAnswerBytes = 32 << 20
+	}
+	if o.MaxRawBytes <= 0 {
+		o.MaxRawBytes = 1 << 20
+	}
+	if o.Name == "" {
+		o.Name = "the model provider"
+	}
+	if o.Redact == nil {
+		o.Redact = redact.New()
+		o.Redact.Add(o.APIKey)
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = "https://api.openai.com/v1"
+	}
+	return o
+}
+
+// Endpoint is a client of one endpoint. It is safe for concurrent use.
+type Endpoint struct {
+	opts   Options
+	wire   func(turn.Prompt) Wire
+	client *http.Client
+	base   string // the base URL without a slash at its end
+	host   string // for messages
+
+	mu     sync.Mutex
+	quirks map[modelKey]Quirks
+}
+
+// modelKey is a model behind a wire API.
+type modelKey struct {
+	api   turn.API
+	model string
+}
+
+// New checks the options and returns an Endpoint. It does not connect. The error has code config_invalid.
+func New(o Options) (*Endpoint, error) {
+	o = o.withDefaults()
+	base, err := checkBaseURL(o.BaseURL)
+	if err != nil {
+		return nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+	}
+	if strings.ContainsFunc(o.APIKey, unicode.IsControl) {
+		return nil, turn.Errorf(turn.CodeConfigInvalid, nil,
+			"the API key contains a control character; was it copied with its line break?")
+	}
+	return &Endpoint{opts: o, wire: o.Wire, client: newClient(o), base: strings.TrimRight(o.BaseURL, "/"),
+		host: base.Host, quirks: map[modelKey]Quirks{}}, nil
+}
+
+// checkBaseURL never includes the URL itself in an error, because operators put keys into it.
+func checkBaseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return nil, errors.New("base_url is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, errors.New("base_url must begin with http:// or https:// and name a host, " +
+			"for instance http://127.0.0.1:11434/v1")
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, errors.New("base_url may have a scheme, a host and a path only; set credentials as the API key")
+	}
+	return u, nil
+}
+
+func newClient(o Options) *http.Client {
+	client := &http.Client{}
+	if o.HTTPClient != nil {
+		*client = *o.HTTPClient
+	} else {
+		dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
+		client.Transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
+			TLSHandshakeTimeout: o.ConnectTimeout,
+			ForceAttemptHTTP2:   true, DisableCompression: true, MaxIdleConnsPerHost: 128,
+			IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+		}
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client
+}
+
+// Close closes idle connections. Inferences in progress continue.
+func (e *Endpoint) Close() error {
+	e.client.CloseIdleConnections()
+	return nil
+}
+
+// Infer sends the prompt and streams the response into sink. It returns a complete completion or a *turn.Error with one
+// of the codes llm_transport, llm_rate_limited, llm_rejected, llm_unauthorized, llm_truncated and context_overflow. If
+// ctx ends first, context.Cause(ctx) is in the error's chain.
+func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	total, cancel := context.WithTimeoutCause(ctx, e.opts.TotalTimeout, e.deadline(
+		"%s took longer than %s to answer (total timeout); request less, or raise the timeout", e.opts.TotalTimeout))
+	defer cancel()
+	wire := e.wire(p)
+	key := modelKey{wire.API(), p.Model}
+	var last []byte
+	var refused error
+	for {
+		q := e.quirksOf(key)
+		body, err := e.body(wire, p, q)
+		if err != nil {
+			return turn.Completion{}, err
+		}
+		if bytes.Equal(body.JSON, last) { // what the endpoint refused is not in the request
+			return turn.Completion{}, refused
+		}
+		completion, began, err := e.send(ctx, total, wire, body.JSON, sink)
+		if body.Media && !began && refusesMedia(err) { // the transcript describes media in text; the turn matters more
+			e.learnQuirk(key, q, err)
+			q.NoMedia = true
+			if body, err = e.body(wire, p, q); err != nil {
+				return turn.Completion{}, err
+			}
+			completion, began, err = e.send(ctx, total, wire, body.JSON, sink)
+		}
+		if err == nil {
+			return own(completion, e.opts.Name, key), nil
+		}
+		if began || !e.learnQuirk(key, q, err) {
+			return completion, err
+		}
+		last, refused = body.JSON, err
+	}
+}
+
+// own marks the items of a completion as those of a provider's model.
+func own(c turn.Completion, provider string, key modelKey) turn.Completion {
+	if c.Items != nil {
+		c.Items.Provider, c.Items.API, c.Items.Model = provider, key.api, key.model
+	}
+	return c
+}
+
+func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
+	rules := Rules{Provider: e.opts.Name, Modalities: e.modalities(p.Model), Quirks: q}
+	if q.NoMedia {
+		rules.Modalities = Modalities{}
+	}
+	body, err := wire.Body(p, rules)
+	var typed *turn.Error
+	if err != nil && !errors.As(err, &typed) {
+		err = turn.Errorf(turn.CodeLLMRejected, e.redactError(err),
+			"the request could not be built: "+e.redactShort(err.Error()))
+	}
+	return body, err
+}
+
+// send makes one request. caller is the context of Infer's caller; total is derived from it and adds the total
+// deadline. began reports whether the response had begun: the provider bills what it has generated and the sink has
+// received it, so the request must not be sent again.
+func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte, sink turn.Sink) (
+	_ turn.Completion, began bool, _ error) {
+	ctx, x := e.newExchange(total)
+	defer x.watch.stop()
+	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	wire.Authorize(header, e.opts.APIKey)
+	body, err := x.do(ctx, http.MethodPost, e.base+wire.Path(), header, request)
+	if err != nil {
+		return turn.Completion{}, false, e.failure(caller, ctx, x, false, err)
+	}
+	defer func() { _ = body.Close() }()
+	col := newCollector(sink, e.opts.MaxRawBytes)
+	if err := e.collect(ctx, x, col, wire.Reader(col)); err != nil {
+		return turn.Completion{}, col.began, e.failure(caller, ctx, x, col.began, err)
+	}
+	return col.completion(x.sent), true, nil
+}
+
+// newExchange returns an exchange for one request, and the request's context. The connect deadline is running; the
+// caller stops the exchange's watch.
+func (e *Endpoint) newExchange(total context.Context) (context.Context, *exchange) {
+	ctx, w := startWatch(total)
+	w.expectWithin(e.opts.ConnectTimeout, e.connectDeadline())
+	return ctx, &exchange{client: e.client, watch: w, limit: int64(e.opts.MaxAnswerBytes), onConn: e.expectToken}
+}
+
+// tailTimeout is how long a stream may take after its finish reason to report its usage and end.
+const tailTimeout = 2 * time.Second
+
+// collect reads events until the response is complete. Errors after the finish reason are ignored.
+func (e *Endpoint) collect(ctx context.Context, x *exchange, col *Collector, read func([]byte) error) error {
+	events := newEvents(x.body)
+	for {
+		began, finished := col.began, col.finish != ""
+		data, err := events.next()
+		if err == nil {
+			err = ctx.Err() // data read before ctx ended is not parsed afterwards
+		}
+		if err == nil {
+			err = read(bytes.ToValidUTF8(data, []byte("\uFFFD")))
+		}
+		switch {
+		case err != nil && finished:
+			x.drain()
+			return nil
+		case err != nil:
+			return err
+		case !finished && col.finish != "":
+			if err := col.check(); err != nil {
+				return err
+			}
+			x.watch.expect(tailTimeout, errTail)
+		case !began:
+			x.watch.expect(e.opts.IdleTimeout, e.deadline(
+				"%s stopped in the middle of its answer and sent nothing for %s (idle timeout)", e.opts.IdleTimeout))
+		}
+	}
+}
+
+// Collect reads the body of a whole response, without an endpoint and its deadlines. The completion is as far as the
+// body goes; the error says how it ends, and is io.EOF for a body that ends where an event ends.
+func Collect(body io.Reader, wire Wire, sink turn.Sink, maxRaw int) (turn.Completion, error) {
+	col, events := newCollector(sink, maxRaw), newEvents(body)
+	read := wire.Reader(col)
+	for {
+		data, err := events.next()
+		if err == nil {
+			err = read(bytes.ToValidUTF8(data, []byte("\uFFFD")))
+		}
+		if err != nil {
+			return col.completion(0), err
+		}
+	}
+}
+
+// errTail ends the wait for a usage report that does not come. Callers never see it.
+var errTail = errors.New("the stream did not end after its finish reason")
+
+func (e *Endpoint) expectToken(w *watch) {
+	w.expectWithin(e.opts.FirstTokenTimeout, e.deadline(
+		"%s accepted the request and sent nothing for %s (first-token timeout); it may be overloaded or loading the model",
+		e.opts.FirstTokenTimeout))
+}
+
+func (e *Endpoint) connectDeadline() *turn.Error {
+	return e.deadline("connecting to %s took longer than %s; check the network and base_url", e.opts.ConnectTimeout)
+}
+
+// deadline returns the error of a deadline. The format's verbs are the provider's name and the duration.
+func (e *Endpoint) deadline(format string, d time.Duration) *turn.Error {
+	return turn.Errorf(turn.CodeLLMTransport, nil, fmt.Sprintf(format, e.opts.Name, d))
+}

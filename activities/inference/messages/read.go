@@ -1,0 +1,239 @@
+package messages
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// event is one event of a stream, or the whole message if it is not streamed.
+type event struct {
+	Type  string          `json:"type"`
+	Index int             `json:"index"`
+	Block json.RawMessage `json:"content_block"`
+	Delta struct {
+		Type       string `json:"type"`
+		Text       string `json:"text"`
+		Thinking   string `json:"thinking"`
+		Signature  string `json:"signature"`
+		JSON       string `json:"partial_json"`
+		StopReason string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage   *usage `json:"usage"`
+	Message *whole `json:"message"`
+	whole
+}
+
+// whole is a message as one object.
+type whole struct {
+	Model      string            `json:"model"`
+	Content    []json.RawMessage `json:"content"`
+	StopReason string            `json:"stop_reason"`
+	Usage      *usage            `json:"usage"`
+}
+
+// usage counts tokens. input_tokens excludes those of the cache. The end of a stream may repeat the counts of its
+// beginning or leave them out.
+type usage struct {
+	Input      *inference.Tokens `json:"input_tokens"`
+	Output     *inference.Tokens `json:"output_tokens"`
+	CacheWrite *inference.Tokens `json:"cache_creation_input_tokens"`
+	CacheRead  *inference.Tokens `json:"cache_read_input_tokens"`
+	Details    struct {
+		Thinking inference.Tokens `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// block is a content block, as far as it is not opaque.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+
+	call      *inference.Call
+	raw       json.RawMessage // of a block that is opaque
+	thinking  strings.Builder
+	signature strings.Builder
+}
+
+// reader collects the events of one response.
+type reader struct {
+	out    *inference.Collector
+	blocks map[int]*block // that have begun and not ended
+	usage  usage
+}
+
+// Reader implements inference.Wire.
+func (Wire) Reader(c *inference.Collector) func([]byte) error {
+	return (&reader{out: c, blocks: map[int]*block{}}).add
+}
+
+func (r *reader) add(data []byte) error {
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
+	}
+	switch e.Type {
+	case "error":
+		return &inference.StreamError{Body: data}
+	case "":
+		return inference.ErrGarbage
+	}
+	if err := r.out.Event(data, 0); err != nil {
+		return err
+	}
+	switch e.Type {
+	case "message":
+		return r.message(e)
+	case "message_start":
+		if e.Message != nil {
+			r.out.Model(e.Message.Model)
+			r.count(e.Message.Usage)
+		}
+	case "content_block_start":
+		return r.begin(e.Index, e.Block)
+	case "content_block_delta":
+		return r.delta(e)
+	case "content_block_stop":
+		return r.end(e.Index)
+	case "message_delta":
+		r.count(e.Usage)
+		if e.Delta.StopReason != "" {
+			r.out.Finish(e.Delta.StopReason)
+		}
+	}
+	return nil
+}
+
+// message handles a response that is not streamed.
+func (r *reader) message(e event) error {
+	r.out.Model(e.Model)
+	r.count(e.Usage)
+	if err := r.out.Pieces(len(e.whole.Content)); err != nil {
+		return err
+	}
+	for i, raw := range e.whole.Content {
+		if err := r.begin(i, raw); err != nil {
+			return err
+		}
+		if err := r.end(i); err != nil {
+			return err
+		}
+	}
+	if e.StopReason != "" {
+		r.out.Finish(e.StopReason)
+	}
+	return nil
+}
+
+// begin handles the beginning of a block, with as much of its content as it has.
+func (r *reader) begin(index int, raw json.RawMessage) error {
+	b := &block{}
+	if err := json.Unmarshal(raw, b); err != nil {
+		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
+	}
+	r.blocks[index] = b
+	switch b.Type {
+	case "text":
+		return r.out.Text(b.Text)
+	case "thinking":
+		b.thinking.WriteString(b.Thinking)
+		b.signature.WriteString(b.Signature)
+		return r.out.Reasoning(b.Thinking)
+	case "tool_use":
+		call, err := r.out.Call()
+		if err != nil {
+			return err
+		}
+		b.call, call.Open = call, true
+		return call.Add(b.ID, b.Name, "")
+	}
+	b.raw = raw
+	return nil
+}
+
+func (r *reader) delta(e event) error {
+	b := r.blocks[e.Index]
+	if b == nil {
+		return nil
+	}
+	switch e.Delta.Type {
+	case "text_delta":
+		return r.out.Text(e.Delta.Text)
+	case "thinking_delta":
+		b.thinking.WriteString(e.Delta.Thinking)
+		return r.out.Reasoning(e.Delta.Thinking)
+	case "signature_delta":
+		b.signature.WriteString(e.Delta.Signature)
+	case "input_json_delta":
+		if b.call != nil {
+			return b.call.Add("", "", e.Delta.JSON)
+		}
+	}
+	return nil
+}
+
+// end handles the end of a block.
+func (r *reader) end(index int) error {
+	b := r.blocks[index]
+	delete(r.blocks, index)
+	switch {
+	case b == nil:
+		return nil
+	case b.call != nil:
+		input := ""
+		if string(b.Input) != "{}" { // the arguments came with the block's beginning
+			input = string(b.Input)
+		}
+		if err := b.call.Complete(input); err != nil {
+			return err
+		}
+		return r.out.Item(turn.PartCall, nil)
+	case b.Type == "text":
+		return r.out.Item(turn.PartText, nil)
+	case b.Type == "thinking":
+		if b.signature.Len() == 0 { // the API refuses thinking that it has not signed
+			return nil
+		}
+		b.raw, _ = json.Marshal(struct { // strings always marshal
+			Type      string `json:"type"`
+			Thinking  string `json:"thinking"`
+			Signature string `json:"signature"`
+		}{b.Type, b.thinking.String(), b.signature.String()})
+	}
+	return r.out.Item("", b.raw)
+}
+
+// count takes the counts that a usage object has.
+func (r *reader) count(u *usage) {
+	if u == nil {
+		return
+	}
+	for _, c := range []struct{ to, from **inference.Tokens }{
+		{&r.usage.Input, &u.Input}, {&r.usage.Output, &u.Output}, {&r.usage.CacheWrite, &u.CacheWrite},
+		{&r.usage.CacheRead, &u.CacheRead},
+	} {
+		if *c.from != nil {
+			*c.to = *c.from
+		}
+	}
+	if u.Details.Thinking > 0 {
+		r.usage.Details = u.Details
+	}
+	get := func(t *inference.Tokens) int64 {
+		if t == nil {
+			return 0
+		}
+		return int64(*t)
+	}
+	read, written := get(r.usage.CacheRead), get(r.usage.CacheWrite)
+	r.out.Usage(turn.Usage{InputTokens: get(r.usage.Input) + read + written, OutputTokens: get(r.usage.Output),
+		CachedTokens: read, CacheWriteTokens: written, ReasoningTokens: int64(r.usage.Details.Thinking)})
+}

@@ -1,0 +1,213 @@
+package messages
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// version is the API's version, which each request names.
+const version = "2023-06-01"
+
+// defaultMaxTokens is the max_tokens of a prompt that has none, because the API requires one. An endpoint that refuses
+// it says the maximum of the model: see inference.Quirks.
+const defaultMaxTokens = 32_000
+
+// Wire is the wire API.
+type Wire struct{}
+
+// API implements inference.Wire.
+func (Wire) API() turn.API { return turn.APIMessages }
+
+// Path implements inference.Wire.
+func (Wire) Path() string { return "/messages" }
+
+// Authorize implements inference.Wire.
+func (Wire) Authorize(h http.Header, key string) {
+	h.Set("Anthropic-Version", version)
+	if key != "" {
+		h.Set("X-Api-Key", key)
+	}
+}
+
+// request is what one inference sends. Its first fields change least, so that a longer transcript only extends the
+// bytes up to the end of the messages.
+type request struct {
+	Model        string        `json:"model"`
+	System       string        `json:"system,omitempty"`
+	Tools        []tool        `json:"tools,omitempty"`
+	Messages     []message     `json:"messages"`
+	MaxTokens    int           `json:"max_tokens"`
+	Stream       bool          `json:"stream"`
+	Temperature  *float64      `json:"temperature,omitempty"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	OutputConfig *outputConfig `json:"output_config,omitempty"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
+}
+
+type outputConfig struct {
+	Format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"schema"`
+	} `json:"format"`
+}
+
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content []any  `json:"content"`
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type imageBlock struct {
+	Type   string `json:"type"`
+	Source struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      []byte `json:"data"`
+	} `json:"source"`
+}
+
+type toolUse struct {
+	Type  string          `json:"type"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+type toolResult struct {
+	Type      string `json:"type"`
+	ToolUseID string `json:"tool_use_id"`
+	Content   string `json:"content"`
+	IsError   bool   `json:"is_error,omitempty"`
+}
+
+func text(s string) textBlock { return textBlock{"text", s} }
+
+// Body implements inference.Wire.
+func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
+	q := r.Quirks
+	c := conversation{ids: map[string]string{}, used: map[string]bool{}}
+	r.Modalities.Audio = false // the API takes none
+	for _, e := range inference.Conversation(p, r, turn.APIMessages) {
+		c.add(e)
+	}
+	request := request{Model: p.Model, System: p.System, Messages: c.messages, Stream: true, Temperature: p.Temperature,
+		MaxTokens: cmp.Or(p.MaxTokens, defaultMaxTokens)}
+	if q.MaxTokens > 0 {
+		request.MaxTokens = min(request.MaxTokens, q.MaxTokens)
+	}
+	if !q.NoCacheKey {
+		request.CacheControl = &cacheControl{"ephemeral"}
+	}
+	for _, t := range p.Tools {
+		request.Tools = append(request.Tools, tool{t.Name, t.Description, inference.Schema(t)})
+	}
+	if len(p.OutputSchema) > 0 && !q.NoSchema && inference.Strict(p.OutputSchema) { // the API takes no other schema
+		request.OutputConfig = &outputConfig{}
+		request.OutputConfig.Format.Type, request.OutputConfig.Format.Schema = "json_schema", p.OutputSchema
+	}
+	body, err := json.Marshal(request)
+	return inference.Body{JSON: body, Media: c.media}, err
+}
+
+// conversation renders entries one after the other.
+type conversation struct {
+	messages []message
+	ids      map[string]string // the wire ID → the ID that is sent, of the last assistant message with calls
+	used     map[string]bool   // the IDs that have been sent
+	media    bool
+	results  bool // the last message holds results
+}
+
+// add appends an entry. All results of a completion are in one message, because each must follow its call at once.
+func (c *conversation) add(e inference.Entry) {
+	if len(c.messages) == 0 && e.Role != turn.RoleUser { // the first message must be the user's
+		c.append("user", text("(The beginning of the conversation is left out.)"))
+	}
+	switch {
+	case e.Role == turn.RoleTool:
+		block := toolResult{"tool_result", c.ids[e.CallID], e.Text, e.Failed}
+		if c.results {
+			last := &c.messages[len(c.messages)-1]
+			last.Content = append(last.Content, block)
+			return
+		}
+		c.append("user", block)
+		c.results = true
+	case e.Role == turn.RoleAssistant:
+		c.append("assistant", c.assistant(e)...)
+	case len(e.Media) > 0:
+		c.append("user", shown(e.Media)...)
+		c.media = true
+	default:
+		c.append("user", text(e.Text))
+	}
+}
+
+func (c *conversation) append(role string, blocks ...any) {
+	c.messages, c.results = append(c.messages, message{role, blocks}), false
+}
+
+func (c *conversation) assistant(e inference.Entry) (out []any) {
+	if len(e.Calls) > 0 {
+		clear(c.ids)
+	}
+	for _, p := range e.Parts() {
+		switch {
+		case p.Call != nil:
+			id := c.id(p.Call.WireID)
+			c.ids[p.Call.WireID] = id
+			out = append(out, toolUse{"tool_use", id, p.Call.Tool, json.RawMessage(p.Call.Arguments)})
+		case p.Text != "":
+			out = append(out, text(p.Text))
+		default:
+			out = append(out, p.Raw)
+		}
+	}
+	return out
+}
+
+// foreign matches the characters that the API refuses in the ID of a call (^[a-zA-Z0-9_-]{1,64}$).
+var foreign = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// id returns the ID of a call for the API, which refuses an ID that a conversation has twice. Other providers count
+// their calls from the beginning for each completion.
+func (c *conversation) id(wireID string) string {
+	const maxID = 64
+	base := foreign.ReplaceAllString(wireID, "_")
+	id := base[:min(len(base), maxID)]
+	for n := 2; c.used[id]; n++ {
+		suffix := fmt.Sprintf("_%d", n)
+		id = base[:min(len(base), maxID-len(suffix))] + suffix
+	}
+	c.used[id] = true
+	return id
+}
+
+// shown renders images.
+func shown(media []inference.Shown) (out []any) {
+	for _, m := range media {
+		image := imageBlock{Type: "image"}
+		image.Source.Type, image.Source.MediaType, image.Source.Data = "base64", m.Type, m.Data
+		out = append(out, text(m.About), image)
+	}
+	return out
+}

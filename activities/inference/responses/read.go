@@ -1,0 +1,249 @@
+package responses
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// event is one event of a stream, or the whole response if it is not streamed.
+type event struct {
+	Type  string          `json:"type"`
+	Index int             `json:"output_index"`
+	Item  json.RawMessage `json:"item"`
+	Delta string          `json:"delta"`
+
+	Object   string    `json:"object"` // "response", if it is not streamed
+	Response *response `json:"response"`
+	response
+}
+
+// response is the response object.
+type response struct {
+	Status     string            `json:"status"`
+	Model      string            `json:"model"`
+	Output     []json.RawMessage `json:"output"`
+	Error      json.RawMessage   `json:"error"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Usage *struct {
+		Input   inference.Tokens `json:"input_tokens"`
+		Output  inference.Tokens `json:"output_tokens"`
+		Details struct {
+			Cached inference.Tokens `json:"cached_tokens"`
+			Write  inference.Tokens `json:"cache_write_tokens"`
+		} `json:"input_tokens_details"`
+		OutputDetails struct {
+			Reasoning inference.Tokens `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
+	} `json:"usage"`
+}
+
+// outputItem is an item of the output, as far as it is not opaque.
+type outputItem struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	Phase     string `json:"phase"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+	Content   []struct {
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
+	} `json:"content"`
+}
+
+// reader collects the events of one response.
+type reader struct {
+	out     *inference.Collector
+	outputs []*output // in the order in which they began
+	byIndex map[int]*output
+}
+
+// output is an output item that is being received.
+type output struct {
+	call     *inference.Call
+	streamed bool // its text has arrived in deltas
+	done     bool
+	part     turn.ItemPart
+	raw      json.RawMessage // see turn.ProviderItem
+}
+
+// Reader implements inference.Wire.
+func (Wire) Reader(c *inference.Collector) func([]byte) error {
+	return (&reader{out: c, byIndex: map[int]*output{}}).add
+}
+
+func (r *reader) add(data []byte) error {
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
+	}
+	if e.Type == "error" || e.Type == "" && len(e.Error) > 0 && !bytes.Equal(e.Error, []byte("null")) {
+		return &inference.StreamError{Body: data}
+	}
+	if e.Type == "" && e.Object != "response" {
+		return inference.ErrGarbage
+	}
+	if err := r.out.Event(data, 0); err != nil {
+		return err
+	}
+	switch e.Type {
+	case "":
+		return r.end(e.response)
+	case "response.output_item.added":
+		return r.begin(r.at(e.Index), e.Item)
+	case "response.output_item.done":
+		return r.complete(r.at(e.Index), e.Item)
+	case "response.output_text.delta":
+		r.at(e.Index).streamed = true
+		return r.out.Text(e.Delta)
+	case "response.refusal.delta":
+		r.at(e.Index).streamed = true
+		return r.out.Refusal(e.Delta)
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		return r.out.Reasoning(e.Delta)
+	case "response.function_call_arguments.delta":
+		if call := r.at(e.Index).call; call != nil {
+			return call.Add("", "", e.Delta)
+		}
+	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
+		if e.Response == nil {
+			return inference.ErrGarbage
+		}
+		return r.end(*e.Response)
+	}
+	return nil
+}
+
+// at returns the output item with an index.
+func (r *reader) at(index int) *output {
+	o := r.byIndex[index]
+	if o == nil {
+		o = &output{}
+		r.byIndex[index] = o
+		r.outputs = append(r.outputs, o)
+	}
+	return o
+}
+
+// begin handles an item of which only the head is known.
+func (r *reader) begin(o *output, raw json.RawMessage) error {
+	var i outputItem
+	if json.Unmarshal(raw, &i) != nil || i.Type != "function_call" || o.call != nil {
+		return nil
+	}
+	call, err := r.out.Call()
+	if err != nil {
+		return err
+	}
+	o.call, call.Open = call, true
+	return call.Add(i.CallID, i.Name, "")
+}
+
+// complete handles a whole item.
+func (r *reader) complete(o *output, raw json.RawMessage) error {
+	var i outputItem
+	if err := json.Unmarshal(raw, &i); err != nil {
+		return fmt.Errorf("%w: %w", inference.ErrGarbage, err)
+	}
+	was := o.done
+	o.done = true
+	switch {
+	case i.Type == "function_call":
+		if err := r.begin(o, raw); err != nil {
+			return err
+		}
+		o.part, o.raw = turn.PartCall, skeleton(i)
+		if o.call == nil || was {
+			return nil
+		}
+		return o.call.Complete(i.Arguments)
+	case i.Type == "message":
+		o.part, o.raw = turn.PartText, skeleton(i)
+		if o.streamed || was {
+			return nil
+		}
+		for _, c := range i.Content {
+			if err := r.out.Text(c.Text); err != nil {
+				return err
+			}
+			if err := r.out.Refusal(c.Refusal); err != nil {
+				return err
+			}
+		}
+	default: // Azure may send a reasoning item's encrypted content only at the end
+		o.raw = raw
+	}
+	return nil
+}
+
+// skeleton returns what the transcript lacks of a call or a message.
+func skeleton(i outputItem) json.RawMessage {
+	if i.ID == "" {
+		return nil
+	}
+	b, _ := json.Marshal(item{Type: i.Type, ID: i.ID, Phase: i.Phase}) // strings always marshal
+	return b
+}
+
+// end handles the end of the response. Items that no event has completed may be in it.
+func (r *reader) end(res response) error {
+	r.out.Model(res.Model)
+	if u := res.Usage; u != nil {
+		r.out.Usage(turn.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+			CachedTokens: int64(u.Details.Cached), CacheWriteTokens: int64(u.Details.Write),
+			ReasoningTokens: int64(u.OutputDetails.Reasoning)})
+	}
+	if res.Status == "failed" || res.Status == "cancelled" {
+		body, _ := json.Marshal(map[string]json.RawMessage{"error": orNull(res.Error)}) // decoded JSON always marshals
+		return &inference.StreamError{Body: body}
+	}
+	reason := "stop"
+	if res.Status == "incomplete" {
+		if reason = res.Incomplete.Reason; reason == "" {
+			reason = string(turn.StopLength)
+		}
+	}
+	if err := r.finalItems(res); err != nil {
+		return err
+	}
+	if reason == "stop" && len(r.out.Calls()) > 0 {
+		reason = "tool_calls"
+	}
+	r.out.Finish(reason)
+	return nil
+}
+
+// finalItems takes the items of the response object, and records those that go back to the provider.
+func (r *reader) finalItems(res response) error {
+	if err := r.out.Pieces(len(res.Output)); err != nil {
+		return err
+	}
+	if res.Status != "incomplete" { // its last item may be incomplete
+		for index, raw := range res.Output {
+			if err := r.complete(r.at(index), raw); err != nil {
+				return err
+			}
+		}
+	}
+	for _, o := range r.outputs {
+		if o.done {
+			if err := r.out.Item(o.part, o.raw); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}

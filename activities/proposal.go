@@ -1,0 +1,136 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// stoppedProposal returns the text and the calls of a completion that ended before it was complete. If it was cut
+// inside an action, the workflow may reprompt for smaller steps.
+func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
+	answer turn.Completion) turn.Proposal {
+	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+	text := a.redact(partial.Text)
+	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
+		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
+	if partial.Action && p.Stop == turn.StopLength {
+		p.Invalid = &turn.InvalidAction{Step: in.Step, Kind: turn.InvalidTruncated,
+			Reason: "it was cut at the limit of output tokens before it was complete; answer with less, or in several smaller " +
+				"steps"}
+	}
+	return p
+}
+
+// proposal parses the completion and checks its calls against the tools of the turn config, before anything is claimed.
+func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
+	answer turn.Completion) turn.Proposal {
+	if answer.Stop() != "" {
+		return a.stoppedProposal(in, promptConfig, answer)
+	}
+	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+	if err != nil {
+		return a.invalid(err, nil)
+	}
+	switch act := action.(type) {
+	case turn.Final:
+		text := a.redact(finalText(promptConfig, act.Text))
+		p := turn.Proposal{Kind: turn.ProposeFinal}
+		if err := a.checkOutput(in.Step, promptConfig, act.Text); err != nil {
+			p = a.invalid(err, nil)
+		}
+		p.Text, p.Truncated = turn.Truncate(text, turn.AnswerInline), len(text) > turn.AnswerInline
+		return p
+	case turn.AskUser:
+		return turn.Proposal{Kind: turn.ProposeAsk, Question: turn.Truncate(a.redact(act.Question), turn.AnswerInline)}
+	case turn.CallTools:
+		if err := a.checkCalls(ctx, in.Step, promptConfig, act.Calls, answer.Text); err != nil {
+			return a.invalid(err, act.Calls)
+		}
+		text := ""
+		if in.Plan.Mode != turn.ModeJSON {
+			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
+		}
+		proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
+		if err != nil { // the completion is settled: an approval that may be unnecessary is safe
+			logFailure(ctx, asTurnError(err))
+		}
+		return turn.Proposal{Kind: turn.ProposeCalls, Text: text, Calls: proposals}
+	}
+	return a.invalid(&turn.InvalidAction{Step: in.Step, Kind: turn.InvalidUnknownType,
+		Reason: "the completion is of an unknown kind"}, nil)
+}
+
+func (a *Activities) invalid(err error, calls []turn.ToolCall) turn.Proposal {
+	var inv *turn.InvalidAction
+	if !errors.As(err, &inv) {
+		inv = &turn.InvalidAction{Reason: err.Error()}
+	}
+	kept := *inv
+	kept.Arguments, kept.Raw = a.redact(kept.Arguments), a.redact(kept.Raw)
+	return turn.Proposal{Kind: turn.ProposeInvalid, Invalid: &kept, Calls: a.callProposals(calls)}
+}
+
+// maxCalls bounds the calls of one completion, whatever the turn's limits say: each is a claim and an activity.
+const maxCalls = record.MaxCalls
+
+// atMost returns the first maxCalls calls.
+func atMost(calls []turn.ToolCall) []turn.ToolCall { return calls[:min(len(calls), maxCalls)] }
+
+// checkCalls returns an error for the first call that cannot run as it is.
+func (a *Activities) checkCalls(ctx context.Context, step int, promptConfig turn.PromptConfig, calls []turn.ToolCall,
+	raw string) error {
+	if len(calls) > maxCalls {
+		return &turn.InvalidAction{Step: step, Kind: turn.InvalidTooManyCalls,
+			Reason: fmt.Sprintf("it requests %d calls at once; the maximum is %d", len(calls), maxCalls)}
+	}
+	for _, c := range calls {
+		if inv := a.checkCall(ctx, promptConfig, c); inv != nil {
+			inv.Step, inv.Name, inv.Raw = step, turn.Truncate(c.Tool, 80), turn.Truncate(raw, turn.ArgumentsPreview)
+			inv.Arguments, inv.Reason = turn.Truncate(c.Arguments, turn.ArgumentsPreview), turn.Truncate(inv.Reason, 500)
+			return inv
+		}
+	}
+	return nil
+}
+
+// checkCall returns what is wrong with a call, or nil.
+func (a *Activities) checkCall(ctx context.Context, promptConfig turn.PromptConfig,
+	c turn.ToolCall) *turn.InvalidAction {
+	d, ok := find(promptConfig, c.Tool)
+	if !ok {
+		reason, code := a.toolStatus(ctx).missing(c.Tool, promptConfig.Policy)
+		kind := turn.InvalidUnknownTool
+		if code != "" {
+			kind = turn.InvalidUnavailableTool
+		}
+		return &turn.InvalidAction{Kind: kind, Reason: reason, Code: code}
+	}
+	if most := a.agent.MaxArgumentBytes; most > 0 && len(c.Arguments) > most {
+		return &turn.InvalidAction{Kind: turn.InvalidLargeArguments, Reason: fmt.Sprintf(
+			"its arguments are %d bytes; the maximum is %d: send less, or in several smaller calls", len(c.Arguments), most)}
+	}
+	if err := turn.CheckJSON(c.Arguments); err != nil {
+		return &turn.InvalidAction{Kind: turn.InvalidArguments, Reason: "its arguments are not valid: " + err.Error()}
+	}
+	if err := a.tools.Check(d, json.RawMessage(c.Arguments)); err != nil {
+		return &turn.InvalidAction{Kind: turn.InvalidArguments,
+			Reason: "its arguments do not fit the tool's schema: " + err.Error()}
+	}
+	return nil
+}
+
+func find(p turn.PromptConfig, id string) (turn.Descriptor, bool) {
+	for _, d := range p.Descriptors {
+		if d.ID == id {
+			return d, true
+		}
+	}
+	return turn.Descriptor{}, false
+}

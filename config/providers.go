@@ -1,0 +1,182 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// APIAuto as ModelProvider.API leaves the wire API to the model and the endpoint.
+const APIAuto turn.API = "auto"
+
+// knownProviders are the providers that need no base_url, by ID.
+var knownProviders = map[Provider]ModelProvider{
+	ProviderOpenAI: {BaseURL: "https://api.openai.com/v1"},
+	"anthropic":    {BaseURL: "https://api.anthropic.com/v1", API: turn.APIMessages},
+	"deepseek":     {BaseURL: "https://api.deepseek.com/v1", API: turn.APIChat},
+	"gemini":       {BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai", API: turn.APIChat},
+	"groq":         {BaseURL: "https://api.groq.com/openai/v1", API: turn.APIChat},
+	"mistral":      {BaseURL: "https://api.mistral.ai/v1", API: turn.APIChat},
+	"openrouter":   {BaseURL: "https://openrouter.ai/api/v1", API: turn.APIChat},
+	"xai":          {BaseURL: "https://api.x.ai/v1", API: turn.APIResponses},
+}
+
+// keyVariable returns the environment variable of a provider's key: ANTHROPIC_API_KEY.
+func keyVariable(id Provider) string {
+	return strings.ToUpper(strings.ReplaceAll(string(id), "-", "_")) + "_API_KEY"
+}
+
+// applyProviderKeys takes the keys that [[providers]] leaves out from the environment. A known provider whose key is
+// there needs no block.
+func (l *loader) applyProviderKeys() {
+	c := &l.loaded.Config
+	for i := range c.Providers {
+		if p := &c.Providers[i]; p.APIKey == "" {
+			p.APIKey = Secret(l.env[keyVariable(p.ID)])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(knownProviders)) {
+		key := l.env[keyVariable(id)]
+		if id != ProviderOpenAI && key != "" && c.block(id) == nil {
+			c.Providers = append(c.Providers, ModelProvider{ID: id, API: APIAuto, APIKey: Secret(key)})
+		}
+	}
+}
+
+// block returns the block of a provider in [[providers]], or nil.
+func (c Config) block(id Provider) *ModelProvider {
+	i := slices.IndexFunc(c.Providers, func(p ModelProvider) bool { return p.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &c.Providers[i]
+}
+
+// ProviderIDs returns the IDs of the providers that a model may name, without the demo: those of [[providers]], openai,
+// and the one of [llm]. A worker that makes no inferences has no keys, so its turns may name all known providers.
+func (c Config) ProviderIDs() []Provider {
+	ids := []Provider{ProviderOpenAI}
+	for _, p := range c.Providers {
+		ids = append(ids, p.ID)
+	}
+	if chosen := c.EffectiveLLM().Provider; chosen != ProviderDemo {
+		ids = append(ids, chosen)
+	}
+	if !c.Worker.Has(RoleInference) {
+		ids = slices.AppendSeq(ids, maps.Keys(knownProviders))
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// ModelProvider returns the settings of a provider: those of its block over what is known of it. The base_url and
+// api_key of [llm] are those of openai, unless openai has a block. It reports whether there is such a provider.
+func (c Config) ModelProvider(id Provider) (ModelProvider, bool) {
+	known, ok := knownProviders[id]
+	p := ModelProvider{ID: id, API: APIAuto}
+	if b := c.block(id); b != nil {
+		p, ok = *b, true
+	} else if id == ProviderOpenAI {
+		p.BaseURL, p.APIKey = c.LLM.BaseURL, c.LLM.APIKey
+	}
+	if p.API == APIAuto || p.API == "" {
+		p.API = cmp.Or(known.API, APIAuto)
+	}
+	p.BaseURL = cmp.Or(p.BaseURL, known.BaseURL)
+	return p, ok
+}
+
+// Official reports whether the provider is a vendor at its own address.
+func (p ModelProvider) Official() bool {
+	known, ok := knownProviders[p.ID]
+	return ok && p.BaseURL == known.BaseURL
+}
+
+// EffectiveLLM returns [llm] with its provider and model resolved. A model "anthropic:claude-…" names its provider,
+// unless llm.provider names another. A server at llm.base_url may have models such as "mistral:7b": then only the
+// providers of [[providers]] count.
+func (c Config) EffectiveLLM() LLM {
+	l := c.LLM
+	if before, name, ok := strings.Cut(l.Model, ":"); ok && name != "" {
+		id := Provider(before)
+		_, exists := c.ModelProvider(id)
+		own := l.BaseURL == "" || id == ProviderOpenAI || c.block(id) != nil
+		if exists && own && (l.Provider == ProviderAuto || l.Provider == id) {
+			l.Provider, l.Model = id, name
+		}
+	}
+	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil {
+		l.Provider = ProviderOpenAI
+	}
+	return l.Effective()
+}
+
+// CheckCredentials returns an *Error that is ErrCredentials if the provider of [llm] needs a key and there is none. At
+// an address other than the vendor's own no key is required.
+func (c Config) CheckCredentials() error {
+	l := c.EffectiveLLM()
+	p, ok := c.ModelProvider(l.Provider)
+	if !ok || l.Provider == ProviderDemo || p.APIKey != "" || !p.Official() {
+		return nil
+	}
+	key, instead := "providers.api_key", "the provider's api_key in [[providers]]"
+	if p.ID == ProviderOpenAI {
+		key, instead = "llm.api_key", "llm.base_url for a server that needs no key"
+	}
+	return &Error{Problems: []Problem{{Key: key, Credentials: true, Message: fmt.Sprintf(
+		`%s is unset, and provider "%s" needs one; set %s, or %s, or provider = "demo"`, key, p.ID, keyVariable(p.ID),
+		instead)}}}
+}
+
+// providers checks [[providers]], and that [llm] names one of them.
+func (v *validator) providers(c Config) {
+	for i, p := range c.Providers {
+		key := fmt.Sprintf("providers[%d]", i)
+		switch _, known := knownProviders[p.ID]; {
+		case p.ID == ProviderAuto || p.ID == ProviderDemo || !serverID.MatchString(string(p.ID)):
+			v.add(key+".id", "is %s; it must be at most 32 of a-z, 0-9, _ and -, and neither auto nor demo",
+				quote(string(p.ID)))
+		case slices.IndexFunc(c.Providers, func(o ModelProvider) bool { return o.ID == p.ID }) < i:
+			v.add(key+".id", "is %q, like that of another provider; give every provider its own ID", p.ID)
+		case !known && p.BaseURL == "":
+			v.add(key+".base_url", "is unset, and no provider with this id is known; set its address")
+		}
+		v.address(key+".base_url", p.BaseURL)
+	}
+	l := c.EffectiveLLM()
+	if l.Provider == ProviderDemo {
+		return
+	}
+	if _, ok := c.ModelProvider(l.Provider); !ok {
+		known := []string{string(ProviderAuto), string(ProviderDemo)}
+		for id := range maps.Keys(knownProviders) {
+			known = append(known, string(id))
+		}
+		for _, p := range c.Providers {
+			known = append(known, string(p.ID))
+		}
+		slices.Sort(known)
+		v.add("llm.provider", "%s", suggest(fmt.Sprintf("is %s; it must be the id of one in [[providers]], or one of %s",
+			quote(string(l.Provider)), strings.Join(slices.Compact(known), ", ")), string(l.Provider), known))
+	} else if l.Model == "" {
+		v.add("llm.model", "is empty; name a model of the provider %q", l.Provider)
+	}
+	if b := c.block(ProviderOpenAI); b != nil && c.LLM.BaseURL != "" && c.LLM.BaseURL != b.BaseURL {
+		v.add("providers", `has an entry "openai", so llm.base_url has no effect; remove one of them`)
+	}
+}
+
+// endpoint names the provider of [llm], or the host of an endpoint other than the provider's own.
+func (c Config) endpoint() string {
+	id := c.EffectiveLLM().Provider
+	p, _ := c.ModelProvider(id)
+	if u, err := url.Parse(p.BaseURL); err == nil && id != ProviderDemo && !p.Official() {
+		return cmp.Or(u.Host, string(id))
+	}
+	return string(id)
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/models"
+	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Models returns the models of the configured providers. If the fetched list cannot be read, Models returns those of the
+// built-in list with the error.
+func Models(cfg config.Config) (models.Models, error) {
+	list, err := models.Load(models.CacheFile(cfg.Journal.Path))
+	m := models.Models{List: list, Endpoints: endpoints(cfg, list)}
+	if cfg.Runtime.Mode != config.ModeAuto {
+		m.Mode = cfg.Runtime.Mode
+	}
+	for _, d := range cfg.Models {
+		m.Overrides = append(m.Overrides, override(d))
+	}
+	if m.Endpoints[0].ID == string(config.ProviderDemo) { // a set of rules, which costs nothing
+		m.Overrides = append(m.Overrides, models.Override{Model: "demo:demo", Price: &models.Price{}})
+	}
+	return m, err
+}
+
+// endpoints returns the configured providers, the default one first. A vendor without a key is left out, because it
+// would refuse every request.
+func endpoints(cfg config.Config, list *models.List) []models.Endpoint {
+	chosen := cfg.EffectiveLLM().Provider
+	if chosen == config.ProviderDemo {
+		return []models.Endpoint{{ID: string(chosen), Vendor: string(chosen)}}
+	}
+	var first, rest []models.Endpoint
+	for _, id := range cfg.ProviderIDs() {
+		p, _ := cfg.ModelProvider(id)
+		e := models.Endpoint{ID: string(id), Vendor: list.VendorOf(p.BaseURL)}
+		switch {
+		case p.API != config.APIAuto:
+			e.API = p.API
+		case e.Vendor == "":
+			e.API = turn.APIChat
+		}
+		switch {
+		case id == chosen:
+			first = append(first, e)
+		case p.APIKey != "" || !p.Official() || !cfg.Worker.Has(config.RoleInference):
+			rest = append(rest, e)
+		}
+	}
+	return append(first, rest...)
+}
+
+func override(d config.Model) models.Override {
+	o := models.Override{Model: d.Name, ContextTokens: d.ContextTokens, MaxOutputTokens: d.MaxOutputTokens,
+		Latency: d.Latency, Quality: d.Quality}
+	if d.Capabilities != nil {
+		o.Capabilities = []models.Capability{}
+		for _, c := range d.Capabilities {
+			o.Capabilities = append(o.Capabilities, models.Capability(c))
+		}
+	}
+	if d.InputPrice != nil && d.OutputPrice != nil {
+		o.Price = &models.Price{Rates: models.Rates{Input: *d.InputPrice, Output: *d.OutputPrice,
+			CachedInput: zeroIfNil(d.CachedInputPrice), CacheWrite: zeroIfNil(d.CacheWritePrice)}}
+	}
+	return o
+}
+
+func zeroIfNil(n *float64) float64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// Selection returns the configured selection.
+func Selection(s config.Select) models.Selection {
+	out := models.Selection{MaxInputPrice: s.MaxInputPrice, MaxOutputPrice: s.MaxOutputPrice,
+		MinContextTokens: s.MinContextTokens, Preference: models.Preference(s.Preference)}
+	for _, c := range s.Require {
+		out.Require = append(out.Require, models.Capability(c))
+	}
+	return out
+}
+
+// openModels checks that the configured models exist, and shows the one that turns use by default.
+func (e *Engine) openModels(context.Context) error {
+	all, err := Models(e.cfg)
+	if err != nil {
+		e.log.Warn("the built-in list of models is used", "error", err)
+	}
+	e.models.Store(&all)
+	chain, err := Chain(all, e.cfg, "")
+	if err != nil {
+		return temporalconn.WithKind(config.ErrInvalid, err)
+	}
+	e.model.provider, e.model.name = chain[0].Provider, chain[0].Name
+	if name := summaryModel(e.cfg); name != "" {
+		if _, err := all.Resolve(name); err != nil {
+			return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("prompt.summary_model: %w", err))
+		}
+	}
+	return nil
+}
+
+// chain returns the models of a turn that begins now.
+func (e *Engine) chain(requested string) ([]turn.Model, error) {
+	return Chain(*e.models.Load(), e.cfg, requested)
+}
+
+// Chain returns the models that a turn may use: the requested one, or else the agent's, or else the one that the
+// configuration selects; then the fallbacks. An error names the model that does not exist, and the nearest ones.
+func Chain(all models.Models, cfg config.Config, requested string) ([]turn.Model, error) {
+	first, err := firstModel(all, cfg, requested)
+	if err != nil {
+		return nil, err
+	}
+	chain := []turn.Model{first}
+	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
+		return chain, nil
+	}
+	for i, name := range cfg.LLM.Fallback {
+		r, err := all.Resolve(name)
+		if err != nil {
+			return nil, fmt.Errorf("llm.fallback[%d]: %w", i, err)
+		}
+		same := func(m turn.Model) bool { return m.Provider == r.Provider && m.Name == r.Name }
+		if !slices.ContainsFunc(chain, same) {
+			chain = append(chain, all.Model(r, "fallback"))
+		}
+	}
+	return chain, nil
+}
+
+func firstModel(all models.Models, cfg config.Config, requested string) (turn.Model, error) {
+	resolve := func(name, why string) (turn.Model, error) {
+		r, err := all.Resolve(name)
+		return all.Model(r, why), err
+	}
+	if requested != "" {
+		return resolve(requested, "requested with the message")
+	}
+	if s := cfg.LLM.Select; cfg.LLM.Model == "" && s.Preference != "" && cfg.EffectiveLLM().Provider != config.ProviderDemo {
+		fit, err := all.Select(Selection(s))
+		if err != nil {
+			return turn.Model{}, fmt.Errorf("llm.select: %w", err)
+		}
+		return all.Model(fit[0], fmt.Sprintf("%s, of %d models that fit", s.Preference, len(fit))), nil
+	}
+	why := "the agent's model"
+	if cfg.LLM.Model == "" {
+		why = "the provider's default"
+	}
+	m, err := resolve(cfg.EffectiveLLM().Model, why)
+	if err != nil {
+		err = fmt.Errorf("llm.model: %w", err)
+	}
+	return m, err
+}
+
+// refreshModels fetches the list of models now, unless it is recent, and then every models.RefreshEvery. If a fetch
+// fails, the list that the worker has stays.
+func (e *Engine) refreshModels(ctx context.Context) {
+	if e.cfg.LLM.ModelsURL == "" {
+		return
+	}
+	every(ctx, models.RefreshEvery, func() bool {
+		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 {
+			return true
+		}
+		list, err := models.Fetch(ctx, e.cfg.LLM.ModelsURL)
+		if err == nil {
+			err = models.Keep(list, models.CacheFile(e.cfg.Journal.Path), time.Now())
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				e.log.Warn("the list of models was not refreshed; the one in use stays", "error", err,
+					"stale", e.models.Load().List.Stale(time.Now()))
+			}
+			return true
+		}
+		if all, err := Models(e.cfg); err == nil {
+			e.models.Store(&all)
+		}
+		return true
+	})
+}

@@ -1,0 +1,68 @@
+package models
+
+import "strings"
+
+// family are models whose names begin with the same word, on an endpoint that speaks Chat Completions.
+type family struct {
+	noTools, noSystemRole bool
+	images, audio         bool
+}
+
+// families are what is known of models by their names alone, on proxies and on servers of the operator's own; the
+// longest name decides. They are from the vendors' own lists of models, as of autumn 2026.
+//
+// The gpt-6 family has tools only through the Responses API (go-openai refuses them here). o1-mini and o1-preview have
+// neither tools nor a system role.
+var families = map[string]family{
+	"claude-": {images: true}, "claude-2": {}, "claude-instant": {},
+	"deepseek-r1": {noTools: true}, "deepseek-reasoner": {noTools: true},
+	"gemini-": {images: true, audio: true},
+	"gemma":   {noTools: true, noSystemRole: true}, "gemma-3": {noTools: true, noSystemRole: true, images: true},
+	"gemma3":                 {noTools: true, noSystemRole: true, images: true},
+	"gpt-3.5-turbo-instruct": {noTools: true},
+	"gpt-4-turbo":            {images: true}, "gpt-4-vision": {images: true}, "gpt-4.1": {images: true},
+	"gpt-4o": {images: true}, "gpt-4o-audio": {audio: true}, "gpt-4o-mini-audio": {audio: true},
+	"gpt-audio": {audio: true},
+	"gpt-5":     {images: true}, "gpt-6": {noTools: true, images: true},
+	"grok-2-vision": {images: true}, "grok-4": {images: true},
+	"llama-3.2-vision": {images: true}, "llama3.2-vision": {images: true}, "llama-4": {images: true},
+	"llama4": {images: true}, "llava": {images: true}, "minicpm-v": {images: true},
+	"mistral-medium": {images: true}, "mistral-small": {images: true}, "pixtral": {images: true},
+	"o1": {images: true}, "o1-mini": {noTools: true, noSystemRole: true},
+	"o1-preview": {noTools: true, noSystemRole: true}, "o3": {images: true}, "o3-mini": {}, "o4": {images: true},
+	"phi-4":   {noTools: true},
+	"qwen-vl": {images: true}, "qwen2-vl": {images: true}, "qwen2.5-vl": {images: true}, "qwen2.5vl": {images: true},
+	"qwen3-vl": {images: true},
+}
+
+// CapabilitiesOf returns what a model can do on an endpoint that speaks Chat Completions, by its name alone. A vendor's
+// prefix ("openai/gpt-4o") is ignored. A model of no known family takes tools and text: an endpoint that gets media that
+// it does not support refuses the whole request.
+func CapabilitiesOf(name string) []Capability {
+	f := familyOf(name)
+	var out []Capability
+	if !f.noTools {
+		out = append(out, ToolUse)
+	}
+	if f.images {
+		out = append(out, Vision)
+	}
+	if f.audio {
+		out = append(out, Audio)
+	}
+	return out
+}
+
+// TakesSystemRole reports whether a model accepts a system message.
+func TakesSystemRole(name string) bool { return !familyOf(name).noSystemRole }
+
+func familyOf(name string) family {
+	name = strings.ToLower(name)
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	for end := len(name); end > 0; end-- {
+		if f, ok := families[name[:end]]; ok {
+			return f
+		}
+	}
+	return family{}
+}

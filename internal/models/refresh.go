@@ -1,0 +1,119 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/everturn/everturn/internal/printable"
+	"github.com/everturn/everturn/internal/statedir"
+)
+
+// A worker fetches the list every RefreshEvery. A fetched list is stale after StaleAfter; it still counts.
+const (
+	RefreshEvery = 6 * time.Hour
+	StaleAfter   = 24 * time.Hour
+)
+
+// Bounds of a list.
+const (
+	maxListBytes = 16 << 20
+	fetchTimeout = 30 * time.Second
+)
+
+// CacheFile returns the file that keeps the fetched list, in the folder of the journal.
+func CacheFile(journal string) string { return filepath.Join(filepath.Dir(journal), "models.json") }
+
+// Load returns the newer of the fetched list and the built-in one. If the fetched list cannot be read, Load returns the
+// built-in one and an error that says why.
+func Load(cache string) (*List, error) {
+	fetched, err := Read(cache)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return BuiltIn(), nil
+	case err != nil:
+		return BuiltIn(), fmt.Errorf("reading the fetched list of models: %w", err)
+	case fetched.Date < BuiltIn().Date:
+		return BuiltIn(), nil
+	}
+	return fetched, nil
+}
+
+// Read returns the list in a file.
+func Read(path string) (*List, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parseAll(f, path)
+}
+
+func parseAll(r io.Reader, name string) (*List, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxListBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(b) > maxListBytes {
+		return nil, fmt.Errorf("%s is over %d MiB, which no list of models is", name, maxListBytes>>20)
+	}
+	list, err := Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list, nil
+}
+
+// Fetch returns the list at an HTTP URL.
+func Fetch(ctx context.Context, url string) (*List, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	shown := printable.Address(url)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: the URL is not valid", shown)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetching %s: %w", shown, errors.Unwrap(err))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetching %s: the server answered %s", shown, printable.Line(res.Status, 100))
+	}
+	return parseAll(res.Body, shown)
+}
+
+// Keep writes a fetched list to the cache file. It refuses a list that is older than the one in use.
+func Keep(list *List, cache string, now time.Time) error {
+	if current, _ := Load(cache); list.Date < current.Date {
+		return fmt.Errorf("the list is of %s, older than the one in use, which is of %s", list.Date, current.Date)
+	}
+	list.Fetched = now.UTC().Truncate(time.Second)
+	b, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(cache)
+	if filepath.Base(dir) == statedir.Name {
+		err = statedir.Secure(dir)
+	} else {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the list of models: %w", err)
+	}
+	return statedir.Replace(cache, string(b))
+}
+
+// Stale reports whether a fetched list should have been fetched again. A list that was never fetched is not stale.
+func (l *List) Stale(now time.Time) bool {
+	return !l.Fetched.IsZero() && now.Sub(l.Fetched) > StaleAfter
+}

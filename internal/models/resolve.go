@@ -1,0 +1,177 @@
+package models
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Endpoint is a configured provider.
+type Endpoint struct {
+	ID string
+	// Vendor is the list's name of the provider, or empty for an endpoint that serves names of its own: a proxy, Ollama,
+	// vLLM.
+	Vendor string
+	// API is the configured wire protocol; empty means the one that the list names for the model.
+	API turn.API
+}
+
+// Override is the operator's own description of a model. Zero values leave the list's.
+type Override struct {
+	Model           string // "provider:name", or the name of a model of any provider
+	ContextTokens   int64
+	MaxOutputTokens int64
+	Capabilities    []Capability // nil: the list's
+	Price           *Price
+	Latency         string
+	Quality         int
+}
+
+// Status says how much is known of a model.
+type Status string
+
+// The statuses. A model that is none of these is unmapped, which is an *UnknownError.
+const (
+	Mapped              Status = "mapped"                // the list has it
+	MappedWithOverrides Status = "mapped_with_overrides" // the operator describes it, or an endpoint of his own serves it
+)
+
+// Resolved is a model of a configured provider. Its Provider is the provider's ID in the configuration.
+type Resolved struct {
+	Profile
+	Status Status `json:"status"`
+}
+
+// Models are the models of an agent's providers.
+type Models struct {
+	List      *List
+	Endpoints []Endpoint // the first one is the default
+	Overrides []Override
+	// Mode is the configured mode; empty means native for models that take tools, and otherwise JSON.
+	Mode turn.Mode
+}
+
+// UnknownError says that no provider has a model of this name.
+type UnknownError struct {
+	Name         string
+	Provider     string   // the provider that was asked
+	Date         string   // of the list
+	Alternatives []string // the nearest names, in the form provider:name
+	Configured   bool     // the provider is in the configuration
+}
+
+func (e *UnknownError) Error() string {
+	if !e.Configured {
+		return fmt.Sprintf("model %q: provider %s is not configured; add it to [[providers]] with its key, or choose another "+
+			"model", turn.Truncate(e.Name, 100), e.Provider)
+	}
+	s := fmt.Sprintf("provider %s has no model %q in the list of %s", e.Provider, turn.Truncate(e.Name, 100), e.Date)
+	if len(e.Alternatives) > 0 {
+		s += "; the nearest are " + strings.Join(e.Alternatives, ", ")
+	}
+	return s + ". If it exists, run `starter models update`, or describe it under [[models]] in agent.toml"
+}
+
+// Resolve finds a model by "provider:name" or by its name alone, which is looked for at the default provider first. A
+// name with a colon whose first part is no provider is a name alone: llama3.2:3b. The error is an *UnknownError.
+func (m Models) Resolve(name string) (Resolved, error) {
+	endpoint := m.Endpoints[0]
+	if before, after, ok := strings.Cut(name, ":"); ok {
+		if i := slices.IndexFunc(m.Endpoints, func(e Endpoint) bool { return e.ID == before }); i >= 0 {
+			return m.at(m.Endpoints[i], after)
+		}
+		if m.List.Has(before) && endpoint.Vendor != "" {
+			return Resolved{}, &UnknownError{Name: name, Provider: before, Date: m.List.Date}
+		}
+	}
+	first, err := m.at(endpoint, name)
+	if err == nil {
+		return first, nil
+	}
+	for _, e := range m.Endpoints[1:] {
+		if e.Vendor == "" {
+			continue // it would take any name
+		}
+		if found, err := m.at(e, name); err == nil {
+			return found, nil
+		}
+	}
+	return Resolved{}, err
+}
+
+// at finds a model of an endpoint.
+func (m Models) at(e Endpoint, name string) (Resolved, error) {
+	r := Resolved{Status: Mapped}
+	var known bool
+	if r.Profile, known = m.List.Find(e.Vendor, name); !known {
+		r.Status = MappedWithOverrides
+		r.Profile = Profile{Name: name, Capabilities: CapabilitiesOf(name)}
+	}
+	r.Provider, r.API = e.ID, cmp.Or(e.API, r.API)
+	described := false
+	for _, o := range m.Overrides {
+		if o.Model == r.ID() || o.Model == name {
+			o.apply(&r.Profile)
+			described = true
+		}
+	}
+	switch {
+	case described:
+		r.Status = MappedWithOverrides
+	case !known && (e.Vendor != "" || name == ""):
+		return Resolved{}, &UnknownError{Name: name, Provider: e.ID, Date: m.List.Date, Configured: true,
+			Alternatives: m.nearest(e, name)}
+	}
+	return r, nil
+}
+
+func (o Override) apply(p *Profile) {
+	p.ContextTokens = cmp.Or(o.ContextTokens, p.ContextTokens)
+	p.MaxOutputTokens = cmp.Or(o.MaxOutputTokens, p.MaxOutputTokens)
+	p.Latency, p.Quality = cmp.Or(o.Latency, p.Latency), cmp.Or(o.Quality, p.Quality)
+	if o.Capabilities != nil {
+		p.Capabilities = slices.Clone(o.Capabilities)
+	}
+	if o.Price != nil {
+		p.Price = o.Price
+	}
+}
+
+// maxAlternatives bounds the names that an UnknownError suggests.
+const maxAlternatives = 3
+
+// nearest returns the endpoint's models whose names take the fewest edits.
+func (m Models) nearest(e Endpoint, name string) (ids []string) {
+	var names []string
+	for _, p := range m.List.Models {
+		if p.Provider == e.Vendor {
+			names = append(names, p.Name)
+		}
+	}
+	name = strings.ToLower(turn.Truncate(name, 100))
+	slices.SortStableFunc(names, func(a, b string) int {
+		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
+	})
+	for _, n := range names[:min(len(names), maxAlternatives)] {
+		ids = append(ids, e.ID+":"+n)
+	}
+	return ids
+}
+
+// Model returns what a turn keeps of the model.
+func (m Models) Model(r Resolved, why string) turn.Model {
+	mode := m.Mode
+	if mode == "" {
+		mode = turn.ModeJSON
+		if r.Has(ToolUse) {
+			mode = turn.ModeNative
+		}
+	}
+	return turn.Model{Provider: r.Provider, Name: r.Name, API: r.API, Mode: mode, ContextTokens: r.ContextTokens,
+		MaxOutputTokens: r.MaxOutputTokens, Price: r.Price.Exact(), Why: why}
+}

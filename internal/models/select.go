@@ -1,0 +1,163 @@
+package models
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Preference is what a selection sorts by.
+type Preference string
+
+// The preferences.
+const (
+	CostFirst    Preference = "cost_first"    // the lowest expected cost
+	LatencyFirst Preference = "latency_first" // the operator's class of latency
+	QualityFirst Preference = "quality_first" // the operator's tier of quality
+)
+
+// Selection says what a model must do and may cost. Prices are in dollars per million tokens.
+type Selection struct {
+	Require          []Capability
+	MaxInputPrice    *float64
+	MaxOutputPrice   *float64
+	MinContextTokens int64
+	Preference       Preference // empty means CostFirst
+}
+
+// The tokens of the inference whose cost CostFirst compares: a step of an agent reads much more than it writes.
+const (
+	expectedInput  = 10_000
+	expectedOutput = 1_000
+)
+
+// Expected returns the cost in dollars of an inference with expectedInput and expectedOutput tokens.
+func (p *Price) Expected() float64 {
+	r := p.Rates
+	for _, t := range p.Tiers {
+		if expectedInput > t.Above {
+			r = t.Rates
+		}
+	}
+	return (r.Input*expectedInput + r.Output*expectedOutput) / 1e6
+}
+
+// Select returns the models of the configured providers that fit, the best first. Equal models are in the order of their
+// IDs. It never guesses: a model fits a maximum price only if its price is known, and QualityFirst only considers models
+// to which the operator gave a tier. The error says how many models each demand excluded.
+func (m Models) Select(s Selection) ([]Resolved, error) {
+	excluded := map[string]int{}
+	var fit []Resolved
+	for _, r := range m.Candidates() {
+		if why := s.excludes(r.Profile); why != "" {
+			excluded[why]++
+		} else {
+			fit = append(fit, r)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, noneFits(excluded)
+	}
+	slices.SortStableFunc(fit, func(a, b Resolved) int {
+		return cmp.Or(s.compare(a.Profile, b.Profile), strings.Compare(a.ID(), b.ID()))
+	})
+	return fit, nil
+}
+
+// Candidates returns all models of the configured providers: those of the list, and those that the operator describes.
+func (m Models) Candidates() (out []Resolved) {
+	seen := map[string]bool{}
+	add := func(e Endpoint, name string) {
+		if r, err := m.at(e, name); err == nil && !seen[r.ID()] {
+			seen[r.ID()] = true
+			out = append(out, r)
+		}
+	}
+	for _, e := range m.Endpoints {
+		for _, p := range m.List.Models {
+			if p.Provider == e.Vendor {
+				add(e, p.Name)
+			}
+		}
+	}
+	for _, o := range m.Overrides {
+		provider, name, ok := strings.Cut(o.Model, ":")
+		i := slices.IndexFunc(m.Endpoints, func(e Endpoint) bool { return ok && e.ID == provider })
+		if i >= 0 {
+			add(m.Endpoints[i], name)
+		} else if r, err := m.Resolve(o.Model); err == nil && !seen[r.ID()] {
+			seen[r.ID()] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// excludes returns the demand that a model does not meet, or "".
+func (s Selection) excludes(p Profile) string {
+	for _, c := range s.Require {
+		if !p.Has(c) {
+			return "lack " + string(c)
+		}
+	}
+	switch {
+	case s.MinContextTokens > 0 && p.ContextTokens < s.MinContextTokens:
+		return "have a smaller context window, or one that is not known"
+	case (s.MaxInputPrice != nil || s.MaxOutputPrice != nil) && p.Price == nil:
+		return "have no known price"
+	case s.MaxInputPrice != nil && p.Price.Input > *s.MaxInputPrice,
+		s.MaxOutputPrice != nil && p.Price.Output > *s.MaxOutputPrice:
+		return "cost more"
+	case s.Preference == QualityFirst && p.Quality == 0:
+		return "have no quality tier (set quality under [[models]])"
+	}
+	return ""
+}
+
+// compare sorts models without a known price, class or tier last, and models that are equal otherwise by cost.
+func (s Selection) compare(a, b Profile) int {
+	byCost := compareKnown(a.Price != nil, b.Price != nil,
+		func() int { return cmp.Compare(a.Price.Expected(), b.Price.Expected()) })
+	switch s.Preference {
+	case LatencyFirst:
+		return cmp.Or(cmp.Compare(latencyRank(a.Latency), latencyRank(b.Latency)), byCost)
+	case QualityFirst:
+		return cmp.Or(cmp.Compare(a.Quality, b.Quality), byCost)
+	}
+	return byCost
+}
+
+func compareKnown(a, b bool, compare func() int) int {
+	switch {
+	case a && b:
+		return compare()
+	case a:
+		return -1
+	case b:
+		return 1
+	}
+	return 0
+}
+
+// latencies are the classes of latency, the fastest first.
+var latencies = []string{"fast", "medium", "slow"}
+
+func latencyRank(class string) int {
+	if i := slices.Index(latencies, class); i >= 0 {
+		return i
+	}
+	return len(latencies)
+}
+
+func noneFits(excluded map[string]int) error {
+	var why []string
+	for reason, n := range excluded {
+		why = append(why, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(why)
+	if len(why) == 0 {
+		why = []string{"the configured providers serve names of their own; describe their models under [[models]]"}
+	}
+	return fmt.Errorf("no model fits the selection: %s", strings.Join(why, "; "))
+}

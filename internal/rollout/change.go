@@ -1,0 +1,263 @@
+package rollout
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/everturn/everturn/workflows"
+)
+
+const (
+	// gateWithin bounds the workflow that checks a version.
+	gateWithin = 30 * time.Second
+	// lookEvery is the pause between two looks at the server, which offers no event for what is awaited.
+	lookEvery = 500 * time.Millisecond
+	// routedWithin bounds the wait until all task queues follow a change.
+	routedWithin = 2 * time.Minute
+)
+
+// Await waits until a version has a worker, or ctx ends.
+func (d Deployment) Await(ctx context.Context, build string) error {
+	for {
+		s, err := d.Status(ctx)
+		if err == nil {
+			var v VersionState
+			if v, err = s.version(build); err == nil && v.Workers > 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil || ctx.Err() == nil {
+				err = fmt.Errorf("no worker of version %q polls task queue %s: start one", build, d.TaskQueue)
+			}
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// Gate checks that a version can run turns: it runs the workflow Ready on it, which checks what /readyz does, and looks
+// for turns of the version that fail again and again.
+func (d Deployment) Gate(ctx context.Context, build string) error {
+	problems, err := d.count(ctx, build, " AND TemporalReportedProblems IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	if problems > 0 {
+		return fmt.Errorf("%w: workflow tasks of %d turns on version %q fail again and again; see their pages in the Web UI",
+			ErrRefused, problems, build)
+	}
+	ctx, cancel := context.WithTimeout(ctx, gateWithin)
+	defer cancel()
+	err = d.ready(ctx, build)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("its workers have not answered within %s", gateWithin)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: version %q is not ready for turns: %w", ErrRefused, build, err)
+	}
+	return nil
+}
+
+// ready runs the workflow Ready on a version. The server knows a new version some seconds after its first poll.
+func (d Deployment) ready(ctx context.Context, build string) error {
+	for {
+		run, err := d.Conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+			ID: "everturn-ready-" + build + "-" + rand.Text(), TaskQueue: d.TaskQueue, WorkflowExecutionTimeout: gateWithin,
+			VersioningOverride: &client.PinnedVersioningOverride{
+				Version: worker.WorkerDeploymentVersion{DeploymentName: d.Name, BuildID: build},
+			},
+		}, workflows.ReadyWorkflow)
+		var unknown *serviceerror.FailedPrecondition
+		switch {
+		case err == nil:
+			return run.Get(ctx, nil)
+		case !errors.As(err, &unknown):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// Promote makes a version the one that new turns begin on, and reports whether it was not yet.
+func (d Deployment) Promote(ctx context.Context, build string) (changed bool, err error) {
+	s, err := d.routing(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := s.version(build); err != nil || s.Current == build {
+		return false, err
+	}
+	_, err = d.Conn.WorkflowService().SetWorkerDeploymentCurrentVersion(ctx,
+		&workflowservice.SetWorkerDeploymentCurrentVersionRequest{
+			Namespace: d.Namespace, DeploymentName: d.Name, BuildId: build, ConflictToken: s.token,
+		})
+	if err != nil {
+		return false, refusal("promoting", build, err)
+	}
+	return true, d.routed(ctx)
+}
+
+// Ramp makes a version take some percent of the sessions, always the same ones. 0 ends the ramp.
+func (d Deployment) Ramp(ctx context.Context, build string, percent float32) error {
+	s, err := d.routing(ctx)
+	if err != nil {
+		return err
+	}
+	if build != "" {
+		if _, err := s.version(build); err != nil {
+			return err
+		}
+		if build == s.Current {
+			return fmt.Errorf("%w: version %q is the current one; ramp another", ErrRefused, build)
+		}
+	}
+	if percent == 0 {
+		build = ""
+	}
+	_, err = d.Conn.WorkflowService().SetWorkerDeploymentRampingVersion(ctx,
+		&workflowservice.SetWorkerDeploymentRampingVersionRequest{
+			Namespace: d.Namespace, DeploymentName: d.Name, BuildId: build, Percentage: percent, ConflictToken: s.token,
+		})
+	if err != nil {
+		return refusal("ramping", build, err)
+	}
+	return d.routed(ctx)
+}
+
+// Rollback ends a ramp or, if there is none, promotes the version that was current before. It returns the version that
+// new turns begin on.
+func (d Deployment) Rollback(ctx context.Context) (string, error) {
+	s, err := d.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	if s.Ramping != "" {
+		return s.Current, d.Ramp(ctx, "", 0)
+	}
+	build := s.previous()
+	if build == "" {
+		return "", fmt.Errorf("%w: no version of deployment %q was current before", ErrRefused, d.Name)
+	}
+	if v, err := s.version(build); err != nil || v.Workers == 0 {
+		return "", errors.Join(err, fmt.Errorf("%w: no worker of version %q, the one before, polls: start one first",
+			ErrRefused, build))
+	}
+	_, err = d.Promote(ctx, build)
+	return build, err
+}
+
+// refusal explains why the server refused a change.
+func refusal(doing, build string, err error) error {
+	var precondition *serviceerror.FailedPrecondition
+	if errors.As(err, &precondition) {
+		return fmt.Errorf("%w: Temporal refuses version %q: %w", ErrRefused, build, err)
+	}
+	return fmt.Errorf("%s version %q: %w", doing, build, err)
+}
+
+// routed waits until all task queues follow the last change.
+func (d Deployment) routed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, routedWithin)
+	defer cancel()
+	for {
+		s, err := d.routing(ctx)
+		if err == nil && !s.Updating {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the change is made, and not all task queues follow it after %s: see `starter rollout status`",
+				routedWithin)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// Drain nudges the waiting turns of a version until no run stays on it, or ctx ends. It calls report with the number of
+// runs that are left when that changes.
+func (d Deployment) Drain(ctx context.Context, build string, report func(left, waiting int64)) error {
+	s, err := d.routing(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.version(build); err != nil {
+		return err
+	}
+	if build == s.Current || build == s.Ramping && s.RampPercent > 0 {
+		return fmt.Errorf("%w: turns begin on version %q: promote another one, or end its ramp, first", ErrRefused, build)
+	}
+	nudged, last := map[string]time.Time{}, int64(-1)
+	for {
+		left, err := d.count(ctx, build, "")
+		waiting := int64(0)
+		if err == nil {
+			waiting, err = d.nudge(ctx, build, nudged)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		}
+		if left != last {
+			report(left, waiting)
+		}
+		if last = left; left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// nudgeAgain is the time after which a run that still waits on the version is nudged again: it parked in the meantime,
+// or its worker was away.
+const nudgeAgain = 10 * time.Second
+
+// nudge sends the signal to the runs of a version that run nothing: waiting turns, and deliveries. It returns their
+// number.
+func (d Deployment) nudge(ctx context.Context, build string, nudged map[string]time.Time) (n int64, err error) {
+	query := fmt.Sprintf("%s AND (EverturnState = 'waiting' OR WorkflowType = '%s')", d.running(build),
+		workflows.DeliverWorkflow)
+	for token := []byte(nil); ; {
+		page, err := d.Conn.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: d.Namespace, Query: query, NextPageToken: token,
+		})
+		if err != nil {
+			return n, fmt.Errorf("listing the turns of version %q: %w", build, err)
+		}
+		for _, e := range page.GetExecutions() {
+			n++
+			id, run := e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()
+			if time.Since(nudged[run]) < nudgeAgain {
+				continue
+			}
+			nudged[run] = time.Now()
+			err := d.Conn.SignalWorkflow(ctx, id, run, workflows.NudgeSignal, nil)
+			var gone *serviceerror.NotFound
+			if err != nil && !errors.As(err, &gone) {
+				return n, fmt.Errorf("nudging %s: %w", id, err)
+			}
+		}
+		if token = page.GetNextPageToken(); len(token) == 0 {
+			return n, nil
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	deploymentpb "go.temporal.io/api/deployment/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
+)
+
+// ErrRefused means that a version cannot become what was asked for; nothing has changed.
+var ErrRefused = errors.New("nothing has changed")
+
+// Deployment is a Worker Deployment, as its operator sees it.
+type Deployment struct {
+	Conn      temporalconn.Conn
+	Namespace string
+	Name      string
+	TaskQueue string // of the turns
+}
+
+// Status describes a deployment.
+type Status struct {
+	Deployment string `json:"deployment"`
+	Current    string `json:"current,omitempty"` // the build ID that new turns begin on; empty: workers without a version
+	Ramping    string `json:"ramping,omitempty"` // the build ID that takes RampPercent of the sessions
+	// RampPercent is from 0 to 100.
+	RampPercent float32 `json:"ramp_percent,omitempty"`
+	// Updating means that not all task queues follow the latest change yet.
+	Updating bool           `json:"updating,omitempty"`
+	Versions []VersionState `json:"versions"` // the newest first
+
+	token []byte
+}
+
+// VersionState is one version of a deployment.
+type VersionState struct {
+	BuildID string `json:"build_id"`
+	// State is current, ramping, draining, drained, inactive or created, by the server's own check every few minutes.
+	State   string `json:"state"`
+	Workers int    `json:"workers"` // that poll for turns
+	Turns   int64  `json:"turns"`   // runs that stay on this version, with deliveries
+	Waiting int64  `json:"waiting"` // those of them that wait for decisions
+	// Problems counts the runs whose workflow tasks fail again and again.
+	Problems  int64     `json:"problems"`
+	CreatedAt time.Time `json:"created_at"`
+
+	lastCurrent time.Time
+}
+
+// Status reads the deployment from Temporal. The error is config.ErrInvalid if Temporal knows no such deployment.
+func (d Deployment) Status(ctx context.Context) (Status, error) {
+	s, err := d.routing(ctx)
+	if err != nil {
+		return s, err
+	}
+	pollers, err := temporalconn.Pollers(ctx, d.Conn, d.TaskQueue)
+	if err != nil {
+		return s, err
+	}
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		for _, p := range pollers {
+			if p.Deployment == d.Name && p.BuildID == v.BuildID {
+				v.Workers++
+			}
+		}
+		for n, more := range map[*int64]string{
+			&v.Turns: "", &v.Waiting: " AND EverturnState = 'waiting'", &v.Problems: " AND TemporalReportedProblems IS NOT NULL",
+		} {
+			if *n, err = d.count(ctx, v.BuildID, more); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// routing reads what the deployment's versions are for.
+func (d Deployment) routing(ctx context.Context) (Status, error) {
+	got, err := d.Conn.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
+		Namespace: d.Namespace, DeploymentName: d.Name,
+	})
+	var unknown *serviceerror.NotFound
+	var old *serviceerror.Unimplemented
+	switch {
+	case errors.As(err, &unknown):
+		return Status{}, temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("no Worker Deployment %q in "+
+			"namespace %q: start a worker with [worker] deployment = %q", d.Name, d.Namespace, d.Name))
+	case errors.As(err, &old):
+		return Status{}, temporalconn.WithKind(config.ErrInvalid, errors.New(
+			"this Temporal server has no Worker Deployments; they need 1.28, and moving turns needs 1.32"))
+	case err != nil:
+		return Status{}, fmt.Errorf("reading Worker Deployment %q: %w", d.Name, err)
+	}
+	info := got.GetWorkerDeploymentInfo()
+	r := info.GetRoutingConfig()
+	s := Status{
+		Deployment: d.Name, Current: r.GetCurrentDeploymentVersion().GetBuildId(), token: got.GetConflictToken(),
+		Ramping: r.GetRampingDeploymentVersion().GetBuildId(), RampPercent: r.GetRampingVersionPercentage(),
+		Updating: info.GetRoutingConfigUpdateState() == enumspb.ROUTING_CONFIG_UPDATE_STATE_IN_PROGRESS,
+		Versions: []VersionState{},
+	}
+	for _, v := range info.GetVersionSummaries() {
+		s.Versions = append(s.Versions, VersionState{
+			BuildID: v.GetDeploymentVersion().GetBuildId(), State: stateOf(v), CreatedAt: v.GetCreateTime().AsTime(),
+			lastCurrent: v.GetLastCurrentTime().AsTime(),
+		})
+	}
+	slices.SortFunc(s.Versions, func(a, b VersionState) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return s, nil
+}
+
+func stateOf(v *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary) string {
+	return strings.ToLower(v.GetStatus().String())
+}
+
+// version returns the named version. The error is config.ErrInvalid if there is none.
+func (s Status) version(build string) (VersionState, error) {
+	i := slices.IndexFunc(s.Versions, func(v VersionState) bool { return v.BuildID == build })
+	if i >= 0 {
+		return s.Versions[i], nil
+	}
+	known := make([]string, len(s.Versions))
+	for i, v := range s.Versions {
+		known[i] = v.BuildID
+	}
+	return VersionState{}, temporalconn.WithKind(config.ErrInvalid, fmt.Errorf(
+		"deployment %q has no version %q: start a worker of it; the versions are %s", s.Deployment, build,
+		strings.Join(known, ", ")))
+}
+
+// previous returns the version that was current before, or "".
+func (s Status) previous() string {
+	var latest VersionState
+	for _, v := range s.Versions {
+		if v.BuildID != s.Current && v.lastCurrent.Unix() > 0 && v.lastCurrent.After(latest.lastCurrent) {
+			latest = v
+		}
+	}
+	return latest.BuildID
+}
+
+// running is a visibility query for the runs of a version.
+func (d Deployment) running(build string) string {
+	return fmt.Sprintf("TemporalWorkerDeploymentVersion = '%s' AND ExecutionStatus = 'Running'",
+		strings.ReplaceAll(Version{d.Name, build}.String(), "'", "''"))
+}
+
+func (d Deployment) count(ctx context.Context, build, more string) (int64, error) {
+	got, err := d.Conn.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: d.Namespace, Query: d.running(build) + more,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting the turns of version %q: %w", build, err)
+	}
+	return got.GetCount(), nil
+}

@@ -1,0 +1,36 @@
+package temporalconn
+
+import (
+	"context"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// Stranded returns why the running workflow with this ID gets no answer, if that is because it is pinned to a version of
+// the worker that no longer polls; else an empty string.
+func Stranded(ctx context.Context, c client.Client, workflowID string) (string, error) {
+	got, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return "", err
+	}
+	info := got.GetWorkflowExecutionInfo()
+	version := info.GetVersioningInfo().GetDeploymentVersion()
+	pinned := info.GetVersioningInfo().GetBehavior() == enumspb.VERSIONING_BEHAVIOR_PINNED
+	if !pinned || version.GetBuildId() == "" || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return "", nil
+	}
+	pollers, err := Pollers(ctx, c, got.GetExecutionConfig().GetTaskQueue().GetName())
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pollers {
+		if p.Deployment == version.GetDeploymentName() && p.BuildID == version.GetBuildId() {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("the turn stays on version %s of deployment %s, and no worker of that version runs: start one, "+
+		"which can be stopped after `starter rollout drain %s`", version.GetBuildId(), version.GetDeploymentName(),
+		version.GetBuildId()), nil
+}

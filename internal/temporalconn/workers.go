@@ -1,0 +1,71 @@
+package temporalconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// Worker is a part of a worker process: what polls one of its task queues.
+type Worker struct {
+	Identity  string `json:"identity"`
+	Host      string `json:"host"`
+	TaskQueue string `json:"task_queue"`
+	// Deployment and BuildID are empty for a worker without a version.
+	Deployment string    `json:"deployment,omitempty"`
+	BuildID    string    `json:"build_id,omitempty"`
+	State      string    `json:"state"` // running or shutting_down
+	StartedAt  time.Time `json:"started_at"`
+}
+
+// Workers lists the workers of a task queue and of those derived from it, by the heartbeats that each sends once a
+// minute. A worker that was killed is listed for some minutes, unless it was one of this machine. The error is
+// config.ErrInvalid if the server does not list workers.
+func Workers(ctx context.Context, c client.Client, namespace, queue string) (list []Worker, err error) {
+	for token := []byte(nil); ; {
+		got, err := c.WorkflowService().ListWorkers(ctx, &workflowservice.ListWorkersRequest{
+			Namespace: namespace, NextPageToken: token,
+		})
+		var missing *serviceerror.Unimplemented
+		switch {
+		case errors.As(err, &missing):
+			return nil, invalid("this Temporal server does not list workers; 1.30 or newer does")
+		case err != nil:
+			return nil, fmt.Errorf("listing the workers: %w", err)
+		}
+		for _, w := range got.GetWorkers() {
+			identity, _, _ := strings.Cut(w.GetWorkerIdentity(), journalSeparator)
+			mine := w.GetTaskQueue() == queue || strings.HasPrefix(w.GetTaskQueue(), queue+"-")
+			if !mine || w.GetStatus() == enumspb.WORKER_STATUS_SHUTDOWN || hasEnded(identity) {
+				continue
+			}
+			list = append(list, Worker{
+				Identity: identity, Host: w.GetHostName(), TaskQueue: w.GetTaskQueue(),
+				Deployment: w.GetDeploymentVersion().GetDeploymentName(), BuildID: w.GetDeploymentVersion().GetBuildId(),
+				State: stateOf(w.GetStatus()), StartedAt: w.GetStartTime().AsTime(),
+			})
+		}
+		if token = got.GetNextPageToken(); len(token) == 0 {
+			slices.SortFunc(list, func(a, b Worker) int {
+				return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.TaskQueue, b.TaskQueue))
+			})
+			return list, nil
+		}
+	}
+}
+
+func stateOf(s enumspb.WorkerStatus) string {
+	if s == enumspb.WORKER_STATUS_SHUTTING_DOWN {
+		return "shutting_down"
+	}
+	return "running"
+}

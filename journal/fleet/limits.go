@@ -1,0 +1,355 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+)
+
+// Limits are the limits of a scope by name. 0 means no limit; a limit that is missing has its default.
+type Limits map[LimitName]int64
+
+// LimitName names a fleet limit.
+type LimitName string
+
+// The fleet limits.
+const (
+	LimitRequestsPerSecond LimitName = "requests_per_second"
+	LimitRequestsPerMinute LimitName = "requests_per_minute"
+	LimitTokensPerMinute   LimitName = "tokens_per_minute"
+	LimitInFlight          LimitName = "requests_in_flight"
+	LimitTokensPerDay      LimitName = "tokens_per_day"   // of UTC
+	LimitTokensPerMonth    LimitName = "tokens_per_month" // of UTC
+	// LimitReserve is the percentage of the limits above, except of those per day and month, that scheduled turns leave to
+	// others.
+	LimitReserve LimitName = "interactive_reserve"
+	// LimitPause and LimitRetryAfter are limits only in a Refusal: the scope is paused, or its provider has asked for a
+	// pause.
+	LimitPause      LimitName = "pause"
+	LimitRetryAfter LimitName = "retry_after"
+)
+
+// LimitNames returns the limits that can be set, in the order in which they are shown.
+func LimitNames() []LimitName {
+	return []LimitName{LimitRequestsPerSecond, LimitRequestsPerMinute, LimitTokensPerMinute, LimitInFlight,
+		LimitTokensPerDay, LimitTokensPerMonth, LimitReserve}
+}
+
+// Over returns the limits with defaults for those that are missing.
+func (l Limits) Over(defaults Limits) Limits {
+	all := maps.Clone(defaults)
+	if all == nil {
+		all = Limits{}
+	}
+	maps.Copy(all, l)
+	return all
+}
+
+// limited reports whether one of the limits applies.
+func (l Limits) limited() bool {
+	for name, n := range l {
+		if name != LimitReserve && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+const tenantScope = "tenant:"
+
+// ProviderScope returns the scope of a provider, or of one of its models.
+func ProviderScope(provider, model string) string {
+	if model == "" {
+		return provider
+	}
+	return provider + "/" + model
+}
+
+// TenantScope returns the scope of a tenant. The default tenant is "tenant:default".
+func TenantScope(tenant string) string {
+	if tenant == "" {
+		tenant = "default"
+	}
+	return tenantScope + tenant
+}
+
+// IsTenantScope reports whether a scope is that of a tenant.
+func IsTenantScope(scope string) bool { return strings.HasPrefix(scope, tenantScope) }
+
+// DescribeScope names a scope in a message.
+func DescribeScope(scope string) string {
+	if tenant, ok := strings.CutPrefix(scope, tenantScope); ok {
+		return "tenant " + tenant
+	}
+	if provider, model, ok := strings.Cut(scope, "/"); ok {
+		return "model " + model + " of provider " + provider
+	}
+	return "provider " + scope
+}
+
+// Pause stops the requests of a scope for some time.
+type Pause struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Until  time.Time `json:"until"`
+}
+
+// ScopeState is what the journal has of a scope.
+type ScopeState struct {
+	Scope     string    `json:"scope"`
+	Limits    Limits    `json:"limits"`              // that were set; configurations have the defaults
+	Pause     *Pause    `json:"pause,omitempty"`     // under way
+	NotBefore time.Time `json:"not_before,omitzero"` // in the future: the provider has asked for a pause until then
+	Usage     Usage     `json:"usage"`
+
+	row *fleetRow
+	at  time.Time
+}
+
+// Applies reports whether a request of the scope has to ask the journal for capacity.
+func (s ScopeState) Applies(defaults Limits) bool {
+	return s.Pause != nil || !s.NotBefore.IsZero() || s.Limits.Over(defaults).limited()
+}
+
+// Refusal returns why another small request of the scope would have to wait, or nil.
+func (s ScopeState) Refusal(defaults Limits) *Refusal {
+	r := s.row
+	if r == nil {
+		return nil
+	}
+	r.effective = s.Limits.Over(defaults)
+	return fleetRows{s.Scope: r}.check(CapacityRequest{Scopes: []string{s.Scope}, Tokens: 1}, s.at)
+}
+
+// Usage is what all workers use of a scope. It is counted while the scope has limits.
+type Usage struct {
+	RequestsLastSecond int64 `json:"requests_last_second"`
+	RequestsLastMinute int64 `json:"requests_last_minute"`
+	TokensLastMinute   int64 `json:"tokens_last_minute"`
+	RequestsInFlight   int64 `json:"requests_in_flight"`
+	TokensToday        int64 `json:"tokens_today"`
+	TokensThisMonth    int64 `json:"tokens_this_month"`
+}
+
+// FleetScopes returns the named scopes that the journal has, or all of them, by name.
+func (s Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, error) {
+	return tables.Get(ctx, s.tables, "reading the fleet limits", func(q tables.Querier) (out []ScopeState, err error) {
+		now, err := now(q)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := readScopes(q, names, "")
+		for _, name := range slices.Sorted(maps.Keys(rows)) {
+			out = append(out, rows[name].scope(now))
+		}
+		return out, err
+	})
+}
+
+// SetFleetLimits sets limits of a scope. A negative number removes a limit, so that its default applies again.
+func (s Fleet) SetFleetLimits(ctx context.Context, scope string, limits Limits) error {
+	return s.changeScope(ctx, "setting the limits of "+scope, scope, func(r *fleetRow, _ time.Time) {
+		for name, n := range limits {
+			if n < 0 {
+				delete(r.Limits, name)
+			} else {
+				r.Limits[name] = n
+			}
+		}
+	})
+}
+
+// PauseScope stops the requests of a scope for some time. Inferences that are running continue. It replaces an earlier
+// pause.
+func (s Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p Pause, err error) {
+	err = s.changeScope(ctx, "pausing "+scope, scope, func(r *fleetRow, now time.Time) {
+		p = Pause{By: record.CleanText(by), Reason: record.CleanText(reason), Until: now.Add(pause)}
+		r.pause = &p
+	})
+	return p, err
+}
+
+// ResumeScope ends a pause and also the wait that the provider has asked for. It reports whether there was either.
+func (s Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
+	err = s.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
+		is := r.scope(now)
+		waited = is.Pause != nil || !is.NotBefore.IsZero()
+		r.pause, r.notBefore = nil, time.Time{}
+	})
+	return waited, err
+}
+
+func (s Fleet) changeScope(ctx context.Context, doing, scope string, change func(*fleetRow, time.Time)) error {
+	return s.tables.Write(ctx, doing, func(t *tables.Tx) error {
+		if err := record.CheckID("scope", scope); err != nil {
+			return err
+		}
+		rows, now, err := lockScopes(t, []string{scope}, func(string) bool { return true })
+		if err != nil {
+			return err
+		}
+		change(rows[scope], now)
+		return saveScope(t, rows[scope])
+	})
+}
+
+// CapacityInput asks for capacity of fleet limits, on behalf of all requests that wait in one worker.
+type CapacityInput struct {
+	Worker   string            // a process; its requests in flight are counted for LeaseExpiry
+	Defaults map[string]Limits // by scope, of the worker's configuration
+	Requests []CapacityRequest // the most urgent first
+	Ended    []EndedRequest
+	// InFlight are the worker's requests in flight by scope, without Requests and Ended.
+	InFlight map[string]int64
+	// RetryAfter are waits that providers have asked for, by scope.
+	RetryAfter map[string]time.Duration
+}
+
+// LeaseExpiry is how long requests in flight count after their worker's last report, which it repeats much more often.
+const LeaseExpiry = 30 * time.Second
+
+// CapacityRequest is one request to a provider.
+type CapacityRequest struct {
+	Scopes     []string
+	Tokens     int64 // an estimate of what it will use
+	Background bool  // a scheduled turn, which leaves LimitReserve to others
+}
+
+// EndedRequest settles a granted request with what it used.
+type EndedRequest struct {
+	Scopes   []string
+	At       time.Time // CapacityResult.At
+	Reserved int64     // CapacityRequest.Tokens
+	Used     int64
+}
+
+// CapacityResult says which requests may be sent.
+type CapacityResult struct {
+	At       time.Time  // by the database's clock
+	Read     time.Time  // the same moment by this process's clock
+	Refusals []*Refusal // for each request; nil: it may be sent now
+}
+
+// LeaseCapacity grants or refuses requests, and records those that have ended. A granted request counts from now on. A
+// request that is granted in a transaction whose reply is lost counts although it is not sent.
+func (s Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
+	err = s.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
+		rows, now, err := lockScopes(t, in.scopes(), func(scope string) bool {
+			return in.Defaults[scope].limited() || in.RetryAfter[scope] > 0
+		})
+		if err != nil {
+			return err
+		}
+		for scope, r := range rows {
+			r.effective = r.Limits.Over(in.Defaults[scope])
+		}
+		out = rows.lease(in, now, t.Again())
+		for _, scope := range slices.Sorted(maps.Keys(rows)) {
+			if r := rows[scope]; r.effective.limited() || in.RetryAfter[scope] > 0 {
+				if err := saveScope(t, r); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// scopes returns all scopes of the input, sorted, so that transactions lock them in the same order.
+func (in CapacityInput) scopes() []string {
+	set := map[string]bool{}
+	for _, r := range in.Requests {
+		for _, s := range r.Scopes {
+			set[s] = true
+		}
+	}
+	for _, e := range in.Ended {
+		for _, s := range e.Scopes {
+			set[s] = true
+		}
+	}
+	for s := range in.InFlight {
+		set[s] = true
+	}
+	for s := range in.RetryAfter {
+		set[s] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// lockScopes locks and returns the rows of scopes, and creates those that are missing and wanted. The time is read when
+// the rows are locked.
+func lockScopes(t *tables.Tx, scopes []string, wanted func(string) bool) (fleetRows, time.Time, error) {
+	rows, err := readScopes(t.Querier, scopes, t.Lock())
+	missing := false
+	for _, scope := range scopes {
+		if err == nil && wanted(scope) && rows[scope] == nil {
+			missing = true
+			err = t.Exec(`INSERT INTO fleet_limits (scope, limits, usage, pause, not_before) VALUES (?, '{}', '{}', '', 0)
+				ON CONFLICT DO NOTHING`, scope)
+		}
+	}
+	if err == nil && missing {
+		rows, err = readScopes(t.Querier, scopes, t.Lock())
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err := now(t.Querier)
+	return rows, now, err
+}
+
+func now(q tables.Querier) (time.Time, error) {
+	var now int64
+	err := q.Row(`SELECT now FROM clock`).Scan(&now)
+	return tables.Instant(now), err
+}
+
+// readScopes reads the named scopes, or all of them.
+func readScopes(q tables.Querier, names []string, lock string) (fleetRows, error) {
+	where, args := "", []any{}
+	if len(names) > 0 {
+		where = ` WHERE scope IN (` + strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ") + `)`
+		for _, n := range names {
+			args = append(args, n)
+		}
+	}
+	rows := fleetRows{}
+	err := q.Each(func(row tables.Rows) error {
+		r := &fleetRow{Limits: Limits{}}
+		var limits, usage, pause string
+		var notBefore int64
+		err := row.Scan(&r.name, &limits, &usage, &pause, &notBefore)
+		if err == nil {
+			err = errors.Join(json.Unmarshal([]byte(limits), &r.Limits), json.Unmarshal([]byte(usage), &r.used))
+		}
+		if err == nil && pause != "" {
+			err = json.Unmarshal([]byte(pause), &r.pause)
+		}
+		if err != nil {
+			return fmt.Errorf("scope %s: %w", r.name, err)
+		}
+		r.notBefore = tables.Instant(notBefore)
+		rows[r.name] = r
+		return nil
+	}, `SELECT scope, limits, usage, pause, not_before FROM fleet_limits`+where+` ORDER BY scope`+lock, args...)
+	return rows, err
+}
+
+func saveScope(t *tables.Tx, r *fleetRow) error {
+	pause := ""
+	if r.pause != nil {
+		pause = string(record.MustJSON(r.pause))
+	}
+	return t.Exec(`UPDATE fleet_limits SET limits = ?, usage = ?, pause = ?, not_before = ? WHERE scope = ?`,
+		string(record.MustJSON(r.Limits)), string(record.MustJSON(r.used)), pause, tables.Nanos(r.notBefore), r.name)
+}

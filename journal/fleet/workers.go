@@ -1,0 +1,71 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+)
+
+// Fleet is what the workers with one journal share: their reports and their limits. All tenants have the same.
+type Fleet struct{ tables *tables.Handle }
+
+// New returns the fleet of a journal.
+func New(h *tables.Handle) Fleet { return Fleet{h} }
+
+// WorkerExpiry is how long a worker's report is valid. A worker that runs reports more often than that.
+const WorkerExpiry = 15 * time.Second
+
+// WorkerReport is what a running worker reports about itself.
+type WorkerReport struct {
+	ID        string // of the process
+	Identity  string // the worker's name in Temporal; several workers may have the same
+	TaskQueue string
+	Servers   json.RawMessage // the state of its tool servers
+	SeenAt    time.Time       // when it was reported, by the database's clock; ReportWorker ignores it
+}
+
+// ReportWorker records that a worker runs, and replaces its last report.
+func (s Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
+	return s.tables.Write(ctx, "reporting on a worker", func(t *tables.Tx) error {
+		if err := record.CheckID("worker", r.ID); err != nil {
+			return err
+		}
+		if !json.Valid(r.Servers) {
+			return fmt.Errorf("the servers of worker %s are not JSON", r.ID)
+		}
+		err := t.Exec(`DELETE FROM workers WHERE id = ? OR seen_at < (SELECT now FROM clock) - ?`, r.ID, int64(WorkerExpiry))
+		if err != nil {
+			return err
+		}
+		return t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, seen_at) SELECT ?1, ?2, ?3, ?4, now
+			FROM clock`,
+			r.ID, record.CleanText(r.Identity), record.CleanText(r.TaskQueue), string(r.Servers))
+	})
+}
+
+// RemoveWorker records that a worker has stopped.
+func (s Fleet) RemoveWorker(ctx context.Context, id string) error {
+	return s.tables.Write(ctx, "removing a worker", func(t *tables.Tx) error {
+		return t.Exec(`DELETE FROM workers WHERE id = ?`, id)
+	})
+}
+
+// Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
+func (s Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
+	err = s.tables.Read(ctx, "listing the workers", func(q tables.Querier) (err error) {
+		out, err = tables.Collect(q, func(scan tables.Scanner) (r WorkerReport, err error) {
+			var servers string
+			var seen int64
+			err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &seen)
+			r.Servers, r.SeenAt = json.RawMessage(servers), tables.Instant(seen)
+			return r, err
+		}, `SELECT id, identity, task_queue, servers, seen_at FROM workers
+			WHERE seen_at >= (SELECT now FROM clock) - ? ORDER BY identity, id`, int64(WorkerExpiry))
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,82 @@
+package tables
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// NoteArtifact records that a call has left a blob.
+func (t *Tx) NoteArtifact(session, call int64, hash, mediaType string, late bool) error {
+	return t.Exec(`INSERT INTO artifacts (session, hash, call, media_type, late) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
+		session, hash, call, mediaType, late)
+}
+
+// MediaColumn is null if there are no media, so that it takes no space.
+func MediaColumn(media []turn.Media) (Content, error) {
+	if len(media) == 0 {
+		return Content{}, nil
+	}
+	b, err := json.Marshal(record.KeptMedia(media))
+	return ContentOf(string(b)), err
+}
+
+func readMedia(column Content) (media []turn.Media, err error) {
+	if !column.Valid {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(column.String), &media); err != nil {
+		return nil, fmt.Errorf("reading stored media: %w", err)
+	}
+	return media, nil
+}
+
+// Artifact looks for a call of the session, or of its shared past, that has left the blob. A fork does not see what its
+// parent sessions did after the fork point, nor late results there, because those may have tainted the parent since.
+// Artifact also finds the text of a message, which a condensation may have replaced by its hash.
+func (q Querier) Artifact(session int64, hash string) (mediaType string, err error) {
+	list, err := q.Segments(session, 1, AllMessages)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range list {
+		err = q.Row(`SELECT a.media_type FROM artifacts a JOIN calls c ON c.id = a.call WHERE a.session = ?1
+			AND a.hash = ?2 AND (?3 OR NOT a.late AND EXISTS
+			(SELECT 1 FROM inferences i WHERE i.turn = c.turn AND i.step = c.step AND i.head_seq BETWEEN 1 AND ?4)) LIMIT 1`,
+			p.Session, hash, p.Session == session, p.High).Scan(&mediaType)
+		if errors.Is(err, sql.ErrNoRows) {
+			mediaType = "text/plain; charset=utf-8"
+			err = q.Row(`SELECT 1 FROM messages WHERE session = ? AND text_blob = ? AND seq <= ? LIMIT 1`, p.Session, hash,
+				p.High).Scan(new(int))
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return mediaType, err
+		}
+	}
+	return "", sql.ErrNoRows
+}
+
+// InsertTaint marks a session. The first mark stays.
+func (t *Tx) InsertTaint(session int64, m record.TaintSource) error {
+	return t.Exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`,
+		session, m.Turn, m.CallID, m.Tool, Nanos(m.At))
+}
+
+// TaintSource returns a session's taint source, nil if it has none.
+func (q Querier) TaintSource(session int64) (*record.TaintSource, error) {
+	var m record.TaintSource
+	var at int64
+	err := q.Row(`SELECT turn, call_id, tool, at FROM taint_sources WHERE session = ?`, session).Scan(&m.Turn, &m.CallID,
+		&m.Tool, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	m.At = Instant(at)
+	return &m, err
+}

@@ -1,0 +1,91 @@
+package tables
+
+import (
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Condensation returns the last condensation at seq or before, of the session or of its shared past.
+func (q Querier) Condensation(session, seq int64) (*turn.Condensation, error) {
+	for session != 0 {
+		list, err := q.Condensations(`session = ? AND at_seq <= ? ORDER BY at_seq DESC, id DESC LIMIT 1`, session, seq)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 1 {
+			return &list[0], nil
+		}
+		var forkSeq int64
+		if err := q.Row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&session,
+			&forkSeq); err != nil {
+			return nil, err
+		}
+		seq = min(seq, forkSeq)
+	}
+	return nil, nil
+}
+
+// NamedCondensation returns the condensation of this name, or sql.ErrNoRows.
+func (q Querier) NamedCondensation(name string) (turn.Condensation, error) {
+	list, err := q.Condensations(`name = ?`, name)
+	if err == nil && len(list) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return turn.Condensation{}, err
+	}
+	return list[0], nil
+}
+
+// Condensations returns the condensations that the condition selects.
+func (q Querier) Condensations(where string, args ...any) ([]turn.Condensation, error) {
+	contents, err := Collect(q, func(scan Scanner) (c Stored, err error) {
+		err = scan(&c.Inline, &c.Blob)
+		return c, err
+	}, `SELECT content, content_blob FROM condensations WHERE `+where, args...)
+	out := make([]turn.Condensation, len(contents))
+	for i, c := range contents {
+		var raw json.RawMessage
+		if err == nil {
+			raw, err = q.GetJSON(c)
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &out[i])
+		}
+	}
+	return out, err
+}
+
+// InsertCondensation inserts a condensation. turnN is 0 if a user asked for it.
+func (t *Tx) InsertCondensation(session, turnN int64, name string, c *turn.Condensation) error {
+	if c.SettledAt.IsZero() {
+		c.SettledAt = time.Unix(0, 1).UTC()
+	}
+	c.SettledAt = c.SettledAt.UTC()
+	if c.To > 0 && c.Hash == "" {
+		p, err := t.Point(session, c.To)
+		if err != nil {
+			return err
+		}
+		c.Hash = p.Hash
+	}
+	raw, err := record.JSON(c)
+	if err != nil {
+		return err
+	}
+	content, err := t.PutJSON([]byte(record.CleanText(string(raw))))
+	if err != nil {
+		return err
+	}
+	u := c.Usage
+	return t.Exec(`INSERT INTO condensations (session, name, turn, at_seq, content, content_blob, provider, model,
+		input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, at, day)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		session, name, NumberOrNull(turnN), c.At.Seq, content.Inline, content.Blob, record.CleanText(c.Provider),
+		record.CleanText(c.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
+		int64(u.Cost), u.Unpriced, u.Estimated, Nanos(c.SettledAt), c.SettledAt.Format(time.DateOnly))
+}

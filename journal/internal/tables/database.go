@@ -1,0 +1,220 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/everturn/everturn/journal/record"
+)
+
+// Database holds the tables of a journal: journal/sqlite and journal/postgres each implement it. Both accept the SQL of
+// this package, with ? and ?1 as parameters.
+type Database interface {
+	// Write runs fn in a transaction. The transaction is committed if fn returns nil, and rolled back otherwise. Write
+	// may run fn again if the transaction was lost: see Conn.Again.
+	Write(ctx context.Context, fn func(Conn) error) error
+	// Read runs fn on one snapshot. With once, fn does not run again if the connection is lost.
+	Read(ctx context.Context, once bool, fn func(Conn) error) error
+	// Explain returns err with advice for the operator, and an error that wraps ErrNotFound for sql.ErrNoRows.
+	Explain(err error) error
+	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no
+	// topics.
+	Changed(ctx context.Context, topics ...Topic) <-chan struct{}
+	// Notify closes the channels of Changed, after a transaction of this process has changed the topics.
+	Notify(topics ...Topic)
+	// Renumber makes the IDs of new rows follow those of rows that were inserted with explicit IDs.
+	Renumber(c Conn, table string) error
+	// TempDir is the folder for large temporary files; empty means the system's folder.
+	TempDir() string
+	Close() error
+}
+
+// Conn is a connection in a transaction.
+type Conn interface {
+	Query(query string, args ...any) (Rows, error)
+	QueryRow(query string, args ...any) Row
+	// Exec runs a statement without a result. It may run later, at the latest with the next query or the commit, and its
+	// error is theirs then.
+	Exec(query string, args ...any) error
+	// Lock is the clause after a SELECT that locks its rows until the transaction ends; empty if the database has one
+	// writer at a time.
+	Lock() string
+	// Again reports whether an earlier run of this transaction was lost while it was being committed, or failed then, so
+	// that its effects may be in the database.
+	Again() bool
+}
+
+// Rows is the result of a query, as of database/sql.
+type Rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Columns() ([]string, error)
+	Err() error
+	Close() error
+}
+
+// Row is the first row of a result. Scan must be called once; it returns sql.ErrNoRows if there is no row.
+type Row interface {
+	Scan(into ...any) error
+}
+
+// Topic is something that followers wait for: a turn's chunks, or a session's next turn.
+type Topic struct {
+	Turn    string
+	Session string
+	// Tenant is the tenant of Session. Handle.Changed sets it.
+	Tenant string
+}
+
+// Handle is a journal's database for one tenant. Methods that read a named session or turn know only those of the
+// tenant.
+type Handle struct {
+	db     Database
+	Tenant string
+	sealer *sealer // nil if the journal is not encrypted
+}
+
+// New returns the handle of the default tenant.
+func New(db Database) *Handle { return &Handle{db: db} }
+
+// OfTenant returns the handle of a tenant, on the same database.
+func (s *Handle) OfTenant(tenant string) *Handle {
+	of := *s
+	of.Tenant = tenant
+	return &of
+}
+
+// Close ends all operations that wait on the journal and closes its database.
+func (s *Handle) Close() error { return s.db.Close() }
+
+// ID returns the journal's UUID.
+func (s *Handle) ID(ctx context.Context) (id string, err error) {
+	if s.sealer != nil {
+		return s.sealer.id, nil
+	}
+	err = s.Read(ctx, "reading the journal's ID", func(q Querier) error {
+		return q.Row(`SELECT id FROM journal`).Scan(&id)
+	})
+	return id, err
+}
+
+// Changed is Database.Changed with the tenant's sessions.
+func (s *Handle) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
+	own := slices.Clone(topics)
+	for i, t := range own {
+		if t.Session != "" {
+			own[i].Tenant = s.Tenant
+		}
+	}
+	return s.db.Changed(ctx, own...)
+}
+
+// TempDir is Database.TempDir.
+func (s *Handle) TempDir() string { return s.db.TempDir() }
+
+// Tx is a transaction that writes.
+type Tx struct {
+	Querier
+	Changed map[Topic]bool // the topics to notify
+}
+
+// Write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
+// than once.
+func (s *Handle) Write(ctx context.Context, doing string, fn func(*Tx) error) error {
+	var t *Tx
+	if err := record.CheckTenant(s.Tenant); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	err := s.db.Write(ctx, func(c Conn) error {
+		t = &Tx{s.querier(c), map[Topic]bool{}}
+		return fn(t)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+	}
+	if len(t.Changed) > 0 {
+		s.db.Notify(slices.Collect(maps.Keys(t.Changed))...)
+	}
+	return nil
+}
+
+// LockSession locks a session, if it exists.
+func (t *Tx) LockSession(session string) error {
+	return t.LockRow(`SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?`, t.Tenant, session)
+}
+
+// LockRow locks the row that a query finds until the transaction ends.
+func (t *Tx) LockRow(query string, args ...any) error {
+	if t.Lock() == "" {
+		return nil
+	}
+	return t.Exec(query+t.Lock(), args...)
+}
+
+// Read runs fn on one snapshot. fn may run more than once.
+func (s *Handle) Read(ctx context.Context, doing string, fn func(Querier) error) error {
+	return s.readSnapshot(ctx, false, doing, fn)
+}
+
+// ReadOnce is Read for an fn that must not run again, because its output cannot be written twice.
+func (s *Handle) ReadOnce(ctx context.Context, doing string, fn func(Querier) error) error {
+	return s.readSnapshot(ctx, true, doing, fn)
+}
+
+func (s *Handle) readSnapshot(ctx context.Context, once bool, doing string, fn func(Querier) error) error {
+	err := record.CheckTenant(s.Tenant)
+	if err == nil {
+		err = s.db.Read(ctx, once, func(c Conn) error { return fn(s.querier(c)) })
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+	}
+	return nil
+}
+
+// Get returns what fn reads from one snapshot. fn may run more than once.
+func Get[V any](ctx context.Context, s *Handle, doing string, fn func(Querier) (V, error)) (out V, err error) {
+	err = s.Read(ctx, doing, func(q Querier) (err error) {
+		out, err = fn(q)
+		return err
+	})
+	return out, err
+}
+
+// GetOfTurn is Get for a turn of any tenant: see Querier.Scope.
+func GetOfTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
+	fn func(Querier, Scope) (V, error)) (V, error) {
+	return Get(ctx, s, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
+		sc, err := q.Scope(turnID)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, sc)
+	})
+}
+
+// GetOfNamedTurn is Get for a turn of the tenant: see Querier.NamedScope.
+func GetOfNamedTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
+	fn func(Querier, Scope) (V, error)) (V, error) {
+	return Get(ctx, s, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
+		sc, err := q.NamedScope(turnID)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, sc)
+	})
+}
+
+// GetOfSession is Get for a session of the tenant.
+func GetOfSession[V any](ctx context.Context, s *Handle, session, doing string,
+	fn func(q Querier, session int64) (V, error)) (V, error) {
+	return Get(ctx, s, fmt.Sprintf("%s of %q", doing, session), func(q Querier) (out V, err error) {
+		n, err := q.SessionRow(session)
+		if err != nil {
+			return out, err
+		}
+		return fn(q, n)
+	})
+}

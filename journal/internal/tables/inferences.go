@@ -1,0 +1,146 @@
+package tables
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"encoding/json"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Attempt is a turn with one of its inferences. row is 0 if the step was never started.
+type Attempt struct {
+	Scope
+	Row            int64
+	Inf            record.Inference
+	Failed         int   // the last attempt whose failure was counted
+	Emitted        bool  // the running attempt has emitted text
+	Expect         int64 // the head's seq before the step's results were appended
+	HasLateResults bool  // the session has late results that its model has not been told
+	completion     Stored
+	raw            sql.NullString
+}
+
+// InferenceColumns are what Attempt.Scan reads of an inference i.
+const InferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
+	coalesce(i.emitted, FALSE), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
+	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
+	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
+
+// Scan reads the fields before and then InferenceColumns.
+func (a *Attempt) Scan(scan func(...any) error, before ...any) error {
+	var started, settled int64
+	in := &a.Inf
+	err := scan(append(before, &a.Row, &in.Attempt, &in.Released, &in.Failures, &a.Failed, &a.Emitted, &in.Model,
+		&a.Expect,
+		&in.Base.Seq, &in.Base.Hash,
+		&in.Head.Seq, &in.Head.Hash, &a.completion.Inline, &a.completion.Blob, &a.raw, &started, &settled, &in.Late,
+		&in.Key.Step)...)
+	in.StartedAt, in.SettledAt = Instant(started), Instant(settled)
+	in.Settled = a.completion.Inline.Valid || a.completion.Blob.Valid
+	return err
+}
+
+const attemptColumns = scopeColumns + `, EXISTS (SELECT 1 FROM late_results l WHERE l.notify_session = t.session), ` +
+	InferenceColumns
+
+// Attempt returns the turn of a step with its inference, if it was started. ErrNotFound.
+func (q Querier) Attempt(key record.StepKey) (a Attempt, err error) {
+	row := q.Row(`SELECT `+attemptColumns+` FROM turns t JOIN sessions s ON s.id = t.session
+		LEFT JOIN inferences i ON i.turn = t.id AND i.step = ? WHERE t.turn_id = ?`, key.Step, key.Turn)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, fmt.Errorf("turn %s: %w", key.Turn, record.ErrNotFound)
+	}
+	a.Inf.Key = key
+	return a, err
+}
+
+// LockedAttempt is attempt for a step that has been started. It locks the session, as writeTurn does, and reads the
+// rows with the same statement: except for HasLateResults, everything that it reads is locked and current.
+func (t *Tx) LockedAttempt(key record.StepKey) (a Attempt, err error) {
+	if t.Lock() == "" {
+		return t.Attempt(key)
+	}
+	row := t.Row(`SELECT `+attemptColumns+
+		` FROM sessions s JOIN turns t ON t.session = s.id JOIN inferences i ON i.turn = t.id
+		WHERE i.step = ? AND t.turn_id = ?`+t.Lock(), key.Step, key.Turn)
+	err = a.Scan(row.Scan, append(a.fields(), &a.HasLateResults)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t.Attempt(key)
+	}
+	a.Inf.Key = key
+	return a, err
+}
+
+// LoadSettled loads the completion and the message of a settled inference.
+func (q Querier) LoadSettled(a Attempt) (record.Inference, error) {
+	messages, err := q.Messages(a.Session, a.Inf.Head.Seq, a.Inf.Head.Seq)
+	if err != nil || len(messages) != 1 {
+		return a.Inf, errors.Join(err, fmt.Errorf("reading the answer of step %d: %d messages", a.Inf.Key.Step,
+			len(messages)))
+	}
+	a.Inf.Message = messages[0]
+	text, err := q.get(a.completion)
+	if err != nil {
+		return a.Inf, err
+	}
+	if a.Inf.Completion, err = restoreCompletion([]byte(text), a.Inf.Message.Text); err != nil {
+		return a.Inf, err
+	}
+	a.Inf.Message.Items = a.Inf.Completion.Items
+	if a.raw.Valid {
+		a.Inf.Completion.Raw, err = q.GetBlob(a.raw.String)
+	}
+	return a.Inf, err
+}
+
+// SaveCompletion settles an inference with its completion and the head after it.
+func (t *Tx) SaveCompletion(a Attempt, at int64) error {
+	answer, err := t.PutJSON(storeCompletion(a.Inf.Completion, a.Inf.Message.Text))
+	if err != nil {
+		return err
+	}
+	var raw sql.NullString
+	if len(a.Inf.Completion.Raw) > 0 {
+		raw.Valid = true
+		if raw.String, err = t.PutBlob("application/json", a.Inf.Completion.Raw); err != nil {
+			return err
+		}
+	}
+	return t.Exec(`UPDATE inferences SET head_seq = ?, head_hash = ?, completion = ?, completion_blob = ?, raw_blob = ?,
+		settled_at = ? WHERE id = ?`,
+		a.Head.Seq, a.Head.Hash, answer.Inline, answer.Blob, raw, at, a.Row)
+}
+
+// storedCompletion is a completion as the journal keeps it: without Raw, which is a blob, and without the text if
+// the transcript's message has the same text.
+type storedCompletion struct {
+	turn.Completion
+	SameText bool `json:"same_text,omitempty"`
+}
+
+// storeCompletion encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
+func storeCompletion(a turn.Completion, messageText string) json.RawMessage {
+	a.Raw = nil
+	s := storedCompletion{Completion: a, SameText: a.Text == messageText}
+	if s.SameText {
+		s.Text = ""
+	}
+	return record.MustJSON(s)
+}
+
+// restoreCompletion decodes the result of storeCompletion.
+func restoreCompletion(b []byte, messageText string) (turn.Completion, error) {
+	var s storedCompletion
+	if err := json.Unmarshal(b, &s); err != nil {
+		return turn.Completion{}, fmt.Errorf("reading a stored answer: %w", err)
+	}
+	if s.SameText {
+		s.Text = messageText
+	}
+	return s.Completion, nil
+}

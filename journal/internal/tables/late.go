@@ -1,0 +1,61 @@
+package tables
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// InsertLateResult returns sql.ErrNoRows if the ledger has this late result.
+func (t *Tx) InsertLateResult(call int64, attempt int, r turn.ToolResult, text Stored, full sql.NullString,
+	media Content,
+	notify sql.NullInt64, at time.Time) error {
+	return t.Row(`INSERT INTO late_results (call, attempt, outcome, text, text_blob, full_blob, size, at, digest, media,
+		notify_session) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
+		call, attempt, string(r.Outcome), text.Inline, text.Blob, full, r.SizeBytes, Nanos(at),
+		digest(r, full.String, media.String), media, notify).Scan(new(int64))
+}
+
+// digest distinguishes the late results of one attempt.
+func digest(r turn.ToolResult, full, media string) string {
+	what := string(r.Outcome) + "\x00" + full + "\x00" + r.Text
+	if media != "" {
+		what += "\x00" + media
+	}
+	return record.HashOf([]byte(what))
+}
+
+// LateResult is a row of late_results with its call, of which only the tool and the ID are set.
+type LateResult struct {
+	Row   int64
+	Call  record.CallRecord
+	Late  record.LateResult
+	text  Stored
+	media Content
+}
+
+// LateResults returns the late results that the condition where selects.
+func (q Querier) LateResults(where string, args ...any) ([]LateResult, error) {
+	list, err := Collect(q, func(scan Scanner) (r LateResult, err error) {
+		var at int64
+		l, c := &r.Late, &r.Call.Call
+		err = scan(&r.Row, &l.Turn, &l.CallID, &c.Tool, &l.Attempt, &l.Outcome, &r.text.Inline, &r.text.Blob, &l.FullBlob,
+			&l.SizeBytes, &at, &r.media, &l.NotifyModel)
+		l.At, c.ID = Instant(at), l.CallID
+		return r, err
+	}, `SELECT l.id, t.turn_id, c.call_id, c.tool, l.attempt, l.outcome, l.text, l.text_blob, coalesce(l.full_blob, ''),
+		l.size, l.at, l.media, l.notify_session IS NOT NULL
+		FROM late_results l JOIN calls c ON c.id = l.call JOIN turns t ON t.id = c.turn WHERE `+where, args...)
+	for i := range list {
+		r := &list[i]
+		if err == nil {
+			r.Late.Text, err = q.get(r.text)
+		}
+		if err == nil {
+			r.Late.Media, err = readMedia(r.media)
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,151 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Request is a row of requests.
+type Request struct {
+	row         int64
+	Rec         record.RequestRecord
+	Arguments   Stored
+	Size        int64 // of the whole arguments, in bytes
+	elicitation Stored
+	response    Stored
+}
+
+const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.step, w.tool, w.arguments, w.arguments_blob, w.arguments_hash, w.arguments_bytes,
+	w.risk, w.why, w.question, w.expires_at, w.asked_at, w.status, w.allowed, w.decided_hash, w.decided_by, w.reason, w.grant_scope, w.decided_at,
+	w.call_id, w.elicitation, w.elicitation_blob, w.response, w.response_blob, w.max_grant`
+
+const requestQuery = `SELECT ` + requestColumns +
+	` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
+
+func (x *Request) scan(scan func(...any) error) error {
+	var expires, asked, ruled int64
+	var r turn.Decision
+	w := &x.Rec
+	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.Arguments.Inline, &x.Arguments.Blob,
+		&w.ArgumentsHash, &x.Size,
+		&w.Risk, Into(&w.Why), Into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
+		Into(&r.Reason), &r.Grant,
+		&ruled,
+		&w.Call, &x.elicitation.Inline, &x.elicitation.Blob, &x.response.Inline, &x.response.Blob, &w.MaxGrant)
+	w.ExpiresAt, w.AskedAt = Instant(expires), Instant(asked)
+	if r.Status != "" {
+		r.ID, r.At = w.ID, Instant(ruled)
+		w.Decision = &r
+	}
+	return err
+}
+
+// Request returns a turn's request, or sql.ErrNoRows.
+func (q Querier) Request(turnN int64, id string) (x Request, err error) {
+	if err = x.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
+		return x, err
+	}
+	return x, q.loadRequest(&x)
+}
+
+// Requests returns the requests that the condition where selects.
+func (q Querier) Requests(where string, args ...any) (list []Request, err error) {
+	list, err = Collect(q, func(scan Scanner) (x Request, err error) {
+		err = x.scan(scan)
+		return x, err
+	}, requestQuery+where, args...)
+	for i := range list {
+		if err != nil {
+			break
+		}
+		err = q.loadRequest(&list[i])
+	}
+	return list, err
+}
+
+// loadRequest loads the fields that may be in blobs.
+func (q Querier) loadRequest(x *Request) (err error) {
+	if x.Rec.Arguments, err = q.get(x.Arguments); err != nil {
+		return err
+	}
+	inquiry, err := q.GetJSON(x.elicitation)
+	if err == nil && inquiry != nil {
+		err = json.Unmarshal(inquiry, &x.Rec.Elicitation)
+	}
+	if err != nil || x.Rec.Decision == nil {
+		return err
+	}
+	reply, err := q.GetJSON(x.response)
+	if err == nil && reply != nil {
+		err = json.Unmarshal(reply, &x.Rec.Decision.Response)
+	}
+	return err
+}
+
+// Records returns the requests that the condition where selects, as readers get them. A row has the first
+// turn.WaitArguments bytes of an approval's
+// arguments; the transcript has all of them, as a blob named by their hash.
+func (q Querier) Records(where string, args ...any) (out []record.RequestRecord, err error) {
+	list, err := q.Requests(where, args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range list {
+		x.Rec.ArgumentsBytes = x.Size
+		if int64(len(x.Rec.Arguments)) < x.Size {
+			b, err := q.GetBlob(x.Rec.ArgumentsHash)
+			if err != nil && !errors.Is(err, record.ErrNotFound) {
+				return nil, err
+			}
+			if err == nil {
+				x.Rec.Arguments = string(b)
+			}
+		}
+		out = append(out, x.Rec)
+	}
+	return out, nil
+}
+
+// InsertRequest inserts a request without its decision and sets its row.
+func (t *Tx) InsertRequest(session, turnN int64, x *Request) (err error) {
+	w := x.Rec
+	if w.Elicitation != nil {
+		if x.elicitation, err = t.PutJSON(record.MustJSON(w.Elicitation)); err != nil {
+			return err
+		}
+	}
+	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
+		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.Arguments.Inline, x.Arguments.Blob, w.ArgumentsHash, x.Size,
+		string(w.Risk), ContentOf(w.Why), ContentOf(w.Question), Nanos(w.ExpiresAt), Nanos(w.AskedAt),
+		w.Call, x.elicitation.Inline, x.elicitation.Blob, string(w.MaxGrant)).Scan(&x.row)
+}
+
+// DecideRequest settles a request.
+func (t *Tx) DecideRequest(x *Request, r turn.Decision) (err error) {
+	if r.Response != nil {
+		if x.response, err = t.PutJSON(record.MustJSON(r.Response)); err != nil {
+			return err
+		}
+	}
+	r.At = Instant(Nanos(r.At))
+	x.Rec.Decision = &r
+	return t.Exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
+		response = ?, response_blob = ? WHERE id = ?`,
+		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, ContentOf(r.Reason), string(r.Grant), Nanos(r.At),
+		x.response.Inline,
+		x.response.Blob, x.row)
+}
+
+// Grants returns a session's grants in the order in which they were given.
+func (q Querier) Grants(session int64) ([]turn.Grant, error) {
+	return Collect(q, func(scan Scanner) (r turn.Grant, err error) {
+		var at int64
+		err = scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
+		r.At = Instant(at)
+		return r, err
+	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
+}

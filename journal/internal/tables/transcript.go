@@ -1,0 +1,232 @@
+package tables
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TextPlain is the media type of texts.
+const TextPlain = "text/plain; charset=utf-8"
+
+// Scope is the turn that a transaction writes, with its session's head. Appends move the head; SaveHead writes it.
+type Scope struct {
+	TurnID     string
+	Turn       int64
+	Session    int64
+	SessionID  string
+	Tenant     string
+	MessageSeq int64
+	Closed     bool
+	Head       turn.Head
+}
+
+const scopeColumns = `t.turn_id, t.id, t.session, s.session_id, s.tenant, t.message_seq, t.ended_at IS NOT NULL, s.head_seq, s.head_hash`
+
+func (sc *Scope) fields() []any {
+	return []any{&sc.TurnID, &sc.Turn, &sc.Session, &sc.SessionID, &sc.Tenant, &sc.MessageSeq, &sc.Closed, &sc.Head.Seq,
+		&sc.Head.Hash}
+}
+
+// Check refuses a turn that does not belong to the session that the caller names.
+func (sc *Scope) Check(session string) error {
+	if sc.SessionID != session {
+		return fmt.Errorf("turn %s belongs to session %q, not %q", sc.TurnID, sc.SessionID, session)
+	}
+	return nil
+}
+
+// Scope returns a turn of any tenant: it is for the methods of a worker, which name a turn that Begin has returned. The
+// other methods use NamedScope.
+func (q Querier) Scope(turnID string) (sc Scope, err error) {
+	err = q.Row(`SELECT `+scopeColumns+` FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ?`,
+		turnID).Scan(sc.fields()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sc, fmt.Errorf("turn %s: %w", turnID, record.ErrNotFound)
+	}
+	return sc, err
+}
+
+// NamedScope is scope for a turn of the tenant.
+func (q Querier) NamedScope(turnID string) (sc Scope, err error) {
+	sc, err = q.Scope(turnID)
+	if err == nil && sc.Tenant != q.Tenant {
+		return Scope{}, fmt.Errorf("turn %s: %w", turnID, record.ErrNotFound)
+	}
+	return sc, err
+}
+
+// AppendMessage appends m at the session's head.
+func (t *Tx) AppendMessage(sc *Scope, m turn.Message) (turn.Message, error) {
+	m = record.CleanMessage(m)
+	m.TurnID = sc.TurnID
+	text, err := t.Put(m.Text, TextPlain)
+	if err != nil {
+		return m, err
+	}
+	calls, err := t.putCalls(m.ToolCalls)
+	if err != nil {
+		return m, err
+	}
+	media, err := MediaColumn(m.Media)
+	if err != nil {
+		return m, err
+	}
+	sc.Head = record.Next(sc.Head, m)
+	id := sql.NullString{String: m.ID, Valid: m.ID != ""}
+	return m, t.Exec(insertMessage, sc.Session, sc.Head.Seq, sc.Head.Hash, id, string(m.Role), text.Inline, text.Blob,
+		calls,
+		m.CallID, string(m.Outcome), media, sc.Turn, m.Step)
+}
+
+const insertMessage = `INSERT INTO messages
+	(session, seq, hash, message_id, role, text, text_blob, tool_calls, call_id, outcome, media, turn, step)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+func (t *Tx) putCalls(calls []turn.ToolCall) (Content, error) {
+	if len(calls) == 0 {
+		return Content{}, nil
+	}
+	list := make([]storedCall, len(calls))
+	for i, c := range calls {
+		arguments, err := t.Put(c.Arguments, TextPlain)
+		if err != nil {
+			return Content{}, err
+		}
+		c.Arguments = arguments.Inline.String
+		list[i] = storedCall{ToolCall: c, ArgumentsBlob: arguments.Blob.String}
+	}
+	b, err := json.Marshal(list)
+	return ContentOf(string(b)), err
+}
+
+// GetCalls reads a column that putCalls has made.
+func (q Querier) GetCalls(column Content) ([]turn.ToolCall, error) {
+	room := Unbounded
+	return q.getCallsWithin(column, &room)
+}
+
+func (q Querier) getCallsWithin(column Content, room *int64) ([]turn.ToolCall, error) {
+	var list []storedCall
+	if !column.Valid {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(column.String), &list); err != nil {
+		return nil, fmt.Errorf("reading stored tool calls: %w", err)
+	}
+	return restoreCalls(list, func(hash string) ([]byte, error) { return q.GetBlobWithin(hash, room) })
+}
+
+// SaveHead writes the head of the session.
+func (t *Tx) SaveHead(sc Scope) error {
+	return t.Exec(`UPDATE sessions SET head_seq = ?, head_hash = ? WHERE id = ?`, sc.Head.Seq, sc.Head.Hash, sc.Session)
+}
+
+// Transcript reads a session's messages from..to, of which the first ones may belong to the sessions that it was forked
+// from.
+func (q Querier) Transcript(session, from, to, maxBytes int64) (out []turn.Message, err error) {
+	parts, err := q.Segments(session, from, to)
+	room := maxBytes
+	for _, p := range parts {
+		if err != nil {
+			break
+		}
+		var list []turn.Message
+		list, err = q.messagesWithin(p.Session, p.Low+1, p.High, &room)
+		out = append(out, list...)
+	}
+	var large *record.TooLargeError
+	if errors.As(err, &large) {
+		large.Max = maxBytes
+	}
+	return out, err
+}
+
+// Messages reads a session's messages from..to from the session's own rows.
+func (q Querier) Messages(session, from, to int64) ([]turn.Message, error) {
+	room := Unbounded
+	return q.messagesWithin(session, from, to, &room)
+}
+
+// messagesWithin subtracts the messages' sizes from room. It reads the texts with the rows, and arguments that are
+// blobs afterwards, because a connection runs one query at a time.
+func (q Querier) messagesWithin(session, from, to int64, room *int64) ([]turn.Message, error) {
+	var out []turn.Message
+	var calls []Content
+	err := q.Each(func(rows Rows) error {
+		m, column, size, err := scanMessage(rows, q.sealer)
+		if *room -= size + int64(len(column.String)); err == nil && *room < 0 {
+			return &record.TooLargeError{Seq: from + int64(len(out))}
+		}
+		out, calls = append(out, m), append(calls, column)
+		return err
+	}, `SELECT coalesce(m.message_id, ''), m.role, m.text, coalesce(b.encoding, ''), coalesce(b.size, 0), CASE WHEN b.size <= ?1 THEN b.bytes END,
+		m.tool_calls, m.call_id, m.outcome, m.media, t.turn_id, m.step
+		FROM messages m JOIN turns t ON t.id = m.turn LEFT JOIN blobs b ON b.hash = m.text_blob
+		WHERE m.session = ?2 AND m.seq BETWEEN ?3 AND ?4 ORDER BY m.seq`, *room, session, from, to)
+	if err != nil {
+		return nil, err
+	}
+	for i, column := range calls {
+		out[i].ToolCalls, err = q.getCallsWithin(column, room)
+		var large *record.TooLargeError
+		if errors.As(err, &large) {
+			large.Seq = from + int64(i)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// scanMessage returns a message without its calls, the column of the calls, and the size of the text. The message has
+// no text if the query left it out.
+func scanMessage(rows Rows, s *sealer) (m turn.Message, calls Content, size int64, err error) {
+	var text Content
+	var blob sql.RawBytes
+	var encoding string
+	var media Content
+	err = rows.Scan(&m.ID, &m.Role, &text, &encoding, &size, &blob, &calls, &m.CallID, &m.Outcome, &media, &m.TurnID,
+		&m.Step)
+	if err == nil {
+		m.Media, err = readMedia(media)
+	}
+	m.Text = text.String
+	if err != nil || text.Valid || blob == nil {
+		return m, calls, size + int64(len(m.Text)), err
+	}
+	kept, err := s.open(blob)
+	if err == nil {
+		kept, err = decode(encoding, kept)
+	}
+	m.Text = string(kept)
+	return m, calls, size, err
+}
+
+// storedCall is a tool call as the journal keeps it: arguments above a store's inline limit are replaced by their
+// blob's hash.
+type storedCall struct {
+	turn.ToolCall
+	ArgumentsBlob string `json:"arguments_blob,omitempty"`
+}
+
+// restoreCalls returns the calls with their arguments.
+func restoreCalls(list []storedCall, blob func(hash string) ([]byte, error)) ([]turn.ToolCall, error) {
+	var calls []turn.ToolCall
+	for _, c := range list {
+		if c.ArgumentsBlob != "" {
+			b, err := blob(c.ArgumentsBlob)
+			if err != nil {
+				return nil, fmt.Errorf("arguments of call %s: %w", c.ID, err)
+			}
+			c.Arguments = string(b)
+		}
+		calls = append(calls, c.ToolCall)
+	}
+	return calls, nil
+}

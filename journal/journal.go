@@ -1,0 +1,147 @@
+package journal
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal/record"
+)
+
+// DB is the journal: the rules about sessions, turns and calls on top of a database. Its methods may be called
+// concurrently. Each is one transaction and, except for AppendChunks and NoteCall, idempotent: a second call with the
+// same arguments returns the same result and changes nothing.
+//
+// A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
+// named session or turn know only those of the tenant: the error for a session of another tenant is the same
+// ErrNotFound as for one that does not exist. The methods with which a worker records a turn name a turn that Begin has
+// returned, of any tenant. Catalogues, workers and blobs belong to the operator, and every tenant has the same: the
+// hash of a blob cannot be guessed.
+type DB struct {
+	fleet.Fleet
+	catalogue.Registry
+	tables *tables.Handle
+	cache  *catalogue.Cache
+}
+
+// New returns the journal in db, for the default tenant.
+func New(db tables.Database) *DB {
+	return newDB(tables.New(db), &catalogue.Cache{})
+}
+
+func newDB(h *tables.Handle, cache *catalogue.Cache) *DB {
+	return &DB{Fleet: fleet.New(h), Registry: catalogue.New(h, cache), tables: h, cache: cache}
+}
+
+// Tenant returns the journal of one tenant, on the same database.
+func (s *DB) Tenant(tenant string) *DB { return newDB(s.tables.OfTenant(tenant), s.cache) }
+
+// Close ends all operations that wait on the journal and closes its database.
+func (s *DB) Close() error { return s.tables.Close() }
+
+// ID returns the journal's UUID. Workers of one task queue compare it, because they must all use the same journal.
+func (s *DB) ID(ctx context.Context) (string, error) { return s.tables.ID(ctx) }
+
+// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
+// It reports changes by this process at once and changes by another process after tens of milliseconds. Package follow
+// is built on it.
+func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
+	return s.tables.Changed(ctx, topics...)
+}
+
+// Sealed returns the journal with the content encryption of keys. With nil, it only checks that the journal is not
+// encrypted. It encrypts a journal that has no content yet. ErrSealed if the journal has plain content, or if there are
+// no keys and it is encrypted.
+func (s *DB) Sealed(ctx context.Context, keys Keys) (*DB, error) {
+	h, err := s.tables.Sealed(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	return newDB(h, s.cache), nil
+}
+
+// Encrypted reports whether the journal's content is encrypted.
+func (s *DB) Encrypted(ctx context.Context) (bool, error) { return s.tables.Encrypted(ctx) }
+
+// Export writes a session as JSON lines: see package portable for the format. It writes one snapshot and does not block
+// writers.
+func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
+	return portable.Export(ctx, s.tables, session, w)
+}
+
+// Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
+// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
+// imported session is tainted, and has no grants and no running turn: see Imported.
+func (s *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error) {
+	return portable.Import(ctx, s.tables, r, func(t *tables.Tx, sc *scope, at time.Time) error {
+		_, err := (&tx{t}).closeUnfinished(sc, record.ImportedMessage, at)
+		return err
+	})
+}
+
+// Copy copies everything in from into the empty journal to: sessions with their grants, open requests and running
+// turns. It reads one snapshot and writes one transaction. No worker may use from afterwards, or the two journals would
+// diverge. Each journal keeps its own ID, and its own encryption: content is sealed again. Copy returns the number of
+// sessions. ErrExists if to is not empty.
+func Copy(ctx context.Context, from, to *DB) (sessions int, err error) {
+	return tables.Copy(ctx, from.tables, to.tables)
+}
+
+type (
+	querier = tables.Querier
+	scope   = tables.Scope
+	call    = tables.Call
+)
+
+// tx is a transaction that writes by the rules of this package.
+type tx struct{ *tables.Tx }
+
+// write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
+// than once.
+func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
+	return s.tables.Write(ctx, doing, func(t *tables.Tx) error { return fn(&tx{t}) })
+}
+
+// writeTurn is write for one turn. It locks the turn's session first, so that transactions of a session run one after
+// the other.
+func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
+	return s.write(ctx, doing, func(t *tx) error {
+		err := t.LockRow(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
+		if err != nil {
+			return err
+		}
+		return fn(t)
+	})
+}
+
+// writeScope is writeTurn with the turn's scope. It refuses a turn of another session.
+func (s *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
+	return s.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
+		sc, err := t.Scope(turnID)
+		if err == nil {
+			err = sc.Check(session)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(t, sc)
+	})
+}
+
+// PutBlob stores bytes under their SHA-256 (hex) and returns it.
+func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
+	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
+		hash, err = t.PutBlob(record.CleanText(mediaType), b)
+		return err
+	})
+	return hash, err
+}
+
+// GetBlob returns ErrNotFound if the journal has no such blob.
+func (s *DB) GetBlob(ctx context.Context, hash string) ([]byte, error) {
+	return tables.Get(ctx, s.tables, "reading a blob", func(q querier) ([]byte, error) { return q.GetBlob(hash) })
+}

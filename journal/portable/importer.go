@@ -1,0 +1,329 @@
+package portable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
+// that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
+// imported session is tainted, and has no grants and no running turn: see Imported.
+func Import(ctx context.Context, h *tables.Handle, r io.Reader,
+	closeUnfinished CloseUnfinished) (out Imported, err error) {
+	f, err := spoolImport(ctx, h, r)
+	if err != nil {
+		return out, fmt.Errorf("importing a session: %w", err)
+	}
+	defer f.Close()
+	at := time.Now()
+	err = h.Write(ctx, "importing a session", func(t *tables.Tx) error {
+		if t.Again() { // an earlier run may have been committed
+			if _, err := t.SessionRow(out.Session.ID); !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+		}
+		t.Conn = connUntilDone{t.Conn, ctx}
+		im := importer{Tx: t, at: at, turns: map[string]int64{}, closeUnfinished: closeUnfinished}
+		imported, err := im.run(untilDone{ctx: ctx, Reader: io.NewSectionReader(f, 0, maxImportBytes)})
+		if err == nil { // or an earlier run, which may have been committed, keeps its result
+			out = imported
+		}
+		return err
+	})
+	if err != nil {
+		return Imported{}, err
+	}
+	return out, nil
+}
+
+// CloseUnfinished ends the unfinished turn of an imported session, with its open calls and requests.
+type CloseUnfinished func(t *tables.Tx, session *tables.Scope, at time.Time) error
+
+type importer struct {
+	*tables.Tx
+	at           time.Time
+	header       ExportHeader
+	grants       []turn.Grant     // which are reported as dropped and not written
+	tables.Scope                  // of the session, with the head of the messages so far
+	forkSeq      int64            // the journal has the session's past up to this seq; 0 if it is imported whole
+	turns        map[string]int64 // their rows; 0 for a turn of that past, which is not written
+
+	closeUnfinished CloseUnfinished
+}
+
+func (im *importer) run(file io.Reader) (out Imported, err error) {
+	for l, err := range Read(file) {
+		switch {
+		case err == nil && l.Header != nil:
+			im.header = *l.Header
+			if out.Unchanged, err = im.open(); out.Unchanged && err == nil {
+				return im.result(out)
+			}
+		case err == nil:
+			err = im.importLine(l)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	if out.DroppedPermissions, err = im.droppedPermissions(); err != nil {
+		return out, err
+	}
+	if err := im.finish(); err != nil {
+		return out, err
+	}
+	return im.result(out)
+}
+
+func (im *importer) result(out Imported) (_ Imported, err error) {
+	if out.Session, err = im.Querier.Session(im.header.Session.ID); err != nil {
+		return out, err
+	}
+	out.TaintSource, err = im.TaintSource(im.Scope.Session)
+	return out, err
+}
+
+func (im *importer) importLine(l Line) error {
+	switch {
+	case l.Blob != nil:
+		_, err := im.PutBlob(l.Blob.MediaType, l.Blob.Bytes)
+		return err
+	case l.Grant != nil:
+		im.grants = append(im.grants, *l.Grant)
+		return nil
+	case l.Turn != nil:
+		return im.importTurn(*l.Turn)
+	case l.Message != nil:
+		return im.importMessage(*l.Message)
+	case l.Condensation != nil:
+		return im.importCondensation(*l.Condensation)
+	}
+	id := ""
+	switch {
+	case l.Inference != nil:
+		id = l.Inference.Key.Turn
+	case l.Call != nil:
+		id = l.Call.Turn
+	case l.LateResult != nil:
+		id = l.LateResult.Turn
+	case l.Request != nil:
+		id = l.Request.Turn
+	case l.Chunk != nil:
+		id = l.Chunk.Turn
+	}
+	n := im.turns[id]
+	switch {
+	case n == 0: // the end line, or a turn of the past that the journal has already
+		return nil
+	case l.Inference != nil:
+		return im.importInference(n, *l.Inference)
+	case l.Call != nil:
+		return im.importCall(n, *l.Call)
+	case l.LateResult != nil:
+		return im.importLateResult(n, *l.LateResult)
+	case l.Request != nil:
+		return im.importRequest(n, *l.Request)
+	}
+	return im.importChunk(n, *l.Chunk)
+}
+
+// open inserts the session, or reports that the journal has it with at least the export's messages.
+func (im *importer) open() (unchanged bool, err error) {
+	h, s := im.header, im.header.Session
+	if h.Tenant != im.Querier.Tenant {
+		return false, fmt.Errorf("the export is of %s, and this is %s: %w: choose that tenant", tenantName(h.Tenant),
+			tenantName(im.Querier.Tenant), record.ErrOtherTenant)
+	}
+	if err := im.LockSession(s.ID); err != nil {
+		return false, err
+	}
+	if im.Scope.Session, err = im.SessionRow(s.ID); err == nil {
+		return true, im.checkSame()
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
+	parent, err := im.findSharedPast(h)
+	if err == nil && parent != 0 {
+		im.forkSeq, im.Head = s.ForkSeq, turn.Head{Seq: s.ForkSeq, Hash: h.ForkHash}
+		err = im.CheckDepth(parent)
+	}
+	if err != nil {
+		return false, err
+	}
+	err = im.Row(`INSERT INTO sessions (session_id, tenant, agent, parent, fork_seq, head_seq, head_hash, first_text,
+		created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`, s.ID, h.Tenant, s.Agent,
+		tables.NumberOrNull(parent), tables.NumberOrNull(im.forkSeq), s.Head.Seq, s.Head.Hash,
+		tables.ContentOf(record.Preview(s.FirstText, record.FirstTextBytes)),
+		tables.Nanos(notAfter(s.CreatedAt, im.at)), tables.Nanos(notAfter(s.UpdatedAt, im.at))).Scan(&im.Scope.Session)
+	if err != nil {
+		return false, err
+	}
+	im.SessionID = s.ID
+	return false, im.InsertTaint(im.Scope.Session, ImportTaint(im.at))
+}
+
+// checkSame returns an error unless the journal's session begins with the export's transcript.
+func (im *importer) checkSame() error {
+	s := im.header.Session
+	p, err := im.Point(im.Scope.Session, s.Head.Seq)
+	if tables.IgnoreNoRows(err) != nil {
+		return err
+	}
+	if p.Hash != s.Head.Hash {
+		return fmt.Errorf("the journal has session %q with another transcript: import it into another journal: %w", s.ID,
+			record.ErrConflict)
+	}
+	return nil
+}
+
+// finish ends the turn that was running when the session was exported, with its open calls and requests.
+func (im *importer) finish() error {
+	n := im.Scope.Session
+	err := im.Exec(`UPDATE turns SET pruned = NOT EXISTS (SELECT 1 FROM chunks c WHERE c.turn = turns.id AND c.idx = 0
+		AND c.kind <> ?) WHERE session = ?`, string(turn.ChunkTurnCompleted), n)
+	if err == nil {
+		err = im.Exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE id = ?1`, n)
+	}
+	if err != nil {
+		return err
+	}
+	if err := im.closeUnfinished(im.Tx, &im.Scope, im.at); err != nil {
+		return err
+	}
+	im.Changed[tables.Topic{Session: im.SessionID, Tenant: im.Querier.Tenant}] = true
+	for id := range im.turns {
+		im.Changed[tables.Topic{Turn: id}] = true
+	}
+	return nil
+}
+
+// notAfter returns the earlier of t and now, because an export may claim any time.
+func notAfter(t, now time.Time) time.Time {
+	if t.After(now) {
+		return now
+	}
+	return t
+}
+
+func tenantName(tenant string) string {
+	if tenant == "" {
+		return "the default tenant"
+	}
+	return fmt.Sprintf("tenant %q", tenant)
+}
+
+// findSharedPast returns the session of this journal that has the shared past of an exported fork: the session that was
+// forked, or any session that has the turn of the fork point. It returns 0 if no session has that past or the export is
+// not of a fork.
+func (im *importer) findSharedPast(h ExportHeader) (int64, error) {
+	if h.Session.Parent == "" || h.ForkHash == "" {
+		return 0, nil
+	}
+	for _, where := range [][2]string{
+		{`SELECT id FROM sessions WHERE session_id = ? AND tenant = ?`, h.Session.Parent},
+		{`SELECT session FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?`, h.ForkTurn},
+	} {
+		var n int64
+		err := im.Row(where[0], where[1], im.Querier.Tenant).Scan(&n)
+		if tables.IgnoreNoRows(err) != nil {
+			return 0, err
+		}
+		p, err := im.Point(n, h.Session.ForkSeq)
+		if tables.IgnoreNoRows(err) != nil {
+			return 0, err
+		}
+		if p.Hash == h.ForkHash {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// maxImportBytes bounds an import, which is first copied to a temporary file in Database.TempDir.
+const maxImportBytes = 256 << 20
+
+// spoolImport copies r into an unnamed file and checks it, so that a slow source or a damaged export holds no lock. The
+// caller closes the file.
+func spoolImport(ctx context.Context, h *tables.Handle, r io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp(h.TempDir(), ".import-*")
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		var n int64
+		n, err = io.Copy(f, io.LimitReader(untilDone{ctx: ctx, Reader: r}, maxImportBytes+1))
+		if n > maxImportBytes {
+			err = fmt.Errorf("the export exceeds %d bytes", int64(maxImportBytes))
+		}
+	}
+	if err == nil {
+		for _, err = range Read(untilDone{ctx: ctx, Reader: io.NewSectionReader(f, 0, maxImportBytes)}) {
+			if err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// untilDone is a reader and writer that fails when its context ends, so that a long import or export can be cancelled.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+	io.Writer
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Reader.Read(p)
+}
+
+func (u untilDone) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Writer.Write(p)
+}
+
+// connUntilDone is a Conn whose statements fail when its context ends, so that the loops over the grants and calls of a
+// long import can be cancelled: a Database need not watch the context while it runs a transaction.
+type connUntilDone struct {
+	tables.Conn
+	ctx context.Context
+}
+
+func (c connUntilDone) Exec(query string, args ...any) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	return c.Conn.Exec(query, args...)
+}
+
+func (c connUntilDone) Query(query string, args ...any) (tables.Rows, error) {
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return c.Conn.Query(query, args...)
+}
+
+func (c connUntilDone) QueryRow(query string, args ...any) tables.Row {
+	if err := c.ctx.Err(); err != nil {
+		return tables.FailedRow{Err: err}
+	}
+	return c.Conn.QueryRow(query, args...)
+}

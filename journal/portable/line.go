@@ -1,0 +1,160 @@
+package portable
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	// ExportFormat and ExportVersion are in an export's first line. An import refuses a higher version with ErrNewer.
+	Format  = "everturn-session"
+	Version = 1
+	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64 and the JSON around it.
+	MaxLineBytes = record.MaxBlobBytes/3*4 + 8<<20
+)
+
+// Line is one line of an export, which is a session as JSON lines in UTF-8. Exactly one of the pointers is set. The
+// first line is the header and the last one the end. A blob comes before the lines that name it, and a turn before the
+// lines that belong to it.
+//
+// Sum chains the lines: it is SHA-256, in lower-case hex, over the sum of the line before (empty for the first), a line
+// feed, and the line without its sum, encoded like Canonical. A changed, missing, duplicate or moved line is found at
+// its place. The messages also carry the transcript's own hash chain.
+//
+// Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it.
+// Its arguments are those that its reader was shown; the transcript has the rest.
+type Line struct {
+	Header       *ExportHeader         `json:"header,omitempty"`
+	Blob         *ExportBlob           `json:"blob,omitempty"`
+	Turn         *ExportTurn           `json:"turn,omitempty"`
+	Message      *ExportMessage        `json:"message,omitempty"`
+	Inference    *ExportInference      `json:"inference,omitempty"`
+	Call         *ExportCall           `json:"call,omitempty"`
+	LateResult   *record.LateResult    `json:"late_result,omitempty"`
+	Request      *record.RequestRecord `json:"request,omitempty"`
+	Grant        *turn.Grant           `json:"grant,omitempty"`
+	Condensation *ExportCondensation   `json:"condensation,omitempty"`
+	Chunk        *turn.Chunk           `json:"chunk,omitempty"`
+	End          *ExportEnd            `json:"end,omitempty"`
+	Sum          string                `json:"sum,omitempty"`
+}
+
+// ExportHeader is the first line. The messages' hash chain must lead to Session.Head. Session.Tenant is empty: Tenant
+// holds it.
+//
+// A fork is exported whole, with its shared past: its messages up to Session.ForkSeq and the turns that they belong to.
+// ForkHash is the hash of the last of these messages and ForkTurn is its turn. If a session of the importing journal
+// has that past already, the import becomes a fork of that session; otherwise it becomes a session of its own.
+type ExportHeader struct {
+	Format   string               `json:"format"`
+	Version  int                  `json:"version"`
+	Session  record.SessionRecord `json:"session"`
+	Tenant   string               `json:"tenant,omitempty"`
+	ForkHash string               `json:"fork_hash,omitempty"`
+	ForkTurn string               `json:"fork_turn,omitempty"`
+	// TaintSource is the session's first taint source. An import ignores it: see Imported.TaintSource.
+	TaintSource *record.TaintSource `json:"taint_source,omitempty"`
+}
+
+// ExportBlob is a blob; JSON holds Bytes as base64.
+type ExportBlob struct {
+	Hash      string `json:"hash"`
+	MediaType string `json:"media_type"`
+	Bytes     []byte `json:"bytes"`
+}
+
+// ExportTurn is a turn with its turn config. Its Session is empty: the header holds it.
+type ExportTurn struct {
+	record.TurnRecord
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// ExportMessage is a message with its place in the chain.
+type ExportMessage struct {
+	Seq     int64        `json:"seq"`
+	Hash    string       `json:"hash"`
+	Message turn.Message `json:"message"`
+}
+
+// ExportInference is the ledger's record of a step. Inference.Message is empty: the transcript has it at Head. Raw is
+// Completion.Raw as bytes, because a provider may have sent something that is not JSON.
+type ExportInference struct {
+	record.Inference
+	ExpectSeq     int64     `json:"expect_seq"`
+	Emitted       bool      `json:"emitted,omitempty"`
+	FailedAttempt int       `json:"failed_attempt,omitempty"`
+	FailedCode    turn.Code `json:"failed_code,omitempty"`
+	FailedMessage string    `json:"failed_message,omitempty"`
+	Raw           []byte    `json:"raw,omitempty"`
+}
+
+// ExportCall is the ledger's record of a call. The continuation of a suspended call is not exported, so the call cannot
+// be continued elsewhere: its outcome there is unknown.
+type ExportCall struct {
+	record.CallRecord
+	ClaimedAttempt int `json:"claimed_attempt,omitempty"`
+	SettledAttempt int `json:"settled_attempt,omitempty"`
+}
+
+// ExportCondensation is a condensation. Request names the one that a user asked for: see journal.DB.AddCondensation.
+type ExportCondensation struct {
+	turn.Condensation
+	Request string `json:"request,omitempty"`
+}
+
+// ExportEnd is the last line; Lines counts the lines before it.
+type ExportEnd struct {
+	Lines int64 `json:"lines"`
+}
+
+// Exporter writes an export. Stores give it the lines in order.
+type Exporter struct {
+	w     *bufio.Writer
+	sum   string
+	lines int64
+}
+
+// NewExporter returns an Exporter that writes to w.
+func NewExporter(w io.Writer) *Exporter { return &Exporter{w: bufio.NewWriter(w)} }
+
+// Write sets l.Sum and writes l as the next line.
+func (e *Exporter) Write(l Line) error {
+	sum, err := lineSum(e.sum, l)
+	if err != nil {
+		return fmt.Errorf("encoding line %d of the export: %w", e.lines+1, err)
+	}
+	l.Sum = sum
+	e.sum = sum
+	e.lines++
+	if _, err := e.w.Write(append(record.MustJSON(l), '\n')); err != nil {
+		return fmt.Errorf("writing line %d of the export: %w", e.lines, err)
+	}
+	return nil
+}
+
+// Close writes the end line. It does not close the underlying writer.
+func (e *Exporter) Close() error {
+	if err := e.Write(Line{End: &ExportEnd{Lines: e.lines}}); err != nil {
+		return err
+	}
+	return e.w.Flush()
+}
+
+func lineSum(before string, l Line) (string, error) {
+	l.Sum = ""
+	b, err := record.JSON(l)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	h.Write([]byte(before + "\n"))
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

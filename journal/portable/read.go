@@ -1,0 +1,168 @@
+package portable
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/everturn/everturn/internal/jsonbound"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Imported is the result of an import. Anyone can write an export, because its checksums have no key. So an import
+// takes over the history, and nothing that a later decision reads as permission.
+type Imported struct {
+	Session record.SessionRecord `json:"session"`
+	// Unchanged: the journal had the session already, with at least the export's messages, and the import wrote nothing.
+	Unchanged bool `json:"unchanged,omitempty"`
+	// TaintSource is the session's taint source, which every import gets, whatever the export contains. It is nil only
+	// if Unchanged.
+	TaintSource *record.TaintSource `json:"taint_source,omitempty"`
+	// DroppedPermissions are the permissions in the export that the imported session does not have. It is empty if
+	// Unchanged.
+	DroppedPermissions []DroppedPermission `json:"dropped_permissions,omitempty"`
+}
+
+// ScopeOnce is the scope of an approval for one call. No decision has it.
+const ScopeOnce turn.GrantScope = "once"
+
+// DroppedPermission is a permission, or a request for one, that an import left out.
+type DroppedPermission struct {
+	Tool string `json:"tool"`
+	// Scope is turn.GrantTool, turn.GrantCall, or ScopeOnce for a call that waited for approval, or was approved and
+	// had not ended.
+	Scope turn.GrantScope `json:"scope"`
+	// Arguments are the call's arguments as the approval showed them, ArgumentsBytes is their whole size. Both are
+	// empty for turn.GrantTool, and if the export does not have them.
+	Arguments      string    `json:"arguments,omitempty"`
+	ArgumentsBytes int64     `json:"arguments_bytes,omitempty"`
+	ArgumentsHash  string    `json:"arguments_hash,omitempty"`
+	By             string    `json:"by,omitempty"`
+	At             time.Time `json:"at,omitzero"`
+}
+
+// ImportTaint returns the taint source of an imported session. Its turn and call name nothing in the session.
+func ImportTaint(at time.Time) record.TaintSource {
+	return record.TaintSource{Turn: "import", CallID: "import", Tool: "an imported file", At: at}
+}
+
+// Read yields the lines of an export and checks each before it yields it: its size, shape and place, the chain of
+// sums, and the transcript's hash chain up to the header's head. The first error names the line and ends the sequence;
+// the caller must then discard the lines before it.
+func Read(r io.Reader) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		lines := lineReader{r: bufio.NewReaderSize(r, 64<<10)}
+		check := exportCheck{blobs: map[string]int64{}, over: map[string]bool{}}
+		for {
+			l, err := lines.next()
+			if errors.Is(err, io.EOF) && check.ended {
+				return
+			}
+			if err == nil {
+				err = check.line(l)
+			}
+			if errors.Is(err, io.EOF) {
+				err = errors.New("the export ends here, before its end line: it was cut off")
+			}
+			if err != nil {
+				yield(Line{}, fmt.Errorf("line %d: %w", lines.number, err))
+				return
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Bounds of a line besides MaxLineBytes, above anything that a journal writes: a small text of many values takes
+// gigabytes when it is decoded.
+const (
+	maxLineDepth  = 1000
+	maxLineValues = 1 << 20
+)
+
+// lineReader decodes lines and checks their sums.
+type lineReader struct {
+	r      *bufio.Reader
+	number int64
+	sum    string
+}
+
+func (lr *lineReader) next() (l Line, err error) {
+	lr.number++
+	text, err := lr.read()
+	if err != nil {
+		return l, err
+	}
+	var shape jsonbound.Scanner
+	if shape.Add(text, maxLineDepth, maxLineValues) != jsonbound.None {
+		return l, fmt.Errorf("it has more than %d levels or %d values", maxLineDepth, maxLineValues)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return l, lr.notAnExport(text, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return l, errors.New("there is more than one JSON value")
+	}
+	if lr.sum, err = lineSum(lr.sum, l); err != nil {
+		return l, lr.notAnExport(text, err)
+	}
+	if lr.sum != l.Sum {
+		return l, errors.New("its sum does not fit: this line, or its place in the file, was changed")
+	}
+	return l, nil
+}
+
+// notAnExport explains why a line does not decode. It distinguishes the first line of a newer format from garbage.
+func (lr *lineReader) notAnExport(text []byte, cause error) error {
+	var probe struct {
+		Header struct {
+			Format  string `json:"format"`
+			Version int    `json:"version"`
+		} `json:"header"`
+	}
+	if lr.number == 1 && json.Unmarshal(text, &probe) == nil && probe.Header.Format == Format &&
+		probe.Header.Version > Version {
+		return newerExportError(probe.Header.Version)
+	}
+	if lr.number == 1 {
+		return fmt.Errorf("not an export of a session: %w", cause)
+	}
+	return fmt.Errorf("not a line of an export: %w", cause)
+}
+
+func newerExportError(version int) error {
+	return fmt.Errorf("%w: the export's version is %d and this program knows %d: use the newer program", record.ErrNewer,
+		version,
+		Version)
+}
+
+// read returns the next line without its line feed. At the end of the input it returns io.EOF.
+func (lr *lineReader) read() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := lr.r.ReadSlice('\n')
+		if len(line)+len(part) > MaxLineBytes {
+			return nil, fmt.Errorf("it is longer than %d bytes", MaxLineBytes)
+		}
+		line = append(line, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("reading: %w", err)
+		default:
+			return bytes.TrimRight(line, "\r\n"), nil
+		}
+	}
+}

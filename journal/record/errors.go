@@ -1,0 +1,49 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers distinguish. Every other error means that the store is unavailable or broken.
+var (
+	// ErrNotFound: the session, turn, call, blob or catalogue does not exist.
+	ErrNotFound = errors.New("not found in the journal")
+	// ErrConflict: the expected head is not the session's head, or a tool is not the one that the operator saw, because
+	// another writer has changed it.
+	ErrConflict = errors.New("another writer has changed it")
+	// ErrClosed: the turn is settled and takes no more work.
+	ErrClosed = errors.New("the turn is closed")
+	// ErrStale: a newer attempt has taken over, and the output of this one is discarded.
+	ErrStale = errors.New("a newer attempt has taken over")
+	// ErrUnapproved: the call needs a decision that allows exactly these arguments, and the journal has none.
+	ErrUnapproved = errors.New("the call is not approved")
+	// ErrForkPoint: the session cannot be forked at this message; the error text names the nearest points.
+	ErrForkPoint = errors.New("the session cannot be forked there")
+	// ErrExists: a session of this name exists.
+	ErrExists = errors.New("the session exists already")
+	// ErrOtherTenant: an export belongs to another tenant than the importer.
+	ErrOtherTenant = errors.New("the export belongs to another tenant")
+	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
+	ErrUnavailable = errors.New("the journal is unavailable")
+	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
+	// lost with the old file: the process must end.
+	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
+	// ErrSealed: the journal is encrypted and was opened without keys, or the other way round.
+	ErrSealed = errors.New("the journal's encryption is not the configured one")
+	// ErrNewer: the database was written by a newer version of Everturn.
+	ErrNewer = errors.New("the journal was written by a newer version")
+)
+
+// TooLargeError reports content that exceeds its reader's bound. The content was not loaded.
+type TooLargeError struct {
+	Seq int64 // the message with which a window exceeds Max; 0 for a message that is not in the transcript yet
+	Max int64 // bytes
+}
+
+func (e *TooLargeError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("the message exceeds %d bytes", e.Max)
+	}
+	return fmt.Sprintf("with message %d, the messages exceed %d bytes", e.Seq, e.Max)
+}

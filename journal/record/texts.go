@@ -1,0 +1,107 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds that every store keeps. Sizes are in bytes.
+const (
+	// MaxBlobBytes bounds one blob, and therefore one message and one tool output.
+	MaxBlobBytes = 64 << 20
+	// MaxMessageBytes bounds the text of a user's message.
+	MaxMessageBytes = 8 << 20
+	// MaxIDBytes bounds the IDs of sessions, turns, messages and calls.
+	MaxIDBytes = 1 << 10
+	// MaxChunkBytes bounds the text and data of one chunk together; MaxChunks bounds the chunks of one append.
+	MaxChunkBytes = 1 << 20
+	MaxChunks     = 4096
+	// PreviewBytes bounds the previews in turn.CallChunk.
+	PreviewBytes = 512
+	// MaxContinuationBytes bounds the continuation of a suspended call.
+	MaxContinuationBytes = 1 << 20
+	// MaxElicitationBytes bounds an elicitation as JSON.
+	MaxElicitationBytes = 64 << 10
+	// MaxMedia is how many media of one result the journal keeps; MaxMediaBytes bounds each of them.
+	MaxMedia      = 8
+	MaxMediaBytes = 8 << 20
+	// MaxCalls bounds the tool calls of a message.
+	MaxCalls = 128
+	// MaxNotes bounds the tool_progress chunks of one call.
+	MaxNotes = 200
+	// MaxNotices bounds how many late results one step reports to the model; the next step reports the rest.
+	MaxNotices = 32
+	// SummaryBytes bounds a turn's Answer and Message.
+	SummaryBytes = 16 << 10
+)
+
+// ResultText is the text that the model gets for a call whose result has no text.
+func ResultText(o turn.Outcome) string {
+	switch o {
+	case turn.OutcomeUnknown:
+		return "outcome unknown: the call may or may not have taken effect; it was not repeated. Check before trying again."
+	case turn.OutcomeCancelled:
+		return "cancelled: the turn ended before the call ran; it had no effect."
+	case turn.OutcomeDenied:
+		return "denied: the call was refused before it ran; it had no effect."
+	case turn.OutcomeError:
+		return "error: the call failed and gave no reason."
+	}
+	return ""
+}
+
+// SuspendedText is the result of a call that was still suspended when its turn ended.
+const SuspendedText = "outcome unknown: the tool's server had asked for something, and the turn ended before it went " +
+	"on. What it had done until then is not known. Check before trying again."
+
+// LateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
+// wrote that message. rec is the call as it was settled, late is the late result.
+func LateNotice(rec CallRecord, late LateResult) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to "+
+		"an end after all. Its outcome is %s.",
+		rec.Call.ID, rec.Call.Tool, late.Outcome)
+	for _, m := range late.Media {
+		if strings.Contains(late.Text, m.Hash) {
+			continue
+		}
+		fmt.Fprintf(&b, " It left the artifact %s (%s, %d bytes).", m.Hash, m.Type, m.Bytes)
+	}
+	if late.FullBlob != "" && !strings.Contains(late.Text, late.FullBlob) {
+		fmt.Fprintf(&b, " What follows is a part of its result; the whole is the artifact %s.", late.FullBlob)
+	}
+	if late.Text != "" {
+		b.WriteString(" It answered:\n\n" + late.Text)
+	}
+	return b.String()
+}
+
+// LateID is the ID of the message that holds a LateNotice.
+func LateID(turnID, callID string, attempt int) string {
+	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
+}
+
+// ForkedMessage is the message of a turn of which an imported fork has only the beginning. Readers of the session see
+// it.
+const ForkedMessage = "The session was forked in the middle of this turn. What came after is in the session that it " +
+	"was forked from."
+
+// ClosedMessage is the message of a turn that the session's next turn had to close. Readers of the session see it.
+const ClosedMessage = "The turn was ended from outside before it could answer. What it had done is kept; calls " +
+	"without a known result are marked. Send the message again to have it answered."
+
+// ImportedMessage is the message of a turn that was running when its session was exported. Readers of the session see
+// it.
+const ImportedMessage = "The session was exported while this turn was running, and imported here. An import carries " +
+	"no running turn, approval or open question. Send the message again to have it answered."
+
+// LargeText replaces the text of a message that exceeds MaxMessageBytes.
+const LargeText = "(this message's text is too large: send a shorter one)"
+
+// LostText replaces the text of a message whose blob the journal does not have.
+const LostText = "(this message's text is not in the journal: send it again)"
+
+// FirstTextBytes bounds SessionRecord.FirstText.
+const FirstTextBytes = 120

@@ -1,0 +1,205 @@
+package check
+
+import (
+	"maps"
+	"slices"
+
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// checker joins the ledgers.
+type checker struct {
+	Ledgers
+	found []Violation
+
+	turns    map[string]*turnLedger
+	messages map[string]message // what the client sent, by ID
+	sessions map[string][]turn.Message
+
+	// The following fields cache what is looked up repeatedly, so that judging a long run takes time proportional to its
+	// length.
+	sorted   []*turnLedger
+	owning   map[owner][]*turnLedger
+	requests map[request][]Request
+	runs     map[string][]*historypb.History // by the ID of the turn
+	texts    map[owner]string                // the text of a user's message in the transcript
+	places   map[owner][]string              // the turns whose transcript holds a user's message, once for each occurrence
+	asks     map[call]*asked
+	ran      map[call]effects // the tool's ledger
+}
+
+// owner names a message, request a step by the message that it answers, and call a call or a question of a turn.
+type (
+	owner   struct{ session, message string }
+	request struct {
+		text string
+		step int
+	}
+	call struct{ turn, id string }
+)
+
+// message is a message that the client sent.
+type message struct {
+	id, session, text string
+	acknowledged      bool
+	results           []Entry
+}
+
+// turnLedger is what the journal has about a turn.
+type turnLedger struct {
+	record     portable.ExportTurn
+	session    string
+	transcript []turn.Message // of the whole session
+	inferences []portable.ExportInference
+	calls      []portable.ExportCall
+	chunks     []turn.Chunk
+}
+
+func newChecker(l Ledgers) *checker {
+	c := &checker{Ledgers: l, turns: map[string]*turnLedger{}, messages: map[string]message{},
+		sessions: map[string][]turn.Message{}}
+	for _, s := range l.Sessions {
+		c.index(s)
+	}
+	for _, e := range l.Client {
+		m := c.messages[e.Message]
+		m.id = e.Message
+		switch e.Event {
+		case Sending:
+			m.session, m.text = e.Session, e.Text
+		case Acknowledged:
+			m.acknowledged = true
+		case Answered:
+			m.results = append(m.results, e)
+		}
+		c.messages[e.Message] = m
+	}
+	c.join()
+	return c
+}
+
+// join builds the indexes over the filed lines.
+func (c *checker) join() {
+	c.owning, c.requests, c.runs = map[owner][]*turnLedger{}, map[request][]Request{}, map[string][]*historypb.History{}
+	for _, id := range slices.Sorted(maps.Keys(c.turns)) {
+		t := c.turns[id]
+		c.sorted = append(c.sorted, t)
+		key := owner{t.session, t.record.MessageID}
+		c.owning[key] = append(c.owning[key], t)
+	}
+	for _, r := range c.Requests {
+		key := request{r.Asked, r.Step}
+		c.requests[key] = append(c.requests[key], r)
+	}
+	for _, h := range c.Histories {
+		c.runs[turnOf(h)] = append(c.runs[turnOf(h)], h)
+	}
+	c.places, c.texts = map[owner][]string{}, map[owner]string{}
+	for session, transcript := range c.sessions {
+		for _, m := range transcript {
+			if m.Role == turn.RoleUser && !isNotice(m) {
+				key := owner{session, m.ID}
+				c.places[key], c.texts[key] = append(c.places[key], m.TurnID), m.Text
+			}
+		}
+	}
+	c.indexWaits()
+	c.indexEffects()
+}
+
+// index files an export's lines under their turns.
+func (c *checker) index(s Session) {
+	session := ""
+	var own []*turnLedger
+	var transcript []turn.Message
+	for _, l := range s.Lines {
+		switch {
+		case l.Header != nil:
+			session = l.Header.Session.ID
+		case l.Turn != nil:
+			t := &turnLedger{record: *l.Turn, session: session}
+			c.turns[l.Turn.ID] = t
+			own = append(own, t)
+		case l.Message != nil:
+			transcript = append(transcript, l.Message.Message)
+		default:
+			c.file(l)
+		}
+	}
+	c.sessions[session] = transcript
+	for _, t := range own {
+		t.transcript = transcript
+	}
+}
+
+// file files a line of a turn's ledgers. Lines of missing turns are reported as a problem of the export.
+func (c *checker) file(l portable.Line) {
+	var t *turnLedger
+	switch {
+	case l.Inference != nil:
+		if t = c.turns[l.Inference.Key.Turn]; t != nil {
+			t.inferences = append(t.inferences, *l.Inference)
+		}
+	case l.Call != nil:
+		if t = c.turns[l.Call.Turn]; t != nil {
+			t.calls = append(t.calls, *l.Call)
+		}
+	case l.Chunk != nil:
+		if t = c.turns[l.Chunk.Turn]; t != nil {
+			t.chunks = append(t.chunks, *l.Chunk)
+		}
+	}
+}
+
+// sortedTurns returns the turns by ID, so that reports are reproducible.
+func (c *checker) sortedTurns() []*turnLedger { return c.sorted }
+
+func (c *checker) sortedMessages() []message {
+	var out []message
+	for _, id := range slices.Sorted(maps.Keys(c.messages)) {
+		out = append(out, c.messages[id])
+	}
+	return out
+}
+
+// asked returns the provider's requests for one step of a turn, in order of arrival: those whose last user message is
+// the turn's, followed by as many answers as the step needs. A step that failed has the same prompt as the next one: the
+// first of their requests are its own.
+func (c *checker) asked(t *turnLedger, step int) []Request {
+	i := slices.IndexFunc(t.inferences, func(inf portable.ExportInference) bool { return inf.Key.Step == step })
+	if i < 0 {
+		return nil
+	}
+	key := c.promptOf(t, t.inferences[i])
+	all := c.requests[key]
+	for _, before := range t.inferences[:i] {
+		if c.promptOf(t, before) == key {
+			all = all[min(before.Attempt, len(all)):]
+		}
+	}
+	if !t.inferences[i].Settled {
+		all = all[:min(t.inferences[i].Attempt, len(all))]
+	}
+	return all
+}
+
+// promptOf returns what tells the requests of an inference from those of others. It is zero if no user message comes
+// before the inference.
+func (c *checker) promptOf(t *turnLedger, inf portable.ExportInference) request {
+	answers := 0
+	for at := min(int(inf.Base.Seq), len(t.transcript)) - 1; at >= 0; at-- {
+		switch m := t.transcript[at]; m.Role {
+		case turn.RoleUser:
+			if isNotice(m) {
+				continue
+			}
+			return request{c.messages[m.ID].text, answers + 1}
+		case turn.RoleAssistant:
+			answers++
+		}
+	}
+	return request{}
+}

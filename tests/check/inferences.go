@@ -1,0 +1,49 @@
+package check
+
+import (
+	"bytes"
+
+	"github.com/everturn/everturn/journal/portable"
+)
+
+// inferences checks I4: what the provider counted against what the journal says was paid.
+func (c *checker) inferences() {
+	known := 0
+	for _, t := range c.sortedTurns() {
+		for _, inf := range t.inferences {
+			requests := c.asked(t, inf.Key.Step)
+			known += len(requests)
+			c.inference(t, inf, requests)
+		}
+	}
+	if known != len(c.Requests) {
+		c.breaks(I4, "the provider has %d requests and the journal accounts for %d", len(c.Requests), known)
+	}
+}
+
+func (c *checker) inference(t *turnLedger, inf portable.ExportInference, requests []Request) {
+	step, id := inf.Key.Step, t.record.ID
+	whole := 0
+	for _, r := range requests {
+		if inf.Settled && r.At.After(inf.SettledAt) {
+			c.breaks(I4, "step %d of turn %s was sent again after it was settled", step, id)
+		}
+		if !bytes.Equal(r.Body, requests[0].Body) {
+			c.breaks(I4, "step %d of turn %s was sent again with another prompt", step, id)
+		}
+		if r.Outcome == sent {
+			whole++
+		}
+	}
+	if len(requests) > inf.Attempt {
+		c.breaks(I4, "step %d of turn %s was sent %d times and the journal counts %d", step, id, len(requests), inf.Attempt)
+	}
+	if inf.Settled && whole == 0 {
+		c.breaks(I4, "step %d of turn %s is settled and the provider never answered it whole", step, id)
+	}
+	if again := inf.Attempt - 1 - inf.Failures; again > c.Run.Interruptions {
+		c.breaks(I4, "step %d of turn %s was begun %d times beyond the provider's failures, and the schedule interrupted "+
+			"%d times",
+			step, id, again, c.Run.Interruptions)
+	}
+}

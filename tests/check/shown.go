@@ -1,0 +1,136 @@
+package check
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// chat is a request's body in the protocol's format.
+type chat struct {
+	Messages []chatMessage `json:"messages"`
+}
+
+type chatMessage struct {
+	Role      string `json:"role"`
+	Content   string `json:"content"`
+	ToolCalls []struct {
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// shown checks I3 against the provider: each prompt shows the transcript as it stands, and each answer in the
+// transcript is one that the provider gave.
+func (c *checker) shown() {
+	for _, t := range c.sortedTurns() {
+		for _, inf := range t.inferences {
+			for _, r := range c.asked(t, inf.Key.Step) {
+				c.prompt(t, inf, r)
+			}
+			if inf.Settled {
+				c.spoken(t, inf)
+			}
+		}
+	}
+}
+
+// prompt compares what a request shows with the transcript up to the inference's base.
+func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request) {
+	var body chat
+	if err := json.Unmarshal(r.Body, &body); err != nil {
+		c.breaks(I3, "step %d of turn %s: the provider was sent no chat: %v", inf.Key.Step, t.record.ID, err)
+		return
+	}
+	var messages []chatMessage
+	for _, m := range body.Messages {
+		if m.Role != "system" && !strings.HasPrefix(m.Content, "(Automatic note") {
+			messages = append(messages, m)
+		}
+	}
+	want := c.window(t, t.transcript[:min(int(inf.Base.Seq), len(t.transcript))], len(messages))
+	if len(messages) != len(want) {
+		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step,
+			t.record.ID, len(messages), len(want))
+		return
+	}
+	for i, m := range want {
+		if !sameMessage(messages[i], m) {
+			c.breaks(I3, "step %d of turn %s: the provider was shown %q as message %d, and the transcript has %s %q",
+				inf.Key.Step, t.record.ID, messages[i].Content, i+1, m.Role, m.Text)
+		}
+	}
+}
+
+// window returns the part of a transcript that a prompt of n messages must show. That is all of it or, if it exceeds
+// what a prompt may hold, its end, with the turn's own request in front if that was cut off. The kept part is as long
+// as the configuration says, without any results at its beginning whose calls were cut off.
+func (c *checker) window(t *turnLedger, all []turn.Message, n int) []turn.Message {
+	if c.Run.Window == 0 || len(all) <= c.Run.Window || n < 2 || n > len(all) {
+		return all
+	}
+	request := slices.IndexFunc(all, func(m turn.Message) bool {
+		return m.Role == turn.RoleUser &&
+			m.TurnID == t.record.ID
+	})
+	var front []turn.Message
+	if request >= 0 && request < len(all)-n {
+		front, n = all[request:request+1:request+1], n-1
+	}
+	from := len(all) - n
+	begin := from
+	for begin > 0 && all[begin-1].Role == turn.RoleTool {
+		begin--
+	}
+	if len(all)-begin < c.Run.Kept {
+		return all
+	}
+	return append(front, all[from:]...)
+}
+
+func sameMessage(shown chatMessage, m turn.Message) bool {
+	if shown.Role != string(m.Role) || len(shown.ToolCalls) != len(m.ToolCalls) {
+		return false
+	}
+	for i, call := range m.ToolCalls {
+		if shown.ToolCalls[i].Function.Arguments != call.Arguments {
+			return false
+		}
+	}
+	return strings.TrimPrefix(shown.Content, "Error: ") == strings.TrimPrefix(m.Text, "Error: ") || m.Text == "" &&
+		shown.Content == "(no content)"
+}
+
+// spoken looks for the answer that settled an inference among those that the provider gave whole.
+func (c *checker) spoken(t *turnLedger, inf portable.ExportInference) {
+	if inf.Head.Seq < 1 || int(inf.Head.Seq) > len(t.transcript) {
+		c.breaks(I3, "step %d of turn %s: its answer, message %d, is not in the transcript", inf.Key.Step, t.record.ID,
+			inf.Head.Seq)
+		return
+	}
+	m := t.transcript[inf.Head.Seq-1]
+	for _, r := range c.asked(t, inf.Key.Step) {
+		if r.Outcome == sent && r.Answer == m.Text && sameCalls(r.Calls, m.ToolCalls) {
+			return
+		}
+	}
+	c.breaks(I3, "step %d of turn %s: the transcript has %q and the provider gave no such answer whole", inf.Key.Step,
+		t.record.ID, m.Text)
+}
+
+func sameCalls(said []RequestCall, kept []turn.ToolCall) bool {
+	if len(said) != len(kept) {
+		return false
+	}
+	for i := range said {
+		if said[i].Arguments != kept[i].Arguments {
+			return false
+		}
+	}
+	return true
+}

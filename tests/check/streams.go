@@ -1,0 +1,73 @@
+package check
+
+import (
+	"encoding/json"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// streams checks I3 in the numbered output: there is no gap, each start of a call has one end, and a chunk that was
+// read once never changes.
+func (c *checker) streams() {
+	for _, t := range c.sortedTurns() {
+		c.stream(t)
+	}
+	for _, e := range c.Stream {
+		t := c.turns[e.Turn]
+		switch {
+		case t == nil:
+			c.breaks(I3, "chunk %d of turn %s was read and the journal has no such turn", e.Index, e.Turn)
+		case e.Index < 0 || e.Index >= int64(len(t.chunks)):
+			c.breaks(I3, "chunk %d of turn %s was read and is gone", e.Index, e.Turn)
+		case string(t.chunks[e.Index].Kind) != e.Kind || t.chunks[e.Index].Text != e.Text:
+			c.breaks(I3, "chunk %d of turn %s was read as %s %q and is %s %q now",
+				e.Index, e.Turn, e.Kind, e.Text, t.chunks[e.Index].Kind, t.chunks[e.Index].Text)
+		}
+	}
+}
+
+func (c *checker) stream(t *turnLedger) {
+	id := t.record.ID
+	starts, ends, kinds := map[string]int{}, map[string]int{}, map[turn.ChunkKind]int{}
+	var reader turn.Reader
+	for i, chunk := range t.chunks {
+		if chunk.Index != int64(i) {
+			c.breaks(I3, "chunk %d of turn %s has the number %d", i, id, chunk.Index)
+		}
+		reader.Add(chunk)
+		kinds[chunk.Kind]++
+		var data turn.CallChunk
+		_ = json.Unmarshal(chunk.Data, &data) // other kinds have no call
+		switch chunk.Kind {
+		case turn.ChunkToolCallStarted:
+			starts[data.CallID]++
+		case turn.ChunkToolCallCompleted:
+			if ends[data.CallID]++; starts[data.CallID] == 0 {
+				c.breaks(I3, "the stream of turn %s ends call %s before it starts it", id, data.CallID)
+			}
+		}
+	}
+	for _, call := range t.calls {
+		if starts[call.Call.ID] != 1 || ends[call.Call.ID] != 1 {
+			c.breaks(I3, "the stream of turn %s has %d starts and %d ends of call %s", id, starts[call.Call.ID],
+				ends[call.Call.ID], call.Call.ID)
+		}
+	}
+	if joined, told := c.joined(t), kinds[turn.ChunkMessageAdded]; joined != told {
+		c.breaks(I3, "%d messages have joined turn %s and its stream tells of %d", joined, id, told)
+	}
+	said := t.record.State == turn.StateCompleted && (!c.Partial || t.record.Reason == turn.FinishAnswered)
+	if text := reader.Text(); said && text != t.record.Answer {
+		c.breaks(I3, "a reader of turn %s sees %q in the end and the answer is %q", id, text, t.record.Answer)
+	}
+}
+
+// joined returns how many messages of its users a turn has besides the one with which it began.
+func (c *checker) joined(t *turnLedger) (n int) {
+	for _, m := range t.transcript {
+		if m.TurnID == t.record.ID && m.Role == turn.RoleUser && m.ID != t.record.MessageID && !isNotice(m) {
+			n++
+		}
+	}
+	return n
+}

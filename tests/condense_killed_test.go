@@ -1,0 +1,134 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// condensedOnce checks that a turn was condensed once, that its result counts the summary once, and that the model gave
+// as many whole summaries as the journal has paid for.
+func condensedOnce(t *testing.T, r *env, m *reader, session string, usage turn.Usage) {
+	t.Helper()
+	list, err := r.store.Condensations(t.Context(), session)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	whole, tokens := 0, int64(0)
+	for _, q := range r.model.Requests() {
+		if !q.Finished {
+			continue
+		}
+		tokens += int64(len(q.Body) / 4)
+		if isSummary(q) {
+			whole++
+		}
+	}
+	assert.Equal(t, 1, whole, "summaries that were paid for")
+	assert.Equal(t, tokens, usage.InputTokens)
+}
+
+// TestAWorkerIsKilledWhileItCondenses kills the worker while the summary is written, and after it is settled. The
+// second worker finds a settled summary and does not ask for another.
+func TestAWorkerIsKilledWhileItCondenses(t *testing.T) {
+	for name, during := range map[string]bool{"while the summary is written": true, "after it is settled": false} {
+		t.Run(name, func(t *testing.T) {
+			gate := fakellm.NewGate()
+			held := fakellm.Attempts(fakellm.Text("They talked of lines.").Hold(1, gate), fakellm.Text("They talked."))
+			m := &reader{window: 9_000, script: held, summary: fakellm.Text("They talked.")}
+			if during {
+				m.script, m.summary = fakellm.Text("done"), held
+			}
+			r := newEnv(t, m, condensing(9_000))
+			r.seed("s", 20, 1500)
+			first := r.process()
+			run := r.begin("s", "go on", nil)
+			r.reach(gate)
+			first.kill()
+			r.process()
+			res := r.result(run)
+			require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+			condensedOnce(t, r, m, "s", res.Usage)
+		})
+	}
+}
+
+// lossy is a journal that loses settlements of condensations, or forgets condensations, which is the mutant.
+type lossy struct {
+	engine.Journal
+	before  atomic.Int64
+	forgets bool
+}
+
+func (j *lossy) SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error) {
+	if j.before.Add(-1) >= 0 {
+		return turn.Condensation{}, turn.Errorf(turn.CodeStoreUnavailable, errors.New("lost"), "the journal is away")
+	}
+	return j.Journal.SettleCondensation(ctx, in)
+}
+
+func (j *lossy) Condensation(ctx context.Context, turnID string, seq int64) (*turn.Condensation, error) {
+	c, err := j.Journal.Condensation(ctx, turnID, seq)
+	if j.forgets {
+		c = nil
+	}
+	return c, err
+}
+
+// TestASettledSummaryIsNotPaidForAgain loses the settlement, and the inference that follows it. The mutant,
+// which forgets condensations, shows that the check would notice.
+func TestASettledSummaryIsNotPaidForAgain(t *testing.T) {
+	failing := fakellm.Attempts(fakellm.Status(500, "server_error", "overloaded"), fakellm.Text("done"))
+	for name, c := range map[string]struct {
+		journal   *lossy
+		script    fakellm.Script
+		summaries int
+	}{
+		"settlement lost":   {&lossy{}, fakellm.Text("done"), 1},
+		"inference retried": {&lossy{}, failing, 1},
+		"mutant: forgotten": {&lossy{forgets: true}, failing, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &reader{window: 9_000, script: c.script, summary: fakellm.Text("They talked.")}
+			r := newEnv(t, m, condensing(9_000))
+			r.seed("s", 20, 1500)
+			if name == "settlement lost" {
+				c.journal.before.Store(2)
+			}
+			r.work(engine.WithJournal(func(j engine.Journal) engine.Journal {
+				c.journal.Journal = j
+				return c.journal
+			}))
+			res := r.ask("s", "go on")
+			require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+			assert.Equal(t, c.summaries, m.asked)
+			if c.summaries == 1 && name != "inference retried" {
+				condensedOnce(t, r, m, "s", res.Usage)
+			}
+		})
+	}
+}
+
+// TestARateLimitedSummaryIsRetried checks that a failure of the summary that may pass is retried as the inference's, and
+// does not cut the conversation.
+func TestARateLimitedSummaryIsRetried(t *testing.T) {
+	m := &reader{window: 9_000, script: fakellm.Text("done"), summary: fakellm.Attempts(
+		fakellm.Status(429, "rate_limit", "slow down").RetryAfter("0"), fakellm.Text("They talked."))}
+	r := newEnv(t, m, condensing(9_000))
+	r.seed("s", 20, 1500)
+	r.work()
+	res := r.ask("s", "go on")
+	require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+	made := r.condensedChunks(res.Turn)
+	require.Len(t, made, 1)
+	assert.Equal(t, turn.CondenseSummarized, made[0].Method)
+	assert.Equal(t, 2, m.asked)
+}

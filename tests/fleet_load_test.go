@@ -1,0 +1,200 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/tests/fleet"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// load begins turns, some at a time, until it is stopped.
+type load struct {
+	rig   *fleetRig
+	stop  chan struct{}
+	all   sync.WaitGroup
+	mu    sync.Mutex
+	turns []client.Turn
+	ends  []workflows.Result
+}
+
+// under starts a load of n turns at a time.
+func (r *fleetRig) under(name string, n int) *load {
+	l := &load{rig: r, stop: make(chan struct{})}
+	for i := range n {
+		l.all.Go(func() {
+			for k := 0; ; k++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+					l.one(fmt.Sprintf("%s-%d-%d", name, i, k))
+				}
+			}
+		})
+	}
+	return l
+}
+
+// one runs a turn to its end. Like a user, it asks again, with the same message, when the fleet does not answer.
+func (l *load) one(session string) {
+	ctx, cancel := context.WithTimeout(l.rig.t.Context(), within)
+	defer cancel()
+	in := client.SendInput{Session: session, Message: turn.UserMessage{ID: "m-" + session, Text: "Which files?"}}
+	var sent client.Turn
+	var end workflows.Result
+	retry := func(do func() error) {
+		for {
+			err := do()
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				assert.NoError(l.rig.t, errors.Join(ctx.Err(), err), session)
+				return
+			}
+		}
+	}
+	retry(func() (err error) { sent, err = l.rig.turns.Send(ctx, in); return err })
+	retry(func() (err error) { end, err = l.rig.turns.Wait(ctx, sent); return err })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turns, l.ends = append(l.turns, sent), append(l.ends, end)
+}
+
+// done returns how many turns have ended.
+func (l *load) done() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.ends)
+}
+
+// more waits until n more turns have ended.
+func (l *load) more(n int) {
+	l.rig.t.Helper()
+	want := l.done() + n
+	require.Eventually(l.rig.t, func() bool { return l.done() >= want }, within, 20*time.Millisecond,
+		"the load stands still")
+}
+
+// finish lets the turns that run end, and checks that each message was answered by one turn with one call.
+func (l *load) finish() {
+	l.rig.t.Helper()
+	close(l.stop)
+	l.all.Wait()
+	for i, sent := range l.turns {
+		assert.Equal(l.rig.t, turn.StateCompleted, l.ends[i].State, "%s: %s", sent.Session, l.ends[i].Message)
+		turns, err := l.rig.store.Turns(l.rig.t.Context(), sent.Session)
+		require.NoError(l.rig.t, err)
+		require.Len(l.rig.t, turns, 1, sent.Session)
+		for _, c := range l.rig.calls(turns[0].ID, 1) {
+			assert.Equal(l.rig.t, turn.OutcomeOK, c.Outcome)
+		}
+		l.rig.sound(l.rig.t.Context(), sent.Session, nil)
+	}
+}
+
+// TestAFleetUnderLoad replaces each worker of a fleet in turn, and then kills its database server, while turns run.
+// The replacement loses no task, repeats no call and pays for no inference twice. Of the killed database, each
+// acknowledged message is answered, by one turn.
+func TestAFleetUnderLoad(t *testing.T) {
+	t.Parallel()
+	const workers, atOnce = 4, 8
+	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("local_list_files", "{}").FirstDelay(200*time.Millisecond),
+		fakellm.Text("No files.").FirstDelay(200*time.Millisecond)))
+	r := newFleetRig(t, model, "")
+	running := make([]*fleet.Process, workers)
+	for i := range running {
+		require.NoError(t, r.StartWorker())
+		running[i] = r.Workers[i]
+	}
+	require.NoError(t, r.Polling(t.Context(), workers))
+
+	begun := time.Now()
+	l := r.under("rolling", atOnce)
+	for _, old := range running {
+		l.more(atOnce)
+		require.NoError(t, r.StartWorker())
+		old.Stop()
+	}
+	l.more(atOnce)
+	l.finish()
+	t.Logf("%d turns while %d workers were replaced, in %s", len(l.ends), workers, time.Since(begun).Round(time.Second))
+	assert.Len(t, model.Requests(), 2*len(l.ends), "no inference is paid for twice")
+	for i, sent := range l.turns {
+		for _, kind := range lateTasks {
+			assert.Zero(t, count(r.events(sent.Session, sent.ID), kind), "%s of %s", kind, sent.Session)
+		}
+		for _, c := range r.calls(l.ends[i].Turn, 1) {
+			assert.Equal(t, 1, c.Runs)
+		}
+	}
+
+	l = r.under("killed", atOnce)
+	l.more(atOnce)
+	require.NoError(t, r.Postgres().Kill())
+	killed := time.Now()
+	require.NoError(t, r.Postgres().Run(t.Context()))
+	l.more(2 * atOnce)
+	t.Logf("%d turns ended within %s of the death of Postgres", 2*atOnce, time.Since(killed).Round(time.Second))
+	l.finish()
+}
+
+// TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds. The
+// figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood.
+func TestAQuietTenantBesideAFlood(t *testing.T) {
+	t.Parallel()
+	const flood, quiet = 200, 10
+	model := fakellm.Start(t, fakellm.Steps(fakellm.Text("Done.").FirstDelay(200*time.Millisecond)))
+	r := newFleetRig(t, model, "[worker]\nseparate_queues = true\nmax_concurrent_activities = 2\n", "fsync=off")
+	require.NoError(t, r.StartWorker())
+	require.NoError(t, r.Polling(t.Context(), 1))
+	of := func(tenant string) *client.Client {
+		return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Journal: r.store.Tenant(tenant),
+			Tenant: tenant})
+	}
+	turns := func(name string) []time.Duration {
+		took := make([]time.Duration, quiet)
+		for i := range took {
+			begun := time.Now()
+			sent, err := of("quiet").Send(t.Context(), client.SendInput{Session: fmt.Sprint(name, i),
+				Message: turn.UserMessage{Text: "Hello."}})
+			require.NoError(t, err)
+			_, err = of("quiet").Wait(t.Context(), sent)
+			require.NoError(t, err)
+			took[i] = time.Since(begun)
+		}
+		slices.Sort(took)
+		return took
+	}
+	alone := turns("alone")
+	for i := range flood {
+		_, err := of("loud").Send(t.Context(), client.SendInput{Session: fmt.Sprint("flood", i),
+			Message: turn.UserMessage{Text: "Hello."}})
+		require.NoError(t, err)
+	}
+	beside := turns("beside")
+	loud, err := r.store.Tenant("loud").Sessions(t.Context(), flood)
+	require.NoError(t, err)
+	left := flood
+	for _, s := range loud {
+		if s.LastTurn.State.Terminal() {
+			left--
+		}
+	}
+	t.Logf("a turn of the quiet tenant: median %s, slowest %s alone; median %s, slowest %s beside a flood (%.1f times the "+
+		"slowest), with %d of %d turns of the flood left", alone[quiet/2], alone[quiet-1], beside[quiet/2], beside[quiet-1],
+		float64(beside[quiet-1])/float64(alone[quiet-1]), left, flood)
+	assert.Positive(t, left, "the quiet tenant does not wait until the flood is over")
+}
