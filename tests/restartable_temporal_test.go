@@ -44,7 +44,7 @@ func newRestartableTemporal(t *testing.T, database string, suggest int) *restart
 		temporalconn.DefaultNamespace + " --port " + strconv.Itoa(port))
 	settings := []string{"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
-		"system.forceSearchAttributesCacheRefreshOnRead=true"}
+		"system.forceSearchAttributesCacheRefreshOnRead=false"}
 	if suggest > 0 {
 		settings = append(settings, "limit.historyCount.suggestContinueAsNew="+strconv.Itoa(suggest))
 	}

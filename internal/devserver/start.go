@@ -72,7 +72,9 @@ func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 
 // serverArgs returns the flags of the development server, except the Web UI's address. The dynamic configuration
 // removes the 100 ms that its defaults delay every task on SQLite, and the partitions that sometimes delay a task by
-// two seconds. A server from 1.31 on cancels the open polls of a stopping worker, so that none of them takes a task
+// two seconds. Without its own setting, the development server reads the namespace from its database for each start of
+// a workflow, one start at a time, and answers "Namespace default is not found" if a read takes three seconds. A server
+// from 1.31 on cancels the open polls of a stopping worker, so that none of them takes a task
 // that is then lost. It also closes the HTTP API, which start-dev always opens and which checks neither origin nor
 // credentials: no request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled.
 func serverArgs(dir string, o Options) ([]string, error) {
@@ -92,7 +94,7 @@ func serverArgs(dir string, o Options) ([]string, error) {
 	for _, kv := range []string{
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
-		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true",
+		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=false",
 		"frontend.enableCancelWorkerPollsOnShutdown=true", `frontend.httpAllowedHosts=[" "]`, "system.enableNexus=false",
 	} {
 		args = append(args, "--dynamic-config-value", kv)

@@ -48,7 +48,7 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	for _, kv := range []string{
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
 		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
-		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=true",
+		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=false",
 	} {
 		s.args = append(s.args, "--dynamic-config-value", kv)
 	}
