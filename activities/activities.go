@@ -12,6 +12,7 @@ import (
 
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -36,6 +37,8 @@ type Agent struct {
 	LimitWait        time.Duration // see turn.Config
 	Temperature      *float64
 	MaxTokens        int // of one completion; 0 leaves it to the provider
+	// Skills are those that turns get if their request asks for them.
+	Skills skills.Set
 	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 	// Required are those of Servers without which no turn begins.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -22,7 +23,7 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	cfg, err := a.newConfig(ctx, in)
+	cfg, chosen, err := a.newConfig(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
@@ -30,7 +31,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
 	}
-	in.Agent, in.Config, in.At = cfg.Agent, raw, time.Now()
+	in.Agent, in.Config, in.Skills, in.At = cfg.Agent, raw, chosen.Report(), time.Now()
 	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
 		return workflows.BeginResult{}, err
@@ -69,20 +70,20 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 }
 
 // newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
-// workers have published.
-func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
+// workers have published, and selects the turn's skills.
+func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, skills.Choice, error) {
 	g := a.agent
 	if in.Agent != "" && in.Agent != g.Name {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
+		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil,
 			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Truncate(in.Agent, 60), g.Name))
 	}
 	limits, err := in.Limits.Apply(g.Limits)
 	if err != nil {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg := turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
@@ -94,28 +95,51 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	}
 	condense, err := g.condensing(cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if err := a.checkPrices(cfg, condense); err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if cfg.Limits.MaxHistoryMessages == 0 && (condense == nil || condense.ContextTokens == 0) {
 		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if err := checkNarrowed(cfg); err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
+	chosen, err := a.chooseSkills(ctx, in.Message, &cfg)
+	if err != nil {
+		return cfg, nil, err
+	}
+	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
 	output, err := outputSchema(in.OutputSchema)
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable),
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable) + chosen.Prompt(),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Condense: condense})
-	return cfg, err
+	return cfg, chosen, err
+}
+
+// chooseSkills selects the turn's skills and narrows its tools to those that the skills allow.
+func (a *Activities) chooseSkills(ctx context.Context, m turn.UserMessage, cfg *turn.Config) (skills.Choice, error) {
+	if len(a.agent.Skills.All) == 0 {
+		return nil, nil
+	}
+	if m.Blob != "" {
+		b, err := a.journal.GetBlob(ctx, m.Blob)
+		if err != nil {
+			return nil, fmt.Errorf("reading the message: %w", err)
+		}
+		m.Text = string(b)
+	}
+	chosen := a.agent.Skills.Choose(m.Text, cfg.Models[0].ContextTokens, cfg.Tools)
+	cfg.Policy.Only = chosen.Narrow(cfg.Policy.Only, cfg.Tools)
+	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !cfg.Policy.Offered(t) })
+	return chosen, nil
 }
 
 // The reserve for a completion, in tokens, if its maximum is not configured: at most this part of the context window.

@@ -73,7 +73,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	}
 	begin := workflows.BeginInput{}
 	begin.Tenant = in.Tenant
-	cfg, err := a.newConfig(ctx, begin)
+	cfg, _, err := a.newConfig(ctx, begin)
 	if err != nil {
 		return out, err
 	}

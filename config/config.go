@@ -40,6 +40,8 @@ type Config struct {
 	// What each session and each tenant may spend. An inference that does not fit ends its turn with the code
 	// budget_used_up. Limits in dollars need models whose prices are known. `starter usage` shows what was spent.
 	Budget Budget `toml:"budget"`
+	// Instructions for the model in folders, of which each turn gets those that fit its request: see docs/skills.md.
+	Skills Skills `toml:"skills"`
 	// Which tools may be called, and what follows an error. Each worker applies its own policy: give every worker on a
 	// task queue the same agent.toml.
 	Policy Policy `toml:"policy"`
@@ -98,6 +100,9 @@ type Runtime struct {
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 	// The folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace" default:"." required:"true"`
+	// The workspace's AGENTS.md, and the skills in its folders .agents/skills and .claude/skills, become part of the
+	// prompt. Set it only for a workspace whose authors may instruct the agent.
+	TrustWorkspace bool `toml:"trust_workspace"`
 	// Maximum number of bytes of a tool's output that the model sees; the journal keeps all of it.
 	MaxResultBytes int `toml:"max_result_bytes" default:"65536" min:"1024"`
 	// Maximum number of bytes of the arguments of one tool call; a larger call does not run, and the model is told.
@@ -190,6 +195,28 @@ type Prompt struct {
 	SummaryModel string `toml:"summary_model" maxbytes:"200"`
 	// How much of the user's own messages is kept verbatim, the latest first, in tokens; at most a third of the target.
 	VerbatimUserTokens int64 `toml:"verbatim_user_tokens" default:"20000" min:"0"`
+	// The room for the skills of a turn in its prompt, in tokens; 0 means that none is selected.
+	SkillsTokens int `toml:"skills_token_budget_tokens" default:"1800" min:"0" max:"1000000"`
+	// The same as a part of the context window, if that is known. The smaller one counts.
+	SkillsRatio float64 `toml:"skills_token_budget_ratio" default:"0.1" min:"0" max:"0.5"`
+}
+
+// Skills says where skills are.
+type Skills struct {
+	// Names of skills that are not used.
+	Deny []string `toml:"deny"`
+	// The folders with skills, one block each. The workspace's own come first: see runtime.trust_workspace.
+	Sources []SkillSource `toml:"sources"`
+}
+
+// SkillSource is a folder with skills.
+type SkillSource struct {
+	// The kind of source; "directory" is the only one.
+	Type string `toml:"type" default:"directory" enum:"directory"`
+	// The folder, relative to the working directory. Each skill is a folder with a SKILL.md in it.
+	Path string `toml:"path" required:"true" example:"skills"`
+	// Skills may also be in folders of folders, six deep at most.
+	Recursive bool `toml:"recursive"`
 }
 
 // Condense says whether prompts are condensed.

@@ -159,7 +159,6 @@ var foreign = map[string]string{
 	"deny_tools":      "policy.deny",
 	"denied_tools":    "policy.deny",
 	"default_model":   "llm.model",
-	"skills":          "runtime.system_prompt: Everturn has no skills",
 	"mcpServers":      "[[mcp.servers]]",
 	"mcp_servers":     "[[mcp.servers]]",
 }

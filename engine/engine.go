@@ -23,6 +23,7 @@ import (
 	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/rollout"
+	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/internal/telemetry"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows"
@@ -38,20 +39,23 @@ type Engine struct {
 	journalID string
 	tools     *tools.Registry
 	model     *model
-	models    atomic.Pointer[models.Models]
-	keys      *codec.Keys // nil without encryption
-	converter converter.DataConverter
-	client    client.Client
-	namespace string
-	version   rollout.Version // of its Worker Deployment
-	workers   []worker.Worker // one for each task queue
-	probe     probe
-	capacity  *capacity.Limiter
-	fatal     chan error // holds the first reason why the engine cannot continue: see fail
-	secrets   *redact.Redactor
-	telemetry *telemetry.Telemetry // nil if it is off
-	sinks     []*sink
-	log       *slog.Logger
+	skills    skills.Set
+	// projectWords are those of a trusted workspace's AGENTS.md, for the system prompt.
+	projectWords string
+	models       atomic.Pointer[models.Models]
+	keys         *codec.Keys // nil without encryption
+	converter    converter.DataConverter
+	client       client.Client
+	namespace    string
+	version      rollout.Version // of its Worker Deployment
+	workers      []worker.Worker // one for each task queue
+	probe        probe
+	capacity     *capacity.Limiter
+	fatal        chan error // holds the first reason why the engine cannot continue: see fail
+	secrets      *redact.Redactor
+	telemetry    *telemetry.Telemetry // nil if it is off
+	sinks        []*sink
+	log          *slog.Logger
 }
 
 // New opens the journal, connects to Temporal and the MCP servers and publishes their catalogues. The engine polls
@@ -62,7 +66,8 @@ type Engine struct {
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
-		e.openKeys, e.openProbe, e.openModel, e.openModels, e.openTelemetry, e.openTools, e.openJournal,
+		e.openKeys, e.openProbe, e.openModel, e.openModels, e.openTelemetry, e.openTools, e.openSkills,
+		e.openJournal,
 		e.connect, e.publish, e.build,
 	} {
 		if err := step(ctx); err != nil {

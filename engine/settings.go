@@ -40,7 +40,8 @@ func (e *Engine) agent() activities.Agent {
 		}
 	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt, Models: e.chain,
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.projectWords, Models: e.chain,
+		Skills: e.skills,
 		Limits: limits(cfg.Runtime), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
 		LimitWait: cfg.LLM.LimitWait(),

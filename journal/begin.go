@@ -14,7 +14,7 @@ import (
 )
 
 // Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends the
-// message, records the turn config and emits turn_started. See turn.BeginInput and BeginResult.
+// message, records the turn config and emits turn_started, and skills_selected if there are any. See turn.BeginInput and BeginResult.
 func (s *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
@@ -156,6 +156,15 @@ func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
 	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
 		return out, err
+	}
+	if in.Skills != nil {
+		data, err := json.Marshal(in.Skills)
+		if err == nil {
+			err = t.emit(sc, turn.Chunk{Kind: turn.ChunkSkillsSelected, At: in.At, Data: data})
+		}
+		if err != nil {
+			return out, err
+		}
 	}
 	out.Head, out.Config = sc.Head, in.Config
 	out.Turn, err = t.TurnRecord(`t.id = ?`, sc.Turn)

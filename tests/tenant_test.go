@@ -126,7 +126,7 @@ var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
 	"usage",                                             // of the tenant
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", "limits", "models", "rollout", "workers", // for the operator, who has the whole journal
+	"journal", "keys", "codec", "limits", "models", "skills", "rollout", "workers", // for the operator, who has the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {

@@ -55,6 +55,11 @@ func Timeout(d time.Duration) Option { return func(s *tool.Settings) { s.Timeout
 // ReadOnly declares that the function only reads, and only locally (see turn.Effects).
 func ReadOnly() Option { return func(s *tool.Settings) { s.ReadOnly = true } }
 
+// Values declares the only values of an argument, by its name in JSON.
+func Values(argument string, values ...any) Option {
+	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
+}
+
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
 // Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
@@ -100,7 +105,7 @@ func (r *Registry) add(name string, f function) error {
 // describe returns the descriptor of a function, and the compiled schema of its arguments.
 func describe(name, description string, in reflect.Type, settings tool.Settings) (turn.Descriptor, schema.Schema,
 	error) {
-	raw, err := inputSchema(in)
+	raw, err := inputSchema(in, settings.Values)
 	if err != nil {
 		return turn.Descriptor{}, schema.Schema{}, err
 	}
@@ -124,8 +129,9 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	return d, compiled, settings.Check()
 }
 
-// inputSchema derives the schema of arguments of type t, which must be an object.
-func inputSchema(t reflect.Type) (json.RawMessage, error) {
+// inputSchema derives the schema of arguments of type t, which must be an object. values are the only ones of some
+// arguments.
+func inputSchema(t reflect.Type, values map[string][]any) (json.RawMessage, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -138,6 +144,12 @@ func inputSchema(t reflect.Type) (json.RawMessage, error) {
 	}
 	if s.Type != "object" {
 		return nil, fmt.Errorf("its input %s is not an object: use a struct", t)
+	}
+	for name, allowed := range values {
+		if s.Properties[name] == nil {
+			return nil, fmt.Errorf("its input has no argument %s, for which values are declared", name)
+		}
+		s.Properties[name].Enum = allowed
 	}
 	return json.Marshal(s)
 }

@@ -32,6 +32,8 @@ const (
 	ChunkError ChunkKind = "error"
 	// the beginning of the transcript was condensed for the prompts from now on; with a warning if it was cut
 	ChunkCondensed ChunkKind = "condensed"
+	// skills were selected for the turn
+	ChunkSkillsSelected ChunkKind = "skills_selected"
 )
 
 // Chunk is one numbered event of a turn's stream. Indexes begin at 0 and have no gaps.
@@ -46,7 +48,8 @@ type Chunk struct {
 	Text string `json:"text,omitempty"`
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
 	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, ModelChunk for
-	// model_changed, CondensedChunk for condensed, DoneChunk for turn_completed.
+	// model_changed, CondensedChunk for condensed, SkillsChunk for
+	// skills_selected, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -112,6 +115,31 @@ type ModelChunk struct {
 	Position     int    `json:"position"` // of the model in Config.Models
 	Step         int    `json:"step"`
 	Failures     int    `json:"failures"` // of the step so far
+}
+
+// SkillsChunk is the data of skills_selected: the skills in the turn's prompt, and those that it had no room for.
+type SkillsChunk struct {
+	Skills []SkillChoice `json:"skills"`
+}
+
+// SkillChoice is a skill that was selected for a turn.
+type SkillChoice struct {
+	Name   string  `json:"name"`
+	Score  float64 `json:"score"`  // its name counts 1, a tag 0.4, a keyword 0.2
+	Part   string  `json:"part"`   // of its text in the prompt: whole, no_examples, checklists, or dropped
+	Tokens int     `json:"tokens"` // estimated
+}
+
+// String lists the skills in one line.
+func (c SkillsChunk) String() string {
+	names := make([]string, len(c.Skills))
+	for i, s := range c.Skills {
+		names[i] = s.Name
+		if s.Part != "whole" {
+			names[i] += " (" + strings.ReplaceAll(s.Part, "_", " ") + ")"
+		}
+	}
+	return "skills: " + strings.Join(names, ", ")
 }
 
 // DoneChunk is the data of turn_completed.

@@ -181,14 +181,24 @@ func (p planner) prune(c *Condensation, low, high int, room int64) (to int64, ok
 		size += m.Tokens()
 	}
 	to = c.PrunedTo
+	tools := toolNames(p.Window)
 	for i := low; i < high && size > room; i++ {
-		if m := window[i]; m.Role == RoleTool && len(m.Text) > pruneBytes {
+		if m := window[i]; prunable(m, tools) {
 			size -= m.Tokens() - excerptBytes/2
 			to = p.From + int64(i)
 		}
 	}
 	return to, size <= room
 }
+
+// prunable reports whether a reference may replace the message's text: it is a tool's long output, and not a skill's
+// instructions.
+func prunable(m Message, tools map[callKey]string) bool {
+	return m.Role == RoleTool && len(m.Text) > pruneBytes && tools[callKey{m.TurnID, m.CallID}] != ActivateSkill
+}
+
+// ActivateSkill is the tool with which a model reads a skill.
+const ActivateSkill = "local/activate_skill"
 
 // keep adds to c what stays of the messages before cut, and references to the outputs up to pruned.
 func (p planner) keep(c *Condensation, cut int, pruned int64) {
@@ -204,7 +214,7 @@ func (p planner) keep(c *Condensation, cut int, pruned int64) {
 		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError:
 			calls = append(calls, KeptCall{Seq: seq, Call: m.CallID, Tool: tools[callKey{m.TurnID, m.CallID}],
 				Outcome: m.Outcome, Text: oneLine(Truncate(m.Text, excerptBytes))})
-		case len(m.Text) > pruneBytes && (i < cut || seq <= c.PrunedTo):
+		case i < cut && len(m.Text) > pruneBytes, prunable(m, tools) && seq <= c.PrunedTo:
 			if !slices.ContainsFunc(refs, func(r Ref) bool { return r.Seq == seq }) {
 				refs = append(refs, refOf(seq, m, tools[callKey{m.TurnID, m.CallID}]))
 			}

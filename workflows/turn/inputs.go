@@ -22,7 +22,9 @@ type BeginInput struct {
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
 	// unchanged.
 	Config json.RawMessage `json:"config,omitempty"`
-	At     time.Time       `json:"at,omitzero"`
+	// Skills are what the activity selected for the turn; nil if there are none.
+	Skills *SkillsChunk `json:"skills,omitempty"`
+	At     time.Time    `json:"at,omitzero"`
 }
 
 // AskInput opens requests. A step asks for all of its approvals together.

@@ -19,6 +19,8 @@ type Settings struct {
 	// TotalTimeout bounds a call that reports progress. BackgroundTimeout is how long an abandoned call may go on.
 	TotalTimeout, BackgroundTimeout time.Duration
 	ReadOnly                        bool // see turn.Effects
+	// Values are the only values of a function's arguments, by their names.
+	Values map[string][]any
 }
 
 // Check returns an error if the settings contradict each other.

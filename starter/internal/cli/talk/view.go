@@ -89,6 +89,11 @@ func (v *view) chunk(c turn.Chunk) {
 		if decode(c, &data) {
 			v.activity("%s", app.Line(data.String(), 300))
 		}
+	case turn.ChunkSkillsSelected:
+		var data turn.SkillsChunk
+		if decode(c, &data) {
+			v.activity("%s", app.Line(data.String(), 300))
+		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for
 			v.activity("%s", app.Line(c.Text, 300))

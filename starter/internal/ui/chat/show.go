@@ -59,6 +59,11 @@ func (m *Model) showItem(i item) {
 		if json.Unmarshal(c.Data, &data) == nil {
 			m.addText(entryNote, data.String())
 		}
+	case turn.ChunkSkillsSelected:
+		var data turn.SkillsChunk
+		if json.Unmarshal(c.Data, &data) == nil {
+			m.addText(entryNote, data.String())
+		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for
 			m.addText(entryNote, c.Text)

@@ -1,0 +1,72 @@
+package tests
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestATurnGetsTheSkillsThatFitItsRequest runs turns in a workspace with two skills and an AGENTS.md, as a user would.
+func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
+	t.Parallel()
+	model := fakellm.Start(t, fakellm.Cases(
+		fakellm.When("style", fakellm.Steps(fakellm.Call("local_activate_skill", `{"name":"go-style"}`),
+			fakellm.Text("Tabs."))),
+		fakellm.When("", fakellm.Text("Released."))))
+	h := newHome(t, asking(model)+"trust_workspace = true\n[[skills.sources]]\npath = \"team\"\n")
+	h.write("AGENTS.md", "Answer in one word.")
+	h.write(".agents/skills/release/SKILL.md", "---\nname: release\ndescription: Publish a new version\n"+
+		"allowed-tools: local/list_files\n---\nCount the files first.")
+	h.write("team/go-style/SKILL.md", "---\nname: go-style\ndescription: Write Go well\n---\nUse tabs.")
+	h.write("team/broken/SKILL.md", "Nothing.")
+	h.worker()
+
+	released := decoded[workflows.Result](h.starter("run", "-s", "one", "-o", "json", "Make a release").exits(0))
+	first := model.Requests()[0]
+	system := first.Chat.Messages[0].Content
+	for _, part := range []string{"Answer in one word.", "Count the files first.", "| release | Publish a new version |"} {
+		assert.Contains(t, system, part)
+	}
+	assert.NotContains(t, system, "Use tabs.")
+	assert.ElementsMatch(t, []string{"local_list_files", "local_read_artifact", "local_activate_skill", "ask_user"},
+		first.Chat.ToolNames(),
+		"the skill's list narrows the tools")
+
+	events := decodedLines[turn.Chunk](h.starter("attach", "one", "-o", "jsonl").exits(0))
+	require.Equal(t, released.Turn, events[0].Turn)
+	assert.Equal(t, turn.ChunkSkillsSelected, events[1].Kind)
+	assert.Equal(t, "skills: release", selected(t, events[1]).String())
+	assert.InDelta(t, 1, selected(t, events[1]).Skills[0].Score, 0.001)
+
+	h.starter("run", "-s", "two", "What is our style?").exits(0)
+	requests := model.Requests()
+	last := requests[len(requests)-1].Chat
+	assert.NotContains(t, last.Messages[0].Content, "Count the files first.")
+	assert.Contains(t, last.Messages[len(last.Messages)-1].Content, "Use tabs.", "the model has read the skill")
+
+	explained := decoded[[]struct {
+		Name   string
+		Points float64
+		Part   string
+	}](h.starter("skills", "explain", "-o", "json", "Make a release").exits(0))
+	require.Len(t, explained, 2)
+	assert.Equal(t, "release", explained[0].Name)
+	assert.Equal(t, "whole", explained[0].Part)
+	h.starter("skills", "check", "team").exits(1)
+	h.starter("skills", "check", ".agents").exits(0)
+	h.starter("skills", "show", "go-style").exits(0)
+	h.starter("skills", "show", "nothing").exits(3)
+	h.starter("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
+}
+
+func selected(t *testing.T, c turn.Chunk) (out turn.SkillsChunk) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(c.Data, &out))
+	return out
+}
