@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -109,3 +110,117 @@ func about(d time.Duration) string {
 	}
 	return d.Round(time.Second).String()
 }
+
+// An inference that has failed for good goes on with the turn's next model, if another model may not have the failure.
+// The journal records the change; the attempt then ends, and the next attempt of the activity, on any worker, asks the
+// model that the journal names. The rest of the turn stays with it: changing back and forth would lose the provider's
+// cache each time, and the reasoning that only one model can read.
+
+// modelInUse is the model that an inference asks, with the state of its fallbacks.
+type modelInUse struct {
+	turn.Model
+	position int          // in the turn's models
+	left     []turn.Model // its fallbacks
+	failures int          // of the step, before this model took over
+	// limitWait is how long the turn may wait for a provider that refuses requests.
+	limitWait time.Duration
+}
+
+// modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model of
+// its plan and no fallback.
+func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (modelInUse, error) {
+	t, err := a.begunTurn(ctx, in.Turn)
+	if err != nil {
+		return modelInUse{}, err
+	}
+	switch len(t.models) {
+	case 0:
+		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Plan.Model, Mode: in.Plan.Mode}}, nil
+	case 1:
+		return modelInUse{Model: t.models[0], limitWait: t.limitWait}, nil
+	}
+	change, err := a.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
+	if err != nil {
+		return modelInUse{}, err
+	}
+	if change.Position < 0 || change.Position >= len(t.models) {
+		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
+	}
+	m := modelInUse{Model: t.models[change.Position], position: change.Position, left: t.models[change.Position+1:],
+		limitWait: t.limitWait}
+	if change.Step == in.Step {
+		m.failures = change.Failures
+	}
+	return m, nil
+}
+
+// on returns the input for this model.
+func (m modelInUse) on(in workflows.InferInput) workflows.InferInput {
+	in.Provider, in.Plan.Model, in.Plan.Mode = m.Provider, m.Name, m.Mode
+	return in
+}
+
+// mayHelp reports whether another model may not have the failure of this one. What a provider refuses because of the
+// request itself, another one would refuse too.
+func mayHelp(e *turn.Error, failed, next turn.Model) bool {
+	switch e.Code {
+	case turn.CodeLLMTransport, turn.CodeLLMRateLimited, turn.CodeLLMTruncated:
+		return true
+	case turn.CodeLLMUnauthorized:
+		return next.Provider != failed.Provider
+	case turn.CodeLLMRejected:
+		return e.OfModel
+	}
+	return false
+}
+
+// hasHelp reports whether a fallback is left that may not have this failure.
+func (m modelInUse) hasHelp(e *turn.Error) bool {
+	return len(m.left) > 0 && mayHelp(e, m.Model, m.left[0])
+}
+
+// fallBack lets the next model take over from a failed attempt, and returns the error that begins the next attempt. It
+// returns nil if there is no such model.
+func (a *Activities) fallBack(ctx context.Context, in workflows.InferInput, inf journal.Inference, m modelInUse,
+	e *turn.Error, busy time.Duration) error {
+	if !m.hasHelp(e) {
+		return nil
+	}
+	next := m.left[0]
+	text := fmt.Sprintf("%s:%s failed, %s:%s takes over: %s", m.Provider, m.Name, next.Provider, next.Name, e.Message)
+	err := a.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
+		turn.Chunk{Text: turn.Truncate(text, maxFailureText), At: time.Now()},
+		turn.ModelChunk{Provider: next.Provider, Model: next.Name, Position: m.position + 1, Code: e.Code,
+			FromProvider: m.Provider, FromModel: m.Name})
+	if err != nil {
+		return err
+	}
+	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
+		NextRetryDelay: nextModelAfter, Details: []any{busy}})
+}
+
+// nextModelAfter is the pause before the next model is asked. 0 would mean the retry policy's.
+const nextModelAfter = 10 * time.Millisecond
+
+// waitForReset lets the turn wait until its provider accepts requests again. The workflow waits, without a worker; the
+// attempt was refused before it was paid for, so it does not count.
+func (a *Activities) waitForReset(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
+	busy time.Duration) error {
+	wait := e.Reset + rand.N(min(e.Reset/20, time.Minute)+1) // turns that wait for the same reset do not go on at once
+	text := fmt.Sprintf("the turn waits until %s, when %s accepts requests again: %s",
+		time.Now().Add(wait).UTC().Format("2006-01-02 15:04 UTC"), in.Provider, e.Message)
+	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(text, maxFailureText), turn.PhaseChunk{Phase: turn.PhaseLlmInfer,
+		Wait: &turn.LimitWait{Scope: in.Provider, Limit: limitReset, AboutMS: wait.Milliseconds()}})
+	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
+		return err
+	}
+	if err := a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt); err != nil {
+		return err
+	}
+	logFailure(ctx, e)
+	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
+		NonRetryable: true, Category: temporal.ApplicationErrorCategoryBenign, Details: []any{busy, "", wait}})
+}
+
+// limitReset names the limit that a provider itself enforces.
+const limitReset = "provider_reset"

@@ -210,16 +210,17 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 
 // Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
 func (s *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
-	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "reading call "+callID, func(q querier, _ scope) (CallRecord, error) {
-		c, err := q.Call(turnID, callID)
-		if err == nil && c.Row == 0 {
-			err = ErrNotFound
-		}
-		if err == nil {
-			err = q.Load(&c)
-		}
-		return c.Rec, err
-	})
+	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "reading call "+callID,
+		func(q querier, _ scope) (CallRecord, error) {
+			c, err := q.Call(turnID, callID)
+			if err == nil && c.Row == 0 {
+				err = ErrNotFound
+			}
+			if err == nil {
+				err = q.Load(&c)
+			}
+			return c.Rec, err
+		})
 }
 
 // Calls returns the ledger of a turn's calls, ordered by step and index.

@@ -90,16 +90,18 @@ func (s *DB) AddCondensation(ctx context.Context, session, request string,
 
 // Condensed returns the condensation of the session that was recorded for a request of AddCondensation. ErrNotFound.
 func (s *DB) Condensed(ctx context.Context, session, request string) (turn.Condensation, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "reading a condensation", func(q querier, n int64) (turn.Condensation, error) {
-		return q.NamedCondensation(fmt.Sprintf("%d/%s", n, request))
-	})
+	return tables.GetOfSession(ctx, s.tables, session, "reading a condensation",
+		func(q querier, n int64) (turn.Condensation, error) {
+			return q.NamedCondensation(fmt.Sprintf("%d/%s", n, request))
+		})
 }
 
 // Condensation returns the condensation that applies to the turn's prompts up to the message seq, nil if none does.
 func (s *DB) Condensation(ctx context.Context, turnID string, seq int64) (*turn.Condensation, error) {
-	return tables.GetOfTurn(ctx, s.tables, turnID, "reading the condensation", func(q querier, sc scope) (*turn.Condensation, error) {
-		return q.Condensation(sc.Session, seq)
-	})
+	return tables.GetOfTurn(ctx, s.tables, turnID, "reading the condensation",
+		func(q querier, sc scope) (*turn.Condensation, error) {
+			return q.Condensation(sc.Session, seq)
+		})
 }
 
 // Condensations returns the condensations that apply to the session's prompts, or have applied to them, in order.
@@ -120,10 +122,11 @@ func (s *DB) Condensations(ctx context.Context, session string) ([]turn.Condensa
 
 // CondensationUsage returns what the condensations before an inference have used.
 func (s *DB) CondensationUsage(ctx context.Context, key StepKey) (u turn.Usage, err error) {
-	list, err := tables.GetOfTurn(ctx, s.tables, key.Turn, "reading the condensations", func(q querier, sc scope) ([]turn.Condensation,
-		error) {
-		return q.Condensations(`turn = ? ORDER BY id`, sc.Turn)
-	})
+	list, err := tables.GetOfTurn(ctx, s.tables, key.Turn, "reading the condensations",
+		func(q querier, sc scope) ([]turn.Condensation,
+			error) {
+			return q.Condensations(`turn = ? ORDER BY id`, sc.Turn)
+		})
 	for _, c := range list {
 		if c.Step == key.Step {
 			u = u.Add(c.Usage)

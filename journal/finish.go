@@ -222,7 +222,8 @@ func (t *tx) settleWithoutReport(c *call, step int, tc turn.ToolCall, r turn.Cal
 // settleOpen settles claims that the transcript does not wait for, so that each tool_call_started has its
 // tool_call_completed.
 func (t *tx) settleOpen(sc *scope, at time.Time) error {
-	ids, err := tables.Column[string](t.Querier, `SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
+	ids, err := tables.Column[string](t.Querier,
+		`SELECT call_id FROM calls WHERE turn = ? AND settled_at IS NULL ORDER BY id`,
 		sc.Turn)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -258,7 +259,8 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 		failures++
 		return t.Exec(`UPDATE inferences SET failures = ?, failed_attempt = ?, failed_code = ?, failed_message = ?
 			WHERE id = ?`,
-			failures, attempt, string(code), tables.ContentOf(record.Preview(record.CleanText(message), record.PreviewBytes)), a.Row)
+			failures, attempt, string(code), tables.ContentOf(record.Preview(record.CleanText(message),
+				record.PreviewBytes)), a.Row)
 	})
 	return failures, err
 }
@@ -300,4 +302,49 @@ func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, er
 // Inferences returns the ledger of a turn's inferences, ordered by step.
 func (s *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
 	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the inferences", querier.Inferences)
+}
+
+// ChangeModel records that another of the turn's models takes over from this attempt on, with the chunk model_changed.
+// The same change again changes nothing. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed.
+func (s *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, chunk turn.Chunk,
+	change turn.ModelChunk) error {
+	return s.write(ctx, stepName("changing the model of", key), func(t *tx) error {
+		a, err := t.LockedAttempt(key)
+		if err != nil {
+			return err
+		}
+		if a.Inf.Settled {
+			return ErrStale
+		}
+		if err := current(a, attempt); err != nil {
+			return err
+		}
+		last, err := modelChange(t.Querier, key)
+		if err != nil || last.Position >= change.Position {
+			return err
+		}
+		change.Step, change.Failures = key.Step, a.Inf.Failures
+		chunk.Kind, chunk.Step, chunk.Attempt = turn.ChunkModelChanged, key.Step, attempt
+		return t.emitData(&a.Scope, chunk, change)
+	})
+}
+
+// ModelChange returns the last change of the turn's model up to a step; the zero ModelChunk if there was none.
+func (s *DB) ModelChange(ctx context.Context, key StepKey) (turn.ModelChunk, error) {
+	return tables.Get(ctx, s.tables, stepName("reading the model of", key),
+		func(q querier) (turn.ModelChunk, error) { return modelChange(q, key) })
+}
+
+func modelChange(q querier, key StepKey) (out turn.ModelChunk, err error) {
+	var data string
+	err = q.Row(`SELECT c.data FROM chunks c JOIN turns t ON t.id = c.turn
+		WHERE t.turn_id = ? AND c.kind = ? AND c.step <= ? ORDER BY c.idx DESC LIMIT 1`,
+		key.Turn, string(turn.ChunkModelChanged), key.Step).Scan(tables.Into(&data))
+	if errors.Is(err, sql.ErrNoRows) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(data), &out)
+	}
+	return out, err
 }

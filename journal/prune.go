@@ -47,8 +47,9 @@ func (t *tx) isPruned(turns []int64) (done bool, err error) {
 
 // prune prunes at most limit turns and returns them.
 func (t *tx) prune(before int64, limit int) (list []int64, err error) {
-	list, err = tables.Column[int64](t.Querier, `SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
-		t.Lock(), before, limit)
+	list, err = tables.Column[int64](t.Querier,
+		`SELECT id FROM turns WHERE NOT pruned AND ended_at IS NOT NULL AND ended_at < ? ORDER BY ended_at LIMIT ?`+
+			t.Lock(), before, limit)
 	if err != nil {
 		return nil, err
 	}

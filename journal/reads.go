@@ -40,7 +40,8 @@ func (s *DB) Session(ctx context.Context, id string) (SessionRecord, error) {
 // Sessions returns the latest limit sessions, the most recently active first.
 func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
 	return tables.Get(ctx, s.tables, "listing the sessions", func(q querier) ([]SessionRecord, error) {
-		return tables.Collect(q, tables.ScanSession, tables.SessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`,
+		return tables.Collect(q, tables.ScanSession,
+			tables.SessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`,
 			q.Tenant, limit)
 	})
 }

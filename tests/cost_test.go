@@ -83,7 +83,8 @@ func TestAFailedAttemptIsPaid(t *testing.T) {
 
 func TestABudgetEndsASession(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("Done.").Usage(3000, 100, 0), priced, func(c *config.Config) { c.Budget.SessionUSD = ptr(0.0045) })
+	r := newEnv(t, fakellm.Text("Done.").Usage(3000, 100, 0), priced,
+		func(c *config.Config) { c.Budget.SessionUSD = ptr(0.0045) })
 	r.work()
 	assert.Equal(t, turn.FinishAnswered, r.ask(session(t), "One.").FinishReason)
 	app, _ := r.failure(r.begin(session(t), "Two.", nil))

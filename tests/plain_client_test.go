@@ -55,7 +55,8 @@ func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"v": 1.0, "session": id, "turn": run.GetRunID(), "state": "completed", "finish_reason": "answered",
 		"answer": "Hello back.",
-		"usage":  map[string]any{"input_tokens": 10.0, "output_tokens": 2.0, "unpriced": true}, "steps": 1.0, "tool_calls": 0.0,
+		"usage": map[string]any{"input_tokens": 10.0, "output_tokens": 2.0,
+			"unpriced": true}, "steps": 1.0, "tool_calls": 0.0,
 		"model": "scripted",
 	}, out)
 }

@@ -256,7 +256,8 @@ func TestAVersionWithoutWorkers(t *testing.T) {
 	r.begins("approved", "Which files?")
 	r.parked("asked", "approved")
 	delivery, err := r.client.ExecuteWorkflow(t.Context(),
-		temporal.StartWorkflowOptions{ID: "deliver-1", TaskQueue: "everturn"}, workflows.DeliverWorkflow, workflows.DeliverInput{Session: "delivered", Message: turn.UserMessage{Text: "Guess."}})
+		temporal.StartWorkflowOptions{ID: "deliver-1",
+			TaskQueue: "everturn"}, workflows.DeliverWorkflow, workflows.DeliverInput{Session: "delivered", Message: turn.UserMessage{Text: "Guess."}})
 	require.NoError(t, err)
 	r.parked("delivered")
 	r.happened(delivery, enumspb.EVENT_TYPE_TIMER_STARTED)

@@ -94,7 +94,8 @@ func (r *env) seed(session string, turns, size int) {
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
 		require.NoError(r.t, err)
 		_, err = r.store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
-			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: answer.Text}, Counters: turn.Counters{Step: 1},
+			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered,
+				Answer: answer.Text}, Counters: turn.Counters{Step: 1},
 			At: time.Now()})
 		require.NoError(r.t, err)
 	}

@@ -190,7 +190,8 @@ func (k *sessionClient) decide(v model.Verdict) {
 // rules sends one decision and reports whether it was accepted. A valid decision is refused only if the request has
 // been settled otherwise.
 func (k *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bool) bool {
-	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: k.m.Person()}
+	a := client.DecideInput{Session: k.m.Session, Turn: w.Turn, Call: w.ID, ArgumentsHash: w.ArgumentsHash,
+		By: k.m.Person()}
 	switch v {
 	case model.WrongHash:
 		a.ArgumentsHash = strings.Repeat("0", len(a.ArgumentsHash))

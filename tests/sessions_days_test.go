@@ -33,7 +33,8 @@ func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	server := newRestartableTemporal(t, filepath.Join(t.TempDir(), "temporal.db"), 0)
 	l := newEffectServer(t)
-	provider := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Appended.")))
+	provider := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
+		fakellm.Text("Appended.")))
 	h := newHome(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
 		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release,
 			"-pidfile", l.pid))

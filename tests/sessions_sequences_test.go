@@ -88,7 +88,10 @@ func newSessionsEnv(t *testing.T) *sessionsEnv {
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
 		engine.WithTool(model.LookTool, "Looks.",
-			func(_ context.Context, in model.Arguments) (string, error) { return "seen: " + in.Text, nil }, engine.Risk(turn.RiskLow)),
+			func(_ context.Context, in model.Arguments) (string, error) {
+				return "seen: " + in.Text,
+					nil
+			}, engine.Risk(turn.RiskLow)),
 	)
 	return g
 }

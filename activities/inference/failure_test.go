@@ -74,8 +74,10 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		"refusal in stream": {fakellm.Raw(event(`{"error":{"message":"bad role","type":"invalid_request_error"}}`)),
 			turn.CodeLLMRejected, []string{"bad role"}},
 		"finish of error": {fakellm.Text("half").Finish("error"), turn.CodeLLMTransport, nil},
-		"garbage":         {fakellm.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport, []string{"something other than a completion"}},
-		"garbage JSON":    {fakellm.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport, []string{"something other than a completion"}},
+		"garbage": {fakellm.Raw("data: hello\n\ndata: [1]\n\n"), turn.CodeLLMTransport,
+			[]string{"something other than a completion"}},
+		"garbage JSON": {fakellm.Raw(event(`{"choices":"none"}`)), turn.CodeLLMTransport,
+			[]string{"something other than a completion"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := infer(t, c.reply)

@@ -97,7 +97,8 @@ func TestAnswersOverHTTPAreBounded(t *testing.T) {
 		"values in a stream of events in another letter case": {bound: "values_per_message",
 			answer: func(w http.ResponseWriter, _ *http.Request, id string) {
 				w.Header().Set("Content-Type", "Text/Event-Stream")
-				fmt.Fprintf(w, ": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[0%s]}}}\n\n", id, manyValues)
+				fmt.Fprintf(w,
+					": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[0%s]}}}\n\n", id, manyValues)
 			}},
 		"a line that is no field": {bound: "field_bytes", answer: func(w http.ResponseWriter, _ *http.Request, _ string) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -59,7 +59,8 @@ func TestAQuestionIsAnsweredByAnotherProcess(t *testing.T) {
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Equal(t, turn.OutcomeOK, r.Outcome)
-			assert.Equal(t, `heard state-1|{"c":{"action":"accept","content":{"colour":"red","size":3}}}|{"c":{"action":"decline"}}`, r.Text,
+			assert.Equal(t,
+				`heard state-1|{"c":{"action":"accept","content":{"colour":"red","size":3}}}|{"c":{"action":"decline"}}`, r.Text,
 				"the answers, with the form's defaults, and the server's own state")
 		})
 	}

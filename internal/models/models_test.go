@@ -70,18 +70,28 @@ func TestResolve(t *testing.T) {
 		context int64
 		priced  bool
 	}{
-		"gpt-4.1-mini":               {"openai:gpt-4.1-mini", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576, true},
-		"openai:gpt-4.1-mini":        {"openai:gpt-4.1-mini", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576, true},
-		"gpt-4.1-mini-2025-04-14":    {"openai:gpt-4.1-mini-2025-04-14", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576, true},
-		"claude-opus-5":              {"anthropic:claude-opus-5", models.Mapped, turn.APIMessages, turn.ModeNative, 1_000_000, true},
-		"gpt-99":                     {"openai:gpt-99", models.MappedWithOverrides, "", turn.ModeNative, 7, false},
-		"gpt-5":                      {"openai:gpt-5", models.MappedWithOverrides, turn.APIResponses, turn.ModeJSON, 400_000, true},
-		"local:llama3.2:3b":          {"local:llama3.2:3b", models.MappedWithOverrides, turn.APIChat, turn.ModeNative, 0, true},
-		"local:gemma3":               {"local:gemma3", models.MappedWithOverrides, turn.APIChat, turn.ModeJSON, 0, false},
-		"local:anything/of-its:own":  {"local:anything/of-its:own", models.MappedWithOverrides, turn.APIChat, turn.ModeNative, 0, false},
-		"anthropic:claude-haiku-5-5": {"anthropic:claude-haiku-5-5", models.Mapped, turn.APIMessages, turn.ModeNative, 1_000_000, true},
-		"openai:gpt-4.1-mini-latest": {"openai:gpt-4.1-mini-latest", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576, true},
-		"anthropic:CLAUDE-HAIKU-5-5": {"anthropic:claude-haiku-5-5", models.Mapped, turn.APIMessages, turn.ModeNative, 1_000_000, true},
+		"gpt-4.1-mini": {"openai:gpt-4.1-mini", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576,
+			true},
+		"openai:gpt-4.1-mini": {"openai:gpt-4.1-mini", models.Mapped, turn.APIResponses, turn.ModeNative, 1_047_576,
+			true},
+		"gpt-4.1-mini-2025-04-14": {"openai:gpt-4.1-mini-2025-04-14", models.Mapped, turn.APIResponses, turn.ModeNative,
+			1_047_576, true},
+		"claude-opus-5": {"anthropic:claude-opus-5", models.Mapped, turn.APIMessages, turn.ModeNative,
+			1_000_000, true},
+		"gpt-99": {"openai:gpt-99", models.MappedWithOverrides, "", turn.ModeNative, 7, false},
+		"gpt-5": {"openai:gpt-5", models.MappedWithOverrides, turn.APIResponses, turn.ModeJSON,
+			400_000, true},
+		"local:llama3.2:3b": {"local:llama3.2:3b", models.MappedWithOverrides, turn.APIChat, turn.ModeNative, 0,
+			true},
+		"local:gemma3": {"local:gemma3", models.MappedWithOverrides, turn.APIChat, turn.ModeJSON, 0, false},
+		"local:anything/of-its:own": {"local:anything/of-its:own", models.MappedWithOverrides, turn.APIChat,
+			turn.ModeNative, 0, false},
+		"anthropic:claude-haiku-5-5": {"anthropic:claude-haiku-5-5", models.Mapped, turn.APIMessages, turn.ModeNative,
+			1_000_000, true},
+		"openai:gpt-4.1-mini-latest": {"openai:gpt-4.1-mini-latest", models.Mapped, turn.APIResponses, turn.ModeNative,
+			1_047_576, true},
+		"anthropic:CLAUDE-HAIKU-5-5": {"anthropic:claude-haiku-5-5", models.Mapped, turn.APIMessages, turn.ModeNative,
+			1_000_000, true},
 	} {
 		r, err := m.Resolve(name)
 		require.NoError(t, err, name)
@@ -121,7 +131,8 @@ func TestSelect(t *testing.T) {
 	two, ten := 2.0, 10.0
 	m := vendors("openai", "anthropic", "google")
 	m.Overrides = []models.Override{{Model: "openai:gpt-5-mini", Latency: "fast", Quality: 2},
-		{Model: "anthropic:claude-opus-5", Latency: "slow", Quality: 1}, {Model: "google:gemini-2.5-flash", Latency: "medium"}}
+		{Model: "anthropic:claude-opus-5", Latency: "slow", Quality: 1}, {Model: "google:gemini-2.5-flash",
+			Latency: "medium"}}
 	var out strings.Builder
 	for _, c := range []struct {
 		name string
@@ -177,8 +188,10 @@ func TestAListIsFetchedKeptAndOutlivesAFailedRefresh(t *testing.T) {
 	assert.Equal(t, "2099-01-01", kept.Date)
 	assert.False(t, kept.Stale(now.Add(23*time.Hour)))
 	assert.True(t, kept.Stale(now.Add(25*time.Hour)))
-	for name, bad := range map[string]string{"an error": "", "no list": "<html>", "an older list": strings.Replace(newer, "2099", "2001", 1),
-		"a negative price": strings.Replace(newer, `"input":1`, `"input":-1`, 1), "too large": strings.Repeat(" ", 17<<20) + newer} {
+	for name, bad := range map[string]string{"an error": "", "no list": "<html>",
+		"an older list":    strings.Replace(newer, "2099", "2001", 1),
+		"a negative price": strings.Replace(newer, `"input":1`, `"input":-1`, 1), "too large": strings.Repeat(" ",
+			17<<20) + newer} {
 		body = bad
 		list, err := models.Fetch(t.Context(), server.URL)
 		if err == nil {

@@ -104,7 +104,8 @@ func ActivityPollers(ctx context.Context, c client.Client, queue string) ([]Poll
 	return pollers(ctx, c, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 }
 
-func pollers(ctx context.Context, c client.Client, queue string, kind enumspb.TaskQueueType) (list []Poller, err error) {
+func pollers(ctx context.Context, c client.Client, queue string, kind enumspb.TaskQueueType) (list []Poller,
+	err error) {
 	got, err := c.DescribeTaskQueue(ctx, queue, kind)
 	if err != nil {
 		return nil, fmt.Errorf("listing the workers of task queue %s: %w", queue, err)

@@ -128,7 +128,8 @@ func saveView(t *tables.Tx, c turn.Catalogue, hold []turn.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	return t.Exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, record.HashOf(view), string(view), c.Server)
+	return t.Exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, record.HashOf(view), string(view),
+		c.Server)
 }
 
 // ApproveTools records the operator's approval of quarantined tools as they are now: of the named ones, or of all of

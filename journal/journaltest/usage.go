@@ -67,8 +67,9 @@ func usageOnce(t *testing.T, open func() *journal.DB) {
 	}
 	s.start(1)
 	in := s.settleInput(1, 2, "answer")
-	in.Answer.Usage = turn.Usage{InputTokens: 20, CachedTokens: 5, CacheWriteTokens: 4, OutputTokens: 9, ReasoningTokens: 2,
-		Cost: 29 * perTokenUSD}
+	in.Answer.Usage = turn.Usage{InputTokens: 20, CachedTokens: 5, CacheWriteTokens: 4, OutputTokens: 9,
+		ReasoningTokens: 2,
+		Cost:            29 * perTokenUSD}
 	in.Provider = "p"
 	settled := must(s.SettleInference(t.Context(), in))(t)
 	assert.Equal(t, failed, settled.OtherUsage)
@@ -173,7 +174,8 @@ func ceilingShared(t *testing.T, open func() *journal.DB) {
 		wg.Go(func() {
 			granted[i], _, _ = s.ReserveUsage(t.Context(), journal.ReserveInput{
 				AttemptUsage: journal.AttemptUsage{Key: s.key(1), Attempt: 1, Usage: turn.Usage{InputTokens: 50}, At: start},
-				Price:        perToken, Output: 100, Least: 10, Budget: journal.Budget{TenantDay: usd(1000), TenantMonth: usd(1000)},
+				Price:        perToken, Output: 100, Least: 10, Budget: journal.Budget{TenantDay: usd(1000),
+					TenantMonth: usd(1000)},
 			})
 		})
 	}

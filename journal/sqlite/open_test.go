@@ -75,7 +75,8 @@ func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
 	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	raw(t, path, `DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; UPDATE journal SET schema_version = 1`)
+	raw(t, path,
+		`DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; UPDATE journal SET schema_version = 1`)
 
 	s = open(t, path, sqlite.Options{})
 	again, err := s.Turn(t.Context(), "t")

@@ -167,7 +167,8 @@ func (s *Server) enter(r *http.Request, body []byte, api string, chat Chat) (*Re
 	s.update(func() {
 		key := fingerprint(body)
 		s.seen[key]++
-		entry = &Request{Index: s.drained + len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, API: api, Chat: chat,
+		entry = &Request{Index: s.drained + len(s.requests), At: time.Now(), Header: r.Header.Clone(), Body: body, API: api,
+			Chat: chat,
 			Step: chat.step(), Attempt: s.seen[key], Outcome: Open}
 		s.requests = append(s.requests, entry)
 		script = s.script

@@ -33,8 +33,9 @@ func groups() []group {
 			cancels()},
 		{"Approvals, questions, messages in mid-turn", "The journal and the history hold the requests. The first decision " +
 			"counts, for the call and the arguments that it names.", people()},
-		{"Elicitations", "The journal holds what continues the call. The next dispatch takes the response to any process of " +
-			"the server.", inquiries()},
+		{"Elicitations",
+			"The journal holds what continues the call. The next dispatch takes the response to any process of " +
+				"the server.", inquiries()},
 		{"Servers that change, flood, stall or forget",
 			"A changed tool is quarantined; untrusted text makes later calls ask; " +
 				"a late result becomes a notice; lost server state is reported.", trusted()},

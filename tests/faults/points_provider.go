@@ -54,7 +54,8 @@ func provider() []point {
 			func(good fakellm.Reply) fakellm.Reply { return good.ResetAfter(2) }),
 		misbehaves("llm_refused", "the connection is reset before an answer",
 			func(good fakellm.Reply) fakellm.Reply { return good.ResetAfter(-1) }),
-		misbehaves("llm_stall", "the stream goes silent", func(good fakellm.Reply) fakellm.Reply { return good.StallAfter(2) }),
+		misbehaves("llm_stall", "the stream goes silent",
+			func(good fakellm.Reply) fakellm.Reply { return good.StallAfter(2) }),
 		misbehaves("llm_garbage", "events that are not JSON",
 			instead(fakellm.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
 		misbehaves("llm_bad_utf8", "text that is not UTF-8, and no end", instead(fakellm.Raw(

@@ -56,7 +56,8 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	if s.http {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
-		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\non_all_workers = %t\ntimeouts.connect = %q\n%s",
+		fmt.Fprintf(b,
+			"[[mcp.servers]]\nid = %q\ntransport = \"stdio\"\ncommand = %q\nargs = [\"-times\", \"-ledger\", %q, \"-release\", %q, \"-pidfile\", %q, \"-mode-file\", %q, \"-face\", %q]\non_all_workers = %t\ntimeouts.connect = %q\n%s",
 			s.id, r.programs.mcpserver, r.toolLedger(), inDir(r.dir, "release"), r.pidfile(s.id), r.modeFile(s.id),
 			r.faceFile(s.id), s.own == "", r.settings.connect, s.own)
 	}

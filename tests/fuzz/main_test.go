@@ -19,9 +19,10 @@ func TestVerdicts(t *testing.T) {
 		err    error
 		passes bool
 	}{
-		"passed":                  {counts + "PASS\n", nil, true},
-		"the fuzzer's deadline":   {counts + deadline + end, exit, true},
-		"a failing input":         {counts + deadline + "    Failing input written to testdata/fuzz/FuzzX/ab\n" + end, exit, false},
+		"passed":                {counts + "PASS\n", nil, true},
+		"the fuzzer's deadline": {counts + deadline + end, exit, true},
+		"a failing input": {counts + deadline + "    Failing input written to testdata/fuzz/FuzzX/ab\n" + end, exit,
+			false},
 		"more output":             {counts + deadline + "    a leak\n" + end, exit, false},
 		"a leak after the target": {counts + "PASS\nfound unexpected goroutines\n", exit, false},
 		"no execution":            {"fuzz: elapsed: 3s, gathering baseline coverage: 0/11 completed\nPASS\n", nil, false},

@@ -22,7 +22,8 @@ import (
 func startAimock(t *testing.T) string {
 	t.Helper()
 	tree := npm.Need(t)
-	cmd := exec.CommandContext(t.Context(), tree.Node, filepath.Join(tree.Dir, "node_modules", "@copilotkit", "aimock", "dist",
+	cmd := exec.CommandContext(t.Context(), tree.Node, filepath.Join(tree.Dir, "node_modules", "@copilotkit", "aimock",
+		"dist",
 		"cli.js"), "-p", "0", "--strict", "-f", filepath.Join("testdata", "aimock.json"))
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -62,7 +62,8 @@ func Requests(list []fakellm.Request) map[string][]check.Request {
 	out := map[string][]check.Request{}
 	for _, r := range list {
 		asked, d := r.Chat.Asked(), deedOf(r)
-		line := check.Request{At: r.At, Asked: asked, Step: r.Step + 1, Body: r.Body, Outcome: string(r.Outcome), Answer: d.text}
+		line := check.Request{At: r.At, Asked: asked, Step: r.Step + 1, Body: r.Body, Outcome: string(r.Outcome),
+			Answer: d.text}
 		if r.Finished != (r.Outcome == fakellm.Sent) { // an answer is whole once its finish reason is out
 			line.Outcome = map[bool]string{true: string(fakellm.Sent), false: string(fakellm.Cut)}[r.Finished]
 		}
@@ -109,7 +110,8 @@ func deedOf(r fakellm.Request) done {
 		return done{calls: []fakellm.ToolCall{call(TouchTool, session, same)}}
 	case ask:
 		question := "What about " + place + "?"
-		return done{question: question, calls: []fakellm.ToolCall{{Name: askTool, Arguments: `{"question":"` + question + `"}`}}}
+		return done{question: question, calls: []fakellm.ToolCall{{Name: askTool,
+			Arguments: `{"question":"` + question + `"}`}}}
 	case slow:
 		return done{text: "I look at " + place + ".", slow: true, calls: []fakellm.ToolCall{call(LookTool, session, place)}}
 	}

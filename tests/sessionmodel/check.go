@@ -16,7 +16,8 @@ func (m *Model) Check(l check.Ledgers) []string {
 	defer m.mu.Unlock()
 	l.Client, l.Effects = m.client, m.effects
 	l.Run.Asked = guarded
-	c := checker{m: m, turns: map[string]*portable.ExportTurn{}, place: map[string]int{}, calls: map[string]*portable.ExportCall{}}
+	c := checker{m: m, turns: map[string]*portable.ExportTurn{}, place: map[string]int{},
+		calls: map[string]*portable.ExportCall{}}
 	for _, v := range check.Check(l) {
 		c.problems = append(c.problems, v.String())
 	}

@@ -29,7 +29,8 @@ func (c conversation) answer() string {
 	parts := []string{introduction}
 	for _, r := range c.results {
 		arguments, _ := json.Marshal(r.call.arguments) // they were just unmarshalled
-		parts = append(parts, fmt.Sprintf("%s %s returned:\n%s", r.call.name, arguments, quote(r.text, max(minQuote, maxQuote/len(c.results)))))
+		parts = append(parts, fmt.Sprintf("%s %s returned:\n%s", r.call.name, arguments,
+			quote(r.text, max(minQuote, maxQuote/len(c.results)))))
 	}
 	switch {
 	case len(c.results) > 0:

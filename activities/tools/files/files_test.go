@@ -45,7 +45,8 @@ func TestList(t *testing.T) {
 	require.NoError(t, os.Symlink("../secret", filepath.Join(root, "out")))
 	out, err := w.list(t.Context(), ListInput{})
 	require.NoError(t, err)
-	assert.Equal(t, ".github/\n.github/ci.yml\t1\nREADME.md\t5\n\"a\\nb\"\t0\nout\tlink\nsrc/\nsrc/a/\nsrc/a/b/\nsrc/main.go\t12\n", out)
+	assert.Equal(t,
+		".github/\n.github/ci.yml\t1\nREADME.md\t5\n\"a\\nb\"\t0\nout\tlink\nsrc/\nsrc/a/\nsrc/a/b/\nsrc/main.go\t12\n", out)
 
 	out, err = w.list(t.Context(), ListInput{Path: "src", Depth: 1})
 	require.NoError(t, err)

@@ -20,7 +20,8 @@ func (q Querier) Condensation(session, seq int64) (*turn.Condensation, error) {
 			return &list[0], nil
 		}
 		var forkSeq int64
-		if err := q.Row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`, session).Scan(&session,
+		if err := q.Row(`SELECT coalesce(parent, 0), coalesce(fork_seq, 0) FROM sessions WHERE id = ?`,
+			session).Scan(&session,
 			&forkSeq); err != nil {
 			return nil, err
 		}

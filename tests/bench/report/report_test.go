@@ -54,7 +54,8 @@ func TestWhatIsWorseThanAcceptedIsFound(t *testing.T) {
 	slow := sample(150, 300, 90<<20)
 	slow.Parts[0].Gated = false
 	assert.Empty(t, report.Gate(slow, accepted, report.Whole), "a scenario with few turns is not judged")
-	assert.Empty(t, report.Gate(sample(150, 300, 90<<20), report.Result{}, report.Whole), "nor one that was never accepted")
+	assert.Empty(t, report.Gate(sample(150, 300, 90<<20), report.Result{}, report.Whole),
+		"nor one that was never accepted")
 }
 
 // A short run on a busy machine is judged by CPU and memory, and by a median that is much worse.
@@ -93,7 +94,8 @@ func TestAFindingCountsWhenItIsFoundTwice(t *testing.T) {
 	other := slices.Clone(slow)
 	other[0].Arm = "everturn local"
 	assert.Empty(t, report.Confirmed(slow, other), "another arm's trouble confirms nothing")
-	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 300, 60<<20), accepted, report.Whole)), "nor does another figure's")
+	assert.Empty(t, report.Confirmed(slow, report.Gate(sample(100, 300, 60<<20), accepted, report.Whole)),
+		"nor does another figure's")
 }
 
 func TestAnArmThatWaitsForTheDiskIsNotGated(t *testing.T) {

@@ -32,7 +32,8 @@ var answers = map[string]func(http.ResponseWriter, request){
 	},
 	"case": func(w http.ResponseWriter, req request) {
 		w.Header().Set("Content-Type", "Text/Event-Stream")
-		fmt.Fprintf(w, ": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[{}%s]}}}\n\n",
+		fmt.Fprintf(w,
+			": \"\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[],\"structuredContent\":{\"a\":[{}%s]}}}\n\n",
 			req.ID, strings.Repeat(",{}", 5*mib))
 	},
 	"line": func(w http.ResponseWriter, _ request) {

@@ -43,7 +43,8 @@ func (m *settleBeforeEffect) ClaimCall(ctx context.Context, in journal.ClaimInpu
 	}
 	var args struct{ Text string }
 	_ = json.Unmarshal([]byte(in.Call.Arguments), &args) // other tools have no text
-	_, err = m.Journal.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, At: in.At,
+	_, err = m.Journal.SettleCall(ctx, journal.SettleInput{Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt,
+		At:     in.At,
 		Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "appended " + args.Text}})
 	return claim, err
 }

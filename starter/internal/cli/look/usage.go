@@ -38,8 +38,9 @@ The command shows the usage of the configured tenant. By tenant, the default ten
 	by = string(journal.UsageByModel)
 	app.Choose(cmd, cmd.Flags(), &by, "by", "", "group by model, tenant, session or day", string(journal.UsageByModel),
 		string(journal.UsageByTenant), string(journal.UsageBySession), string(journal.UsageByDay))
-	cmd.Flags().StringVar(&since, "since", "", "only usage since a day of UTC (2026-11-01), a time (RFC 3339), or for a time "+
-		"until now (24h, 7d)")
+	cmd.Flags().StringVar(&since, "since", "",
+		"only usage since a day of UTC (2026-11-01), a time (RFC 3339), or for a time "+
+			"until now (24h, 7d)")
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
 	return cmd
 }

@@ -343,7 +343,8 @@ func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 	s.t.Helper()
 	i, err := s.store.SettleInference(s.t.Context(),
 		journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
-			Answer:  turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 15, OutputTokens: 4, Cost: turn.Dollar / 1000}},
+			Answer: turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 15, OutputTokens: 4,
+				Cost: turn.Dollar / 1000}},
 			Message: turn.Message{Role: turn.RoleAssistant, Text: text, ToolCalls: calls, TurnID: s.turn, Step: s.step}})
 	require.NoError(s.t, err)
 	s.head = i.Head

@@ -169,7 +169,8 @@ func TestSchemasAreBoundedAndCheckedOnlyAsFarAsTheyAreKnown(t *testing.T) {
 		_, err := form.Parse(json.RawMessage(schema))
 		assert.ErrorContains(t, err, says)
 	}
-	odd := parse(t, `{"properties":{"a":{"type":["string","null"]},"b":true,"c":{"type":"string","default":7},"d":{"type":"string","minLength":"x"}}}`)
+	odd := parse(t,
+		`{"properties":{"a":{"type":["string","null"]},"b":true,"c":{"type":"string","default":7},"d":{"type":"string","minLength":"x"}}}`)
 	for i, kind := range []form.Kind{form.KindJSON, form.KindJSON, form.KindText, form.KindJSON} {
 		assert.Equal(t, kind, odd.Fields[i].Kind, odd.Fields[i].Name)
 	}
@@ -209,7 +210,8 @@ days (some of the choices, 1 to 2 of them)
   2 tue
   3 wed
 extra (JSON)`, strings.Join(parse(t, everything).Lines(), "\n"))
-	evil := parse(t, `{"properties":{"a\u001b[2J":{"type":"string","title":"x\ny","description":"\u202e\u0007","enum":["\u009b31m"]}}}`)
+	evil := parse(t,
+		`{"properties":{"a\u001b[2J":{"type":"string","title":"x\ny","description":"\u202e\u0007","enum":["\u009b31m"]}}}`)
 	assert.Equal(t, []string{`a\x1b[2J · x y (one of the choices)`, `  \u202e\x07`, `  1 \u009b31m`}, evil.Lines())
 }
 
