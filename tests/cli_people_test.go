@@ -34,9 +34,9 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 
 	c, keys := h.onTerminal("run", "-s", "yes", "Read it.")
 	c.says("approval 1.0 of session yes: call local/read_file")
-	c.says("always this [t]ool: ")
+	c.says("[t] always this tool: ")
 	typeIn(t, keys, "perhaps\n")
-	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y]es") == 2 }, within, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y] allow") == 2 }, within, 5*time.Millisecond,
 		"what is no word of these is asked again")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("It is read.")
@@ -44,24 +44,24 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 		"? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
 
 	c, keys = h.onTerminal("run", "-s", "no", "Read it.")
-	c.says("[y]es")
+	c.says("[y] allow")
 	typeIn(t, keys, "n not today\n")
 	c.exits(0)
 	assert.Regexp(t, `denied by .*: not today`, h.starter("show", "no").exits(0).out.String())
 
 	c, keys = h.onTerminal("run", "-s", "always", "Read it.")
-	c.says("[y]es")
+	c.says("[y] allow")
 	typeIn(t, keys, "t\n")
 	c.exits(0)
 	c, _ = h.onTerminal("run", "-s", "always", "Read it again.")
 	c.exits(0).says("It is read.")
-	assert.NotContains(t, c.out.String(), "[y]es", "the tool was allowed for good")
+	assert.NotContains(t, c.out.String(), "[y] allow", "the tool was allowed for good")
 
 	c, keys = h.onTerminal("run", "-s", "siblings", "Read both.")
-	c.says("[y]es")
+	c.says("[y] allow")
 	typeIn(t, keys, "t\n")
 	c.exits(0).says("Both are read.")
-	assert.Equal(t, 1, strings.Count(c.out.String(), "[y]es"), "the grant allows the call that waited, too")
+	assert.Equal(t, 1, strings.Count(c.out.String(), "[y] allow"), "the grant allows the call that waited, too")
 	h.starter("run", "-s", "siblings-later", "Read both.").exits(6)
 	later := h.starter("approve", "siblings-later", "1.0", "-y", "--always", "tool").exits(0)
 	assert.Contains(t, later.err.String(), "allowed 1.1, too")
@@ -103,7 +103,7 @@ func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	typeIn(t, keys, "y\n")
 	c.says("y\r\n") // the terminal has received the key
 	gate.Release()
-	c.says("[y]es")
+	c.says("[y] allow")
 	h.starter("attach", "--no-wait", "early").exits(6)
 	typeIn(t, keys, "n\n")
 	c.exits(0)
@@ -115,13 +115,13 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	c, keys := h.onTerminal("run", "-s", "left", "Read it.")
-	c.says("[y]es")
+	c.says("[y] allow")
 	typeIn(t, keys, "\x03")
 	c.exits(0).says("Follow it with `starter attach left`")
 	h.starter("attach", "--no-wait", "left").exits(6)
 
 	c, keys = h.onTerminal("attach", "left")
-	c.says("[y]es")
+	c.says("[y] allow")
 	typeIn(t, keys, "\x03")
 	c.says("press Ctrl-C again to stop it")
 	c.pressedUntilItEnds(func() { _, _ = io.WriteString(keys, "\x03") }) // the command may have exited meanwhile

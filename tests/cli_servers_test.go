@@ -155,7 +155,7 @@ func TestCLIAllowsNothingThatWasNotOnTheScreen(t *testing.T) {
 		typeIn(t, keys, "y\n")
 	}
 	c.says("the end")
-	c.says("[y]es, [n]o (and why)")
+	c.says("[y] allow, [n] deny (and why)")
 	h.starter("attach", "--no-wait", "long").exits(6)
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("Written.")

@@ -89,18 +89,3 @@ func TestCommandLinesAnswerServers(t *testing.T) {
 		assert.ErrorContains(t, err, says)
 	}
 }
-
-func TestDecisionsOfALine(t *testing.T) {
-	for in, want := range map[string]decision{
-		"y": {allow: true}, "Yes": {allow: true}, "n not today": {reason: "not today"},
-		"a": {allow: true, always: turn.GrantCall}, "t": {allow: true, always: turn.GrantTool},
-	} {
-		got, ok := parseDecision(in)
-		assert.True(t, ok)
-		assert.Equal(t, want, got)
-	}
-	for _, in := range []string{"", "perhaps", "yn"} {
-		_, ok := parseDecision(in)
-		assert.False(t, ok, in)
-	}
-}

@@ -124,7 +124,7 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	if f.always != "" && !r.Grants(turn.GrantScope(f.always)) {
 		return app.Usage("nothing was decided: %s", r.WhyNoGrant())
 	}
-	if err := checkArguments(r); err != nil {
+	if err := ui.Exact(r.Request); err != nil {
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
 	if !f.yes && f.hash == "" && !a.OnTerminal() {

@@ -2,10 +2,12 @@ package decide
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -64,7 +66,7 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 	a, r := d.t.App, d.Request
 	a.Note("%s", pages.Next())
 	for {
-		prompt := decisionPrompt(r)
+		prompt := decisionPrompt(r.Request)
 		if pages.Left() > 0 {
 			prompt = pages.Prompt()
 		}
@@ -72,52 +74,31 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		if err != nil {
 			return nil, err
 		}
-		made, ok := parseDecision(strings.TrimSpace(line))
+		typed, why, _ := strings.Cut(strings.TrimSpace(line), " ")
+		made, ok := ui.VerdictOf(typed)
 		switch {
-		case pages.Left() > 0 && (!ok || made.allow):
+		case pages.Left() > 0 && (!ok || made.Allow):
 			a.Note("%s", pages.Next())
-		case ok && made.allow && checkArguments(r) != nil:
-			a.Note("%v", checkArguments(r))
-		case ok && made.always != "" && !r.Grants(made.always):
-			a.Note("%s", r.WhyNoGrant())
+		case ok && made.Refused(r.Request) != nil:
+			a.Note("%v", made.Refused(r.Request))
 		case ok:
 			return func(ctx context.Context) (string, []string, error) {
-				result, err := decide(ctx, d.t, r, made)
+				result, err := decide(ctx, d.t, r, decision{allow: made.Allow, reason: strings.TrimSpace(why), always: made.Grant})
 				return "", result.Covered, err
 			}, nil
 		}
 	}
 }
 
-// decisionPrompt offers the decisions that the request permits.
-func decisionPrompt(r journal.RequestRecord) string {
-	if checkArguments(r) != nil {
-		return "[n]o (and why): "
+// decisionPrompt offers the verdicts that the request permits.
+func decisionPrompt(r turn.Request) string {
+	var offered []string
+	for _, v := range ui.Verdicts(r) {
+		text := fmt.Sprintf("[%s] %s", v.Key, v.Label)
+		if !v.Allow {
+			text += " (and why)"
+		}
+		offered = append(offered, text)
 	}
-	prompt := "[y]es, [n]o (and why)"
-	if r.Grants(turn.GrantCall) {
-		prompt += ", [a]lways this call"
-	}
-	if r.Grants(turn.GrantTool) {
-		prompt += ", always this [t]ool"
-	}
-	return prompt + ": "
-}
-
-// parseDecision parses the decision about an approval.
-func parseDecision(line string) (d decision, ok bool) {
-	key, why, _ := strings.Cut(line, " ")
-	d.reason = strings.TrimSpace(why)
-	switch strings.ToLower(key) {
-	case "y", "yes":
-		d.allow = true
-	case "n", "no":
-	case "a", "always":
-		d.allow, d.always = true, turn.GrantCall
-	case "t", "tool":
-		d.allow, d.always = true, turn.GrantTool
-	default:
-		return d, false
-	}
-	return d, true
+	return strings.Join(offered, ", ") + ": "
 }

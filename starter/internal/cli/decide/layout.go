@@ -44,7 +44,7 @@ func (l layout) describe(r journal.RequestRecord) string {
 	if server := l.quarantined[r.Tool]; server != "" {
 		lines = append(lines, quarantineWarning(r, server))
 	}
-	if err := checkArguments(r); err != nil {
+	if err := ui.Exact(r.Request); err != nil {
 		lines = append(lines, "warning: "+err.Error())
 	}
 	return strings.Join(lines, "\n")
@@ -81,7 +81,7 @@ func commandsFor(r journal.RequestRecord) string {
 			exampleAnswer(r), names)
 	}
 	deny := fmt.Sprintf("\n  starter deny %s --reason \"...\"", names)
-	if checkArguments(r) != nil {
+	if ui.Exact(r.Request) != nil {
 		return "deny it with" + deny
 	}
 	return fmt.Sprintf("decide it with\n  starter approve %s --hash %s", names, ui.ShortHash(r.ArgumentsHash)) + deny

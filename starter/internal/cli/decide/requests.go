@@ -9,7 +9,6 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -107,17 +106,6 @@ func checkHash(r journal.RequestRecord, hash string) error {
 			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
 }
 
-// checkArguments returns an error if the journal does not have exactly the arguments that a call waits with, because it
-// has lost them or a part of them. Such a call can only be denied.
-func checkArguments(r journal.RequestRecord) error {
-	if r.Kind != turn.RequestApproval || record.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
-		return nil
-	}
-	return fmt.Errorf("call %s can only be denied: the journal has %d of the %d bytes of its arguments, whose hash is "+
-		"not %s",
-		app.Line(r.ID, 80), len(r.Arguments), r.ArgumentsBytes, ui.ShortHash(r.ArgumentsHash))
-}
-
 // notPending says why a request cannot be decided: it is already decided, or does not exist.
 func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
 	rec, err := t.Store.Session(ctx, session)
@@ -171,7 +159,7 @@ func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d d
 	}
 	decide := t.Client.Deny
 	if d.allow {
-		if err := checkArguments(r); err != nil {
+		if err := ui.Exact(r.Request); err != nil {
 			return client.DecideResult{}, err
 		}
 		decide = t.Client.Approve

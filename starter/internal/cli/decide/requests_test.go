@@ -56,12 +56,12 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 	for name, arguments := range map[string]string{"a beginning": `{"path":"notes`, "others": `{"path":"others.txt"}`,
 		"none": ""} {
 		w := wait(turn.RequestApproval, "1.0", `{"path":"notes.txt"}`)
-		require.NoError(t, checkArguments(w))
+		require.NoError(t, ui.Exact(w.Request))
 		w.Arguments, w.ArgumentsBytes = arguments, 20
-		require.Error(t, checkArguments(w), name)
+		require.Error(t, ui.Exact(w.Request), name)
 		assert.Contains(t, layout{}.describe(w), "can only be denied", name)
 		assert.NotContains(t, commandsFor(w), "starter approve ", name)
-		assert.Equal(t, "[n]o (and why): ", decisionPrompt(w), name)
+		assert.Equal(t, "[n] deny (and why): ", decisionPrompt(w.Request), name)
 		var unreachable app.TurnClient // nothing is sent
 		_, err := decide(t.Context(), &unreachable, w, decision{allow: true})
 		require.ErrorContains(t, err, "can only be denied", name)

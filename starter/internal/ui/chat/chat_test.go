@@ -118,7 +118,8 @@ func TestAnApprovalIsBoundToWhatWasShown(t *testing.T) {
 
 func TestArgumentsThatCannotBeShownCannotBeAllowed(t *testing.T) {
 	s := newStage(t, 60, 20)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{"},
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{",
+		ArgumentsHash: record.HashOf([]byte("{}"))},
 		turn: "t"})
 	s.press(tab)
 	s.types("y")
@@ -137,8 +138,8 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 	}{{60, 3, false}, {60, 4, false}, {60, 5, true}, {80, 7, true}, {18, 6, false}, {18, 7, true}} {
 		s := newStage(t, size.width, size.height)
 		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: tool,
-			Arguments: arguments, Risk: turn.RiskHigh, ArgumentsHash: "h"},
-			turn: "t", complete: true})
+			Arguments: arguments, Risk: turn.RiskHigh},
+			turn: "t"})
 		s.press(tab)
 		s.press(tea.KeyPressMsg{Code: tea.KeySpace}, tea.KeyPressMsg{Code: tea.KeyHome}, tea.KeyPressMsg{Code: tea.KeyPgDown})
 		shown := strings.Split(s.live(), "\n")
@@ -159,8 +160,7 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 
 func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
-		ArgumentsHash: "h"}, turn: "t", complete: true})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}"}, turn: "t"})
 	s.press(tab)
 	s.take(tea.WindowSizeMsg{Width: 80, Height: 3})
 	s.types("y")
@@ -174,7 +174,7 @@ func TestMarksOnALetterTakeRows(t *testing.T) {
 	s := newStage(t, 60, 20)
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x",
 		Arguments: `{"a":"e` + strings.Repeat("\u0301", 3000) + `"}`},
-		turn: "t", complete: true})
+		turn: "t"})
 	s.press(tab)
 	s.types("y")
 	assert.False(t, s.currentRequest().sent, "most of it is below the screen")
@@ -190,15 +190,14 @@ func TestEveryKeyOfAnApproval(t *testing.T) {
 		"rnot now": {DecideInput: client.DecideInput{Reason: "not now"}},
 	} {
 		s := newStage(t, 30, 12)
-		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, ArgumentsHash: "h"}, turn: "t",
-			complete: true})
+		s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval}, turn: "t"})
 		s.press(tab)
 		s.types(keys)
 		if len(keys) > 1 {
 			s.press(enter)
 		}
 		s.until("it is sent", func() bool { return len(s.approvals) > 0 })
-		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", "h", "me"
+		want.Session, want.Turn, want.Call, want.ArgumentsHash, want.By = "s", "t", "1.0", record.HashOf(nil), "me"
 		assert.Equal(t, want, s.approvals[0], keys)
 	}
 }

@@ -166,7 +166,7 @@ func TestPicturesAndNoticesAreShownInAWord(t *testing.T) {
 func TestWhyACallIsAskedForIsAKeyAway(t *testing.T) {
 	s := newStage(t, 20, 10)
 	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "mcp/disk/write",
-		Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t", complete: true})
+		Arguments: "{}", Why: "the conversation holds what mcp/web/get has said"}, turn: "t"})
 	s.press(tab)
 	s.types("?")
 	s.prints("reason: the conversation holds what mcp/web/get has said")

@@ -235,6 +235,9 @@ func spaced(text string) string { return strings.Join(strings.Fields(text), " ")
 // asksFor shows a request as the feed does.
 func (s *stage) asksFor(w pendingRequest) {
 	w.page = newPage()
+	if w.ArgumentsHash == "" {
+		w.ArgumentsHash = record.HashOf([]byte(w.Arguments))
+	}
 	s.Model.pending = append(s.Model.pending, &w)
 	s.take(noticeMsg{-1})
 }

@@ -115,16 +115,14 @@ func (m *Model) approvalBindings(w *pendingRequest) []key.Binding {
 	if !w.fits {
 		return []key.Binding{bind("", "n", "deny")}
 	}
-	keys := []key.Binding{bind("", "y", "allow"), bind("", "n", "deny")}
+	var keys []key.Binding
+	for _, v := range ui.Verdicts(w.Request) {
+		if !v.Allow || w.read {
+			keys = append(keys, bind("", v.Key, v.Label))
+		}
+	}
 	if !w.read {
-		keys[0] = bind("", "space", "show the rest")
-	} else {
-		if w.Grants(turn.GrantCall) {
-			keys = append(keys, bind("", "a", "always this call"))
-		}
-		if w.Grants(turn.GrantTool) {
-			keys = append(keys, bind("", "t", "always this tool"))
-		}
+		keys = append([]key.Binding{bind("", "space", "show the rest")}, keys...)
 	}
 	return append(keys, bind("", "r", "deny with a reason"), bind("", "tab", "type a message"))
 }

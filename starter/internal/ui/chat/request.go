@@ -12,7 +12,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
@@ -24,9 +23,6 @@ import (
 type pendingRequest struct {
 	turn.Request
 	turn string
-	// complete reports that Arguments match ArgumentsHash, so that they are all that would run. Otherwise the chat cannot
-	// allow the call.
-	complete bool
 	// sent reports that a decision is on its way.
 	sent bool
 
@@ -65,7 +61,6 @@ func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	if arguments != "" {
 		w.Arguments = arguments
 	}
-	w.complete = record.HashOf([]byte(w.Arguments)) == w.ArgumentsHash
 	m.pending = append(m.pending, w)
 	if w.Kind == turn.RequestElicitation {
 		m.addText(entryNote, "? "+ui.Asks(w.Request)+":")
@@ -169,30 +164,16 @@ func (m *Model) endReason() {
 	m.draft = ""
 }
 
-// grant allows a call and later ones, also those that wait already. If the request cannot be granted, grant shows why.
-func (m *Model) grant(w *pendingRequest, scope turn.GrantScope) tea.Cmd {
-	if !w.Grants(scope) {
-		m.note("%s", w.WhyNoGrant())
-		return nil
-	}
-	return m.allow(w, client.DecideInput{Grant: scope, Covered: true})
-}
-
 // decideKey handles a key press that decides the current approval.
 func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	w := m.approval()
 	if w == nil {
 		return nil
 	}
+	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" {
+		return m.decide(w, v)
+	}
 	switch strings.ToLower(msg.String()) {
-	case "y":
-		return m.allow(w, client.DecideInput{})
-	case "a":
-		return m.grant(w, turn.GrantCall)
-	case "t":
-		return m.grant(w, turn.GrantTool)
-	case "n":
-		return m.send(w, false, client.DecideInput{})
 	case "r":
 		return m.startReason(w)
 	case "tab":
@@ -213,17 +194,18 @@ func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// allow allows exactly the call that was shown, if all of it was.
-func (m *Model) allow(w *pendingRequest, in client.DecideInput) tea.Cmd {
-	switch {
-	case !w.complete:
-		m.hint("the arguments are incomplete: the call can only be denied; press n")
-	case !w.fits:
+// decide sends the verdict. It allows exactly the call that was shown, if all of it was. A grant also allows the later
+// calls that it covers, and those that wait already.
+func (m *Model) decide(w *pendingRequest, v ui.Verdict) tea.Cmd {
+	switch refused := v.Refused(w.Request); {
+	case refused != nil:
+		m.note("%v", refused)
+	case v.Allow && !w.fits:
 		m.hint(tooSmall)
-	case !w.read:
+	case v.Allow && !w.read:
 		m.hint("there is more of the arguments: press space to see the rest, then y")
 	default:
-		return m.send(w, true, in)
+		return m.send(w, v.Allow, client.DecideInput{Grant: v.Grant, Covered: v.Grant != ""})
 	}
 	return nil
 }

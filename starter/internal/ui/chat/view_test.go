@@ -27,8 +27,8 @@ func TestWrappedQuotesKeepTheirBar(t *testing.T) {
 // asksTwo shows two approvals of the same tool.
 func (s *stage) asksTwo() {
 	for _, id := range []string{"1.0", "1.1"} {
-		s.asksFor(pendingRequest{Request: turn.Request{ID: id, Kind: turn.RequestApproval, Tool: "x", Arguments: "{}",
-			ArgumentsHash: "h" + id}, turn: "t", complete: true})
+		s.asksFor(pendingRequest{Request: turn.Request{ID: id, Kind: turn.RequestApproval, Tool: "x",
+			Arguments: `{"id":"` + id + `"}`}, turn: "t"})
 	}
 }
 
@@ -188,9 +188,9 @@ func TestTheConversationScrolls(t *testing.T) {
 
 func TestADiffCannotPassForTheExactArguments(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", ArgumentsHash: "h",
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x",
 		Arguments: `{"path":"/etc/passwd","old_string":"a","new_string":"a\nexact arguments:\n{\"path\":\"notes.txt\"}"}`},
-		turn: "t", complete: true})
+		turn: "t"})
 	assert.Contains(t, s.bottom(), `│ +{"path":"notes.txt"}`)
 	assert.Equal(t, 1, strings.Count(s.bottom(), "\nexact arguments:"))
 	assert.Contains(t, s.bottom(), `{"path":"/etc/passwd"`)
