@@ -47,9 +47,10 @@ func (a *Activities) compact(ctx context.Context, in workflows.CompactInput) (*t
 		return nil, nil
 	}
 	c := input.Condensing
-	err = a.summarize(ctx, c, draft, todo, in.Focus, func(ctx context.Context, p turn.Prompt) (turn.Completion, error) {
-		return a.askCompact(ctx, in.Tenant, c.Model, p)
-	})
+	err = a.summarize(ctx, c, draft, todo, in.Focus,
+		func(ctx context.Context, p turn.Prompt, _ int) (turn.Completion, error) {
+			return a.askCompact(ctx, in, c.Model, p)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +115,21 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 // unknownContext is taken for a context window that is not known, in tokens.
 const unknownContext = 32_000
 
-// askCompact sends the request for a summary within the fleet limits. A failure that may pass ends the attempt, as long
-// as there is another one.
-func (a *Activities) askCompact(ctx context.Context, tenant string, m turn.Model,
+// askCompact sends the request for a summary within the budget and the fleet limits. A failure that may pass ends the
+// attempt, as long as there is another one.
+func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, m turn.Model,
 	p turn.Prompt) (turn.Completion, error) {
+	if !a.budget.Empty() {
+		over, err := a.journal.Tenant(in.Tenant).CheckBudget(ctx, in.Session, summaryReserve(a.budget, p, m.Price))
+		if err != nil {
+			return turn.Completion{}, fatalError{err}
+		}
+		if over != nil {
+			return turn.Completion{}, fatalError{turn.Errorf(turn.CodeBudgetUsedUp, nil, over.String())}
+		}
+	}
 	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
-		Tenant: tenant, Provider: m.Provider, Model: m.Name, Tokens: estimate(p), Since: scheduled(ctx),
+		Tenant: in.Tenant, Provider: m.Provider, Model: m.Name, Tokens: estimate(p), Since: scheduled(ctx),
 	}, workflows.AdmitWithin, func(fleet.Refusal) {})
 	switch {
 	case err != nil:
@@ -156,21 +166,23 @@ var tightness = []int{1, 3}
 const summaryBytes = 2
 
 // summarize adds a summary of the messages to the draft. If none can be made, the draft keeps what it has: it is
-// truncated, and the warning says why. ask sends a request; an error that it wraps in fatalError ends the attempt.
+// truncated, and the warning says why. ask sends the n-th request, from 1; an error that it wraps in fatalError ends the attempt.
 func (a *Activities) summarize(ctx context.Context, c turn.Condensing, draft *turn.Condensation, todo []turn.Message,
-	focus string, ask func(context.Context, turn.Prompt) (turn.Completion, error)) error {
+	focus string, ask func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error)) error {
 	previous := *draft
 	tokens := turn.SummaryTokens(int64(float64(c.ContextTokens) * c.TargetRatio))
 	draft.Provider = c.Model.Provider
 	why := ""
-	for _, tight := range tightness {
+	for i, tight := range tightness {
 		request := turn.SummaryPrompt(c.Model, &previous, todo, focus, tokens/int64(tight),
 			int(c.ContextTokens)*summaryBytes/tight)
-		answer, err := ask(ctx, request)
+		answer, err := ask(ctx, request, i+1)
 		if fatal := (fatalError{}); errors.As(err, &fatal) {
 			return fatal.error
 		}
-		draft.Usage = draft.Usage.Add(priced(answer.Usage, c.Model.Price))
+		if answer.Usage != (turn.Usage{}) {
+			draft.Usage = draft.Usage.Add(spending{model: c.Model}.priced(answer.Usage))
+		}
 		if err == nil {
 			draft.Model, draft.Summary, why = answer.Model, strings.TrimSpace(a.redact(answer.Text)), refusalOf(answer)
 		} else {
@@ -201,41 +213,50 @@ func refusalOf(answer turn.Completion) string {
 	return ""
 }
 
-// priced returns the usage with its cost.
-func priced(u turn.Usage, price *turn.Price) turn.Usage {
-	switch {
-	case u == turn.Usage{}:
-	case price == nil:
-		u.Unpriced = true
-	default:
-		u.Cost = price.Cost(u)
-	}
-	return u
-}
-
 // fatalError ends an attempt to condense: the turn was stopped, the worker stops, or the attempt is repeated later.
 type fatalError struct{ error }
 
-// summarizeFor summarizes for an inference.
+// summarizeFor summarizes for an inference. What it has paid for is in the draft or, if it returns an error, in the
+// ledger.
 func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	c turn.Condensing, draft *turn.Condensation, todo []turn.Message, clock *clock) error {
+	model, err := a.modelOf(ctx, in)
+	if err != nil {
+		return err
+	}
+	of := in.Provider
 	in.Provider, in.Plan.Model = c.Model.Provider, c.Model.Name
-	return a.summarize(ctx, c, draft, todo, "", func(ctx context.Context, p turn.Prompt) (turn.Completion, error) {
-		answer, err := a.askSummary(ctx, in, inf, p, c.Model.Price, clock)
+	reserved := false
+	err = a.summarize(ctx, c, draft, todo, "", func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error) {
+		answer, err := a.askSummary(ctx, in, inf, p, c.Model.Price, n, &reserved, clock)
 		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) {
 			return answer, err
 		}
 		if ctx.Err() != nil {
 			return answer, fatalError{a.inferenceError(ctx, ctx, in, inf, clock, "", err)}
 		}
-		return answer, a.summaryError(ctx, in, inf, clock, err)
+		left := model.limitWait - in.LimitWaited
+		if e := asTurnError(err); e.Reset > 0 && c.Model.Provider == of && e.Reset <= left {
+			return answer, fatalError{a.waitForReset(ctx, in, inf, e, left, clock.busy())}
+		}
+		return answer, a.summaryError(ctx, in, inf, model, clock, err)
 	})
+	if err != nil {
+		for n := range tightness {
+			s := spending{model: c.Model, reserved: reserved, attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt,
+				Summary: n + 1, Provider: in.Provider, Model: in.Plan.Model}}
+			a.record(ctx, s, draft.Usage)
+			draft.Usage = turn.Usage{}
+		}
+	}
+	return err
 }
 
-// askSummary sends the request for a summary. It may take half of the time that the turn has left.
+// askSummary reserves what the n-th summary may cost and sends the request. It may take half of the time that the turn
+// has left.
 func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
-	price *turn.Price, clock *clock) (turn.Completion, error) {
-	if err := a.checkBudget(ctx, in, inf, p, price); err != nil {
+	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, error) {
+	if err := a.reserveSummary(ctx, in, inf, p, price, n, reserved); err != nil {
 		return turn.Completion{}, err
 	}
 	lease, err := a.admit(ctx, in, inf, p, clock)
@@ -255,10 +276,11 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	return answer, err
 }
 
-// checkBudget returns an error if the summary may cost more than the turn, its session or its tenant has left. The
-// prompt is truncated then.
-func (a *Activities) checkBudget(ctx context.Context, in workflows.InferInput, inf journal.Inference,
-	p turn.Prompt, price *turn.Price) error {
+// reserveSummary reserves the most that a summary may cost, and sets reserved. It returns an error if that is more than
+// the turn, its session or its tenant has left; the prompt is truncated then. The reservation ends when the condensation
+// is settled.
+func (a *Activities) reserveSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	p turn.Prompt, price *turn.Price, n int, reserved *bool) error {
 	t, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {
 		return fatalError{err}
@@ -267,10 +289,9 @@ func (a *Activities) checkBudget(ctx context.Context, in workflows.InferInput, i
 	if budget.Turn = t.maxCost; budget.Empty() {
 		return nil
 	}
-	reserve := journal.ReserveInput{Price: price, Output: int64(p.MaxTokens), Least: int64(p.MaxTokens),
-		Budget: budget, CheckOnly: true,
-		AttemptUsage: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt, At: time.Now(),
-			Usage: turn.Usage{InputTokens: maxInput(p)}}}
+	reserve := summaryReserve(budget, p, price)
+	reserve.Key, reserve.Attempt, reserve.Summary = inf.Key, inf.Attempt, n
+	reserve.Provider, reserve.Model = in.Provider, in.Plan.Model
 	_, refusal, err := a.journal.ReserveUsage(ctx, reserve)
 	switch {
 	case err != nil:
@@ -278,13 +299,20 @@ func (a *Activities) checkBudget(ctx context.Context, in workflows.InferInput, i
 	case refusal != nil:
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String())
 	}
+	*reserved = true
 	return nil
+}
+
+// summaryReserve returns the most that a request for a summary may use.
+func summaryReserve(budget journal.Budget, p turn.Prompt, price *turn.Price) journal.ReserveInput {
+	return journal.ReserveInput{Price: price, Output: int64(p.MaxTokens), Least: int64(p.MaxTokens), Budget: budget,
+		AttemptUsage: journal.AttemptUsage{At: time.Now(), Usage: turn.Usage{InputTokens: maxInput(p)}}}
 }
 
 // summaryError counts the failure of a summary as one of the inference. If the inference may be retried, so is the
 // whole attempt: what the provider refuses now, it would refuse for the inference too.
-func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference, clock *clock,
-	err error) error {
+func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	model modelInUse, clock *clock, err error) error {
 	e := asTurnError(err)
 	if !e.Code.Retryable() {
 		return e
@@ -294,7 +322,7 @@ func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, 
 	if ferr != nil {
 		return fatalError{ferr}
 	}
-	if failures > in.RetryMax {
+	if failures-model.failures > in.RetryMax {
 		return e
 	}
 	a.showFailure(ctx, inf.Key, inf.Attempt, message, turn.ErrorChunk{Code: e.Code})

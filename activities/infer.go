@@ -38,7 +38,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx, err, clock.busy())
 	}
-	res, err := a.infer(ctx, model.on(in), model.API, clock)
+	res, err := a.infer(ctx, model.on(in), model, clock)
 	res.Busy = clock.busy()
 	if model.position > 0 {
 		res.Provider, res.Model = model.Provider, model.Name
@@ -46,7 +46,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	return res, failure(ctx, err, clock.busy())
 }
 
-func (a *Activities) infer(ctx context.Context, in workflows.InferInput, api turn.API,
+func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model modelInUse,
 	clock *clock) (workflows.InferResult, error) {
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
@@ -60,6 +60,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, api tur
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
+	promptConfig.Condense = model.condensing(promptConfig.Condense)
 	if inf.Settled {
 		var used turn.Usage
 		if promptConfig.Condense != nil {
@@ -76,7 +77,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, api tur
 		return workflows.InferResult{}, err
 	}
 	defer leave()
-	p.provider, p.api, p.cacheKey = in.Provider, api, cacheKey(in)
+	p.provider, p.api, p.cacheKey = in.Provider, model.API, cacheKey(in)
 	spending, err := a.spending(ctx, in, inf)
 	if err != nil {
 		return workflows.InferResult{}, err
@@ -217,8 +218,8 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 	if err != nil {
 		return err
 	}
-	if e.Reset > 0 && !model.hasHelp(e) && e.Reset <= model.limitWait {
-		return a.waitForReset(ctx, in, inf, e, clock.busy())
+	if left := model.limitWait - in.LimitWaited; e.Reset > 0 && !model.hasHelp(e) && e.Reset <= left {
+		return a.waitForReset(ctx, in, inf, e, left, clock.busy())
 	}
 	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
 	if ferr != nil {

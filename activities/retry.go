@@ -119,6 +119,7 @@ func about(d time.Duration) string {
 // modelInUse is the model that an inference asks, with the state of its fallbacks.
 type modelInUse struct {
 	turn.Model
+	first    turn.Model   // the turn's first model
 	position int          // in the turn's models
 	left     []turn.Model // its fallbacks
 	failures int          // of the step, before this model took over
@@ -146,7 +147,7 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 	if change.Position < 0 || change.Position >= len(t.models) {
 		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
-	m := modelInUse{Model: t.models[change.Position], position: change.Position, left: t.models[change.Position+1:],
+	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position, left: t.models[change.Position+1:],
 		limitWait: t.limitWait}
 	if change.Step == in.Step {
 		m.failures = change.Failures
@@ -158,6 +159,22 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 func (m modelInUse) on(in workflows.InferInput) workflows.InferInput {
 	in.Provider, in.Plan.Model, in.Plan.Mode = m.Provider, m.Name, m.Mode
 	return in
+}
+
+// condensing returns how prompts for this model are condensed. After a fallback, what was the first model's is this
+// model's.
+func (m modelInUse) condensing(c *turn.Condensing) *turn.Condensing {
+	if c == nil || m.position == 0 {
+		return c
+	}
+	own := *c
+	if own.Model.Provider == m.first.Provider && own.Model.Name == m.first.Name {
+		own.Model = m.Model
+	}
+	if own.ContextTokens == m.first.ContextTokens {
+		own.ContextTokens = m.ContextTokens
+	}
+	return &own
 }
 
 // mayHelp reports whether another model may not have the failure of this one. What a provider refuses because of the
@@ -203,10 +220,11 @@ func (a *Activities) fallBack(ctx context.Context, in workflows.InferInput, inf 
 const nextModelAfter = 10 * time.Millisecond
 
 // waitForReset lets the turn wait until its provider accepts requests again. The workflow waits, without a worker; the
-// attempt was refused before it was paid for, so it does not count.
+// attempt was refused before it was paid for, so it does not count. left is how long the turn may still wait.
 func (a *Activities) waitForReset(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
-	busy time.Duration) error {
-	wait := e.Reset + rand.N(min(e.Reset/20, time.Minute)+1) // turns that wait for the same reset do not go on at once
+	left, busy time.Duration) error {
+	// Turns that wait for the same reset do not go on at once.
+	wait := min(e.Reset+rand.N(min(e.Reset/20, time.Minute)+1), left)
 	text := fmt.Sprintf("the turn waits until %s, when %s accepts requests again: %s",
 		time.Now().Add(wait).UTC().Format("2006-01-02 15:04 UTC"), in.Provider, e.Message)
 	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(text, maxFailureText), turn.PhaseChunk{Phase: turn.PhaseLlmInfer,

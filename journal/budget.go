@@ -36,8 +36,6 @@ type ReserveInput struct {
 	// Output is the wanted limit of output tokens, and Least the fewest that are of use.
 	Output, Least int64
 	Budget        Budget
-	// CheckOnly reserves nothing, for a summary: it is not an attempt of its own, and nothing else of the turn runs.
-	CheckOnly bool
 }
 
 // BudgetRefusal says which ceiling leaves too little for an inference. Amounts are in dollars or tokens.
@@ -62,8 +60,8 @@ func (s *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, r
 		if err != nil {
 			return err
 		}
-		old, err := usageRow(t.Querier, a.Turn, in.Key, in.Attempt)
-		if err != nil || old.there && !in.CheckOnly { // an earlier run of this transaction was committed
+		old, err := usageRow(t.Querier, a.Turn, in.Key, in.row())
+		if err != nil || old.there { // an earlier run of this transaction was committed
 			output = old.output
 			return err
 		}
@@ -72,7 +70,7 @@ func (s *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, r
 		if err != nil {
 			return err
 		}
-		if output, refusal = in.fit(ceilings); refusal != nil || in.CheckOnly {
+		if output, refusal = in.fit(ceilings); refusal != nil {
 			return nil
 		}
 		in.Usage.OutputTokens = output
@@ -83,6 +81,24 @@ func (s *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, r
 		return t.addSpending(a.Tenant, day, in.Usage.Cost)
 	})
 	return output, refusal, err
+}
+
+// CheckBudget returns why a session's budget, or its tenant's, has no room for a request that belongs to no turn; nil if
+// it has. It reserves nothing. Key and Attempt of in are not read.
+func (s *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
+	err = s.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
+		n, err := t.SessionRow(session)
+		if err != nil {
+			return err
+		}
+		in.Budget.Turn = nil
+		ceilings, err := t.ceilings(scope{Session: n, Tenant: t.Tenant}, in.Budget, dayOf(in.At))
+		if err == nil {
+			_, refusal = in.fit(ceilings)
+		}
+		return err
+	})
+	return refusal, err
 }
 
 // ceiling is one ceiling with what is used of it, in dollars or tokens.

@@ -50,6 +50,12 @@ func (s *DB) SettleCondensation(ctx context.Context, in SettleCondensation) (out
 		if err := t.addSpending(a.Tenant, dayOf(out.SettledAt), out.Usage.Cost); err != nil {
 			return err
 		}
+		for n := range maxSummaries { // the condensation has their usage from now on
+			summary := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Summary: n + 1, At: out.SettledAt}
+			if err := t.recordUsage(a.Scope, summary); err != nil {
+				return err
+			}
+		}
 		return t.emitData(&a.Scope, turn.Chunk{Kind: turn.ChunkCondensed, Step: in.Key.Step, Attempt: in.Attempt,
 			At: in.SettledAt, Text: record.Preview(out.Warning, record.PreviewBytes)}, out.Report())
 	})

@@ -21,10 +21,24 @@ import (
 type AttemptUsage struct {
 	Key     StepKey
 	Attempt int
+	// Summary counts the summaries that the attempt asks for before its own prompt; 0 is the attempt itself. Its row only
+	// stays if no condensation is settled, which has the usage of its summaries.
+	Summary int
 	// Provider and Model price the attempt.
 	Provider, Model string
 	Usage           turn.Usage
 	At              time.Time
+}
+
+// maxSummaries is the largest Summary.
+const maxSummaries = 2
+
+// row returns the attempt's number in the ledger, which is negative for a summary.
+func (u AttemptUsage) row() int {
+	if u.Summary == 0 {
+		return u.Attempt
+	}
+	return -(u.Attempt*(maxSummaries+1) + u.Summary)
 }
 
 // settleUsage records the usage of the attempt that settles its step. The caller has checked that the step was not
@@ -80,7 +94,7 @@ func usageRow(q querier, turnRow int64, key StepKey, attempt int) (r usageRecord
 // recordUsage replaces the attempt's reservation. It reads the old row because a repeated transaction must not change
 // the tenant's spending twice.
 func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
-	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.Attempt)
+	old, err := usageRow(t.Querier, sc.Turn, in.Key, in.row())
 	if err != nil || old.there && !old.reserved {
 		return err
 	}
@@ -88,7 +102,7 @@ func (t *tx) recordUsage(sc scope, in AttemptUsage) error {
 	if old.there { // the cost stays in the day of its reservation
 		day = old.day
 		err = t.Exec(`DELETE FROM inference_usage WHERE turn = ? AND step = ? AND attempt = ?`, sc.Turn, in.Key.Step,
-			in.Attempt)
+			in.row())
 	}
 	if err == nil && in.Usage != (turn.Usage{}) {
 		err = t.insertUsage(sc, in, day, false)
@@ -103,7 +117,7 @@ func (t *tx) insertUsage(sc scope, in AttemptUsage, day string, reserved bool) e
 	u := in.Usage
 	return t.Exec(`INSERT INTO inference_usage (turn, step, attempt, provider, model, input_tokens, cached_tokens,
 		cache_write_tokens, output_tokens, reasoning_tokens, cost, unpriced, estimated, reserved, at, day)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.Attempt, in.Provider,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, sc.Turn, in.Key.Step, in.row(), in.Provider,
 		record.CleanText(in.Model), u.InputTokens, u.CachedTokens, u.CacheWriteTokens, u.OutputTokens, u.ReasoningTokens,
 		int64(u.Cost), u.Unpriced, u.Estimated, reserved, tables.Nanos(in.At), day)
 }

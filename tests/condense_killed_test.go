@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/tests/fakellm"
@@ -131,4 +133,47 @@ func TestARateLimitedSummaryIsRetried(t *testing.T) {
 	require.Len(t, made, 1)
 	assert.Equal(t, turn.CondenseSummarized, made[0].Method)
 	assert.Equal(t, 2, m.asked)
+}
+
+// TestAPaidSummaryThatLeadsToNothingIsCounted lets the first summary be empty and the second one fail with an error that
+// is retried: the turn's usage has all three summaries that the provider has answered, and no reservation is left.
+func TestAPaidSummaryThatLeadsToNothingIsCounted(t *testing.T) {
+	t.Parallel()
+	m := &reader{script: fakellm.Text("done")}
+	replies := []fakellm.Script{fakellm.Text(" "), fakellm.Status(429, "rate_limit_exceeded", "slow down"),
+		fakellm.Text("They talked.")}
+	m.summary = fakellm.Func(func(q fakellm.Request) fakellm.Reply { return replies[min(m.asked, 3)-1].Reply(q) })
+	r := newEnv(t, m, condensing(9_000), priced, func(c *config.Config) { c.Budget.SessionUSD = ptr(100.0) })
+	r.seed("s", 20, 1500)
+	r.work()
+	res := r.ask("s", "go on")
+	require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
+	var input int64
+	for _, q := range r.model.Requests() {
+		if q.Finished {
+			input += int64(len(q.Body) / 4)
+		}
+	}
+	used, err := r.store.TurnUsage(t.Context(), res.Turn)
+	require.NoError(t, err)
+	assert.Equal(t, input, res.Usage.InputTokens)
+	assert.Equal(t, input, used.InputTokens)
+	assert.False(t, used.Estimated)
+	assert.Equal(t, res.Usage.Cost, used.Cost)
+	spent, err := r.store.SessionUsage(t.Context(), "s")
+	require.NoError(t, err)
+	assert.Equal(t, used.Cost, spent.Cost)
+}
+
+// TestACompactionKeepsToTheBudget checks that a condensation by hand sends nothing that the session cannot pay.
+func TestACompactionKeepsToTheBudget(t *testing.T) {
+	t.Parallel()
+	m := &reader{script: fakellm.Text("done"), summary: fakellm.Text("They talked.")}
+	r := newEnv(t, m, priced, func(c *config.Config) { c.Budget.SessionUSD = ptr(0.000001) })
+	r.seed("s", 3, 2000)
+	r.work()
+	c := client.New(r.client, client.Options{Journal: r.store, TaskQueue: r.cfg.Temporal.TaskQueue})
+	_, err := c.Compact(t.Context(), client.CompactInput{Session: "s"})
+	require.ErrorContains(t, err, "session_usd")
+	assert.Zero(t, m.asked)
 }

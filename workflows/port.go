@@ -118,6 +118,8 @@ type InferInput struct {
 	Tenant     string `json:"tenant,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Background bool   `json:"background,omitempty"`
+	// LimitWaited is how long the turn has waited for its providers to accept requests again.
+	LimitWaited time.Duration `json:"limit_waited,omitempty"`
 }
 
 // InferResult is a proposal and what it cost. The journal has the complete completion.

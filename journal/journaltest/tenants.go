@@ -230,6 +230,8 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(len(usage), err)
 	calls, err := view.Calls(ctx, turnID)
 	add(len(calls), err)
+	_, err = view.CheckBudget(ctx, session, journal.ReserveInput{AttemptUsage: journal.AttemptUsage{At: time.Unix(0, 0)}})
+	add(0, err)
 	condensations, err := view.Condensations(ctx, session)
 	add(len(condensations), err)
 	_, err = view.Condensed(ctx, session, "r1")
