@@ -147,7 +147,8 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 	if change.Position < 0 || change.Position >= len(t.models) {
 		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
-	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position, left: t.models[change.Position+1:],
+	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position,
+		left:      t.models[change.Position+1:],
 		limitWait: t.limitWait}
 	if change.Step == in.Step {
 		m.failures = change.Failures

@@ -177,6 +177,9 @@ type LLM struct {
 	TotalTimeout time.Duration `toml:"total_timeout" default:"5m" min:"1ms"`
 	// Upper limit of the delay that a provider requests with Retry-After.
 	MaxRetryAfter time.Duration `toml:"max_retry_after" default:"1m" min:"0s"`
+	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
+	// files, without a network and a key: see docs/tapes.md. Empty means neither.
+	Tape string `toml:"tape" maxbytes:"4096" example:"record:tapes"`
 	// Makes the demo provider answer slowly, to watch its stream.
 	DemoSlow bool `toml:"demo_slow"`
 }

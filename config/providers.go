@@ -116,12 +116,27 @@ func (c Config) EffectiveLLM() LLM {
 	return l.Effective()
 }
 
+// TapeFolder splits llm.tape. Without a tape, folder is empty.
+func (l LLM) TapeFolder() (folder string, replays bool, err error) {
+	mode, folder, _ := strings.Cut(l.Tape, ":")
+	if replays = mode == "replay"; l.Tape != "" && (folder == "" || !replays && mode != "record") {
+		return "", false, fmt.Errorf(`is %s; it must be "record:DIR" or "replay:DIR"`, quote(l.Tape))
+	}
+	return folder, replays, nil
+}
+
+// Replays reports whether a tape answers in place of the models.
+func (l LLM) Replays() bool {
+	_, replays, err := l.TapeFolder()
+	return err == nil && replays
+}
+
 // CheckCredentials returns an *Error that is ErrCredentials if the provider of [llm] needs a key and there is none. At
 // an address other than the vendor's own no key is required.
 func (c Config) CheckCredentials() error {
 	l := c.EffectiveLLM()
 	p, ok := c.ModelProvider(l.Provider)
-	if !ok || l.Provider == ProviderDemo || p.APIKey != "" || !p.Official() {
+	if !ok || c.LLM.Replays() || l.Provider == ProviderDemo || p.APIKey != "" || !p.Official() {
 		return nil
 	}
 	key, instead := "providers.api_key", "the provider's api_key in [[providers]]"

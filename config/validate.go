@@ -182,6 +182,9 @@ func (v *validator) localFiles(l LocalFiles) {
 
 func (v *validator) llm(l LLM) {
 	v.address("llm.base_url", l.BaseURL)
+	if _, _, err := l.TapeFolder(); err != nil {
+		v.add("llm.tape", "%v", err)
+	}
 	v.address("llm.models_url", l.ModelsURL)
 	for _, inner := range []struct {
 		key   string

@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/activities/inference/messages"
 	"github.com/everturn/everturn/activities/inference/responses"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/tape"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -23,6 +24,7 @@ type model struct {
 	name      string // the default provider's model
 	api       turn.API
 	own       activities.Model               // replaces the providers; nil: see WithModel
+	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
 }
@@ -33,7 +35,13 @@ func (e *Engine) openModel(ctx context.Context) error {
 	p, _ := e.cfg.ModelProvider(c.Provider)
 	m.api = apiOf(p, turn.Prompt{Model: c.Model})
 	e.model = m
-	if m.own = e.options.model; m.own != nil || !e.cfg.Worker.Has(config.RoleInference) {
+	if !e.cfg.Worker.Has(config.RoleInference) {
+		return nil
+	}
+	if err := e.openTape(); err != nil {
+		return err
+	}
+	if m.own = e.options.model; m.own != nil {
 		return nil
 	}
 	if err := e.cfg.CheckCredentials(); err != nil {
@@ -58,6 +66,27 @@ func (e *Engine) openModel(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// openTape opens the tape of llm.tape, which is between the activities and the model.
+func (e *Engine) openTape() error {
+	folder, replays, err := e.cfg.LLM.TapeFolder()
+	if folder == "" || err != nil {
+		return err
+	}
+	e.model.tape, err = tape.Open(folder, replays, untaped{e.model}, e.secrets, e.log)
+	if err != nil {
+		return fmt.Errorf("%w: llm.tape: %w", config.ErrInvalid, err)
+	}
+	e.log.Warn("a tape is in use", "llm.tape", e.cfg.LLM.Tape)
+	return nil
+}
+
+// untaped is the model behind the tape.
+type untaped struct{ *model }
+
+func (m untaped) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	return m.ask(ctx, p, sink)
 }
 
 func (e *Engine) openProvider(p config.ModelProvider) error {
@@ -109,6 +138,14 @@ func (m *model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 
 // Infer implements activities.Model.
 func (m *model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	if m.tape != nil {
+		return m.tape.Infer(ctx, p, sink)
+	}
+	return m.ask(ctx, p, sink)
+}
+
+// ask asks the prompt's provider.
+func (m *model) ask(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	if m.own != nil {
 		return m.own.Infer(ctx, p, sink)
 	}
@@ -163,6 +200,9 @@ func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	name := e.model.provider + ", " + e.model.name
 	if e.model.providers == nil {
 		return name + "; other workers call it (worker.roles)", e.Close()
+	}
+	if e.cfg.LLM.Replays() {
+		return name + "; it is not asked, llm.tape answers", e.Close()
 	}
 	err := e.model.providers[e.model.provider].Ping(ctx)
 	return name, errors.Join(err, e.Close())

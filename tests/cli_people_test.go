@@ -36,7 +36,8 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	c.says("approval 1.0 of session yes: call local/read_file")
 	c.says("[t] always this tool: ")
 	typeIn(t, keys, "perhaps\n")
-	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y] allow") == 2 }, within, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Count(c.out.String(), "[y] allow") == 2 }, within,
+		5*time.Millisecond,
 		"what is no word of these is asked again")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("It is read.")

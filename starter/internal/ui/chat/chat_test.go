@@ -160,7 +160,8 @@ func TestACallIsAllowedOnlyWithItsToolAndArgumentsOnTheScreen(t *testing.T) {
 
 func TestACallThatWasSeenIsNotAllowedInASmallerWindow(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}"}, turn: "t"})
+	s.asksFor(pendingRequest{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: "x", Arguments: "{}"},
+		turn: "t"})
 	s.press(tab)
 	s.take(tea.WindowSizeMsg{Width: 80, Height: 3})
 	s.types("y")

@@ -1,0 +1,338 @@
+package tape
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Model is the model that is recorded: see activities.Model.
+type Model interface {
+	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
+	Takes(p turn.Prompt, mediaType string) bool
+}
+
+// The bounds of a tape, which other people may have written.
+const (
+	maxFile      = 64 << 20 // bytes of one file
+	maxExchanges = 50       // of one request
+	maxSessions  = 10_000   // whose place in the tape is remembered
+	maxLooked    = 2_000    // files that a missing answer is compared with
+	version      = 1
+)
+
+// entry is a file of a tape: a request, and how the model answered it, each time that the first session asked it.
+type entry struct {
+	Version   int        `json:"version"`
+	Session   string     `json:"session,omitempty"` // an opaque hash
+	Request   request    `json:"request"`
+	Exchanges []exchange `json:"exchanges"`
+}
+
+// request is a prompt without what differs between runs: the IDs of its turns and messages, and the cache key, which
+// names the session.
+type request struct {
+	Provider     string          `json:"provider"`
+	API          turn.API        `json:"api,omitempty"`
+	Model        string          `json:"model"`
+	System       string          `json:"system,omitempty"`
+	Messages     []message       `json:"messages"`
+	Tools        []turn.WireTool `json:"tools,omitempty"`
+	Note         string          `json:"note,omitempty"`
+	Temperature  *float64        `json:"temperature,omitempty"`
+	MaxTokens    int             `json:"max_tokens,omitempty"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+}
+
+type message struct {
+	turn.Message
+	Items *turn.ProviderItems `json:"items,omitempty"`
+}
+
+// exchange is one answer: the stream, and the completion or the error that it ended with.
+type exchange struct {
+	Stream     []delta          `json:"stream,omitempty"`
+	Completion *turn.Completion `json:"completion,omitempty"`
+	Error      *failure         `json:"error,omitempty"`
+}
+
+type delta struct {
+	Text      string `json:"text,omitempty"`
+	Reasoning string `json:"reasoning,omitempty"`
+}
+
+type failure struct {
+	Code       turn.Code     `json:"code"`
+	Message    string        `json:"message"`
+	RetryAfter time.Duration `json:"retry_after,omitempty"` // nanoseconds
+	Reset      time.Duration `json:"reset,omitempty"`
+	OfModel    bool          `json:"of_model,omitempty"`
+	Refused    bool          `json:"refused,omitempty"`
+}
+
+// Tape is a model that is recorded or replayed. It is safe for concurrent use.
+type Tape struct {
+	replays bool
+	dir     string
+	next    Model
+	secrets *redact.Redactor
+	log     *slog.Logger
+
+	mu     sync.Mutex // guards the files, and played
+	played *lru.Cache[string, int]
+}
+
+// Open returns the tape in a folder. It records next or, if replays is true, answers in its place and only asks it which
+// media it takes. What the redactor knows is not written to files.
+func Open(dir string, replays bool, next Model, secrets *redact.Redactor, log *slog.Logger) (*Tape, error) {
+	if !replays {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("making the folder of the tape: %w", err)
+		}
+	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("there is no tape in %s: record one with llm.tape = \"record:%s\"", dir, dir)
+	}
+	played, err := lru.New[string, int](maxSessions)
+	return &Tape{replays: replays, dir: dir, next: next, secrets: secrets, log: log, played: played}, err
+}
+
+// Takes implements Model.
+func (t *Tape) Takes(p turn.Prompt, mediaType string) bool { return t.next.Takes(p, mediaType) }
+
+// Infer implements Model.
+func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+	asked, name, err := t.request(p)
+	if err != nil {
+		return turn.Completion{}, turn.Errorf(turn.CodeInternal, err, "the request cannot be written to a tape")
+	}
+	if t.replays {
+		return t.replay(p, asked, name, sink)
+	}
+	heard := &recorder{sink: sink}
+	answer, err := t.next.Infer(ctx, p, heard)
+	if ctx.Err() == nil { // otherwise the answer may be cut by this side
+		if err := t.record(p.CacheKey, name, asked, heard.stream, answer, err); err != nil {
+			t.log.Error("an answer is not on the tape", "tape", t.dir, "error", err)
+		}
+	}
+	return answer, err
+}
+
+// request returns the prompt in its recorded form, and the name of its file: a hash of that form.
+func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
+	r := request{Provider: p.Provider, API: p.API, Model: p.Model, System: p.System, Tools: p.Tools, Note: p.Note,
+		Temperature: p.Temperature, MaxTokens: p.MaxTokens, OutputSchema: p.OutputSchema}
+	for _, m := range p.Messages {
+		recorded := message{Message: m, Items: m.Items}
+		recorded.ID, recorded.TurnID = "", ""
+		r.Messages = append(r.Messages, recorded)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, "", err
+	}
+	b = []byte(t.secrets.JSON(string(b)))
+	sum := sha256.Sum256(b)
+	return b, hex.EncodeToString(sum[:16]) + ".json", nil
+}
+
+// record adds an answer to the file of its request. Only the session that asked first is recorded.
+func (t *Tape) record(session, name string, asked []byte, stream []delta, answer turn.Completion, failed error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, err := t.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		e = entry{Version: version, Session: session}
+		err = json.Unmarshal(asked, &e.Request)
+	}
+	if err != nil || e.Session != session || len(e.Exchanges) >= maxExchanges {
+		return err
+	}
+	x := exchange{Stream: stream}
+	if failed == nil {
+		x.Completion = &answer
+	} else {
+		x.Error = failureOf(failed)
+	}
+	e.Exchanges = append(e.Exchanges, x)
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	lines.SetEscapeHTML(false)
+	lines.SetIndent("", "  ")
+	if err := lines.Encode(e); err != nil {
+		return err
+	}
+	text := t.secrets.JSON(b.String())
+	if len(text) > maxFile {
+		return fmt.Errorf("%s would be larger than %d MiB", name, maxFile>>20)
+	}
+	return replace(filepath.Join(t.dir, name), text)
+}
+
+// replace writes a file as a whole: a reader, or a worker after a crash, finds the old text or the new one.
+func replace(path, text string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tape-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
+}
+
+func (t *Tape) read(name string) (e entry, err error) {
+	f, err := os.Open(filepath.Join(t.dir, name))
+	if err != nil {
+		return e, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return e, err
+	}
+	if len(b) > maxFile {
+		return e, fmt.Errorf("%s is larger than %d MiB", name, maxFile>>20)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("%s is not a file of a tape: %w", name, err)
+	}
+	if e.Version != version {
+		return e, fmt.Errorf("%s has the version %d; this program reads %d", name, e.Version, version)
+	}
+	return e, nil
+}
+
+// replay answers as the model did. A session that asks the same request again gets the next answer, and the last one
+// when there are no more.
+func (t *Tape) replay(p turn.Prompt, asked []byte, name string, sink turn.Sink) (turn.Completion, error) {
+	t.mu.Lock()
+	e, err := t.read(name)
+	place := p.CacheKey + " " + name
+	n, _ := t.played.Get(place)
+	t.played.Add(place, n+1)
+	t.mu.Unlock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.missing(p, asked, name))
+	}
+	if err == nil && len(e.Exchanges) == 0 {
+		err = fmt.Errorf("%s has no answer", name)
+	}
+	if err != nil {
+		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, err,
+			"the tape in "+t.dir+" cannot be read: "+err.Error())
+	}
+	x := e.Exchanges[min(n, len(e.Exchanges)-1)]
+	for _, d := range x.Stream {
+		if d.Text != "" {
+			sink.Text(d.Text)
+		}
+		if d.Reasoning != "" {
+			sink.Reasoning(d.Reasoning)
+		}
+	}
+	switch {
+	case x.Error != nil:
+		return turn.Completion{}, x.Error.err()
+	case x.Completion == nil:
+		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil,
+			fmt.Sprintf("the tape's file %s has neither a completion nor an error", name))
+	}
+	return *x.Completion, nil
+}
+
+// missing says which request the tape has no answer to, and how it differs from the most similar one that it has.
+func (t *Tape) missing(p turn.Prompt, asked []byte, name string) string {
+	text := fmt.Sprintf("the tape in %s has no answer to this request (%s for model %s, %d messages", t.dir, name,
+		turn.Truncate(p.Model, 60), len(p.Messages))
+	if n := len(p.Messages); n > 0 {
+		text += fmt.Sprintf(", the last: %q", turn.Truncate(p.Messages[n-1].Text, 80))
+	}
+	text += ")"
+	if near, at := t.nearest(asked); near != nil {
+		text += fmt.Sprintf("; the most similar one has %q in place of %q", excerpt(near, at), excerpt(asked, at))
+	}
+	return text + fmt.Sprintf(`. Record it with llm.tape = "record:%s"`, t.dir)
+}
+
+// nearest returns the recorded request that has the longest beginning in common with the one asked, and its length.
+func (t *Tape) nearest(asked []byte) (near []byte, at int) {
+	names, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
+	if err != nil {
+		return nil, 0
+	}
+	for _, name := range names[:min(len(names), maxLooked)] {
+		e, err := t.read(filepath.Base(name))
+		if err != nil {
+			continue
+		}
+		b, err := json.Marshal(e.Request)
+		if n := common(b, asked); err == nil && (near == nil || n > at) {
+			near, at = b, n
+		}
+	}
+	return near, at
+}
+
+func common(a, b []byte) (n int) {
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// excerpt returns the text around a place.
+func excerpt(b []byte, at int) string {
+	return strings.ToValidUTF8(string(b[max(0, at-20):min(len(b), at+40)]), "")
+}
+
+func failureOf(err error) *failure {
+	var e *turn.Error
+	if !errors.As(err, &e) {
+		e = turn.Errorf(turn.CodeOf(err), nil, err.Error())
+	}
+	return &failure{e.Code, e.Message, e.RetryAfter, e.Reset, e.OfModel, e.Refused}
+}
+
+func (f failure) err() error {
+	return &turn.Error{Code: f.Code, Message: f.Message, RetryAfter: f.RetryAfter, Reset: f.Reset, OfModel: f.OfModel,
+		Refused: f.Refused}
+}
+
+// recorder is a sink that remembers what it passes on.
+type recorder struct {
+	sink   turn.Sink
+	stream []delta
+}
+
+func (r *recorder) Text(s string) {
+	r.stream = append(r.stream, delta{Text: s})
+	r.sink.Text(s)
+}
+
+func (r *recorder) Reasoning(s string) {
+	r.stream = append(r.stream, delta{Reasoning: s})
+	r.sink.Reasoning(s)
+}
