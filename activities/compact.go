@@ -166,7 +166,8 @@ var tightness = []int{1, 3}
 const summaryBytes = 2
 
 // summarize adds a summary of the messages to the draft. If none can be made, the draft keeps what it has: it is
-// truncated, and the warning says why. ask sends the n-th request, from 1; an error that it wraps in fatalError ends the attempt.
+// truncated, and the warning says why. ask sends the n-th request, from 1; an error that it wraps in fatalError ends
+// the attempt.
 func (a *Activities) summarize(ctx context.Context, c turn.Condensing, draft *turn.Condensation, todo []turn.Message,
 	focus string, ask func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error)) error {
 	previous := *draft

@@ -146,7 +146,8 @@ func firstModel(all models.Models, cfg config.Config, requested string) (turn.Mo
 	if requested != "" {
 		return resolve(requested, "requested with the message")
 	}
-	if s := cfg.LLM.Select; cfg.LLM.Model == "" && s.Preference != "" && cfg.EffectiveLLM().Provider != config.ProviderDemo {
+	if s := cfg.LLM.Select; cfg.LLM.Model == "" && s.Preference != "" &&
+		cfg.EffectiveLLM().Provider != config.ProviderDemo {
 		fit, err := all.Select(Selection(s))
 		if err != nil {
 			return turn.Model{}, fmt.Errorf("llm.select: %w", err)
