@@ -116,7 +116,7 @@ func (m *Model) approvalBindings(w *pendingRequest) []key.Binding {
 		return []key.Binding{bind("", "n", "deny")}
 	}
 	var keys []key.Binding
-	for _, v := range ui.Verdicts(w.Request) {
+	for _, v := range w.verdicts() {
 		if !v.Allow || w.read {
 			keys = append(keys, bind("", v.Key, v.Label))
 		}

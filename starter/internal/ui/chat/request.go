@@ -33,6 +33,8 @@ type pendingRequest struct {
 	read bool
 	// fits reports that the tool and at least one row of the arguments are on the screen.
 	fits bool
+	// offered are the verdicts that the request permits: see verdicts.
+	offered []ui.Verdict
 
 	form *form.Dialog // of an elicitation
 }
@@ -89,6 +91,14 @@ func (m *Model) approval() *pendingRequest {
 		return w
 	}
 	return nil
+}
+
+// verdicts returns the verdicts that the request permits. It hashes the arguments, so it does so once.
+func (w *pendingRequest) verdicts() []ui.Verdict {
+	if w.offered == nil {
+		w.offered = ui.Verdicts(w.Request)
+	}
+	return w.offered
 }
 
 func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
