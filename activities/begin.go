@@ -23,7 +23,7 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	cfg, chosen, err := a.newConfig(ctx, in)
+	cfg, err := a.newConfig(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
@@ -31,7 +31,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
 	}
-	in.Agent, in.Config, in.Skills, in.At = cfg.Agent, raw, chosen.Report(), time.Now()
+	in.Agent, in.Config, in.Skills, in.At = cfg.Agent, raw, cfg.Skills, time.Now()
 	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
 		return workflows.BeginResult{}, err
@@ -71,19 +71,19 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 
 // newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
 // workers have published, and selects the turn's skills.
-func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, skills.Choice, error) {
+func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
 	g := a.agent
 	if in.Agent != "" && in.Agent != g.Name {
-		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil,
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
 			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Truncate(in.Agent, 60), g.Name))
 	}
 	limits, err := in.Limits.Apply(g.Limits)
 	if err != nil {
-		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
-		return turn.Config{}, nil, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg := turn.Config{
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
@@ -95,33 +95,34 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	}
 	condense, err := g.condensing(cfg)
 	if err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
 	if err := a.checkPrices(cfg, condense); err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
 	if cfg.Limits.MaxHistoryMessages == 0 && (condense == nil || condense.ContextTokens == 0) {
 		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
 	if err := checkNarrowed(cfg); err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
 	chosen, err := a.chooseSkills(ctx, in.Message, &cfg)
 	if err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
 	output, err := outputSchema(in.OutputSchema)
 	if err != nil {
-		return cfg, nil, err
+		return cfg, err
 	}
+	cfg.Skills = chosen.Report()
 	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable) + chosen.Prompt(),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Condense: condense})
-	return cfg, chosen, err
+	return cfg, err
 }
 
 // chooseSkills selects the turn's skills and narrows its tools to those that the skills allow.

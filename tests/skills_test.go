@@ -44,6 +44,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 	assert.Equal(t, "skills: release", selected(t, events[1]).String())
 	assert.InDelta(t, 1, selected(t, events[1]).Skills[0].Score, 0.001)
 
+	assert.Contains(t, h.starter("show", "one").exits(0).out.String(), "skills: release")
 	h.starter("run", "-s", "two", "What is our style?").exits(0)
 	requests := model.Requests()
 	last := requests[len(requests)-1].Chat

@@ -88,6 +88,8 @@ type Config struct {
 	LimitWait time.Duration `json:"limit_wait,omitempty"`
 	// TraceParent is that of the message which began the turn.
 	TraceParent string `json:"traceparent,omitempty"`
+	// Skills are those that were selected for the turn; nil if there are none.
+	Skills *SkillsChunk `json:"skills,omitempty"`
 }
 
 // Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.

@@ -23,7 +23,7 @@ func (t *turnHistory) readConfig(ctx context.Context, store *journal.DB) error {
 	if err == nil {
 		err = json.Unmarshal(frozen.Config, &cfg)
 	}
-	t.Models, t.Tools, t.Temperature = cfg.Models, cfg.Policy.Only, cfg.Temperature
+	t.Models, t.Tools, t.Temperature, t.Skills = cfg.Models, cfg.Policy.Only, cfg.Temperature, cfg.Skills
 	return err
 }
 

@@ -119,10 +119,11 @@ func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.User
 
 type turnHistory struct {
 	Turn journal.TurnRecord `json:"turn"`
-	// Tools are the patterns to which the turn's message narrowed its tools. Temperature is the turn's.
+	// Tools are the patterns to which the turn's message and its skills narrowed its tools. Temperature is the turn's.
 	Tools       []string                `json:"tools,omitempty"`
 	Temperature *float64                `json:"temperature,omitempty"`
 	Models      []turn.Model            `json:"models,omitempty"` // the turn's own, and its fallbacks
+	Skills      *turn.SkillsChunk       `json:"skills,omitempty"`
 	Inferences  []journal.Inference     `json:"inferences"`
 	Calls       []journal.CallRecord    `json:"calls"`
 	Requests    []journal.RequestRecord `json:"requests,omitempty"`
@@ -207,6 +208,9 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 	}
 	fmt.Fprintf(w, " · %s\n", ui.Usage(r.Usage))
 	printModels(w, t.Models)
+	if t.Skills != nil {
+		fmt.Fprintf(w, "  %s\n", app.Line(t.Skills.String(), 300))
+	}
 	if len(t.Tools) > 0 {
 		fmt.Fprintf(w, "  only tools: %s\n", app.Line(strings.Join(t.Tools, ", "), 400))
 	}
