@@ -188,6 +188,8 @@ func mayHelp(e *turn.Error, failed, next turn.Model) bool {
 		return next.Provider != failed.Provider
 	case turn.CodeLLMRejected:
 		return e.OfModel
+	case turn.CodeContextOverflow:
+		return failed.ContextTokens > 0 && next.ContextTokens > failed.ContextTokens
 	}
 	return false
 }

@@ -121,3 +121,26 @@ func TestAFallbackOutlivesItsWorker(t *testing.T) {
 	_, kinds, _ := r.story(res.Turn)
 	assert.Equal(t, 1, kinds[turn.ChunkModelChanged])
 }
+
+// TestAFallbackWithALargerWindow takes over a prompt that is too long for the first model. One whose window is not
+// larger does not.
+func TestAFallbackWithALargerWindow(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int64{200_000, 100_000} {
+		r := newEnv(t, byModel(map[string]fakellm.Script{
+			"first":  fakellm.Status(http.StatusBadRequest, "context_length_exceeded", "too long"),
+			"second": fakellm.Text("five six"),
+		}), fallingBack, func(c *config.Config) {
+			c.Models = []config.Model{{Name: "openai:first", ContextTokens: 100_000}, {Name: "openai:second", ContextTokens: window}}
+		})
+		r.work()
+		run := r.begin(session(t), "Count.", nil)
+		if window > 100_000 {
+			assert.Equal(t, "five six", r.result(run).Answer)
+			continue
+		}
+		_, res := r.failure(run)
+		assert.Equal(t, turn.CodeContextOverflow, res.Code)
+		assert.Zero(t, r.asked()["second"])
+	}
+}

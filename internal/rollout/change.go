@@ -21,7 +21,7 @@ const (
 	// lookEvery is the pause between two looks at the server, which offers no event for what is awaited.
 	lookEvery = 500 * time.Millisecond
 	// routedWithin bounds the wait until all task queues follow a change.
-	routedWithin = 2 * time.Minute
+	routedWithin = 5 * time.Minute
 )
 
 // Await waits until a version has a worker, or ctx ends.

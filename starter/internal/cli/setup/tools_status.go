@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,8 +25,8 @@ func toolsStatus(a *app.App) *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of the configured MCP servers",
 		Long: `Show the state of the configured MCP servers: as the running workers report it to the journal,
-otherwise as the journal's catalogues have it. If the journal has neither, or with --connect, the
-command connects to the servers itself. A worker that was killed is shown for up to 15 seconds.
+otherwise as the journal's catalogues have it. The command connects itself to a server of which the
+journal has neither and, with --connect, to all servers. A worker that was killed is shown for up to 15 seconds.
 
 Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 		Args: cobra.NoArgs,
@@ -54,7 +55,6 @@ Exit codes: 0 every server is available, 1 a server fails or is unavailable.`,
 const (
 	statePublished   = "published"   // the server was available when a worker last published its tools
 	stateUnavailable = "unavailable" // the server was not available then
-	stateUnknown     = "unknown"     // no worker has published the server's tools
 )
 
 // serverStatus is the status of one server, from a worker, from the journal or from this command's own connection.
@@ -73,30 +73,47 @@ type serverStatus struct {
 func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.ServerFailing }
 
 // readStatus returns a row for each configured server and each worker that reports on it, or one row if no worker
-// does.
+// does. It connects to the servers that are not in the journal, or to all.
 func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
 	published, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if connect || len(workers) == 0 && len(published) == 0 {
+	ask := cfg
+	ask.MCP.Servers = slices.DeleteFunc(slices.Clone(cfg.MCP.Servers), func(s config.MCPServer) bool {
+		_, known := published[s.ID]
+		return !connect && (known || reports(workers, s.ID))
+	})
+	if len(ask.MCP.Servers) > 0 {
 		if err := loaded.CheckEnviron(a.Environ); err != nil {
 			return nil, err
 		}
-		asked, health, err := engine.AskServers(ctx, cfg, engine.WithEnviron(a.Environ))
+		asked, health, err := engine.AskServers(ctx, ask, engine.WithEnviron(a.Environ))
 		if err != nil {
 			return nil, err
 		}
-		for i, c := range asked { // only the journal knows the quarantined tools
-			asked[i].Quarantined = published[c.Server].Quarantined
+		if connect {
+			workers = nil
+		}
+		published = maps.Clone(published)
+		for _, c := range asked { // only the journal knows the quarantined tools
+			c.Quarantined = published[c.Server].Quarantined
+			published[c.Server] = c
 		}
 		for i := range health {
 			health[i].RetryAt = time.Time{} // the connection is closed again
 		}
-		published, workers = byServer(asked), []engine.WorkerHealth{{Servers: health}}
+		workers = append(workers, engine.WorkerHealth{Servers: health})
 	}
 	return joinStatus(cfg, published, workers), nil
+}
+
+// reports says whether a worker reports on a server.
+func reports(workers []engine.WorkerHealth, server string) bool {
+	return slices.ContainsFunc(workers, func(w engine.WorkerHealth) bool {
+		return slices.ContainsFunc(w.Servers, func(h engine.ServerHealth) bool { return h.Server == server })
+	})
 }
 
 // reported returns the catalogues that workers have published, by server, and the health of the workers that run now.
@@ -104,7 +121,7 @@ func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect 
 func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
 	workers []engine.WorkerHealth, err error) {
 	if !engine.HasJournal(cfg) {
-		return nil, nil, nil
+		return map[string]turn.Catalogue{}, nil, nil
 	}
 	store, err := app.OpenJournal(ctx, cfg)
 	if err != nil {
@@ -130,7 +147,7 @@ func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
 func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers []engine.WorkerHealth) []serverStatus {
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
-		c, known := published[s.ID]
+		c := published[s.ID]
 		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
 			Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 		reported := false
@@ -144,10 +161,7 @@ func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers 
 			}
 		}
 		if !reported {
-			row.Server, row.State = s.ID, stateUnknown
-			if known {
-				row.State = statePublished
-			}
+			row.Server, row.State = s.ID, statePublished
 			if c.Problem != "" {
 				row.State = stateUnavailable
 			}
