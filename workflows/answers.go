@@ -88,7 +88,9 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		ID: fmt.Sprintf("q%d", r.progress.Counters.Step), Kind: turn.RequestQuestion, Step: r.progress.Counters.Step,
 		Question: cutQuestion(p.Proposal.Question), ExpiresAt: expiry(ctx, within),
 	}
-	r.requests.messagesBefore = r.mergeable()
+	if _, moved := r.requests.find(request.ID); !moved {
+		r.requests.messagesBefore = r.mergeable()
+	}
 	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
 	if errors.Is(err, errMoves) {
 		r.park(p.Proposal, request.ExpiresAt)

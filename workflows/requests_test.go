@@ -1,9 +1,13 @@
 package workflows
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -22,4 +26,44 @@ func TestADecisionOutlivesTheNextRequestOfItsStep(t *testing.T) {
 	d.add(turn.Request{ID: "2.0", Step: 2})
 	_, ok = d.decision(first.ID)
 	assert.False(t, ok, "requests of earlier steps are forgotten")
+}
+
+// TestAMovedTurnTakesWhatArrivesWithItsStart sends the answer to a question before the run that the turn has moved to
+// opens the question again. A message from before the question is not the answer.
+func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
+	for name, arrived := range map[string]func(*Input){
+		"a message": func(in *Input) {
+			in.Continued.Inbox = append(in.Continued.Inbox, Message{ID: "answer", Text: "Both."})
+		},
+		"nothing": func(*Input) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &unavailable{}
+			env := u.environment()
+			var decided []DecideInput
+			env.RegisterActivityWithOptions(func(context.Context, AskInput) (AskResult, error) { return AskResult{}, nil },
+				activity.RegisterOptions{Name: "Ask"})
+			env.RegisterActivityWithOptions(func(_ context.Context, in DecideInput) (DecideResult, error) {
+				decided = append(decided, in)
+				return DecideResult{}, nil
+			}, activity.RegisterOptions{Name: "Decide"})
+			question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which?"}
+			in := Input{Turn: "t", Continued: &turn.Progress{
+				Config: turn.Config{Limits: turn.DefaultLimits()}, Head: turn.Head{Seq: 2}, Counters: turn.Counters{Step: 1},
+				Parked: &turn.Parked{Proposal: turn.Proposal{Kind: turn.ProposeAsk, Question: "Which?"},
+					Requests: []turn.Request{question}, MessagesBefore: 1}}}
+			in.Continued.Inbox = []Message{{ID: "before", Text: "Hm."}}
+			arrived(&in)
+			env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
+			env.SetContinuedExecutionRunID("the run before")
+			env.ExecuteWorkflow(TurnWorkflow, in)
+			require.True(t, env.IsWorkflowCompleted())
+			if name == "nothing" {
+				assert.Empty(t, decided)
+				return
+			}
+			require.Len(t, decided, 1)
+			assert.Equal(t, []string{"answer"}, decided[0].MessageIDs)
+		})
+	}
 }

@@ -51,7 +51,8 @@ func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
 // park keeps the proposal whose requests the turn waits for. The next run resumes with it, and the journal has the
 // requests and the decisions made so far.
 func (r *run) park(p turn.Proposal, expiresAt time.Time) {
-	r.progress.Parked = &turn.Parked{Proposal: p, ExpiresAt: expiresAt}
+	r.progress.Parked = &turn.Parked{Proposal: p, ExpiresAt: expiresAt, Requests: r.requests.open(),
+		MessagesBefore: r.requests.messagesBefore}
 }
 
 // resumePhase returns the phase with which a continued run begins.

@@ -85,6 +85,9 @@ func newRun(ctx workflow.Context, in Input) *run {
 		connecting: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
+		if p := in.Continued.Parked; p != nil {
+			r.requests.requests, r.requests.messagesBefore = p.Requests, p.MessagesBefore
+		}
 	} else {
 		r.progress.Inbox = in.Queue
 	}

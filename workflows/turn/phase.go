@@ -72,6 +72,10 @@ type Progress struct {
 type Parked struct {
 	Proposal  Proposal  `json:"proposal"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Requests are those that are open. Decisions can arrive before the next run has opened them.
+	Requests []Request `json:"requests,omitempty"`
+	// MessagesBefore is the number of messages in the inbox that do not answer the question.
+	MessagesBefore int `json:"messages_before,omitempty"`
 }
 
 // CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
