@@ -44,6 +44,28 @@ func valid(t *testing.T, schema *jsonschema.Resolved, c *command) map[turn.Chunk
 	return kinds
 }
 
+// TestCLIEventsOfAnInferenceKeepToTheirSchema has the events of a fallback and of a condensation.
+func TestCLIEventsOfAnInferenceKeepToTheirSchema(t *testing.T) {
+	t.Parallel()
+	m := fakellm.Start(t, byModel(map[string]fakellm.Script{
+		"scripted": fakellm.Status(404, "model_not_found", "no such model"),
+		"second": fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+			if len(q.Chat.Tools) == 0 {
+				return fakellm.Text("A summary.").Reply(q)
+			}
+			return fakellm.Text("Counted.").Reply(q)
+		}),
+	}))
+	h := newHome(t, strings.Replace(asking(m), "[runtime]", "fallback = [\"openai:second\"]\n[runtime]", 1)+
+		"[[models]]\nname = \"second\"\ncontext_tokens = 8000\n[[models]]\nname = \"scripted\"\ncontext_tokens = 8000\n")
+	h.worker()
+	schema := published(t, h)
+	kinds := valid(t, schema, h.starter("run", "-o", "jsonl", "-s", "long", strings.Repeat("Count this. ", 1500)).exits(0))
+	assert.Equal(t, 1, kinds[turn.ChunkModelChanged])
+	kinds = valid(t, schema, h.starter("run", "-o", "jsonl", "-s", "long", strings.Repeat("And this. ", 1500)).exits(0))
+	assert.Equal(t, 1, kinds[turn.ChunkCondensed])
+}
+
 func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
