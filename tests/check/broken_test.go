@@ -196,6 +196,11 @@ var broken = map[string]struct {
 	"a request that the journal does not know": {check.I4, "accounts for", func(l *check.Ledgers) {
 		l.Requests = append(l.Requests, check.Request{Asked: "who?", Step: 1})
 	}},
+	"a summary is paid for twice": {check.I4, "summaries are paid for", func(l *check.Ledgers) {
+		for range 2 {
+			l.Requests = append(l.Requests, check.Request{Asked: "who?", Step: 1, Outcome: "sent", Summary: true})
+		}
+	}},
 	"a history does not replay": {check.I6, "does not replay", func(l *check.Ledgers) {
 		for _, h := range l.Histories {
 			for _, e := range h.Events {

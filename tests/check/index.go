@@ -28,7 +28,9 @@ type checker struct {
 	texts    map[owner]string                // the text of a user's message in the transcript
 	places   map[owner][]string              // the turns whose transcript holds a user's message, once for each occurrence
 	asks     map[call]*asked
-	ran      map[call]effects // the tool's ledger
+	// condensed counts the condensations that have a summary.
+	condensed int
+	ran       map[call]effects // the tool's ledger
 }
 
 // owner names a message, request a step by the message that it answers, and call a call or a question of a turn.
@@ -91,6 +93,9 @@ func (c *checker) join() {
 		c.owning[key] = append(c.owning[key], t)
 	}
 	for _, r := range c.Requests {
+		if r.Summary {
+			continue
+		}
 		key := request{r.Asked, r.Step}
 		c.requests[key] = append(c.requests[key], r)
 	}
@@ -146,6 +151,10 @@ func (c *checker) file(l portable.Line) {
 	case l.Call != nil:
 		if t = c.turns[l.Call.Turn]; t != nil {
 			t.calls = append(t.calls, *l.Call)
+		}
+	case l.Condensation != nil:
+		if l.Condensation.Summary != "" {
+			c.condensed++
 		}
 	case l.Chunk != nil:
 		if t = c.turns[l.Chunk.Turn]; t != nil {

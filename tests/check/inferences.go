@@ -2,13 +2,25 @@ package check
 
 import (
 	"bytes"
+	"regexp"
 
 	"github.com/everturn/everturn/journal/portable"
 )
 
 // inferences checks I4: what the provider counted against what the journal says was paid.
 func (c *checker) inferences() {
-	known := 0
+	known, paid := 0, 0
+	for _, r := range c.Requests {
+		if r.Summary {
+			if known++; r.Outcome == sent {
+				paid++
+			}
+		}
+	}
+	if paid > c.condensed+c.Run.Interruptions {
+		c.breaks(I4, "%d summaries are paid for, the journal has %d, and the schedule interrupted %d times", paid, c.condensed,
+			c.Run.Interruptions)
+	}
 	for _, t := range c.sortedTurns() {
 		for _, inf := range t.inferences {
 			requests := c.asked(t, inf.Key.Step)
@@ -21,6 +33,11 @@ func (c *checker) inferences() {
 	}
 }
 
+var modelOf = regexp.MustCompile(`"model":"[^"]*"`)
+
+// anyModel leaves out the name of the model: a fallback sends the prompt to another one.
+func anyModel(body []byte) []byte { return modelOf.ReplaceAllLiteral(body, nil) }
+
 func (c *checker) inference(t *turnLedger, inf portable.ExportInference, requests []Request) {
 	step, id := inf.Key.Step, t.record.ID
 	whole := 0
@@ -28,7 +45,7 @@ func (c *checker) inference(t *turnLedger, inf portable.ExportInference, request
 		if inf.Settled && r.At.After(inf.SettledAt) {
 			c.breaks(I4, "step %d of turn %s was sent again after it was settled", step, id)
 		}
-		if !bytes.Equal(r.Body, requests[0].Body) {
+		if !bytes.Equal(anyModel(r.Body), anyModel(requests[0].Body)) {
 			c.breaks(I4, "step %d of turn %s was sent again with another prompt", step, id)
 		}
 		if r.Outcome == sent {
@@ -41,7 +58,7 @@ func (c *checker) inference(t *turnLedger, inf portable.ExportInference, request
 	if inf.Settled && whole == 0 {
 		c.breaks(I4, "step %d of turn %s is settled and the provider never answered it whole", step, id)
 	}
-	if again := inf.Attempt - 1 - inf.Failures; again > c.Run.Interruptions {
+	if again := inf.Attempt - 1 - inf.Failures - inf.Released; again > c.Run.Interruptions {
 		c.breaks(I4, "step %d of turn %s was begun %d times beyond the provider's failures, and the schedule interrupted "+
 			"%d times",
 			step, id, again, c.Run.Interruptions)

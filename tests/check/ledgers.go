@@ -69,6 +69,8 @@ type Request struct {
 	// Answer and Calls are what the provider sent, or would have sent.
 	Answer string        `json:"answer,omitempty"`
 	Calls  []RequestCall `json:"calls,omitempty"`
+	// Summary is set if the request asked for a summary of the conversation.
+	Summary bool `json:"summary,omitempty"`
 }
 
 // RequestCall is a tool call that the provider asked for.

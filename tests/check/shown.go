@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -53,7 +54,12 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 			messages = append(messages, m)
 		}
 	}
-	want := c.window(t, t.transcript[:min(int(inf.Base.Seq), len(t.transcript))], len(messages))
+	all := t.transcript[:min(int(inf.Base.Seq), len(t.transcript))]
+	if len(messages) > 0 && condensedTo(messages[0]) > 0 {
+		n := min(condensedTo(messages[0]), len(all))
+		messages, all = messages[1:], all[n:]
+	}
+	want := c.window(t, all, len(messages))
 	if len(messages) != len(want) {
 		c.breaks(I3, "step %d of turn %s: the provider was shown %d messages and the transcript has %d", inf.Key.Step,
 			t.record.ID, len(messages), len(want))
@@ -65,6 +71,15 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 				inf.Key.Step, t.record.ID, messages[i].Content, i+1, m.Role, m.Text)
 		}
 	}
+}
+
+// condensedTo returns the number of the last message for which the first one of a condensed prompt stands; 0 if the
+// prompt is not condensed.
+func condensedTo(first chatMessage) (to int) {
+	if n, err := fmt.Sscanf(first.Content, "[Messages 1 to %d", &to); n < 1 || err != nil {
+		return 0
+	}
+	return to
 }
 
 // window returns the part of a transcript that a prompt of n messages must show. That is all of it or, if it exceeds

@@ -208,7 +208,8 @@ func (r *rig) providerLedger() error {
 func (r *rig) noteRequests(l *ledger, requests []fakellm.Request) {
 	for _, q := range requests {
 		asked := q.Chat.Asked()
-		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome)}
+		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome),
+			Summary: isSummary(q)}
 		if q.Finished {
 			line.Outcome = string(fakellm.Sent)
 		}

@@ -75,6 +75,7 @@ type rig struct {
 type settings struct {
 	toolTimeout time.Duration
 	more        string       // lines for the section [journal]
+	llm         string       // lines for the section [llm]
 	connect     string       // timeouts.connect of the MCP servers
 	remote      string       // URL of an MCP server over HTTP; empty for none
 	stateless   bool         // the server speaks the newest protocol, which has no sessions
@@ -127,6 +128,9 @@ func (r *rig) openModel(context.Context) (err error) {
 
 // reply plays the plan of the turn that sends the request.
 func (r *rig) reply(q fakellm.Request) fakellm.Reply {
+	if isSummary(q) {
+		return summary()
+	}
 	r.mu.Lock()
 	t, adapt := r.plans[q.Chat.Asked()], r.adapt
 	r.mu.Unlock()

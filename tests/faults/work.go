@@ -38,7 +38,7 @@ func (r *rig) configure() error {
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n",
 		base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
-	b.WriteString("[journal]\n" + r.database.section() + r.settings.more)
+	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section() + r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(),
 		r.queue)
 	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person "+

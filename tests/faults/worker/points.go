@@ -34,6 +34,20 @@ func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt
 	})
 }
 
+func (p *points) ChangeModel(ctx context.Context, key journal.StepKey, attempt int, chunk turn.Chunk,
+	model turn.ModelChunk) error {
+	return p.killer.around("ChangeModel", func() error { return p.Journal.ChangeModel(ctx, key, attempt, chunk, model) })
+}
+
+func (p *points) ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error {
+	return p.killer.around("ReleaseInference", func() error { return p.Journal.ReleaseInference(ctx, key, attempt) })
+}
+
+func (p *points) SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error) {
+	return at(p.killer, "SettleCondensation",
+		func() (turn.Condensation, error) { return p.Journal.SettleCondensation(ctx, in) })
+}
+
 func (p *points) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
 	return at(p.killer, "Ask", func() ([]turn.Decision, error) { return p.Journal.Ask(ctx, in) })
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/tests/fakellm"
+)
+
+// models returns the points at which the worker dies while another model takes over, while it condenses a prompt, and
+// while the turn waits for a limit of its provider.
+func models() []point {
+	return []point{
+		withModel(dies("fallback_before", "the model is gone and the journal names no other", "ChangeModel:before", firstOf),
+			"fallback = [\"openai:spare\"]\n", modelGone),
+		withModel(dies("fallback_after", "the journal names another model, which was not asked", "ChangeModel:after", firstOf),
+			"fallback = [\"openai:spare\"]\n", modelGone),
+		withModel(dies("limit_before", "the provider refuses for seconds, and the attempt is not released",
+			"ReleaseInference:before", firstOf), awaitsLimit, quotaUsedUp),
+		withModel(dies("limit_after", "the attempt is released and the turn does not wait yet", "ReleaseInference:after",
+			firstOf), awaitsLimit, quotaUsedUp),
+		condensing(dies("condense_before", "a summary is paid for and not settled", "SettleCondensation:before", firstOf)),
+		condensing(dies("condense_after", "a condensation is settled and the prompt was not sent",
+			"SettleCondensation:after", firstOf)),
+	}
+}
+
+const awaitsLimit = "on_limit = \"wait\"\nmax_limit_wait = \"1m\"\n"
+
+// withModel adds lines to the section [llm], and answers one of the target's steps with bad as long as ill says so.
+func withModel(p point, llm string, bad func(q fakellm.Request) (reply fakellm.Reply, ill bool)) point {
+	p.shape = func(r *rig) {
+		r.settings.llm = llm
+		busy(r)
+		step := r.rng.IntN(len(r.target.steps) + 1)
+		r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
+			if t.id != r.target.id || q.Step != step {
+				return reply
+			}
+			if failure, ill := bad(q); ill {
+				return failure
+			}
+			return reply
+		}
+	}
+	return p
+}
+
+func modelGone(q fakellm.Request) (fakellm.Reply, bool) {
+	return fakellm.Status(http.StatusNotFound, "model_not_found", "no such model"), q.Chat.Model != "spare"
+}
+
+func quotaUsedUp(q fakellm.Request) (fakellm.Reply, bool) {
+	return fakellm.Status(http.StatusTooManyRequests, "rate_limit_exceeded", "used up").RetryAfter("4"), q.Attempt == 1
+}
+
+// condensing makes the target's session so long that its next turn condenses it.
+func condensing(p point) point {
+	p.shape = func(r *rig) {
+		r.settings.llm = "context_tokens = 32000\n"
+		r.settings.extra += "[prompt]\nhistory_condense_trigger_ratio = 0.4\nhistory_condense_target_ratio = 0.3\n"
+		r.target.text += strings.Repeat(" It is long.", 830)
+		busy(r)
+		r.adapt = func(q fakellm.Request, _ *turnPlan, reply fakellm.Reply) fakellm.Reply {
+			return reply.Counts(fakellm.Usage{Prompt: len(q.Body) / 4, Completion: 20})
+		}
+	}
+	act := p.act
+	p.act = func(ctx context.Context, r *rig) error {
+		for n := range 7 {
+			t := newTurn(r.rng, r.target.session, 10+n)
+			t.final += strings.Repeat(" "+strings.Repeat("so-it-is-", 100)+"explained.", 3)
+			r.converse(ctx, r.plan(t), true)
+			if err := r.settle(); err != nil {
+				return err
+			}
+		}
+		return act(ctx, r)
+	}
+	return p
+}
+
+// isSummary says whether a request asks for a summary.
+func isSummary(q fakellm.Request) bool {
+	return len(q.Chat.Messages) > 0 && strings.HasPrefix(q.Chat.Messages[0].Content, "You condense")
+}
+
+// summary is the answer to a request for a summary.
+func summary() fakellm.Reply {
+	return fakellm.Text("They talked about a long explanation.").Delay(10 * time.Millisecond)
+}
