@@ -18,8 +18,7 @@ type Config struct {
 
 	// The agent, and the limits of its turns.
 	Runtime Runtime `toml:"runtime"`
-	// Files of the workspace that the tools list_files, read_file and search_text do not read. They never read .git and
-	// .everturn.
+	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git and .everturn.
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
@@ -112,7 +111,7 @@ type Runtime struct {
 	Redact []string `toml:"redact"`
 }
 
-// LocalFiles restricts which files of the workspace the file tools read.
+// LocalFiles says what the file tools may do in the workspace.
 type LocalFiles struct {
 	// Patterns of files that may hold credentials. A pattern matches the end of a path and ignores letter case. A
 	// pattern that ends in a slash matches a directory and everything in it. ! makes an exception. The last pattern
@@ -121,6 +120,9 @@ type LocalFiles struct {
 	// Allow reading files with several hard links, whose other names may be outside the workspace. Package managers
 	// that share files between projects, such as pnpm and uv, create them.
 	HardLinks bool `toml:"hard_links"`
+	// Offer the tools write_file, edit_file, patch_file and delete_file too. Which of them need an approval, the policy
+	// says: deleting is of high risk, the others are of medium risk.
+	Write bool `toml:"write"`
 }
 
 // ModeAuto as Runtime.Mode leaves the mode to the known capabilities of the model.

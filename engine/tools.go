@@ -46,7 +46,8 @@ func (e *Engine) openTools(context.Context) error {
 	e.tools = tools.New(tools.Options{
 		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
 	}, host)
-	rules := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks}
+	rules := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks,
+		Write: e.cfg.LocalFiles.Write}
 	return errors.Join(
 		files.Register(e.tools, root, rules),
 		registerArtifacts(e.tools, e.artifacts, e.cfg.Runtime.MaxResultBytes),

@@ -8,6 +8,7 @@
 //
 //	the question is "call NAME {…}"     → that call of an offered tool, and then its result alone
 //	the question names an offered tool  → that tool, once, with the JSON object in the question as its arguments
+//	it says "write NAME: TEXT"          → write_file
 //	it says "ask me"                    → ask_user
 //	it asks to find a quoted word       → search_text
 //	nothing is known                    → list_files

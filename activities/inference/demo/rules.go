@@ -15,6 +15,7 @@ const (
 	toolList   = "list_files"
 	toolRead   = "read_file"
 	toolSearch = "search_text"
+	toolWrite  = "write_file"
 )
 
 // toolAsk is the name of the tool with which a model asks its user a question.
@@ -102,6 +103,7 @@ func (c conversation) resultsOf(suffix string) (list []result) {
 var (
 	asking   = regexp.MustCompile(`(?i)\bask me\b`)
 	greeting = regexp.MustCompile(`(?i)^\W*(hi|hello|hey|good (morning|day|evening)|thanks|thank you|ping)\b[^/.?]*$`)
+	writing  = regexp.MustCompile(`(?is)^write ([\w./-]+): ?(.+)$`)
 	seeking  = regexp.MustCompile(`(?i)\b(?:find|search|grep|look for)\b`)
 	quoted   = regexp.MustCompile("\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|`([^`\n]{1,200})`")
 )
@@ -111,6 +113,8 @@ func (c conversation) next() step {
 	ask, canAsk := c.tool(toolAsk)
 	search, canSearch := c.tool(toolSearch)
 	list, canList := c.tool(toolList)
+	write, canWrite := c.tool(toolWrite)
+	text := writing.FindStringSubmatch(c.question)
 	named, isNamed := c.namedTool()
 	words := quotedWords(c.question)
 	switch {
@@ -121,6 +125,10 @@ func (c conversation) next() step {
 	case isNamed, greeting.MatchString(c.question):
 	case canAsk && asking.MatchString(c.question):
 		return step{calls: []call{{ask.Name, map[string]any{"question": "Which file shall I look at?"}}}}
+	case canWrite && text != nil:
+		if len(c.results) == 0 {
+			return step{"I write that.", []call{{write.Name, map[string]any{"path": text[1], "content": text[2] + "\n"}}}}
+		}
 	case canSearch && len(words) > 0 && seeking.MatchString(c.question):
 		if len(c.results) == 0 {
 			return step{"I search for that.", []call{{search.Name, arguments(search, c.question)}}}

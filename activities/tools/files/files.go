@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
@@ -34,9 +35,10 @@ const (
 // skipped reports whether a directory below another one is left out of lists and searches.
 func skipped(name string) bool { return isHidden(name) || name == "node_modules" }
 
-// workspace is the directory that the tools may read.
+// workspace is the directory that the tools may read and, if Options.Write is set, write.
 type workspace struct {
-	root *os.Root
+	root    *os.Root
+	writing sync.Mutex // one call at a time changes files
 	Options
 }
 
@@ -49,7 +51,10 @@ func Register(r *tools.Registry, root string, rules Options) error {
 	}
 	w := &workspace{root: opened, Options: rules}
 	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
-	return errors.Join(
+	if rules.Write {
+		err = w.registerWriting(r)
+	}
+	return errors.Join(err,
 		tools.Add(r, "list_files", "List the files and directories of the workspace, one a line: path, tab, size in "+
 			"bytes. Directories end in a slash. Paths are relative to the workspace.", w.list, opts...),
 		tools.Add(r, "read_file",
@@ -91,10 +96,13 @@ func explain(name string, err error) error {
 }
 
 // visit is called for each entry below a directory, in lexical order, parents first. It returns errStop to end the walk
-// early.
+// early, and errSkip to leave out the rest of a directory.
 type visit func(name string, d fs.DirEntry) error
 
-var errStop = errors.New("enough")
+var (
+	errStop = errors.New("enough")
+	errSkip = errors.New("not this directory")
+)
 
 // walk visits the entries below dir, but not dir itself, and leaves out skipped directories. It does not follow
 // symbolic links.
@@ -111,7 +119,9 @@ func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) er
 		if skipped(d.Name()) {
 			continue
 		}
-		if err := f(name, d); err != nil {
+		if err := f(name, d); errors.Is(err, errSkip) {
+			continue
+		} else if err != nil {
 			return err
 		}
 		if d.IsDir() && depth > 1 && !w.denied(name) {

@@ -17,6 +17,8 @@ type Options struct {
 	Deny []string
 	// HardLinks permits reading files that have more than one name. The other name may be outside of the workspace.
 	HardLinks bool
+	// Write adds the tools that change files.
+	Write bool
 }
 
 // denied reports whether a path matches the patterns of credential files.

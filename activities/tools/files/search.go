@@ -37,6 +37,7 @@ type search struct {
 	denied       int // files that look like credentials
 	linked       int // files with several hard links
 	note         string
+	ignored      ignored
 }
 
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
@@ -108,7 +109,17 @@ func (s *search) run(ctx context.Context, dir, glob string) error {
 	} else if !info.IsDir() {
 		return s.file(ctx, dir)
 	}
+	s.ignored = s.w.ignored(dir)
 	return s.w.walk(ctx, dir, maxDepth, func(name string, d fs.DirEntry) error {
+		if s.ignored.match(name, d.IsDir()) {
+			if d.IsDir() {
+				return errSkip
+			}
+			return nil
+		}
+		if d.IsDir() {
+			s.ignored.read(s.w, name)
+		}
 		if ok, _ := path.Match(glob, path.Base(name)); !d.Type().IsRegular() || glob != "" && !ok {
 			return nil
 		}

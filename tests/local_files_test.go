@@ -1,0 +1,48 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFilesAreWritten lets the demo model write, edit and delete a file of the workspace. The approval of an edit shows
+// the change, and an edit whose text is gone meanwhile changes nothing.
+func TestFilesAreWritten(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n[local_files]\nwrite = true\n[policy]\nask = [\"local/edit_file\"]\n")
+	h.worker()
+	h.starter("run", "write notes/one.txt: first line").exits(0)
+	file := filepath.Join(h.dir, "notes/one.txt")
+	text := func() string {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(b)
+	}
+	assert.Equal(t, "first line\n", text())
+
+	const edit = `call local/edit_file {"path":"notes/one.txt","old_string":"first","new_string":"second"}`
+	asked := h.starter("run", "-s", "edit", edit).exits(6)
+	for _, part := range []string{"-first", "+second"} {
+		assert.Contains(t, asked.err.String(), part)
+	}
+	assert.Equal(t, "first line\n", text())
+	require.NoError(t, os.WriteFile(file, []byte("other\n"), 0o600))
+	h.starter("approve", "edit", "1.0", "-y").exits(0)
+	assert.Contains(t, h.starter("attach", "edit").exits(0).out.String(), "does not contain old_string")
+	assert.Equal(t, "other\n", text(), "the text that was approved is gone")
+
+	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	h.starter("run", "-s", "again", edit).exits(6)
+	h.starter("approve", "again", "1.0", "-y").exits(0)
+	h.starter("attach", "again").exits(0)
+	assert.Equal(t, "second\n", text())
+
+	h.starter("run", "-s", "delete", `call local/delete_file {"path":"notes/one.txt"}`).exits(6) // deleting is of high risk
+	h.starter("approve", "delete", "1.0", "-y").exits(0)
+	h.starter("attach", "delete").exits(0)
+	assert.NoFileExists(t, file)
+}
