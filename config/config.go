@@ -20,6 +20,8 @@ type Config struct {
 	Runtime Runtime `toml:"runtime"`
 	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git and .everturn.
 	LocalFiles LocalFiles `toml:"local_files"`
+	// A git repository in which each session changes files on a branch of its own: see docs/canvas.md.
+	Canvas Canvas `toml:"canvas"`
 	// The model, and the limits of its inferences.
 	LLM LLM `toml:"llm"`
 	// Model providers besides OpenAI, one block each. anthropic, deepseek, gemini, groq, mistral, openrouter and xai need
@@ -123,6 +125,15 @@ type LocalFiles struct {
 	// Offer the tools write_file, edit_file, patch_file and delete_file too. Which of them need an approval, the policy
 	// says: deleting is of high risk, the others are of medium risk.
 	Write bool `toml:"write"`
+}
+
+// Canvas says where sessions keep what they change.
+type Canvas struct {
+	// The directory of the repository, relative to the working directory; empty means that there are no canvases. All
+	// workers of a task queue need the same repository.
+	Repo string `toml:"repo" maxbytes:"4096" example:"."`
+	// The name of a session's branch. <session> stands for the session.
+	Branch string `toml:"branch" default:"everturn/<session>" required:"true" maxbytes:"200"`
 }
 
 // ModeAuto as Runtime.Mode leaves the mode to the known capabilities of the model.

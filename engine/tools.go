@@ -10,15 +10,17 @@ import (
 
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools"
+	canvastools "github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // openTools creates the registry with the file tools, the embedding program's own and the MCP servers. It connects to
 // none of them.
-func (e *Engine) openTools(context.Context) error {
+func (e *Engine) openTools(ctx context.Context) error {
 	if err := e.cfg.CheckEnviron(e.options.environ); err != nil {
 		return err
 	}
@@ -46,6 +48,15 @@ func (e *Engine) openTools(context.Context) error {
 	e.tools = tools.New(tools.Options{
 		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
 	}, host)
+	repo, err := Canvas(ctx, e.cfg)
+	if err != nil {
+		return err
+	}
+	if repo != nil {
+		if err := canvastools.Register(e.tools, repo); err != nil {
+			return err
+		}
+	}
 	rules := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks,
 		Write: e.cfg.LocalFiles.Write}
 	return errors.Join(
@@ -53,6 +64,14 @@ func (e *Engine) openTools(context.Context) error {
 		registerArtifacts(e.tools, e.artifacts, e.cfg.Runtime.MaxResultBytes),
 		e.options.register(e.tools),
 	)
+}
+
+// Canvas returns the repository of the sessions' canvases, or nil if none is configured.
+func Canvas(ctx context.Context, cfg config.Config) (*canvas.Repo, error) {
+	if cfg.Canvas.Repo == "" {
+		return nil, nil //nolint:nilnil // there need not be one
+	}
+	return canvas.Open(ctx, cfg.Canvas.Repo, cfg.Canvas.Branch)
 }
 
 // minRepublishPause and maxRepublishPause are the first and the longest pause before a catalogue that the journal did

@@ -125,6 +125,7 @@ var finding = [][]string{
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
 	"usage",                                             // of the tenant
+	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below
 	"journal", "keys", "codec", "limits", "models", "skills", "rollout", "workers", // for the operator, who has the whole journal
 }

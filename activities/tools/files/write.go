@@ -75,23 +75,26 @@ type EditInput struct {
 }
 
 func (w *workspace) edit(_ context.Context, in EditInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) {
-		n := strings.Count(string(old), in.OldString)
-		switch {
-		case in.OldString == "":
-			return nil, "", errors.New("old_string is empty: say what to replace, or use write_file")
-		case in.OldString == in.NewString:
-			return nil, "", errors.New("old_string and new_string are the same: there is nothing to change")
-		case n == 0:
-			return nil, "", fmt.Errorf("%s does not contain old_string: read the file again, it must match exactly", name)
-		case n > 1 && !in.ReplaceAll:
-			return nil, "", fmt.Errorf("%s contains old_string %d times: add lines around it until it is unique, or set "+
-				"replace_all", name, n)
-		}
-		line := 1 + bytes.Count(old[:strings.Index(string(old), in.OldString)], []byte("\n"))
-		text := strings.ReplaceAll(string(old), in.OldString, in.NewString)
-		return []byte(text), fmt.Sprintf("edited %s: %d replaced, the first in line %d", name, n, line), nil
-	})
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Edit(name, old, in) })
+}
+
+// Edit returns a text with the replacement that in describes, and a line that says what was done. name is the file's.
+func Edit(name string, old []byte, in EditInput) (text []byte, done string, err error) {
+	n := strings.Count(string(old), in.OldString)
+	switch {
+	case in.OldString == "":
+		return nil, "", errors.New("old_string is empty: say what to replace")
+	case in.OldString == in.NewString:
+		return nil, "", errors.New("old_string and new_string are the same: there is nothing to change")
+	case n == 0:
+		return nil, "", fmt.Errorf("%s does not contain old_string: read the file again, it must match exactly", name)
+	case n > 1 && !in.ReplaceAll:
+		return nil, "", fmt.Errorf("%s contains old_string %d times: add lines around it until it is unique, or set "+
+			"replace_all", name, n)
+	}
+	line := 1 + bytes.Count(old[:strings.Index(string(old), in.OldString)], []byte("\n"))
+	return []byte(strings.ReplaceAll(string(old), in.OldString, in.NewString)),
+		fmt.Sprintf("edited %s: %d replaced, the first in line %d", name, n, line), nil
 }
 
 // PatchInput are the arguments of patch_file.
@@ -101,25 +104,27 @@ type PatchInput struct {
 }
 
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
-	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) {
-		_, hunks, ok := strings.Cut("\n"+in.Patch, "\n@@ ")
-		if !ok {
-			return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
-		}
-		text := "--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks, "\n") + "\n"
-		files, _, err := gitdiff.Parse(strings.NewReader(text))
-		if err == nil && len(files) != 1 {
-			err = errors.New("it changes several files; send one call for each")
-		}
-		if err != nil {
-			return nil, "", fmt.Errorf("the patch is not a unified diff: %w", err)
-		}
-		var out bytes.Buffer
-		if err := gitdiff.Apply(&out, bytes.NewReader(old), files[0]); err != nil {
-			return nil, "", fmt.Errorf("the patch does not fit %s: %w; read the file again", name, err)
-		}
-		return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(files[0].TextFragments)), nil
-	})
+	return w.change(in.Path, func(name string, old []byte) ([]byte, string, error) { return Patch(name, old, in) })
+}
+
+// Patch returns a text to which a unified diff was applied, and a line that says what was done. name is the file's.
+func Patch(name string, old []byte, in PatchInput) (text []byte, done string, err error) {
+	_, hunks, ok := strings.Cut("\n"+in.Patch, "\n@@ ")
+	if !ok {
+		return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
+	}
+	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks, "\n") + "\n"))
+	if err == nil && len(parsed) != 1 {
+		err = errors.New("it changes several files; send one call for each")
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("the patch is not a unified diff: %w", err)
+	}
+	var out bytes.Buffer
+	if err := gitdiff.Apply(&out, bytes.NewReader(old), parsed[0]); err != nil {
+		return nil, "", fmt.Errorf("the patch does not fit %s: %w; read the file again", name, err)
+	}
+	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)), nil
 }
 
 // change rewrites a text file.

@@ -1,0 +1,206 @@
+// Package canvas provides the tools with which a model changes files on its session's branch of a git repository: see
+// internal/canvas. A call that was cut off runs again, and finds the commit that it has made.
+package canvas
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// maxShown bounds what a tool shows of a file or a diff, in bytes.
+const maxShown = 64<<10 - 512
+
+type set struct{ repo *canvas.Repo }
+
+// Register adds the tools for the canvases of a repository.
+func Register(r *tools.Registry, repo *canvas.Repo) error {
+	s := set{repo}
+	read := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
+	change := []tools.Option{tools.Repeatable(), tools.Risk(turn.RiskMedium)}
+	return errors.Join(
+		tools.Add(r, "canvas_list", "List the files of the canvas: a branch of a git repository that belongs to this session.",
+			s.list, read...),
+		tools.Add(r, "canvas_read", "Read a text file of the canvas, about 64 KiB at once.", s.read, read...),
+		tools.Add(r, "canvas_diff", "Show what the canvas has changed, as a unified diff.", s.diff, read...),
+		tools.Add(r, "canvas_write", "Create or replace a text file on the canvas; it becomes one commit.", s.write, change...),
+		tools.Add(r, "canvas_edit", "Replace text in a file of the canvas; it becomes one commit. old_string must be in the "+
+			"file exactly once, with its white space; replace_all replaces each occurrence.", s.edit, change...),
+		tools.Add(r, "canvas_patch", "Apply a unified diff to one file of the canvas; it becomes one commit. Its context must "+
+			"match the file exactly.", s.patch, change...),
+		tools.Add(r, "canvas_delete", "Delete a file on the canvas; it becomes one commit.", s.delete, change...),
+		tools.Add(r, "canvas_merge", "Merge the canvas into a branch of the repository that is not checked out.", s.merge,
+			tools.Repeatable(), tools.Risk(turn.RiskHigh)),
+	)
+}
+
+// action returns the call that a context belongs to.
+func action(ctx context.Context) (canvas.Action, error) {
+	req, ok := tools.CallInfo(ctx)
+	if !ok || req.Session == "" {
+		return canvas.Action{}, errors.New("a canvas belongs to a session, and this call to none")
+	}
+	return canvas.Action{Tenant: req.Tenant, Session: req.Session, Turn: req.Turn, Step: req.Step, Call: req.CallID,
+		Tool: req.Tool, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))}, nil
+}
+
+type listInput struct {
+	Path string `json:"path,omitempty" jsonschema:"directory to list; empty for the whole canvas"`
+}
+
+func (s set) list(ctx context.Context, in listInput) (string, error) {
+	a, err := action(ctx)
+	if err != nil {
+		return "", err
+	}
+	paths, cut, err := s.repo.List(ctx, a.Tenant, a.Session, in.Path)
+	if err != nil || len(paths) == 0 {
+		return "[no files]\n", err
+	}
+	out := strings.Join(paths, "\n") + "\n"
+	if cut {
+		out += fmt.Sprintf("[cut: only the first %d files; list a directory]\n", len(paths))
+	}
+	return out, nil
+}
+
+type readInput struct {
+	Path   string `json:"path" jsonschema:"file to read, relative to the repository"`
+	Offset int    `json:"offset,omitempty" jsonschema:"byte to begin at; 0 when left out"`
+}
+
+func (s set) read(ctx context.Context, in readInput) (string, error) {
+	a, err := action(ctx)
+	if err != nil {
+		return "", err
+	}
+	b, err := s.repo.Read(ctx, a.Tenant, a.Session, in.Path)
+	switch {
+	case err != nil:
+		return "", err
+	case bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b):
+		return fmt.Sprintf("[%s is a binary file of %d bytes; it is not shown]\n", in.Path, len(b)), nil
+	case in.Offset < 0 || in.Offset > len(b):
+		return "", fmt.Errorf("%s: offset %d is outside of its %d bytes", in.Path, in.Offset, len(b))
+	}
+	return shown(string(b[in.Offset:]), in.Offset), nil
+}
+
+// shown cuts a text and says where to read on.
+func shown(text string, offset int) string {
+	part := turn.Truncate(text, maxShown)
+	if part == text {
+		return text
+	}
+	part = strings.TrimSuffix(part, "…")
+	return fmt.Sprintf("%s\n[cut: %d of %d bytes; the next begins at offset %d]\n", part, len(part), len(text), offset+len(part))
+}
+
+type diffInput struct {
+	Path string `json:"path,omitempty" jsonschema:"only this file; empty for all"`
+}
+
+func (s set) diff(ctx context.Context, in diffInput) (string, error) {
+	a, err := action(ctx)
+	if err != nil {
+		return "", err
+	}
+	text, err := s.repo.Diff(ctx, a.Tenant, a.Session, in.Path)
+	if len(text) > maxShown {
+		text = turn.Truncate(text, maxShown) + fmt.Sprintf("\n[cut: %d bytes; show one file]\n", len(text))
+	}
+	return text, err
+}
+
+type writeInput struct {
+	Path    string `json:"path" jsonschema:"file to write, relative to the repository"`
+	Content string `json:"content" jsonschema:"the whole text of the file"`
+}
+
+func (s set) write(ctx context.Context, in writeInput) (string, error) {
+	return s.commit(ctx, "write", in.Path, func([]byte, bool) ([]byte, string, bool, error) {
+		return []byte(in.Content), fmt.Sprintf("wrote %s: %d bytes", in.Path, len(in.Content)), false, nil
+	})
+}
+
+func (s set) edit(ctx context.Context, in files.EditInput) (string, error) {
+	return s.commit(ctx, "edit", in.Path, existing(in.Path, func(old []byte) ([]byte, string, error) {
+		return files.Edit(in.Path, old, in)
+	}))
+}
+
+func (s set) patch(ctx context.Context, in files.PatchInput) (string, error) {
+	return s.commit(ctx, "patch", in.Path, existing(in.Path, func(old []byte) ([]byte, string, error) {
+		return files.Patch(in.Path, old, in)
+	}))
+}
+
+func (s set) delete(ctx context.Context, in files.DeleteInput) (string, error) {
+	return s.commit(ctx, "delete", in.Path, func(_ []byte, exists bool) ([]byte, string, bool, error) {
+		if !exists {
+			return nil, "", false, fmt.Errorf("%s: %w", in.Path, canvas.ErrNoFile)
+		}
+		return nil, "deleted " + in.Path, true, nil
+	})
+}
+
+// changed is the new text of a file, what was done, and whether the file goes.
+type changed func(old []byte, exists bool) (text []byte, done string, remove bool, err error)
+
+// existing is a change of a text file that must exist.
+func existing(name string, f func(old []byte) ([]byte, string, error)) changed {
+	return func(old []byte, exists bool) ([]byte, string, bool, error) {
+		switch {
+		case !exists:
+			return nil, "", false, fmt.Errorf("%s: %w", name, canvas.ErrNoFile)
+		case bytes.IndexByte(old, 0) >= 0:
+			return nil, "", false, fmt.Errorf("%s is a binary file", name)
+		}
+		text, done, err := f(old)
+		return text, done, false, err
+	}
+}
+
+func (s set) commit(ctx context.Context, verb, name string, f changed) (string, error) {
+	a, err := action(ctx)
+	if err != nil {
+		return "", err
+	}
+	done := verb + " " + name + " was done before"
+	id, err := s.repo.Commit(ctx, a, verb+" "+name, name, func(old []byte, exists bool) ([]byte, bool, error) {
+		text, what, remove, err := f(old, exists)
+		done = what
+		return text, remove, err
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s (commit %.10s on branch %s)", done, id, s.repo.Branch(a.Tenant, a.Session)), nil
+}
+
+type mergeInput struct {
+	Into   string `json:"into" jsonschema:"the branch to merge into"`
+	Squash bool   `json:"squash,omitempty" jsonschema:"make one commit of all changes"`
+	Title  string `json:"title" jsonschema:"what the changes do, in one line"`
+}
+
+func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
+	a, err := action(ctx)
+	if err != nil {
+		return "", err
+	}
+	id, err := s.repo.Merge(ctx, canvas.MergeInput{Action: a, Into: in.Into, Squash: in.Squash, Title: in.Title})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("merged into %s as commit %.10s", in.Into, id), nil
+}

@@ -1,0 +1,94 @@
+package canvas
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	gitTimeout = 30 * time.Second
+	maxOutput  = 16 << 20 // bytes of git's output
+	maxMessage = 2000     // bytes of git's messages in an error
+)
+
+// unconfigured are the settings under which no configuration of the repository runs a program.
+var unconfigured = []string{
+	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null",
+	"-c", "core.quotePath=false", "-c", "core.pager=cat", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+	"-c", "commit.gpgSign=false", "-c", "diff.external=", "-c", "protocol.allow=never", "-c", "log.showSignature=false",
+	"-c", "fastimport.unpackLimit=1000", "-c", "core.fsync=all",
+}
+
+// gitError is a failure of git.
+type gitError struct {
+	command string
+	code    int
+	message string
+}
+
+func (e *gitError) Error() string { return fmt.Sprintf("git %s: %s", e.command, e.message) }
+
+// git runs a command of git in the repository and returns its output.
+func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", append(append([]string{"-C", r.dir}, unconfigured...), args...)...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_LITERAL_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(r.dir),
+		"GIT_AUTHOR_NAME=" + author, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + author,
+		"GIT_COMMITTER_EMAIL=" + email,
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	cmd.Stdin = bytes.NewReader(input)
+	out, said := &limited{max: maxOutput}, &limited{max: maxMessage}
+	cmd.Stdout, cmd.Stderr = out, said
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
+	case errors.As(err, &exit):
+		return out.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(said.String())}
+	case err != nil:
+		return nil, fmt.Errorf("running git: %w", err)
+	case out.cut:
+		return nil, fmt.Errorf("git %s: its output exceeds %d MiB", args[0], maxOutput>>20)
+	}
+	return out.Bytes(), nil
+}
+
+// limited is a buffer that drops what exceeds its maximum.
+type limited struct {
+	bytes.Buffer
+	max int
+	cut bool
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	room := l.max - l.Len()
+	if len(b) > room {
+		l.cut = true
+		l.Buffer.Write(b[:max(room, 0)])
+		return len(b), nil
+	}
+	return l.Buffer.Write(b)
+}
+
+// line returns the first line of a command's output.
+func (r *Repo) line(ctx context.Context, args ...string) (string, error) {
+	out, err := r.git(ctx, nil, args...)
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first, err
+}

@@ -1,0 +1,202 @@
+package branch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/internal/canvas"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+	"github.com/everturn/everturn/starter/internal/ui"
+)
+
+// Canvas returns the commands for the branches of a git repository on which sessions change files.
+func Canvas(a *app.App) *cobra.Command {
+	cmd := app.Parent("canvas", "Show, merge or drop what a session has changed in a git repository",
+		canvasShow(a), canvasDiff(a), canvasLog(a), canvasMerge(a), canvasDrop(a))
+	cmd.Long = `Show, merge or drop what a session has changed in a git repository. With [canvas] in agent.toml, each
+session has a branch of its own, with one commit for each change, and your work tree stays as it is
+until you merge.`
+	cmd.Example = `  starter canvas diff research-1
+  starter canvas merge research-1 --squash -m "Add a page about forks"`
+	return cmd
+}
+
+// canvasOf calls f with the session's canvas.
+func canvasOf(ctx context.Context, a *app.App, args []string,
+	f func(repo *canvas.Repo, tenant, session string) error) error {
+	loaded, err := a.Load()
+	if err != nil {
+		return err
+	}
+	repo, err := engine.Canvas(ctx, loaded.Config)
+	if err != nil {
+		return app.Usage("%v", err)
+	}
+	if repo == nil {
+		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
+	}
+	store, err := app.ReadJournal(ctx, loaded.Config)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	session, err := app.SessionArg(ctx, store, args)
+	if err != nil {
+		return err
+	}
+	err = f(repo, loaded.Config.Tenant, session)
+	if errors.Is(err, canvas.ErrNoCanvas) {
+		return app.Usage("session %s has changed nothing in the repository: there is no branch %s", app.Line(session, 100),
+			repo.Branch(loaded.Config.Tenant, session))
+	}
+	return err
+}
+
+func canvasShow(a *app.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:               "show [session]",
+		Short:             "Show the branch of a session and the files that it changes",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
+				s, err := repo.Show(cmd.Context(), tenant, session)
+				if err != nil {
+					return err
+				}
+				if output == app.OutputJSON {
+					return app.WriteJSON(a.Out, s)
+				}
+				fmt.Fprintf(a.Out, "branch %s · %s since %.10s\n", s.Branch, ui.Count(len(s.Commits), "commit"),
+					cmp.Or(s.Base, "the beginning"))
+				rows := make([][]string, len(s.Files))
+				for i, f := range s.Files {
+					rows[i] = []string{"+" + strconv.Itoa(f.Added), "-" + strconv.Itoa(f.Removed), app.Line(f.Path, 200)}
+					if f.Binary {
+						rows[i][0], rows[i][1] = "binary", ""
+					}
+				}
+				return a.Table([]string{"ADDED", "REMOVED", "FILE"}, rows)
+			})
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON)
+	return cmd
+}
+
+func canvasDiff(a *app.App) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:               "diff [session]",
+		Short:             "Show what a session has changed, as a unified diff",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
+				text, err := repo.Diff(cmd.Context(), tenant, session, file)
+				if err == nil {
+					fmt.Fprint(a.Out, app.Printable(text))
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "only this `file`")
+	return cmd
+}
+
+func canvasLog(a *app.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:               "log [session]",
+		Short:             "List a session's commits with the calls that made them, the newest first",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
+				s, err := repo.Show(cmd.Context(), tenant, session)
+				if err != nil {
+					return err
+				}
+				return app.PrintList(a.Out, output, s.Commits, func() error {
+					rows := make([][]string, len(s.Commits))
+					for i, c := range s.Commits {
+						rows[i] = []string{c.ID[:min(10, len(c.ID))], c.At.Local().Format(time.DateTime), app.Line(c.Call, 80),
+							app.Line(c.Subject, 100)}
+					}
+					return a.Table([]string{"COMMIT", "TIME", "TURN/CALL", "CHANGE"}, rows)
+				})
+			})
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	return cmd
+}
+
+func canvasMerge(a *app.App) *cobra.Command {
+	var into, message string
+	var squash bool
+	cmd := &cobra.Command{
+		Use:   "merge [session]",
+		Short: "Merge what a session has changed into a branch",
+		Long: `Merge what a session has changed into a branch, by default the one that is checked out. If the branch
+is checked out, git updates its work tree too, and refuses to if that would overwrite changes of yours.
+On a conflict nothing changes. The session continues from the merged state.
+
+Exit codes: 0 merged, 1 a conflict or another failure.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
+				into = cmp.Or(into, repo.Current(cmd.Context()))
+				if into == "" {
+					return app.Usage("no branch is checked out: name one with --into")
+				}
+				id, err := repo.Merge(cmd.Context(), canvas.MergeInput{
+					Action: canvas.Action{Tenant: tenant, Session: session, Tool: "starter canvas merge"}, Into: into, Squash: squash,
+					Title: cmp.Or(message, "Merge "+repo.Branch(tenant, session)), InWorkTree: true,
+				})
+				var conflict *canvas.ConflictError
+				if errors.As(err, &conflict) {
+					return fmt.Errorf("%w: merge %s yourself with git, or ask the session to change its version", err,
+						repo.Branch(tenant, session))
+				}
+				if err == nil {
+					a.Note("merged into %s as commit %.10s", app.Line(into, 100), id)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&into, "into", "", "the `branch` to merge into")
+	cmd.Flags().BoolVar(&squash, "squash", false, "make one commit of all changes")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "the first `line` of the commit's message")
+	return cmd
+}
+
+func canvasDrop(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:               "drop <session>",
+		Short:             "Delete the branch of a session",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteSessions(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return canvasOf(cmd.Context(), a, args, func(repo *canvas.Repo, tenant, session string) error {
+				s, err := repo.Drop(cmd.Context(), tenant, session)
+				if err == nil {
+					a.Note("deleted branch %s; `git branch %s %.10s` restores it until git collects garbage", s.Branch,
+						app.Quoted(s.Branch), s.Head)
+				}
+				return err
+			})
+		},
+	}
+}
