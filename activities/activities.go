@@ -39,6 +39,8 @@ type Agent struct {
 	MaxTokens        int // of one completion; 0 leaves it to the provider
 	// Skills are those that turns get if their request asks for them.
 	Skills skills.Set
+	// Tools are patterns of the tools that the agent may call, of those that Policy allows; none means all of them.
+	Tools []string
 	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
 	Servers []string
 	// Required are those of Servers without which no turn begins.
@@ -50,8 +52,9 @@ type Options struct {
 	Journal Journal
 	Model   Model
 	Tools   Tools
-	Agent   Agent
-	Worker  string // names this process in the journal's claims
+	// Agents are those that turns may have; the first one is the default.
+	Agents []Agent
+	Worker string // names this process in the journal's claims
 	// StickyQueue is the task queue that only this process polls; empty if no call must come back to this process.
 	StickyQueue string
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
@@ -72,7 +75,8 @@ type Activities struct {
 	journal         Journal
 	model           Model
 	tools           Tools
-	agent           Agent
+	agent           Agent // the default
+	agents          []Agent
 	worker          string
 	stickyQueueName string
 	secrets         *redact.Redactor
@@ -96,6 +100,9 @@ var _ workflows.Activities = (*Activities)(nil)
 func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
+	}
+	if len(o.Agents) == 0 {
+		o.Agents = []Agent{{}}
 	}
 	windows, err := newWindowCache(o.CacheBytes)
 	if err != nil {
@@ -121,7 +128,7 @@ func New(o Options) (*Activities, error) {
 		remembered: last,
 		turns:      turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, waits: waits,
-		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agent, worker: o.Worker,
+		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		stickyQueueName: o.StickyQueue,
 		secrets:         o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil

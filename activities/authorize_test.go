@@ -62,7 +62,7 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 			store, in := claimable(t)
 			host := &counted{}
 			a, err := New(Options{Journal: catalogued{store}, Tools: host,
-				Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}})
+				Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}})
 			require.NoError(t, err)
 			in = begunWith(t, a, store, in)
 			in.Tool.Repeatable = true // forged, as any field of in may be
@@ -103,8 +103,8 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 	store, in := claimable(t)
 	host, j := &counted{}, &locked{catalogued: catalogued{store}}
 	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
-	a, err := New(Options{Journal: j, Tools: host, Agent: Agent{Name: "a", Servers: []string{"x"}, Policy: policy,
-		Models: oneModel}})
+	a, err := New(Options{Journal: j, Tools: host, Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: policy,
+		Models: oneModel}}})
 	require.NoError(t, err)
 	in = begunWith(t, a, store, in)
 	j.failures = 2

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/internal/skills"
@@ -72,10 +73,9 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 // newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
 // workers have published, and selects the turn's skills.
 func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
-	g := a.agent
-	if in.Agent != "" && in.Agent != g.Name {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil,
-			fmt.Sprintf("there is no agent %q here; this worker runs %q", turn.Truncate(in.Agent, 60), g.Name))
+	g, err := a.agentOf(in.Agent)
+	if err != nil {
+		return turn.Config{}, err
 	}
 	limits, err := in.Limits.Apply(g.Limits)
 	if err != nil {
@@ -110,7 +110,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	if err := checkNarrowed(cfg); err != nil {
 		return cfg, err
 	}
-	chosen, err := a.chooseSkills(ctx, in.Message, &cfg)
+	g.narrow(&cfg)
+	chosen, err := a.chooseSkills(ctx, g.Skills, in.Message, &cfg)
 	if err != nil {
 		return cfg, err
 	}
@@ -120,14 +121,43 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		return cfg, err
 	}
 	cfg.Skills = chosen.Report()
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: a.system(cfg.Unavailable) + chosen.Prompt(),
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: g.system(cfg.Unavailable) + chosen.Prompt(),
 		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Condense: condense})
 	return cfg, err
 }
 
+// agentOf returns the agent with this name; "" is the default.
+func (a *Activities) agentOf(name string) (Agent, error) {
+	if name == "" {
+		return a.agent, nil
+	}
+	names := make([]string, len(a.agents))
+	for i, g := range a.agents {
+		if names[i] = g.Name; g.Name == name {
+			return g, nil
+		}
+	}
+	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
+		turn.Truncate(name, 60), strings.Join(names, ", ")))
+}
+
+// narrow leaves the turn those of its tools that the agent may call.
+func (g Agent) narrow(cfg *turn.Config) {
+	if len(g.Tools) == 0 {
+		return
+	}
+	may := turn.Policy{Allow: g.Tools}
+	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !may.Offered(t) })
+	cfg.Policy.Only = []string{NoTools}
+	for _, t := range cfg.Tools {
+		cfg.Policy.Only = append(cfg.Policy.Only, t.ID)
+	}
+}
+
 // chooseSkills selects the turn's skills and narrows its tools to those that the skills allow.
-func (a *Activities) chooseSkills(ctx context.Context, m turn.UserMessage, cfg *turn.Config) (skills.Choice, error) {
-	if len(a.agent.Skills.All) == 0 {
+func (a *Activities) chooseSkills(ctx context.Context, set skills.Set, m turn.UserMessage,
+	cfg *turn.Config) (skills.Choice, error) {
+	if len(set.All) == 0 {
 		return nil, nil
 	}
 	if m.Blob != "" {
@@ -137,7 +167,7 @@ func (a *Activities) chooseSkills(ctx context.Context, m turn.UserMessage, cfg *
 		}
 		m.Text = string(b)
 	}
-	chosen := a.agent.Skills.Choose(m.Text, cfg.Models[0].ContextTokens, cfg.Tools)
+	chosen := set.Choose(m.Text, cfg.Models[0].ContextTokens, cfg.Tools)
 	cfg.Policy.Only = chosen.Narrow(cfg.Policy.Only, cfg.Tools)
 	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !cfg.Policy.Offered(t) })
 	return chosen, nil
@@ -267,8 +297,8 @@ func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 }
 
 // system returns the agent's system prompt, with a note for each unavailable server.
-func (a *Activities) system(unavailable []string) string {
-	s := a.agent.SystemPrompt
+func (g Agent) system(unavailable []string) string {
+	s := g.SystemPrompt
 	for _, server := range unavailable {
 		s += unavailableNote(server)
 	}

@@ -240,7 +240,7 @@ func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) 
 		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `starter show " +
 			short + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
-			workflows.AttrSession.ValueSet(in.Session), workflows.AttrAgent.ValueSet(c.options.Agent),
+			workflows.AttrSession.ValueSet(in.Session), workflows.AttrAgent.ValueSet(cmp.Or(in.Agent, c.options.Agent)),
 			workflows.AttrState.ValueSet(string(turn.StateRunning))),
 	}
 }

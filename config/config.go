@@ -18,6 +18,8 @@ type Config struct {
 
 	// The agent, and the limits of its turns.
 	Runtime Runtime `toml:"runtime"`
+	// More agents, one block each: see docs/agents.md.
+	Agents []Agent `toml:"agents"`
 	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git and .everturn.
 	LocalFiles LocalFiles `toml:"local_files"`
 	// A git repository in which each session changes files on a branch of its own: see docs/canvas.md.

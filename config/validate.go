@@ -24,6 +24,7 @@ func (c Config) Validate() error {
 	v.check(field{value: reflect.ValueOf(c)})
 	v.tenant(c.Tenant)
 	v.runtime(c.Runtime)
+	v.agents(c)
 	v.prompt(c.Prompt)
 	v.localFiles(c.LocalFiles)
 	v.llm(c.LLM)

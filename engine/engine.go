@@ -252,7 +252,7 @@ func (e *Engine) build(context.Context) (err error) {
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
-		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agent: e.agent(),
+		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.agents(),
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
 		Redact: e.secrets, CacheBytes: e.cfg.Journal.CacheBytes, Capacity: e.openCapacity(),

@@ -101,6 +101,11 @@ func (e *Engine) openModels(context.Context) error {
 		return temporalconn.WithKind(config.ErrInvalid, err)
 	}
 	e.model.provider, e.model.name = chain[0].Provider, chain[0].Name
+	for _, a := range e.cfg.Agents {
+		if _, err := Chain(all, e.cfg, a.Model); err != nil {
+			return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("agent %s: %w", a.ID, err))
+		}
+	}
 	if name := summaryModel(e.cfg); name != "" {
 		if _, err := all.Resolve(name); err != nil {
 			return temporalconn.WithKind(config.ErrInvalid, fmt.Errorf("prompt.summary_model: %w", err))

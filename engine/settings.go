@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"path/filepath"
+	"slices"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools/tool"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -27,6 +30,35 @@ func queuesOf(cfg config.Config) turn.Queues {
 		return turn.Queues{Inference: cfg.Queue(config.RoleInference), Tools: cfg.Queue(config.RoleTools)}
 	}
 	return elsewhere(cfg)
+}
+
+// agents returns the agents that turns may have; the first one is that of [runtime].
+func (e *Engine) agents() []activities.Agent {
+	base := e.agent()
+	all := []activities.Agent{base}
+	for _, c := range e.cfg.Agents {
+		g := base
+		g.Name, g.Tools, g.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
+		if c.SystemPrompt != "" {
+			g.SystemPrompt = c.SystemPrompt + e.projectWords
+		}
+		if c.Model != "" {
+			g.Models = func(requested string) ([]turn.Model, error) { return e.chain(cmp.Or(requested, c.Model)) }
+		}
+		if len(c.Skills) > 0 {
+			g.Skills.All = slices.DeleteFunc(slices.Clone(base.Skills.All),
+				func(s skills.Skill) bool { return !slices.Contains(c.Skills, s.Name) })
+		}
+		g.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
+		g.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
+		g.Limits.MaxSteps = cmp.Or(c.MaxSteps, base.Limits.MaxSteps)
+		g.Limits.MaxToolCalls = cmp.Or(c.MaxToolCalls, base.Limits.MaxToolCalls)
+		g.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
+		g.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
+		g.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
+		all = append(all, g)
+	}
+	return all
 }
 
 // agent returns the part of the configuration that a turn freezes in its turn config.

@@ -330,10 +330,10 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agent: activities.Agent{
+	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agents: []activities.Agent{{
 		Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
 		Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
-	}})
+	}}})
 	require.NoError(t, err)
 	begun, err := acts.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},

@@ -120,12 +120,12 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 	policy.Ask = []string{"local/touch"}
 	people := config.Default().Approvals
 	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: registry,
-		Agent: activities.Agent{
+		Agents: []activities.Agent{{
 			Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 			Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
 			Approvals: turn.Approvals{ApprovalExpiry: people.ApprovalExpiry, OnExpiry: turn.Permission(people.OnExpiry),
 				QuestionExpiry: people.QuestionExpiry},
-		}})
+		}}})
 	require.NoError(t, err)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet)

@@ -127,7 +127,7 @@ var others = []string{
 	"usage",                                             // of the tenant
 	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", "limits", "models", "skills", "rollout", "workers", // for the operator, who has the whole journal
+	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "workers", // for the operator, who has the whole journal
 }
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {

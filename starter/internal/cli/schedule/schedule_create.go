@@ -91,9 +91,8 @@ func (f scheduleFlags) check(name string) error {
 
 // createSchedule creates a schedule and prints its next time.
 func createSchedule(ctx context.Context, t *app.TurnClient, name, prompt string, f scheduleFlags) error {
-	if f.agent != "" && f.agent != t.Cfg.Runtime.Agent {
-		return app.Usage("--agent is %q, but the configured agent is %q: use the agent.toml of that agent", f.agent,
-			t.Cfg.Runtime.Agent)
+	if err := t.CheckAgent(f.agent); err != nil {
+		return err
 	}
 	made, err := t.Client.Schedules().Create(ctx, client.ScheduleInput{
 		Name: name, Text: prompt, Session: f.session, Queue: f.queue, Agent: f.agent, Limits: f.limits.Request,

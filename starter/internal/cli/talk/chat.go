@@ -74,12 +74,15 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	if session == "" {
 		session = client.NewSessionID()
 	}
+	if f.agent, err = t.AgentFor(ctx, session, f.agent); err != nil {
+		return err
+	}
 	t.NoteOtherSettings(ctx)
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
 		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
-		History: file, Chosen: chosen,
+		History: file, Chosen: chosen, Agent: f.agent,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
 		Color: a.Colored(out), In: a.In, Out: out, Environ: a.Environ, Signals: a.Interrupts.Take(), Failed: t.Failed,
 	})

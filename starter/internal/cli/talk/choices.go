@@ -36,8 +36,8 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 }
 
 // noteMerged says that a message which was merged into a running turn does not change it.
-func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage) {
-	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil) {
-		t.App.Note("the message was merged into the running turn, which keeps its model, tools and temperature")
+func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage, agent string) {
+	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || agent != "") {
+		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools and temperature")
 	}
 }

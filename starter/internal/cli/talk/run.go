@@ -108,11 +108,15 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		}
 		session = forked.ID
 	}
+	agent, err := t.AgentFor(ctx, session, f.agent)
+	if err != nil {
+		return err
+	}
 	t.NoteOtherSettings(ctx)
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model = prompt, f.model
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Limits: f.limits.Request,
+	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent, Limits: f.limits.Request,
 		Alone: f.alone, OutputSchema: f.schema})
 	switch {
 	case err != nil && sending.Err() != nil && ctx.Err() == nil:
@@ -122,7 +126,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	case err != nil:
 		return err
 	}
-	noteMerged(t, s, f.message)
+	noteMerged(t, s, f.message, f.agent)
 	if f.detach {
 		return accepted(ctx, t, s, f.follow.output, f.follow.quiet)
 	}

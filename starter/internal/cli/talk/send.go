@@ -11,7 +11,7 @@ import (
 func Send(a *app.App) *cobra.Command {
 	var m turn.UserMessage
 	var c choices
-	var output string
+	var output, agent string
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "send <session> [message...]",
@@ -37,12 +37,16 @@ run.`,
 			}
 			m.Text = text
 			return a.WithClient(cmd.Context(), app.Needs{Quiet: quiet, Model: m.Model}, func(t *app.TurnClient) error {
-				t.NoteOtherSettings(cmd.Context())
-				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m})
+				chosen, err := t.AgentFor(cmd.Context(), args[0], agent)
 				if err != nil {
 					return err
 				}
-				noteMerged(t, s, m)
+				t.NoteOtherSettings(cmd.Context())
+				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m, Agent: chosen})
+				if err != nil {
+					return err
+				}
+				noteMerged(t, s, m, agent)
 				return accepted(cmd.Context(), t, s, output, quiet)
 			})
 		},
@@ -53,6 +57,7 @@ run.`,
 		"one")
 	flags.StringVar(&m.ID, "message-id", "", "the message's `ID`: a message sent again with the same ID is answered once")
 	modelFlag(cmd, &m.Model)
+	agentFlag(a, cmd, &agent)
 	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputNone)
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only the IDs")
 	return cmd

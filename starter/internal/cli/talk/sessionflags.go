@@ -12,6 +12,7 @@ import (
 // sessionFlags are the flags of run and chat that choose the session, and what the command starts on this machine.
 type sessionFlags struct {
 	session, model  string
+	agent           string
 	last, dev, slow bool
 }
 
@@ -21,6 +22,7 @@ func (f *sessionFlags) register(a *app.App, cmd *cobra.Command) {
 	flags.BoolVar(&f.slow, "slow", false, "with --dev and the demo model: answer slowly")
 	flags.StringVarP(&f.session, "session", "s", "", "the `ID` of the session to continue or start")
 	modelFlag(cmd, &f.model)
+	agentFlag(a, cmd, &f.agent)
 	flags.BoolVarP(&f.last, "continue", "c", false, "continue the last session")
 	_ = cmd.RegisterFlagCompletionFunc("session", a.CompleteSessions(1)) // the flag exists
 }
@@ -62,4 +64,11 @@ func (f sessionFlags) resolve(ctx context.Context, t *app.TurnClient) (string, e
 func modelFlag(cmd *cobra.Command, model *string) {
 	cmd.Flags().StringVarP(model, "model", "m", "", "the `model` of the turn, as a name or provider:name (default: the "+
 		"agent's); see starter models list")
+}
+
+// agentFlag adds the flag that chooses the agent of a turn.
+func agentFlag(a *app.App, cmd *cobra.Command, agent *string) {
+	cmd.Flags().StringVar(agent, "agent", "", "the `agent` of the turn (default: that of the session's last turn); see "+
+		"starter agents list")
+	_ = cmd.RegisterFlagCompletionFunc("agent", a.CompleteAgents) // the flag exists
 }

@@ -41,6 +41,8 @@ type Options struct {
 	CheckModel func(name string) error
 	// Chosen has the Tools and the Temperature of the chat's messages.
 	Chosen turn.UserMessage
+	// Agent is the agent of its turns; empty means the worker's default.
+	Agent string
 	// Link returns the address of a turn in Temporal's Web UI; nil if no Web UI is known.
 	Link func(session, turn string) string
 	// History is the file that keeps typed texts for the arrow keys; empty for none.

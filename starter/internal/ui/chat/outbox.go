@@ -115,7 +115,7 @@ func (m *Model) sendNext() tea.Cmd {
 		m.outbox.sending = true
 		message := m.o.Chosen
 		message.ID, message.Text, message.Queue, message.Model = next.id, next.text, next.queue, m.o.Requested
-		in := client.SendInput{Session: m.session, Message: message}
+		in := client.SendInput{Session: m.session, Message: message, Agent: m.o.Agent}
 		return m.background(func(ctx context.Context) tea.Msg {
 			_, err := m.o.Client.Send(ctx, in)
 			return sentMsg{next.id, err}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Agent is an agent besides the one of [runtime]. What it does not set, it has from [runtime], [llm] and [policy]; it
+// narrows what they permit and widens nothing.
+type Agent struct {
+	// The agent's name: `starter run --agent` and the start input of a turn choose it.
+	ID string `toml:"id" required:"true" maxbytes:"64" example:"reviewer"`
+	// What the agent is for, in a line.
+	Description string `toml:"description" maxbytes:"1000"`
+	// Sent to the model before the conversation, instead of runtime.system_prompt.
+	SystemPrompt string `toml:"system_prompt"`
+	// The model, as "provider:name" or a name.
+	Model string `toml:"model" maxbytes:"200"`
+	// Sampling temperature from 0 to 2.
+	Temperature *float64 `toml:"temperature" min:"0" max:"2" example:"0.2"`
+	// Patterns of the tools that it may call, of those that [policy] allows; none means all of them.
+	Tools []string `toml:"tools" example:"local/read_file,mcp/git/*"`
+	// Tools that it never calls, besides policy.deny.
+	Deny []string `toml:"deny"`
+	// Tools whose calls need an approval, besides policy.ask.
+	Ask []string `toml:"ask"`
+	// Names of the skills that it may use; none means all of them.
+	Skills []string `toml:"skills"`
+	// Limits of its turns. 0 means that of [runtime]; a limit that is larger is an error.
+	MaxSteps int `toml:"max_steps" min:"0"`
+	// Maximum number of tool calls in a turn.
+	MaxToolCalls int `toml:"max_tool_calls" min:"0"`
+	// Maximum working time of a turn.
+	TurnTimeout time.Duration `toml:"turn_timeout" min:"0s"`
+	// Maximum number of input plus output tokens of a turn.
+	MaxTokens int64 `toml:"max_tokens" min:"0"`
+	// Maximum cost of a turn in US dollars.
+	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
+}
+
+// Agent returns the agent with this name; "" is that of [runtime], which has no settings of its own.
+func (c Config) Agent(id string) (Agent, bool) {
+	if id == "" || id == c.Runtime.Agent {
+		return Agent{ID: c.Runtime.Agent}, true
+	}
+	i := slices.IndexFunc(c.Agents, func(a Agent) bool { return a.ID == id })
+	if i < 0 {
+		return Agent{}, false
+	}
+	return c.Agents[i], true
+}
+
+// maxAgents bounds [[agents]].
+const maxAgents = 100
+
+// agents checks [[agents]].
+func (v *validator) agents(c Config) {
+	if len(c.Agents) > maxAgents {
+		v.add("agents", "has %d agents; the maximum is %d", len(c.Agents), maxAgents)
+		return
+	}
+	for i, a := range c.Agents {
+		key := fmt.Sprintf("agents[%d]", i)
+		switch {
+		case !serverID.MatchString(a.ID):
+			v.add(key+".id", "is %s; it must be at most 32 of a-z, 0-9, _ and -", quote(a.ID))
+		case a.ID == c.Runtime.Agent:
+			v.add(key+".id", "is %q, like runtime.agent; give every agent its own ID", a.ID)
+		case slices.IndexFunc(c.Agents, func(o Agent) bool { return o.ID == a.ID }) < i:
+			v.add(key+".id", "is %q, like that of another agent; give every agent its own ID", a.ID)
+		}
+		for name, patterns := range map[string][]string{"tools": a.Tools, "deny": a.Deny, "ask": a.Ask} {
+			for j, pattern := range patterns {
+				v.toolPattern(fmt.Sprintf("%s.%s[%d]", key, name, j), pattern)
+			}
+		}
+		for _, l := range []struct {
+			name     string
+			own, all float64
+		}{
+			{"max_steps", float64(a.MaxSteps), float64(c.Runtime.MaxSteps)},
+			{"max_tool_calls", float64(a.MaxToolCalls), float64(c.Runtime.MaxToolCalls)},
+			{"turn_timeout", a.TurnTimeout.Seconds(), c.Runtime.TurnTimeout.Seconds()},
+			{"max_tokens", float64(a.MaxTokens), float64(c.Runtime.MaxTokens)},
+			{"max_cost_usd", a.MaxCostUSD, c.Runtime.MaxCostUSD},
+		} {
+			if l.all > 0 && l.own > l.all {
+				v.add(key+"."+l.name, "is larger than runtime.%s; an agent narrows the limits of [runtime]", l.name)
+			}
+		}
+	}
+}

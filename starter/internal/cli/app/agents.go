@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+)
+
+// CheckAgent returns an error for an agent that the configuration does not have. "" is the default.
+func (t *TurnClient) CheckAgent(name string) error { return checkAgent(t.Cfg, name) }
+
+func checkAgent(cfg config.Config, name string) error {
+	if _, known := cfg.Agent(name); known {
+		return nil
+	}
+	return Usage("there is no agent %q: agent.toml has %s", Line(name, 60), strings.Join(AgentNames(cfg), ", "))
+}
+
+// AgentNames returns the names of the configured agents, the default first.
+func AgentNames(cfg config.Config) []string {
+	names := []string{cfg.Runtime.Agent}
+	for _, a := range cfg.Agents {
+		names = append(names, a.ID)
+	}
+	return names
+}
+
+// AgentFor returns the agent of a session's next turn: the given one, or that of its last turn if the configuration
+// still has it. "" means the default.
+func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (string, error) {
+	if given != "" || session == "" || len(t.Cfg.Agents) == 0 {
+		return given, t.CheckAgent(given)
+	}
+	rec, err := t.Store.Session(ctx, session)
+	if errors.Is(err, journal.ErrNotFound) {
+		return "", nil
+	}
+	last := rec.LastTurn.Agent
+	if _, known := t.Cfg.Agent(last); err != nil || !known || last == t.Cfg.Runtime.Agent {
+		return "", err
+	}
+	return last, nil
+}
+
+// CompleteAgents offers the configured agents.
+func (a *App) CompleteAgents(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	loaded, err := a.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return AgentNames(loaded.Config), cobra.ShellCompDirectiveNoFileComp
+}
