@@ -216,8 +216,8 @@ func narrowed(policy turn.Policy, m turn.UserMessage) turn.Policy {
 // NoTools is the pattern with which a message excludes all tools.
 const NoTools = "none"
 
-// checkNarrowed refuses a message whose choice names a tool that the turn does not get: most likely, it is misspelled. A
-// server that is unavailable now may have the tool.
+// checkNarrowed refuses a message whose choice names a tool that the turn does not get: most likely, it is misspelled.
+// A server that is unavailable now may have the tool.
 func checkNarrowed(cfg turn.Config) error {
 	for _, pattern := range cfg.Policy.Only {
 		only := turn.Policy{Allow: []string{pattern}}

@@ -127,8 +127,8 @@ type modelInUse struct {
 	limitWait time.Duration
 }
 
-// modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model of
-// its plan and no fallback.
+// modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model
+// of its plan and no fallback.
 func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (modelInUse, error) {
 	t, err := a.begunTurn(ctx, in.Turn)
 	if err != nil {

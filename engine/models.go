@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Models returns the models of the configured providers. If the fetched list cannot be read, Models returns those of the
-// built-in list with the error.
+// Models returns the models of the configured providers. If the fetched list cannot be read, Models returns those of
+// the built-in list with the error.
 func Models(cfg config.Config) (models.Models, error) {
 	list, err := models.Load(models.CacheFile(cfg.Journal.Path))
 	m := models.Models{List: list, Endpoints: endpoints(cfg, list)}

@@ -55,7 +55,8 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 	r.awaitChunk(run.GetRunID(), turn.ChunkApprovalRequested)
 	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	require.Error(t, run.Get(t.Context(), nil), "the agent asks for what it must ask for")
-	app, _ := r.failure(r.start(session(t)+"-none", workflows.Input{Agent: "nobody", Message: &workflows.Message{Text: "Hi"}}))
+	app, _ := r.failure(r.start(session(t)+"-none", workflows.Input{Agent: "nobody",
+		Message: &workflows.Message{Text: "Hi"}}))
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 	assert.Contains(t, app.Message(), "reviewer")
 	rec, err := r.store.Session(t.Context(), session(t)+"-reviewer")
@@ -67,10 +68,12 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 func TestASessionKeepsItsAgent(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Start(t, fakellm.Text("Hello."))
-	h := newHome(t, asking(m)+"[[agents]]\nid = \"reviewer\"\ndescription = \"reviews\"\nsystem_prompt = \"You review.\"\n"+
-		"tools = [\"local/read_file\"]\nmax_steps = 3\n")
+	h := newHome(t,
+		asking(m)+"[[agents]]\nid = \"reviewer\"\ndescription = \"reviews\"\nsystem_prompt = \"You review.\"\n"+
+			"tools = [\"local/read_file\"]\nmax_steps = 3\n")
 	h.worker()
-	for _, args := range [][]string{{"--agent", "reviewer", "Hi"}, {"Again"}, {"--agent", "default", "And now"}, {"At last"}} {
+	for _, args := range [][]string{{"--agent", "reviewer", "Hi"}, {"Again"}, {"--agent", "default", "And now"},
+		{"At last"}} {
 		h.starter(append([]string{"run", "-s", "kept-agent"}, args...)...).exits(0)
 	}
 	var reviews []bool

@@ -57,7 +57,8 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	assert.Equal(t, []canvas.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}}, shown.Files)
 	assert.Contains(t, h.starter("canvas", "diff", "changing", "--file", "page.md").exits(0).out.String(), "+second")
 	assert.Contains(t, h.starter("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
-	assert.Contains(t, h.starter("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
+	assert.Contains(t,
+		h.starter("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
 	merging := h.starter("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x"}`).exits(6)
 	assert.Contains(t, merging.err.String(), "risk high")
 	h.starter("approve", "changing", "1.0", "-y").exits(0)
@@ -83,12 +84,14 @@ func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	real, err := exec.LookPath("git")
 	require.NoError(t, err)
 	bin, hold, done := t.TempDir(), filepath.Join(h.dir, "hold"), filepath.Join(h.dir, "done")
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "git"), []byte(fmt.Sprintf("#!/bin/sh\n%q \"$@\"\ncode=$?\ncase \"$*\" in "+
-		"*fast-import*) touch %q; while [ -e %q ]; do sleep 0.05; done;; esac\nexit $code\n", real, done, hold)), 0o755))
+	require.NoError(t,
+		os.WriteFile(filepath.Join(bin, "git"), []byte(fmt.Sprintf("#!/bin/sh\n%q \"$@\"\ncode=$?\ncase \"$*\" in "+
+			"*fast-import*) touch %q; while [ -e %q ]; do sleep 0.05; done;; esac\nexit $code\n", real, done, hold)), 0o755))
 	require.NoError(t, os.WriteFile(hold, nil, 0o600))
 	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
 	first := h.worker()
-	h.starter("run", "-s", "killed", "--detach", `call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
+	h.starter("run", "-s", "killed", "--detach",
+		`call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
 	require.Eventually(t, func() bool { _, err := os.Stat(done); return err == nil }, within, 10*time.Millisecond)
 	first.signal(syscall.SIGKILL)
 	first.wait()

@@ -70,8 +70,8 @@ func (c *cashier) reply(q fakellm.Request) fakellm.Reply {
 	return reply.Counts(u)
 }
 
-// TestCostsAreTheProvidersOwn runs turns with random prices, caches, failures, fallbacks and ceilings. Each turn and each
-// model has cost what the provider has charged, to the picodollar, and no turn exceeds its ceiling.
+// TestCostsAreTheProvidersOwn runs turns with random prices, caches, failures, fallbacks and ceilings. Each turn and
+// each model has cost what the provider has charged, to the picodollar, and no turn exceeds its ceiling.
 func TestCostsAreTheProvidersOwn(t *testing.T) {
 	t.Parallel()
 	c := &cashier{prices: map[string]turn.Price{}, rng: rand.New(rand.NewPCG(*costSeed, 0)),

@@ -361,8 +361,8 @@ func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 	assert.Positive(t, failed, "the task failed, and the turn did not")
 }
 
-// TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt gives the worker of the tools the key of the turn after it got the
-// call. The call runs once.
+// TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt gives the worker of the tools the key of the turn after it got
+// the call. The call runs once.
 func TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt(t *testing.T) {
 	t.Parallel()
 	tools, turns := codectest.File(t), codectest.File(t)

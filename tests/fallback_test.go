@@ -131,7 +131,8 @@ func TestAFallbackWithALargerWindow(t *testing.T) {
 			"first":  fakellm.Status(http.StatusBadRequest, "context_length_exceeded", "too long"),
 			"second": fakellm.Text("five six"),
 		}), fallingBack, func(c *config.Config) {
-			c.Models = []config.Model{{Name: "openai:first", ContextTokens: 100_000}, {Name: "openai:second", ContextTokens: window}}
+			c.Models = []config.Model{{Name: "openai:first", ContextTokens: 100_000},
+				{Name: "openai:second", ContextTokens: window}}
 		})
 		r.work()
 		run := r.begin(session(t), "Count.", nil)

@@ -155,8 +155,8 @@ func TestAFleetUnderLoad(t *testing.T) {
 	l.finish()
 }
 
-// TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds. The
-// figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood.
+// TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds.
+// The figure is in the log; the test checks that the quiet tenant's turns do not wait for the flood.
 func TestAQuietTenantBesideAFlood(t *testing.T) {
 	t.Parallel()
 	const flood, quiet = 200, 10

@@ -122,7 +122,8 @@ func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, 
 	if err != nil {
 		return "", err
 	}
-	args := []string{"diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", s.from(), s.head}
+	args := []string{"diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", s.from(),
+		s.head}
 	if name != "" {
 		if name, err = cleanPath(name); err != nil {
 			return "", err

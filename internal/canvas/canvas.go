@@ -97,7 +97,8 @@ func (a Action) message(title, base string) string {
 		session = "tenant:" + a.Tenant + "/" + session
 	}
 	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s/%s\nEverturn-Tool: %s\n"+
-		"Everturn-Arguments-Hash: %s\n%s: %s\n", oneLine(title, 100), trailerSession, oneLine(session, 1000), oneLine(a.Turn, 200),
+		"Everturn-Arguments-Hash: %s\n%s: %s\n", oneLine(title, 100), trailerSession, oneLine(session,
+		1000), oneLine(a.Turn, 200),
 		a.Step, trailerCall, oneLine(a.Turn, 200), oneLine(a.Call, 100), oneLine(a.Tool, 200), a.ArgumentsHash, trailerBase,
 		base)
 }
@@ -226,15 +227,15 @@ const (
 	modeLink = "120000"
 )
 
-// Change is what a commit does to one file: f gets its content, or nil and exists false, and returns the new one; delete
-// removes it.
+// Change is what a commit does to one file: f gets its content, or nil and exists false, and returns the new one;
+// delete removes it.
 type Change func(old []byte, exists bool) (text []byte, remove bool, err error)
 
 // maxRaces bounds how often a commit is tried again because another process has moved the branch.
 const maxRaces = 50
 
-// Commit changes one file of the session's canvas and returns the commit. If the canvas has a commit of this call, Commit
-// returns that and changes nothing.
+// Commit changes one file of the session's canvas and returns the commit. If the canvas has a commit of this call,
+// Commit returns that and changes nothing.
 func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change Change) (string, error) {
 	name, err := cleanPath(name)
 	if err != nil {
@@ -268,7 +269,8 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 // made returns the commit of a call that has made one before a crash.
 func (r *Repo) made(ctx context.Context, s state, a Action) (string, error) {
 	name := regexp.QuoteMeta(oneLine(a.Turn, 200) + "/" + oneLine(a.Call, 100))
-	return r.line(ctx, "log", "-1", "--extended-regexp", "--grep=^"+trailerCall+": "+name+"$", "--format=%H", s.span(), "--")
+	return r.line(ctx, "log", "-1", "--extended-regexp", "--grep=^"+trailerCall+": "+name+"$", "--format=%H", s.span(),
+		"--")
 }
 
 // span returns the commits of the canvas as git's log takes them.

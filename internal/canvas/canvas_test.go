@@ -39,7 +39,8 @@ func repository(t *testing.T, files map[string]string) string {
 
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"},
+		args...)...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
@@ -117,7 +118,8 @@ func TestACanvasLeavesTheUsersRepositoryAlone(t *testing.T) {
 	assert.Equal(t, "everturn/s%201", shown.Branch)
 	require.Len(t, shown.Commits, 3)
 	assert.Equal(t, "turn/3.0", shown.Commits[0].Call)
-	assert.Equal(t, []File{{Path: "new/päth \"q\".txt", Added: 1}, {Path: "run.sh", Added: 1}, {Path: "sub/b.txt", Removed: 1}},
+	assert.Equal(t, []File{{Path: "new/päth \"q\".txt", Added: 1}, {Path: "run.sh", Added: 1},
+		{Path: "sub/b.txt", Removed: 1}},
 		shown.Files)
 	assert.Contains(t, run(t, dir, "ls-tree", shown.Head, "run.sh"), "100755", "the mode is kept")
 	diff, err := r.Diff(t.Context(), "", "s 1", "run.sh")
@@ -230,7 +232,8 @@ func TestNothingIsCommittedOutOfReach(t *testing.T) {
 	run(t, dir, "add", "link")
 	run(t, dir, "commit", "-qm", "link")
 	r := opened(t, dir)
-	for _, name := range []string{"", ".", "/abs", "../out", "a/../../out", ".git/config", ".GIT/hooks/x", "sub/.git/x", ".git",
+	for _, name := range []string{"", ".", "/abs", "../out", "a/../../out", ".git/config", ".GIT/hooks/x", "sub/.git/x",
+		".git",
 		".git./x", "git~1/config", ".everturn/journal.db", "a\nb", "a\x00b", "a\u200db", `a\b`, "file/x", "sub", "link", "link/x",
 		strings.Repeat("x/", 600)} {
 		_, err := r.Commit(t.Context(), call("s", 1), "write", name, text("gone"))
@@ -241,12 +244,14 @@ func TestNothingIsCommittedOutOfReach(t *testing.T) {
 	_, err = r.Commit(t.Context(), call("s", 1), "write", "big", text(strings.Repeat("x", MaxFile+1)))
 	require.ErrorIs(t, err, ErrTooLarge)
 	names := map[string]bool{}
-	for _, s := range [][2]string{{"", "a"}, {"", "A"}, {"", "a/b"}, {"", "a%2Fb"}, {"", "a.lock"}, {"", ".."}, {"", "@{x"},
+	for _, s := range [][2]string{{"", "a"}, {"", "A"}, {"", "a/b"}, {"", "a%2Fb"}, {"", "a.lock"}, {"", ".."},
+		{"", "@{x"},
 		{"t", "a"}, {"", "tenant:t/a"}, {"", "tenant:t:a"}} {
 		names[r.Branch(s[0], s[1])] = true
 		run(t, dir, "check-ref-format", "--branch", r.Branch(s[0], s[1]))
 	}
-	assert.Len(t, names, 9, "only a tenant's session and one that is named like it share a branch, and there is no such name")
+	assert.Len(t, names, 9,
+		"only a tenant's session and one that is named like it share a branch, and there is no such name")
 }
 
 func TestAnEmptyRepository(t *testing.T) {

@@ -175,8 +175,8 @@ func (c *checker) sortedMessages() []message {
 }
 
 // asked returns the provider's requests for one step of a turn, in order of arrival: those whose last user message is
-// the turn's, followed by as many answers as the step needs. A step that failed has the same prompt as the next one: the
-// first of their requests are its own.
+// the turn's, followed by as many answers as the step needs. A step that failed has the same prompt as the next one:
+// the first of their requests are its own.
 func (c *checker) asked(t *turnLedger, step int) []Request {
 	i := slices.IndexFunc(t.inferences, func(inf portable.ExportInference) bool { return inf.Key.Step == step })
 	if i < 0 {

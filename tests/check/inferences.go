@@ -18,7 +18,8 @@ func (c *checker) inferences() {
 		}
 	}
 	if paid > c.condensed+c.Run.Interruptions {
-		c.breaks(I4, "%d summaries are paid for, the journal has %d, and the schedule interrupted %d times", paid, c.condensed,
+		c.breaks(I4, "%d summaries are paid for, the journal has %d, and the schedule interrupted %d times", paid,
+			c.condensed,
 			c.Run.Interruptions)
 	}
 	for _, t := range c.sortedTurns() {

@@ -15,7 +15,8 @@ func models() []point {
 	return []point{
 		withModel(dies("fallback_before", "the model is gone and the journal names no other", "ChangeModel:before", firstOf),
 			"fallback = [\"openai:spare\"]\n", modelGone),
-		withModel(dies("fallback_after", "the journal names another model, which was not asked", "ChangeModel:after", firstOf),
+		withModel(dies("fallback_after", "the journal names another model, which was not asked", "ChangeModel:after",
+			firstOf),
 			"fallback = [\"openai:spare\"]\n", modelGone),
 		withModel(dies("limit_before", "the provider refuses for seconds, and the attempt is not released",
 			"ReleaseInference:before", firstOf), awaitsLimit, quotaUsedUp),

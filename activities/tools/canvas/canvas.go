@@ -28,15 +28,18 @@ func Register(r *tools.Registry, repo *canvas.Repo) error {
 	read := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
 	change := []tools.Option{tools.Repeatable(), tools.Risk(turn.RiskMedium)}
 	return errors.Join(
-		tools.Add(r, "canvas_list", "List the files of the canvas: a branch of a git repository that belongs to this session.",
+		tools.Add(r, "canvas_list",
+			"List the files of the canvas: a branch of a git repository that belongs to this session.",
 			s.list, read...),
 		tools.Add(r, "canvas_read", "Read a text file of the canvas, about 64 KiB at once.", s.read, read...),
 		tools.Add(r, "canvas_diff", "Show what the canvas has changed, as a unified diff.", s.diff, read...),
-		tools.Add(r, "canvas_write", "Create or replace a text file on the canvas; it becomes one commit.", s.write, change...),
+		tools.Add(r, "canvas_write", "Create or replace a text file on the canvas; it becomes one commit.", s.write,
+			change...),
 		tools.Add(r, "canvas_edit", "Replace text in a file of the canvas; it becomes one commit. old_string must be in the "+
 			"file exactly once, with its white space; replace_all replaces each occurrence.", s.edit, change...),
-		tools.Add(r, "canvas_patch", "Apply a unified diff to one file of the canvas; it becomes one commit. Its context must "+
-			"match the file exactly.", s.patch, change...),
+		tools.Add(r, "canvas_patch",
+			"Apply a unified diff to one file of the canvas; it becomes one commit. Its context must "+
+				"match the file exactly.", s.patch, change...),
 		tools.Add(r, "canvas_delete", "Delete a file on the canvas; it becomes one commit.", s.delete, change...),
 		tools.Add(r, "canvas_merge", "Merge the canvas into a branch of the repository that is not checked out.", s.merge,
 			tools.Repeatable(), tools.Risk(turn.RiskHigh)),
@@ -102,7 +105,8 @@ func shown(text string, offset int) string {
 		return text
 	}
 	part = strings.TrimSuffix(part, "…")
-	return fmt.Sprintf("%s\n[cut: %d of %d bytes; the next begins at offset %d]\n", part, len(part), len(text), offset+len(part))
+	return fmt.Sprintf("%s\n[cut: %d of %d bytes; the next begins at offset %d]\n", part, len(part), len(text),
+		offset+len(part))
 }
 
 type diffInput struct {

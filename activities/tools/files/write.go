@@ -20,8 +20,8 @@ import (
 // maxEditBytes bounds a file that is edited, before and after.
 const maxEditBytes = 4 << 20
 
-// registerWriting adds the tools that change files. A call that was cut off is not repeated: its outcome is unknown, and
-// the file has its old content or the new one, never a part of it.
+// registerWriting adds the tools that change files. A call that was cut off is not repeated: its outcome is unknown,
+// and the file has its old content or the new one, never a part of it.
 func (w *workspace) registerWriting(r *tools.Registry) error {
 	medium := tools.Risk(turn.RiskMedium)
 	return errors.Join(
@@ -113,7 +113,8 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	if !ok {
 		return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
 	}
-	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks, "\n") + "\n"))
+	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks,
+		"\n") + "\n"))
 	if err == nil && len(parsed) != 1 {
 		err = errors.New("it changes several files; send one call for each")
 	}

@@ -72,8 +72,9 @@ func TestNothingIsWrittenOutOfReach(t *testing.T) {
 		".claude/skills/x/SKILL.md": "canary", ".everturn/journal.db": "canary", ".env": "canary", "key.pem": "canary",
 		".aws/config": "canary", "other/name": "canary", "sub/.git/config": "canary", "nul": "canary\x00"})
 	outside := filepath.Join(filepath.Dir(root), "secret")
-	for link, to := range map[string]string{"out": "../secret", "up": "..", "git": ".git", "abs": outside, "absdir": filepath.Dir(root),
-		"env": ".env", "self": "self", "dangling": "nowhere", "gitfile": ".git/config", "conf": "agent.toml"} {
+	for link, to := range map[string]string{"out": "../secret", "up": "..", "git": ".git", "abs": outside,
+		"absdir": filepath.Dir(root),
+		"env":    ".env", "self": "self", "dangling": "nowhere", "gitfile": ".git/config", "conf": "agent.toml"} {
 		require.NoError(t, os.Symlink(to, filepath.Join(root, link)))
 	}
 	require.NoError(t, os.Link(outside, filepath.Join(root, "hard")))

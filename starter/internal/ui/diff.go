@@ -13,8 +13,8 @@ import (
 var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 
 // Diff returns the change that the arguments of a call make, as a unified diff that is safe for a terminal. It is empty
-// unless the arguments are a path and one change of text, a list of changes, or a patch, and nothing else: a diff beside
-// other arguments would hide what the call does.
+// unless the arguments are a path and one change of text, a list of changes, or a patch, and nothing else: a diff
+// beside other arguments would hide what the call does.
 func Diff(arguments string) string {
 	fields, ok := object(arguments)
 	path := ""

@@ -116,8 +116,9 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model = prompt, f.model
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent, Limits: f.limits.Request,
-		Alone: f.alone, OutputSchema: f.schema})
+	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent,
+		Limits: f.limits.Request,
+		Alone:  f.alone, OutputSchema: f.schema})
 	switch {
 	case err != nil && sending.Err() != nil && ctx.Err() == nil:
 		return &app.ExitError{Code: app.ExitTimeout,
