@@ -22,6 +22,8 @@ type Config struct {
 	Agents []Agent `toml:"agents"`
 	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git and .everturn.
 	LocalFiles LocalFiles `toml:"local_files"`
+	// The tool fetch_url, which reads pages of the web.
+	Web Web `toml:"web"`
 	// A git repository in which each session changes files on a branch of its own: see docs/canvas.md.
 	Canvas Canvas `toml:"canvas"`
 	// The model, and the limits of its inferences.
@@ -127,6 +129,16 @@ type LocalFiles struct {
 	// Offer the tools write_file, edit_file, patch_file and delete_file too. Which of them need an approval, the policy
 	// says: deleting is of high risk, the others are of medium risk.
 	Write bool `toml:"write"`
+}
+
+// Web says what fetch_url may read. What it reads taints the session: see policy.taint.
+type Web struct {
+	// Offer the tool.
+	Fetch bool `toml:"fetch"`
+	// Patterns of the hosts that it may ask; none means every public one.
+	Hosts []string `toml:"hosts" example:"docs.python.org,*.wikipedia.org"`
+	// Private networks that it may reach, in CIDR notation; 127.0.0.0/8 is this machine.
+	Networks []string `toml:"networks" example:"10.1.0.0/16"`
 }
 
 // Canvas says where sessions keep what they change.

@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	canvastools "github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/activities/tools/web"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/canvas"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -54,6 +55,11 @@ func (e *Engine) openTools(ctx context.Context) error {
 	}
 	if repo != nil {
 		if err := canvastools.Register(e.tools, repo); err != nil {
+			return err
+		}
+	}
+	if w := e.cfg.Web; w.Fetch {
+		if err := web.Register(e.tools, web.Options{Hosts: w.Hosts, Networks: w.Networks}); err != nil {
 			return err
 		}
 	}

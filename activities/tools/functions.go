@@ -55,6 +55,9 @@ func Timeout(d time.Duration) Option { return func(s *tool.Settings) { s.Timeout
 // ReadOnly declares that the function only reads, and only locally (see turn.Effects).
 func ReadOnly() Option { return func(s *tool.Settings) { s.ReadOnly = true } }
 
+// Taints declares that the result may contain text from untrusted sources (see turn.Effects).
+func Taints() Option { return func(s *tool.Settings) { s.Taints = true } }
+
 // Values declares the only values of an argument, by its name in JSON.
 func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
@@ -117,7 +120,7 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	d := turn.Descriptor{
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
-		Effects: turn.Effects{ReadOnly: settings.ReadOnly},
+		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints},
 		Hash:    tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
 	}
 	if settings.LocalActivity {

@@ -18,7 +18,7 @@ type Settings struct {
 	Timeout       time.Duration
 	// TotalTimeout bounds a call that reports progress. BackgroundTimeout is how long an abandoned call may go on.
 	TotalTimeout, BackgroundTimeout time.Duration
-	ReadOnly                        bool // see turn.Effects
+	ReadOnly, Taints                bool // see turn.Effects
 	// Values are the only values of a function's arguments, by their names.
 	Values map[string][]any
 }

@@ -1,0 +1,235 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+
+	"github.com/everturn/everturn/activities/mcp/netguard"
+	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/internal/loopback"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+const (
+	maxBody      = 2 << 20
+	maxText      = 1 << 20
+	maxURL       = 4096
+	maxRedirects = 5
+	fetchTimeout = 30 * time.Second
+	agentName    = "Everturn (fetch_url)"
+)
+
+// Options say what may be fetched.
+type Options struct {
+	// Hosts are patterns (path.Match) of the hosts that may be asked; none means every public one.
+	Hosts []string
+	// Networks are private networks that may be reached, in CIDR notation.
+	Networks []string
+}
+
+// Register adds fetch_url.
+func Register(r *tools.Registry, o Options) error {
+	for _, pattern := range o.Hosts {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("web.hosts: %q is no pattern of hosts", pattern)
+		}
+	}
+	if _, err := netguard.New("https://example.org", o.Networks); err != nil {
+		return fmt.Errorf("web.networks: it %w", err)
+	}
+	return tools.Add(r, "fetch_url", "Read a page of the web over GET. HTML becomes text, with the addresses of links in "+
+		"parentheses.", o.fetch, tools.Repeatable(), tools.Taints(), tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
+}
+
+type input struct {
+	URL string `json:"url" jsonschema:"the absolute address, https://…"`
+}
+
+func (o Options) fetch(ctx context.Context, in input) (string, error) {
+	at := in.URL
+	for range maxRedirects + 1 {
+		res, err := o.get(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		next := res.Header.Get("Location")
+		if res.StatusCode < 300 || res.StatusCode >= 400 || next == "" {
+			defer res.Body.Close()
+			return read(res)
+		}
+		res.Body.Close()
+		to, err := res.Request.URL.Parse(next)
+		if err != nil {
+			return "", errors.New("the server redirects to something that is no address")
+		}
+		at = to.String()
+	}
+	return "", fmt.Errorf("the server redirects more than %d times", maxRedirects)
+}
+
+// get sends one request, and follows no redirect.
+func (o Options) get(ctx context.Context, address string) (*http.Response, error) {
+	u, err := url.Parse(address)
+	if err != nil || len(address) > maxURL || u.Host == "" || u.User != nil {
+		return nil, fmt.Errorf("%q is no address: write https://host/path, without a name and a password", turn.Truncate(address,
+			200))
+	}
+	host := u.Hostname()
+	if loopback.Host(host) && !o.ownMachine() {
+		return nil, fmt.Errorf("%s is this machine, which is refused", host)
+	}
+	matches := func(pattern string) bool { ok, _ := path.Match(pattern, strings.ToLower(host)); return ok }
+	if len(o.Hosts) > 0 && !slices.ContainsFunc(o.Hosts, matches) {
+		return nil, fmt.Errorf("the operator does not permit %s ([web] hosts in agent.toml)", host)
+	}
+	guard, err := netguard.New(address, o.Networks)
+	if err != nil {
+		return nil, fmt.Errorf("the address %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no address", turn.Truncate(address, 200))
+	}
+	req.Header.Set("User-Agent", agentName)
+	req.Header.Set("Accept", "text/html, text/*, application/json;q=0.9, */*;q=0.1")
+	transport := guard.Transport()
+	transport.DisableKeepAlives = true
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", host, err)
+	}
+	return res, nil
+}
+
+// ownMachine reports whether the operator permits this machine.
+func (o Options) ownMachine() bool {
+	return slices.ContainsFunc(o.Networks, func(n string) bool {
+		p, err := netip.ParsePrefix(n)
+		return err == nil && p.Contains(netip.MustParseAddr("127.0.0.1"))
+	})
+}
+
+// read returns a response as text.
+func read(res *http.Response) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the response: %w", err)
+	}
+	note := ""
+	if len(b) > maxBody {
+		b, note = b[:maxBody], fmt.Sprintf("\n[cut: only the first %d bytes of the page]\n", maxBody)
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if kind == "" {
+		kind, _, _ = mime.ParseMediaType(http.DetectContentType(b))
+	}
+	page := strings.HasSuffix(kind, "html") || strings.HasSuffix(kind, "xhtml+xml")
+	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml") ||
+		strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
+	if !readable || bytes.IndexByte(b, 0) >= 0 {
+		return "", fmt.Errorf("%s is %s of %d bytes or more, which is not text (status %d)", res.Request.URL.Redacted(),
+			turn.Truncate(kind, 80), len(b), res.StatusCode)
+	}
+	text := utf8Of(b, res.Header.Get("Content-Type"))
+	if page {
+		text = textOf(text)
+	}
+	if len(text) > maxText {
+		text, note = turn.Truncate(text, maxText), fmt.Sprintf("\n[cut: only the first %d bytes of the text]\n", maxText)
+	}
+	if res.StatusCode >= 400 {
+		return "", fmt.Errorf("%s answers with status %d: %s", res.Request.URL.Redacted(), res.StatusCode,
+			turn.Truncate(text, 2000))
+	}
+	return text + note, nil
+}
+
+func utf8Of(b []byte, contentType string) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	r, err := charset.NewReader(bytes.NewReader(b), contentType)
+	if err == nil {
+		if converted, err := io.ReadAll(io.LimitReader(r, 2*maxBody)); err == nil {
+			b = converted
+		}
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// hidden are elements whose text is not for readers, and blocks are those that end a line.
+var (
+	hidden = []string{"script", "style", "noscript", "template", "svg"}
+	blocks = []string{"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table",
+		"ul", "ol", "dt", "dd", "blockquote", "header", "footer", "nav", "main"}
+)
+
+// textOf returns the text of a page. It reads tokens, so that deeply nested pages need no stack.
+func textOf(page string) string {
+	var out strings.Builder
+	z := html.NewTokenizer(strings.NewReader(page))
+	z.SetMaxBuf(maxBody)
+	depth, link := 0, ""
+	for {
+		switch kind := z.Next(); kind {
+		case html.ErrorToken:
+			return tidy(out.String())
+		case html.TextToken:
+			if depth == 0 {
+				out.WriteString(strings.Join(strings.Fields(" "+string(z.Text())+" "), " ") + " ")
+			}
+		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
+			raw, more := z.TagName()
+			name := string(raw)
+			switch {
+			case slices.Contains(hidden, name) && kind == html.StartTagToken:
+				depth++
+			case slices.Contains(hidden, name) && kind == html.EndTagToken:
+				depth = max(depth-1, 0)
+			case name == "a" && kind == html.StartTagToken:
+				link = attribute(z, more, "href")
+			case name == "a" && strings.HasPrefix(link, "http"):
+				fmt.Fprintf(&out, "(%s) ", link)
+				link = ""
+			case slices.Contains(blocks, name):
+				out.WriteByte('\n')
+			}
+		}
+	}
+}
+
+func attribute(z *html.Tokenizer, more bool, name string) string {
+	for more {
+		var key, value []byte
+		if key, value, more = z.TagAttr(); string(key) == name {
+			return string(value)
+		}
+	}
+	return ""
+}
+
+// tidy removes empty lines and the space around lines.
+func tidy(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.ToValidUTF8(strings.Join(lines, "\n"), "\uFFFD")
+}
