@@ -24,6 +24,8 @@ type Config struct {
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The tool fetch_url, which reads pages of the web.
 	Web Web `toml:"web"`
+	// The tool shell, which runs commands. It needs Linux 6.7 or newer with Landlock.
+	Shell Shell `toml:"shell"`
 	// A git repository in which each session changes files on a branch of its own: see docs/canvas.md.
 	Canvas Canvas `toml:"canvas"`
 	// The model, and the limits of its inferences.
@@ -139,6 +141,18 @@ type Web struct {
 	Hosts []string `toml:"hosts" example:"docs.python.org,*.wikipedia.org"`
 	// Private networks that it may reach, in CIDR notation; 127.0.0.0/8 is this machine.
 	Networks []string `toml:"networks" example:"10.1.0.0/16"`
+}
+
+// Shell says what the commands of the tool shell may do: see docs/local-tools.md.
+type Shell struct {
+	// Offer the tool. Its calls are of high risk.
+	Enabled bool `toml:"enabled"`
+	// Directories of the workspace that commands may write.
+	Write []string `toml:"write" example:"build,testdata"`
+	// Names of environment variables that commands get, besides PATH, LANG, LC_ALL, LC_CTYPE, TZ and TERM.
+	EnvAllow []string `toml:"env_allow" example:"GOFLAGS"`
+	// Timeout of a command.
+	Timeout time.Duration `toml:"timeout" default:"1m" min:"1s"`
 }
 
 // Canvas says where sessions keep what they change.

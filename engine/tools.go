@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/activities/tools"
 	canvastools "github.com/everturn/everturn/activities/tools/canvas"
 	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/activities/tools/shell"
 	"github.com/everturn/everturn/activities/tools/web"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/canvas"
@@ -56,6 +57,13 @@ func (e *Engine) openTools(ctx context.Context) error {
 	if repo != nil {
 		if err := canvastools.Register(e.tools, repo); err != nil {
 			return err
+		}
+	}
+	if s := e.cfg.Shell; s.Enabled {
+		err := shell.Register(e.tools, shell.Options{Workspace: root, Write: s.Write, Environ: s.EnvAllow, Timeout: s.Timeout,
+			Hidden: files.Options{Deny: e.cfg.LocalFiles.Deny}.Hidden})
+		if err != nil {
+			return temporalconn.WithKind(config.ErrInvalid, err)
 		}
 	}
 	if w := e.cfg.Web; w.Fetch {

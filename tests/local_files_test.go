@@ -9,6 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestACommandRunsConfined lets the demo model run a command in the workspace. It needs an approval, and a kernel that
+// can confine it.
+func TestACommandRunsConfined(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n[shell]\nenabled = true\n")
+	w := h.worker()
+	asked := h.begin(nil, "run", "-s", "commands",
+		`call local/shell {"command":"ls; cat .everturn/* agent.toml > /dev/null"}`)
+	select {
+	case <-w.done:
+		t.Skip("no command runs on this kernel: " + w.err.String())
+	case <-asked.done:
+	}
+	assert.Contains(t, asked.exits(6).err.String(), "risk high")
+	h.starter("approve", "commands", "1.0", "-y").exits(0)
+	said := h.starter("attach", "commands").exits(0).out.String()
+	assert.Contains(t, said, "agent.toml")
+	assert.Contains(t, said, "Permission denied")
+}
+
 // TestFilesAreWritten lets the demo model write, edit and delete a file of the workspace. The approval of an edit shows
 // the change, and an edit whose text is gone meanwhile changes nothing.
 func TestFilesAreWritten(t *testing.T) {

@@ -60,30 +60,27 @@ func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, e
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
 	case errors.As(err, &exit):
-		return out.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(said.String())}
+		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(said.kept.String())}
 	case err != nil:
 		return nil, fmt.Errorf("running git: %w", err)
 	case out.cut:
 		return nil, fmt.Errorf("git %s: its output exceeds %d MiB", args[0], maxOutput>>20)
 	}
-	return out.Bytes(), nil
+	return out.kept.Bytes(), nil
 }
 
-// limited is a buffer that drops what exceeds its maximum.
+// limited keeps the first bytes that are written. It has no other method that writes: io.Copy would use it.
 type limited struct {
-	bytes.Buffer
-	max int
-	cut bool
+	kept bytes.Buffer
+	max  int
+	cut  bool
 }
 
 func (l *limited) Write(b []byte) (int, error) {
-	room := l.max - l.Len()
-	if len(b) > room {
-		l.cut = true
-		l.Buffer.Write(b[:max(room, 0)])
-		return len(b), nil
-	}
-	return l.Buffer.Write(b)
+	room := min(l.max-l.kept.Len(), len(b))
+	l.cut = l.cut || room < len(b)
+	l.kept.Write(b[:room])
+	return len(b), nil
 }
 
 // line returns the first line of a command's output.

@@ -52,6 +52,9 @@ func matches(pattern string, parts []string) bool {
 // the journal.
 var hidden = []string{".git", ".everturn"}
 
+// Hidden reports whether no tool reads an entry of the workspace.
+func (o Options) Hidden(name string) bool { return isHidden(name) || o.denied(name) }
+
 func isHidden(name string) bool {
 	for _, part := range strings.Split(name, "/") {
 		for _, h := range hidden {

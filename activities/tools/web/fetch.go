@@ -86,8 +86,9 @@ func (o Options) fetch(ctx context.Context, in input) (string, error) {
 func (o Options) get(ctx context.Context, address string) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Host == "" || u.User != nil {
-		return nil, fmt.Errorf("%q is no address: write https://host/path, without a name and a password", turn.Truncate(address,
-			200))
+		return nil, fmt.Errorf("%q is no address: write https://host/path, without a name and a password",
+			turn.Truncate(address,
+				200))
 	}
 	host := u.Hostname()
 	if loopback.Host(host) && !o.ownMachine() {
@@ -139,7 +140,8 @@ func read(res *http.Response) (string, error) {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(b))
 	}
 	page := strings.HasSuffix(kind, "html") || strings.HasSuffix(kind, "xhtml+xml")
-	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml") ||
+	readable := page || strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind,
+		"xml") ||
 		strings.HasSuffix(kind, "yaml") || strings.HasSuffix(kind, "javascript")
 	if !readable || bytes.IndexByte(b, 0) >= 0 {
 		return "", fmt.Errorf("%s is %s of %d bytes or more, which is not text (status %d)", res.Request.URL.Redacted(),
@@ -175,7 +177,8 @@ func utf8Of(b []byte, contentType string) string {
 // hidden are elements whose text is not for readers, and blocks are those that end a line.
 var (
 	hidden = []string{"script", "style", "noscript", "template", "svg"}
-	blocks = []string{"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article", "table",
+	blocks = []string{"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "section", "article",
+		"table",
 		"ul", "ol", "dt", "dd", "blockquote", "header", "footer", "nav", "main"}
 )
 

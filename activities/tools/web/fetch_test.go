@@ -58,7 +58,8 @@ func TestNothingPrivateIsFetched(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	defer s.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
-	for _, address := range []string{s.URL, "http://localhost:" + port, "https://127.0.0.1:" + port, "http://[::1]:" + port,
+	for _, address := range []string{s.URL, "http://localhost:" + port, "https://127.0.0.1:" + port,
+		"http://[::1]:" + port,
 		"https://0.0.0.0:" + port, "https://127.1:" + port, "https://10.0.0.1/", "https://169.254.169.254/latest/meta-data/",
 		"https://[fd00::1]/", "http://example.org/", "file:///etc/passwd", "https://user:pw@example.org/", "", "example.org",
 		"https://" + strings.Repeat("x", maxURL)} {

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package shell
+
+import (
+	"context"
+	"errors"
+)
+
+func supported() error { return errors.New("commands can be confined on Linux only") }
+
+func confined(context.Context, confinement, string, []string) (string, error) { return "", supported() }
