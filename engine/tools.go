@@ -50,18 +50,19 @@ func (e *Engine) openTools(ctx context.Context) error {
 	e.tools = tools.New(tools.Options{
 		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
 	}, host)
+	hidden := files.Options{Deny: e.cfg.LocalFiles.Deny}.Hidden
 	repo, err := Canvas(ctx, e.cfg)
 	if err != nil {
 		return err
 	}
 	if repo != nil {
-		if err := canvastools.Register(e.tools, repo); err != nil {
+		if err := canvastools.Register(e.tools, repo, hidden); err != nil {
 			return err
 		}
 	}
 	if s := e.cfg.Shell; s.Enabled {
 		err := shell.Register(e.tools, shell.Options{Workspace: root, Write: s.Write, Environ: s.EnvAllow, Timeout: s.Timeout,
-			Hidden: files.Options{Deny: e.cfg.LocalFiles.Deny}.Hidden})
+			Hidden: hidden})
 		if err != nil {
 			return temporalconn.WithKind(config.ErrInvalid, err)
 		}

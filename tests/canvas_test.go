@@ -59,6 +59,8 @@ func TestASessionChangesItsCanvas(t *testing.T) {
 	assert.Contains(t, h.starter("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
 	assert.Contains(t,
 		h.starter("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
+	assert.Contains(t, h.starter("run", "-s", "changing", `call local/canvas_read {"path":".env"}`).exits(0).out.String(),
+		"credentials")
 	merging := h.starter("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x"}`).exits(6)
 	assert.Contains(t, merging.err.String(), "risk high")
 	h.starter("approve", "changing", "1.0", "-y").exits(0)

@@ -135,7 +135,7 @@ var allowedImports = map[string][]string{
 		"golang.org/x/term",
 	},
 	"starter/internal/cli/branch": {
-		"engine", "internal/canvas", "journal", "journal/portable", "starter/internal/cli/app", "starter/internal/ui",
+		"engine", "internal/canvas", "internal/tape", "journal", "journal/portable", "starter/internal/cli/app", "starter/internal/ui",
 		"starter/internal/ui/termsafe",
 		"workflows/turn", "github.com/spf13/cobra",
 	},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -106,4 +107,31 @@ func TestATapeReplaysOffline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestATapeFromASessionReplaysItsAnswers makes a tape of a session with calls, and replays it with another system
+// prompt to a new session.
+func TestATapeFromASessionReplaysItsAnswers(t *testing.T) {
+	t.Parallel()
+	m := fakellm.Start(t, fakellm.Cases(fakellm.When("first", fakellm.Steps(
+		fakellm.Call("local_list_files", `{"path":"."}`).WithText("Looking."), fakellm.Text("One file."))),
+		fakellm.When("second", fakellm.Text("Two."))))
+	h := newHome(t, asking(m))
+	w := h.worker()
+	told := func(session string) []string {
+		return []string{h.starter("run", "-s", session, "The first.").exits(0).out.String(),
+			h.starter("run", "-s", session, "The second.").exits(0).out.String()}
+	}
+	want := told("taped")
+	h.starter("tape", "from", "none", "tape").exits(3)
+	h.starter("tape", "from", "taped", "tape").exits(0)
+	h.starter("tape", "from", "taped", "tape").exits(3)
+	w.signal(syscall.SIGTERM)
+	w.wait()
+	asked := len(m.Requests())
+	h.worker("--set", "llm.tape=replay:tape", "--set", "runtime.system_prompt=Another one.")
+	assert.Equal(t, want, told("replayed"))
+	more := h.starter("run", "-s", "replayed", "A third.").exits(1)
+	assert.Contains(t, more.err.String(), "3 answers")
+	assert.Len(t, m.Requests(), asked)
 }

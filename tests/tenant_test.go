@@ -125,6 +125,7 @@ var finding = [][]string{
 var others = []string{
 	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
 	"usage",                                             // of the tenant
+	"tape",                                              // only the journal of its tenant
 	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below
 	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "workers", // for the operator, who has the whole journal

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
@@ -22,6 +24,9 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// routedWithin bounds the wait until all task queues follow a change.
 	routedWithin = 5 * time.Minute
+	// enoughLooks is how many looks in a row must find that the queue of turns follows a change, if the server does not
+	// report the end of the change. It sometimes never does, on a busy machine and after two changes soon after each other.
+	enoughLooks = 20
 )
 
 // Await waits until a version has a worker, or ctx ends.
@@ -169,14 +174,20 @@ func refusal(doing, build string, err error) error {
 	return fmt.Errorf("%s version %q: %w", doing, build, err)
 }
 
-// routed waits until all task queues follow the last change.
+// routed waits until all task queues follow the last change: until the server says so, or the queue of turns has
+// followed for a while.
 func (d Deployment) routed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routedWithin)
 	defer cancel()
-	for {
+	for looks := 0; looks < enoughLooks; {
 		s, err := d.routing(ctx)
-		if err == nil && !s.Updating {
+		switch {
+		case err == nil && !s.Updating:
 			return nil
+		case err == nil && d.follows(ctx, s):
+			looks++
+		default:
+			looks = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -185,6 +196,18 @@ func (d Deployment) routed(ctx context.Context) error {
 		case <-time.After(lookEvery):
 		}
 	}
+	return nil
+}
+
+// follows reports whether the queue of turns sends new turns to the versions that the deployment names.
+func (d Deployment) follows(ctx context.Context, s Status) bool {
+	got, err := d.Conn.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: d.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: d.TaskQueue},
+		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+	})
+	v := got.GetVersioningInfo()
+	return err == nil && v.GetCurrentDeploymentVersion().GetBuildId() == s.Current &&
+		v.GetRampingDeploymentVersion().GetBuildId() == s.Ramping && v.GetRampingVersionPercentage() == s.RampPercent
 }
 
 // Drain nudges the waiting turns of a version until no run stays on it, or ctx ends. It calls report with the number of

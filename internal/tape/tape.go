@@ -235,7 +235,9 @@ func (t *Tape) replay(p turn.Prompt, asked []byte, name string, sink turn.Sink) 
 	t.played.Add(place, n+1)
 	t.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
-		return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.missing(p, asked, name))
+		if e, err = t.inOrder(p); errors.Is(err, fs.ErrNotExist) {
+			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.missing(p, asked, name))
+		}
 	}
 	if err == nil && len(e.Exchanges) == 0 {
 		err = fmt.Errorf("%s has no answer", name)

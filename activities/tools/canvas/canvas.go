@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -18,11 +19,14 @@ import (
 // maxShown bounds what a tool shows of a file or a diff, in bytes.
 const maxShown = 64<<10 - 512
 
-type set struct{ repo *canvas.Repo }
+type set struct {
+	repo   *canvas.Repo
+	hidden func(name string) bool
+}
 
-// Register adds the tools for the canvases of a repository.
-func Register(r *tools.Registry, repo *canvas.Repo) error {
-	s := set{repo}
+// Register adds the tools for the canvases of a repository. hidden reports whether no tool reads or changes a file.
+func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) bool) error {
+	s := set{repo, hidden}
 	read := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
 	change := []tools.Option{tools.Repeatable(), tools.Risk(turn.RiskMedium)}
 	return errors.Join(
@@ -54,6 +58,15 @@ func action(ctx context.Context) (canvas.Action, error) {
 		Tool: req.Tool, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))}, nil
 }
 
+// reach refuses files that look like credentials.
+func (s set) reach(name string) error {
+	if s.hidden(path.Clean(name)) {
+		return fmt.Errorf("%s: it looks like a file of credentials, which the tools do not read; the operator can allow it "+
+			"([local_files] deny in agent.toml)", name)
+	}
+	return nil
+}
+
 type listInput struct {
 	Path string `json:"path,omitempty" jsonschema:"directory to list; empty for the whole canvas"`
 }
@@ -82,6 +95,9 @@ type readInput struct {
 func (s set) read(ctx context.Context, in readInput) (string, error) {
 	a, err := action(ctx)
 	if err != nil {
+		return "", err
+	}
+	if err := s.reach(in.Path); err != nil {
 		return "", err
 	}
 	b, err := s.repo.Read(ctx, a.Tenant, a.Session, in.Path)
@@ -175,6 +191,9 @@ func existing(name string, f func(old []byte) ([]byte, string, error)) changed {
 func (s set) commit(ctx context.Context, verb, name string, f changed) (string, error) {
 	a, err := action(ctx)
 	if err != nil {
+		return "", err
+	}
+	if err := s.reach(name); err != nil {
 		return "", err
 	}
 	done := verb + " " + name + " was done before"

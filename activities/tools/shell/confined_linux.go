@@ -52,7 +52,8 @@ func become(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	for what, most := range map[int]uint64{unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_NOFILE: maxOpen, unix.RLIMIT_AS: maxMemory,
+	for what, most := range map[int]uint64{unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_NOFILE: maxOpen,
+		unix.RLIMIT_AS:   maxMemory,
 		unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("setting a limit: %w", err)

@@ -84,7 +84,8 @@ type confinement struct {
 }
 
 // programs are the directories and files of a machine that most commands need. Those that are missing are left out.
-var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/etc/passwd", "/etc/group",
+var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/etc/passwd",
+	"/etc/group",
 	"/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
 	"/etc/ssl/certs", "/etc/localtime", "/etc/mime.types", "/etc/magic"}
 

@@ -70,7 +70,7 @@ func groups(a *app.App) []group {
 		{"Decide", []*cobra.Command{decide.Approvals(a), decide.Approve(a), decide.Deny(a), decide.Answer(a)}},
 		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Usage(a), look.Diff(a), look.Open(a)}},
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Canvas(a), talk.Compact(a),
-			branch.Export(a), branch.Import(a)}},
+			branch.Export(a), branch.Import(a), branch.Tape(a)}},
 		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
 			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Models(a), setup.Agents(a),
 			setup.Skills(a),

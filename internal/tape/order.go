@@ -1,0 +1,69 @@
+package tape
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// orderFile has the answers of a tape that was made from a session, in their order.
+const orderFile = "order.json"
+
+// Write makes a tape of the answers of one session, in a folder that must not have a tape. The answers are found by
+// their order: the answer to a prompt with n messages of the assistant is number n, from 0.
+func Write(dir string, answers []turn.Completion) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the folder of the tape: %w", err)
+	}
+	if old, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(old) > 0 {
+		return fmt.Errorf("the folder %s has a tape already: name another one", dir)
+	}
+	e := entry{Version: version, Exchanges: []exchange{}}
+	for _, a := range answers {
+		a.Raw = nil
+		x := exchange{Completion: &a}
+		if a.Reasoning != "" {
+			x.Stream = append(x.Stream, delta{Reasoning: a.Reasoning})
+		}
+		if a.Text != "" {
+			x.Stream = append(x.Stream, delta{Text: a.Text})
+		}
+		e.Exchanges = append(e.Exchanges, x)
+	}
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	lines.SetEscapeHTML(false)
+	lines.SetIndent("", "  ")
+	if err := lines.Encode(e); err != nil {
+		return err
+	}
+	if b.Len() > maxFile {
+		return fmt.Errorf("the tape would be larger than %d MiB", maxFile>>20)
+	}
+	return replace(filepath.Join(dir, orderFile), b.String())
+}
+
+// inOrder returns the answer to a prompt by its place. The error is fs.ErrNotExist if the tape has no order.
+func (t *Tape) inOrder(p turn.Prompt) (entry, error) {
+	e, err := t.read(orderFile)
+	if err != nil {
+		return e, err
+	}
+	n := 0
+	for _, m := range p.Messages {
+		if m.Role == turn.RoleAssistant {
+			n++
+		}
+	}
+	if n >= len(e.Exchanges) {
+		return e, errors.New("it was made from a session with " + fmt.Sprint(len(e.Exchanges)) + " answers, and this one asks " +
+			"for one more")
+	}
+	e.Exchanges = e.Exchanges[n : n+1]
+	return e, nil
+}
