@@ -127,7 +127,7 @@ const unknownText = "Outcome unknown: the worker died while this call ran. It ma
 func (a *Activities) requested(ctx context.Context, in workflows.CallInput) (turn.ToolCall, error) {
 	m, err := a.stepMessage(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
-		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, err)
+		return turn.ToolCall{}, fmt.Errorf("reading the call %s: %w", in.Call.ID, behind(err))
 	}
 	for _, c := range m.ToolCalls {
 		if c.ID != in.Call.ID {

@@ -31,6 +31,9 @@ func asTurnError(err error) *turn.Error {
 			"this turn was closed by a later one of its session; what was done is kept")
 	case errors.Is(err, journal.ErrStale):
 		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt is running")
+	case errors.Is(err, journal.ErrBehind):
+		return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal lacks what this turn recorded before: it was restored "+
+			"to an earlier moment, or is another one; restore a later copy and the turn continues, or stop the turn")
 	case errors.Is(err, journal.ErrNotFound):
 		return turn.Errorf(turn.CodeInternal, err,
 			"the journal does not have the data that the turn refers to; check that this worker uses the right journal")
@@ -45,6 +48,14 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodeConfigInvalid, err, "the journal was written by a newer version; update this worker")
 	}
 	return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal is not available: check its disk or its server")
+}
+
+// behind returns journal.ErrBehind in place of ErrNotFound, for what the turn has recorded before.
+func behind(err error) error {
+	if errors.Is(err, journal.ErrNotFound) {
+		return fmt.Errorf("%w: %w", journal.ErrBehind, err)
+	}
+	return err
 }
 
 // tooLarge tells the user what to do about a message or prompt over the limit.

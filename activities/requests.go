@@ -109,7 +109,7 @@ func (a *Activities) begunTurn(ctx context.Context, id string) (begunTurn, error
 	}
 	rec, err := a.journal.TurnConfig(ctx, id)
 	if err != nil {
-		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, err)
+		return begunTurn{}, fmt.Errorf("reading the configuration of turn %s: %w", id, behind(err))
 	}
 	cfg, err := decodeConfig(rec.Config)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
 // results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
-// arguments.
+// arguments; ErrBehind if the turn does not exist.
 func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
 	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
@@ -23,7 +23,7 @@ func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error
 		}
 		c, err := t.Call(in.Turn, in.Call.ID)
 		if err != nil {
-			return err
+			return behind(err)
 		}
 		if c.Row != 0 && (c.Rec.Call.Tool != in.Call.Tool || c.ArgumentsHash != record.HashOf([]byte(in.Call.Arguments))) {
 			return errors.New("the call is recorded with another tool or other arguments")

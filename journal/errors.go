@@ -18,6 +18,7 @@ var (
 	ErrOtherTenant = record.ErrOtherTenant
 	ErrUnavailable = record.ErrUnavailable
 	ErrReplaced    = record.ErrReplaced
+	ErrBehind      = record.ErrBehind
 	ErrSealed      = record.ErrSealed
 	ErrNewer       = record.ErrNewer
 )

@@ -16,15 +16,18 @@ import (
 // was unknown (see lateNotice; once each, with tool_call_late_result), and the messages that were merged into the turn.
 // Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its completion with
 // Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has emitted text.
-// ErrClosed, ErrConflict.
+// ErrClosed, ErrConflict; ErrBehind also if the turn does not exist.
 func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
 	err = s.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.Attempt(in.Key)
 		if err != nil {
-			return err
+			return behind(err)
 		}
 		if err := a.Check(in.Session); err != nil {
 			return err
+		}
+		if a.Head.Seq < in.Expect.Seq {
+			return fmt.Errorf("its last message is %d, that of the turn %d: %w", a.Head.Seq, in.Expect.Seq, ErrBehind)
 		}
 		if a.Inf.Settled {
 			if out, err = t.LoadSettled(a); err == nil {
@@ -46,6 +49,14 @@ func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inferen
 		return err
 	})
 	return out, err
+}
+
+// behind returns ErrBehind in place of ErrNotFound: a turn's work comes after its begin.
+func behind(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrBehind, err)
+	}
+	return err
 }
 
 func stepName(doing string, key StepKey) string {

@@ -178,13 +178,16 @@ func rolling(t *testing.T, gate *fakellm.Gate) *fakellm.Server {
 	))
 }
 
-const versioned = "[policy]\nask = [\"local/list_files\"]\n[worker]\ndeployment = \"agents\"\n"
+// The held turns must leave room for others: each holds the place of an activity.
+const versioned = "[policy]\nask = [\"local/list_files\"]\n[worker]\ndeployment = \"agents\"\n" +
+	"max_concurrent_activities = 200\n"
 
 // TestARolloutAndItsRollback rolls out a second version of the workers and takes it back while turns run and wait. Turns
 // that run end on their version, those that wait move on a nudge, and each version drains.
 func TestARolloutAndItsRollback(t *testing.T) {
 	t.Parallel()
-	const running, waiting = 30, 20
+	const waiting = 20
+	running := *rolledOut
 	gate := fakellm.NewGate()
 	r := newFleetRig(t, rolling(t, gate), versioned, "fsync=off")
 	assert.Contains(t, r.rollout("status").exits(3).err.String(), `no Worker Deployment "agents"`)

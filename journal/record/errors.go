@@ -29,6 +29,9 @@ var (
 	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
 	// lost with the old file: the process must end.
 	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")
+	// ErrBehind: the journal lacks what the turn recorded in it before: it was restored to an earlier moment, or is
+	// another journal.
+	ErrBehind = errors.New("the journal lacks what the turn recorded before")
 	// ErrSealed: the journal is encrypted and was opened without keys, or the other way round.
 	ErrSealed = errors.New("the journal's encryption is not the configured one")
 	// ErrNewer: the database was written by a newer version of Everturn.

@@ -24,7 +24,8 @@ type sceneKind string
 // The scenes.
 const (
 	sceneFinal    sceneKind = "final"    // the provider answers
-	sceneStream   sceneKind = "stream"   // the answer is a stream of timestamps
+	sceneStream   sceneKind = "stream"   // the answer is a stream of timestamps, in bursts
+	sceneSteady   sceneKind = "steady"   // the answer is Bursts timestamps, steadyEvery apart
 	sceneHang     sceneKind = "hang"     // the provider stalls in the middle of its answer
 	sceneThink    sceneKind = "think"    // the provider stalls before its answer
 	sceneTool     sceneKind = "tool"     // the model calls a tool that hangs
@@ -38,6 +39,8 @@ const (
 	burstDeltas = 10
 	deltaEvery  = 20 * time.Millisecond
 	burstEvery  = 250 * time.Millisecond
+	// steadyEvery is the interval of a steady stream: 20 deltas a second.
+	steadyEvery = 50 * time.Millisecond
 	// firstMark precedes the timestamp of a burst's first delta.
 	firstMark = "!"
 )
@@ -77,6 +80,8 @@ func tick(w http.ResponseWriter, r *http.Request) {
 		e.text("It is done.")
 	case s.Kind == sceneStream:
 		e.stream(s)
+	case s.Kind == sceneSteady:
+		e.steady(s)
 	case s.Kind == sceneHang:
 		e.text("I begin with")
 		<-e.ctx.Done()
@@ -156,6 +161,15 @@ func (e *teller) stream(s scene) {
 			e.wait(deltaEvery)
 		}
 		e.wait(burstEvery)
+	}
+}
+
+// steady sends timestamps at one interval.
+func (e *teller) steady(s scene) {
+	e.wait(time.Duration(s.ThinkMS) * time.Millisecond)
+	for range s.Bursts {
+		e.text(strconv.FormatInt(time.Now().UnixNano(), 10) + " ")
+		e.wait(steadyEvery)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -63,13 +62,11 @@ func (r *rig) run(ctx context.Context, sc scenario) (_ report.Part, err error) {
 
 // stopAll stops the arms' workers in parallel, because each stop takes a while.
 func stopAll(meters []*meter) error {
-	errs := make([]error, len(meters))
-	var wg sync.WaitGroup
-	for i, m := range meters {
-		wg.Go(func() { errs[i] = m.worker.Stop() })
+	var all []*proc.Process
+	for _, m := range meters {
+		all = append(all, m.workers...)
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return each(len(all), len(all), func(i int) error { return all[i].Stop() })
 }
 
 // prepare warms the arms up and returns the provider's tallies at that point.
@@ -113,7 +110,7 @@ func (m *meter) prepare(ctx context.Context, sc scenario) error {
 	short.Hops, short.Slow = min(short.Hops, 2), false
 	for range min(warmUp, sc.turns) {
 		if _, err := m.one(ctx, short, m.take()); err != nil {
-			return fmt.Errorf("warming up %s: %w; its log says: %s", m, err, m.worker.Tail())
+			return fmt.Errorf("warming up %s: %w; its log says: %s", m, err, m.workers[0].Tail())
 		}
 	}
 	return m.count(ctx, &m.rows)
@@ -163,10 +160,15 @@ func (m *meter) book(took time.Duration, err error) {
 	m.latencies = append(m.latencies, took)
 }
 
-func (m *meter) cpu() (worker, server time.Duration, err error) {
-	if worker, err = proc.CPU(m.worker.PID()); err != nil {
-		return 0, 0, err
+// cpu returns the CPU time of the arm's workers together, and of the Temporal server.
+func (m *meter) cpu() (workers, server time.Duration, err error) {
+	for _, w := range m.workers {
+		one, err := proc.CPU(w.PID())
+		if err != nil {
+			return 0, 0, err
+		}
+		workers += one
 	}
 	server, err = proc.CPU(m.rig.serverPID)
-	return worker, server, err
+	return workers, server, err
 }

@@ -45,6 +45,7 @@ type program struct {
 	readme   string
 	rest     []string // arguments that are not flags
 	last     bool     // accept the last run instead of starting one
+	fleet    bool     // on the services of make fleet instead of the development server, with the scenarios of a fleet
 	people   bool     // run the scenarios with waiting users instead
 	parked   int      // number of waiting turns in those scenarios
 	write    bool     // write the tables of that run into the documentation
@@ -69,6 +70,9 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 	f.StringVar(&p.docs, "docs", "docs", "`folder` of benchmarks.md, which an accepted run renews")
 	f.StringVar(&p.readme, "readme", "README.md", "the `file` whose table an accepted run renews")
 	f.StringVar(&p.accept, "accept", "", "make this whole run the baseline, for this `reason`")
+	f.BoolVar(&p.fleet, "fleet", false,
+		"instead: several workers with one journal in Postgres, on the services of make fleet; with -people: its streams "+
+			"and waiting turns")
 	f.BoolVar(&p.people, "people", false,
 		"instead: turns that wait for people, and people who wait for turns; some ten minutes")
 	f.IntVar(&p.parked, "parked", 10_000, "with -people: how many `turns` wait")
@@ -87,12 +91,15 @@ func (p *program) check() error {
 	if p.people && (p.accept != "" || p.profile != "" || p.parked < 2) {
 		return errors.New("-people goes with -smoke, -only, -write and -parked, of 2 at least")
 	}
-	if p.write && (!p.people || p.smoke) {
-		return errors.New("-write goes with -people, and not with -smoke")
+	if p.write && (!p.people || p.smoke || p.fleet) {
+		return errors.New("-write goes with -people, and not with -smoke or -fleet")
+	}
+	if p.fleet && (p.smoke || p.gate || p.profile != "" || p.accept != "") {
+		return errors.New("-fleet goes with -only, -people and -parked")
 	}
 	if len(p.chosen()) == 0 && !p.people {
 		var names []string
-		for _, sc := range scenarios() {
+		for _, sc := range p.scenarios() {
 			names = append(names, sc.name)
 		}
 		return fmt.Errorf("there is no scenario %q to run; there are: %s", p.only, strings.Join(names, "; "))
@@ -120,7 +127,7 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 	if p.last {
 		return p.acceptLast()
 	}
-	r, err := newRig(ctx, ".", p.stderr)
+	r, err := newRig(ctx, ".", p.fleet, p.stderr)
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +161,12 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 }
 
 // file returns the path of a run's result.
-func (p *program) file() string { return filepath.Join(p.out, "result.json") }
+func (p *program) file() string {
+	if p.fleet {
+		return filepath.Join(p.out, "fleet.json")
+	}
+	return filepath.Join(p.out, "result.json")
+}
 
 func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
 	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Gate: p.gate, Reason: p.accept}
@@ -185,10 +197,18 @@ func (p *program) acceptLast() (int, error) {
 	return p.conclude(result, append(result.Failures(), counts(result, scenarios())...))
 }
 
+// scenarios returns the scenarios that -only chooses from.
+func (p *program) scenarios() []scenario {
+	if p.fleet {
+		return ofAFleet()
+	}
+	return scenarios()
+}
+
 // chosen returns the scenarios of this run.
 func (p *program) chosen() []scenario {
 	var out []scenario
-	for _, sc := range scenarios() {
+	for _, sc := range p.scenarios() {
 		if !p.wanted(sc.name) || p.smoke && !sc.smoke || p.gate && !sc.gated {
 			continue
 		}
@@ -207,7 +227,7 @@ func (p *program) chosen() []scenario {
 // time.
 func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
 	findings := append(result.Failures(), counts(result, p.chosen())...)
-	if p.smoke || p.accept != "" || p.profile != "" {
+	if p.smoke || p.accept != "" || p.profile != "" || p.fleet {
 		p.compared = "nothing was compared with an accepted run"
 		return findings, nil
 	}
@@ -259,7 +279,7 @@ func (p *program) again(ctx context.Context, r *rig, worse []report.Finding) (re
 // wanted reports whether a scenario is to run. -only selects the scenario of that exact name or, if there is none, all
 // scenarios whose names contain the text.
 func (p *program) wanted(name string) bool {
-	for _, sc := range scenarios() {
+	for _, sc := range p.scenarios() {
 		if sc.name == p.only {
 			return name == p.only
 		}

@@ -56,7 +56,7 @@ func (m *meter) measure(ctx context.Context, sent tally) (report.Measure, error)
 	one.WorkerCPU, one.ServerCPU = ms(m.cpuWorker)/n, ms(m.cpuServer)/n
 	one.ModelBytes, one.Steps = float64(sent.Bytes)/n, float64(sent.Requests)/n
 	var err error
-	if one.PeakBytes, err = proc.PeakBytes(m.worker.PID()); err != nil {
+	if one.PeakBytes, err = proc.PeakBytes(m.workers[0].PID()); err != nil {
 		return one, err
 	}
 	after := m.rows

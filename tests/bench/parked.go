@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -111,21 +110,8 @@ func each(n, atOnce int, do func(i int) error) error {
 }
 
 // measureJournal returns the size of the journal and its number of pending requests.
-func (c *crowd) measureJournal(ctx context.Context) (size journalSize, err error) {
-	db, err := sql.Open("sqlite", "file:"+c.rig.journal(c.name)+"?mode=ro")
-	if err != nil {
-		return size, err
-	}
-	defer db.Close()
-	var pages, each int64
-	for query, to := range map[string]*int64{"SELECT count(*) FROM requests WHERE status = ''": &size.rows,
-		"PRAGMA page_count": &pages, "PRAGMA page_size": &each} {
-		if err := db.QueryRowContext(ctx, query).Scan(to); err != nil {
-			return size, fmt.Errorf("measuring the journal: %w", err)
-		}
-	}
-	size.bytes = pages * each
-	return size, nil
+func (c *crowd) measureJournal(ctx context.Context) (journalSize, error) {
+	return c.rig.journalSize(ctx, c.name, c.rig.fleet != nil, "SELECT count(*) FROM requests WHERE status = ''")
 }
 
 const (

@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/bench/proc"
 	"github.com/everturn/everturn/tests/bench/report"
@@ -35,21 +36,28 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 	}
 	out.Machine = report.ThisMachine()
 	for _, sc := range []struct {
-		name string
-		run  func(context.Context, *crowd) error
+		name  string
+		fleet bool // instead of others, with -fleet
+		run   func(context.Context, *crowd) error
 	}{
-		{"terminals", func(ctx context.Context, c *crowd) (err error) {
-			out.Streams,
-				err = c.terminals(ctx, size)
+		{"terminals", false, func(ctx context.Context, c *crowd) (err error) {
+			out.Streams, err = c.terminals(ctx, size)
 			return err
 		}},
-		{"stops", func(ctx context.Context, c *crowd) (err error) { out.Stops, err = c.stops(ctx, size); return err }},
-		{"parked", func(ctx context.Context, c *crowd) (err error) {
+		{"streams", true, func(ctx context.Context, c *crowd) (err error) {
+			out.Streams, err = c.streams(ctx)
+			return err
+		}},
+		{"stops", false, func(ctx context.Context, c *crowd) (err error) {
+			out.Stops, err = c.stops(ctx, size)
+			return err
+		}},
+		{"parked", p.fleet, func(ctx context.Context, c *crowd) (err error) {
 			out.Parked, err = c.parkedTurns(ctx, size)
 			return err
 		}},
 	} {
-		if !strings.Contains(sc.name, p.only) {
+		if !strings.Contains(sc.name, p.only) || sc.fleet != p.fleet {
 			continue
 		}
 		fmt.Fprintf(r.progress, "%s ", sc.name)
@@ -59,7 +67,7 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 		}
 		fmt.Fprintf(r.progress, " %s\n", time.Since(began).Round(time.Second))
 	}
-	if err := report.PeopleTable(p.stdout, out); err != nil || p.smoke {
+	if err := report.PeopleTable(p.stdout, out); err != nil || p.smoke || p.fleet {
 		return err
 	}
 	if err := writeJSON(p.peopleFile(), out); err != nil || !p.write {
@@ -83,7 +91,7 @@ func (p *program) peopleFile() string { return filepath.Join(p.out, "people.json
 
 // peopleBefore returns the figures of the scenarios that this run does not measure.
 func (p *program) peopleBefore() (out report.People, err error) {
-	if p.smoke || p.only == "" {
+	if p.smoke || p.only == "" || p.fleet {
 		return out, nil
 	}
 	b, err := os.ReadFile(p.peopleFile())
@@ -112,7 +120,8 @@ var (
 	crowdSmoke = crowdSize{parked: 200, woken: 20, burst: 20, turns: 2, crowded: atOnce, bursts: 2, stops: 2}
 )
 
-// crowd is one real worker with its own journal, and a provider that streams timestamps.
+// crowd is one real worker with its own journal, in Postgres on a fleet and in SQLite otherwise, and a provider that
+// streams timestamps.
 type crowd struct {
 	rig      *rig
 	name     string
@@ -137,7 +146,7 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 	}
 	c := &crowd{rig: r, name: "people-" + name}
 	c.sessions = client.New(r.client, client.Options{TaskQueue: c.name, Agent: "default"})
-	if err := c.configure(url); err != nil {
+	if err := c.configure(ctx, url); err != nil {
 		return err
 	}
 	if c.worker, err = proc.Start(proc.Command{Name: c.name, Argv: []string{r.folder("worker"), "--config", c.config},
@@ -153,16 +162,19 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 }
 
 // configure writes the worker's agent.toml. All other settings keep their defaults.
-func (c *crowd) configure(provider string) error {
+func (c *crowd) configure(ctx context.Context, provider string) error {
 	r := c.rig
+	store, err := r.journalConfig(ctx, c.name, arm{postgres: r.fleet != nil})
+	if err != nil {
+		return err
+	}
 	c.config = r.folder(c.name + ".toml")
 	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
-		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\npath = %q\nsynchronous "+
-		"= \"normal\"\n[temporal]\naddress = %q\ntask_queue = %q\n"+
+		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
 		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = "+
 		"[\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
-		r.folder("workspace"), provider, r.journal(c.name), r.stack.Address, c.name, r.folder("mcpserver"))
+		r.folder("workspace"), provider, store, r.address, c.name, r.folder("mcpserver"))
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }
 
@@ -181,6 +193,10 @@ func (c *crowd) ready(ctx context.Context) error {
 		}
 	}
 	var err error
+	if c.rig.fleet != nil {
+		c.store, err = postgres.Open(ctx, c.rig.postgresJournal(c.name), postgres.Options{})
+		return err
+	}
 	c.store, err = sqlite.Open(ctx, c.rig.journal(c.name), sqlite.Options{Synchronous: "normal"})
 	return err
 }

@@ -24,26 +24,29 @@ import (
 	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/tests/bench/proc"
+	"github.com/everturn/everturn/tests/fleet"
 	"github.com/everturn/everturn/tests/temporaltest"
 )
 
 var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
-// rig is what all scenarios share: a Temporal server, the commands and a client.
+// rig holds what all scenarios share: a Temporal server, the commands and a client.
 type rig struct {
-	dir       string // removed at the end
-	self      string // this program, which also plays the roles
-	stack     *devserver.Stack
+	dir       string           // removed at the end
+	self      string           // this program, which also plays the roles
+	fleet     *fleet.Fleet     // its server is measured; nil: the development server
+	stack     *devserver.Stack // the development server
+	address   string           // of the server
 	client    client.Client
 	serverPID int
 	tools     []openai.Tool
 	subjects  int    // started so far
 	profile   string // folder for profiles of Everturn's workers; empty: none
 	progress  io.Writer
-	postgres  *pgtest.Server // started with the first arm that needs it
+	postgres  *pgtest.Server // that of the fleet, or started with the first arm that needs it
 }
 
-func newRig(ctx context.Context, root string, progress io.Writer) (_ *rig, err error) {
+func newRig(ctx context.Context, root string, onFleet bool, progress io.Writer) (_ *rig, err error) {
 	r := &rig{progress: progress}
 	defer func() {
 		if err != nil {
@@ -64,7 +67,14 @@ func newRig(ctx context.Context, root string, progress io.Writer) (_ *rig, err e
 	if err := r.workspace(); err != nil {
 		return nil, err
 	}
-	if err := r.server(ctx); err != nil {
+	start := r.server
+	if onFleet {
+		start = r.startFleet
+	}
+	if err := start(ctx); err != nil {
+		return nil, err
+	}
+	if r.client, err = client.DialContext(ctx, client.Options{HostPort: r.address, Logger: quiet}); err != nil {
 		return nil, err
 	}
 	return r, r.catalogue(ctx)
@@ -88,7 +98,20 @@ func (r *rig) workspace() error {
 
 func (r *rig) folder(name string) string { return filepath.Join(r.dir, name) }
 
-// server starts a real Temporal server on its own ports.
+// startFleet starts the services of make fleet without workers: Temporal on Postgres, which waits for the disk.
+func (r *rig) startFleet(ctx context.Context) (err error) {
+	if err := os.Chmod(r.dir, 0o711); err != nil { //nolint:gosec // root's Postgres runs as another user
+		return err
+	}
+	if r.fleet, err = fleet.Start(ctx, fleet.Options{Dir: r.folder("fleet"), Worker: r.folder("worker"),
+		Progress: r.progress}); err != nil {
+		return err
+	}
+	r.address, r.postgres, r.serverPID = r.fleet.Address(), r.fleet.Postgres(), r.fleet.TemporalPid()
+	return nil
+}
+
+// server starts a development server on its own ports.
 func (r *rig) server(ctx context.Context) error {
 	var err error
 	if r.stack, err = temporaltest.Start(ctx, r.folder("stack"), r.progress); err != nil {
@@ -98,9 +121,7 @@ func (r *rig) server(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.client, err = client.DialContext(ctx, client.Options{HostPort: r.stack.Address, Logger: quiet}); err != nil {
-		return err
-	}
+	r.address = r.stack.Address
 	r.serverPID, err = proc.Find(func(argv []string) bool {
 		line := strings.Join(argv[1:], " ")
 		return strings.HasPrefix(line, "server start-dev") && strings.Contains(line, "--port "+port)
@@ -174,7 +195,7 @@ func (r *rig) agent(ctx context.Context, name string, a arm, provider string) (s
 	text := fmt.Sprintf("[policy]\ntaint = \"off\"\n[runtime]\nmode = \"native\"\nworkspace = %q\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = %q\n"+
 		"context_tokens = %d\n[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n%s",
-		r.folder("workspace"), provider, a.String(), contextTokens(a), store, r.stack.Address, name, server)
+		r.folder("workspace"), provider, a.String(), contextTokens(a), store, r.address, name, server)
 	path := r.folder(name + ".toml")
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
@@ -197,7 +218,10 @@ func (r *rig) close() error {
 	if r.stack != nil {
 		errs = append(errs, r.stack.Close())
 	}
-	if r.postgres != nil {
+	switch {
+	case r.fleet != nil:
+		errs = append(errs, r.fleet.Close())
+	case r.postgres != nil:
 		errs = append(errs, r.postgres.Close())
 	}
 	if r.dir != "" {

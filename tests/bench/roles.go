@@ -27,6 +27,7 @@ var roles = map[string]func(context.Context, []string) error{
 	"engine":   engineRole,
 	"replay":   replayRole,
 	"clock":    clockRole,
+	"reader":   readerRole,
 }
 
 // play runs a role to its end and returns the exit code.

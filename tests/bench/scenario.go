@@ -108,6 +108,8 @@ type arm struct {
 	full bool
 	// postgres keeps the journal in Postgres, which waits for the disk at each commit, instead of SQLite.
 	postgres bool
+	// workers is the number of processes that share the task queue and the journal; 0 means 1.
+	workers int
 	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
 	// collections.
 	tuned bool
@@ -122,6 +124,9 @@ func (a arm) String() string {
 	}
 	if a.postgres {
 		name += " postgres"
+	}
+	if a.workers > 1 {
+		name += fmt.Sprintf(" %d workers", a.workers)
 	}
 	if a.tuned {
 		name += " tuned"

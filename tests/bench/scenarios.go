@@ -77,6 +77,19 @@ func many() []scenario {
 	}
 }
 
+// ofAFleet returns the scenarios of -fleet: one, two and four workers of Everturn with one journal, beside one worker
+// with SQLite and the cookbook's.
+func ofAFleet() []scenario {
+	sc := scenario{name: "a fleet: five hops, 32 in flight", spec: hops(5, 1), turns: 160, block: 40, inFlight: 32}
+	for _, l := range []lane{laneMCP, laneLocal} {
+		sc.arms = append(sc.arms, arm{kind: cookbk, lane: l}, arm{kind: everturn, lane: l, full: true})
+		for _, workers := range []int{1, 2, 4} {
+			sc.arms = append(sc.arms, arm{kind: everturn, lane: l, postgres: true, workers: workers})
+		}
+	}
+	return []scenario{sc}
+}
+
 // long returns the scenarios with long turns and long transcripts.
 func long() []scenario {
 	return []scenario{

@@ -27,7 +27,7 @@ type subject struct {
 	rig     *rig
 	name    string // of its task queue and files
 	shared  bool   // all turns belong to one session
-	worker  *proc.Process
+	workers []*proc.Process
 	carried []openai.ChatCompletionMessage // the transcript, which the cookbook passes from turn to turn
 }
 
@@ -43,8 +43,14 @@ func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*su
 	if err != nil {
 		return nil, err
 	}
-	s.worker, err = proc.Start(proc.Command{Name: s.name, Argv: argv, Dir: r.dir, Env: os.Environ()})
-	return s, err
+	for i := range max(a.workers, 1) {
+		w, err := proc.Start(proc.Command{Name: fmt.Sprintf("%s-%d", s.name, i), Argv: argv, Dir: r.dir, Env: os.Environ()})
+		if err != nil {
+			return nil, err
+		}
+		s.workers = append(s.workers, w)
+	}
+	return s, nil
 }
 
 func (s *subject) command(ctx context.Context, p *provider) ([]string, error) {
@@ -58,7 +64,7 @@ func (s *subject) command(ctx context.Context, p *provider) ([]string, error) {
 	}
 	d := config.Default().Worker
 	text, err := json.Marshal(baseline{
-		Address: r.stack.Address, TaskQueue: s.name, BaseURL: p.url, Server: []string{r.folder("mcpserver")},
+		Address: r.address, TaskQueue: s.name, BaseURL: p.url, Server: []string{r.folder("mcpserver")},
 		Workspace: r.folder("workspace"), Tools: r.tools,
 		Turns: d.MaxConcurrentTurns, Activities: d.MaxConcurrentActivities, StickyCache: d.StickyCache, Tuned: s.tuned,
 	})

@@ -84,6 +84,9 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 // Address is the Temporal server's.
 func (f *Fleet) Address() string { return address(f.state.Temporal) }
 
+// TemporalPid is the process ID of the Temporal server.
+func (f *Fleet) TemporalPid() int { return f.temporal.Pid() }
+
 // UIURL is the Web UI's.
 func (f *Fleet) UIURL() string { return "http://" + address(f.state.UI) }
 

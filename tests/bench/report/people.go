@@ -37,10 +37,12 @@ type Waited struct {
 	For     string  `json:"for"`
 	Samples int     `json:"samples"`
 	P50     float64 `json:"p50"`
+	P95     float64 `json:"p95"`
 	P99     float64 `json:"p99"`
 	Max     float64 `json:"max"`
-	// AimP50, AimP99 and AimMax are upper bounds; 0 means that there is none.
+	// AimP50, AimP95, AimP99 and AimMax are upper bounds; 0 means that there is none.
 	AimP50 float64 `json:"aim_p50,omitempty"`
+	AimP95 float64 `json:"aim_p95,omitempty"`
 	AimP99 float64 `json:"aim_p99,omitempty"`
 	AimMax float64 `json:"aim_max,omitempty"`
 }
@@ -50,7 +52,7 @@ func Wait(what string, all []time.Duration) Waited {
 	w := Waited{For: what, Samples: len(all)}
 	if len(all) > 0 {
 		s := Quantiles(all)
-		w.P50, w.P99, w.Max = s.P50, s.P99, float64(slices.Max(all))/float64(time.Millisecond)
+		w.P50, w.P95, w.P99, w.Max = s.P50, s.P95, s.P99, float64(slices.Max(all))/float64(time.Millisecond)
 	}
 	return w
 }
@@ -62,7 +64,7 @@ func (w Waited) aims() (aim, verdict string) {
 	for _, a := range []struct {
 		name       string
 		is, atMost float64
-	}{{"p50", w.P50, w.AimP50}, {"p99", w.P99, w.AimP99}, {"max", w.Max, w.AimMax}} {
+	}{{"p50", w.P50, w.AimP50}, {"p95", w.P95, w.AimP95}, {"p99", w.P99, w.AimP99}, {"max", w.Max, w.AimMax}} {
 		if a.atMost > 0 {
 			parts = append(parts, fmt.Sprintf("%s ≤ %g ms", a.name, a.atMost))
 			met = met && a.is <= a.atMost
@@ -113,11 +115,11 @@ type table struct {
 }
 
 func rows(list []Waited) [][]string {
-	out := [][]string{{"what", "samples", "p50 ms", "p99 ms", "max ms", "aim", ""}}
+	out := [][]string{{"what", "samples", "p50 ms", "p95 ms", "p99 ms", "max ms", "aim", ""}}
 	for _, w := range list {
 		aim, verdict := w.aims()
-		out = append(out, []string{w.For, fmt.Sprint(w.Samples), fmt.Sprintf("%.1f", w.P50), fmt.Sprintf("%.1f", w.P99),
-			fmt.Sprintf("%.1f", w.Max), aim, verdict})
+		out = append(out, []string{w.For, fmt.Sprint(w.Samples), fmt.Sprintf("%.1f", w.P50), fmt.Sprintf("%.1f", w.P95),
+			fmt.Sprintf("%.1f", w.P99), fmt.Sprintf("%.1f", w.Max), aim, verdict})
 	}
 	return out
 }

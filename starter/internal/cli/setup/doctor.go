@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -35,7 +39,8 @@ func Doctor(a *app.App) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the configuration, journal, model, limits, MCP servers, Temporal and workers",
 		Long: `Check the configuration, journal, model, limits, MCP servers, Temporal and workers, with one line for
-each.
+each. The last line compares the latest turns in Temporal with the journal, which lacks some of them if
+it was restored to an earlier moment.
 
 The exit code is that of the first check that fails, or 0. A warning ("warn") is not a failure:
 turns would wait for it.`,
@@ -53,6 +58,7 @@ turns would wait for it.`,
 				{"tools", checkTools},
 				{"Temporal", checkTemporal},
 				{"worker", checkWorker},
+				{"history", checkHistory},
 			})
 		},
 	}
@@ -244,6 +250,57 @@ func unpolled(ctx context.Context, c temporalconn.Conn, namespace string, cfg co
 		}
 	}
 	return "", nil
+}
+
+const (
+	// comparedTurns is how many of the latest turns in Temporal checkHistory looks for in the journal.
+	comparedTurns = 20
+	// clockSkew is how much the clocks of Temporal and the workers may differ.
+	clockSkew = time.Minute
+)
+
+// checkHistory warns of turns that ended in Temporal after the journal's last entry of their sessions: the journal was
+// restored to an earlier moment than Temporal.
+func checkHistory(ctx context.Context, a *app.App, cfg config.Config) (found string, err error) {
+	if !engine.HasJournal(cfg) {
+		return "no turn yet", nil
+	}
+	store, err := app.OpenJournal(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	err = onCluster(ctx, a, cfg, func(c temporalconn.Conn, _, namespace string) error {
+		listed, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: namespace, PageSize: comparedTurns,
+			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed' AND TaskQueue = %s", workflows.TurnWorkflow,
+				strconv.Quote(cfg.Temporal.TaskQueue)),
+		})
+		if err != nil {
+			return err
+		}
+		compared := 0
+		for _, e := range listed.GetExecutions() {
+			session, ours := workflows.SessionOf(cfg.Tenant, e.GetExecution().GetWorkflowId())
+			if !ours {
+				continue
+			}
+			begun := e.GetStartTime().AsTime()
+			s, err := store.Session(ctx, session)
+			switch {
+			case err != nil && !errors.Is(err, journal.ErrNotFound):
+				return err
+			case err != nil || s.UpdatedAt.Add(clockSkew).Before(begun):
+				return &warning{fmt.Sprintf("the journal lacks the turn of session %s that began at %s and has ended in Temporal: "+
+					"it was restored to an earlier moment, or is another one. Restore a later copy, or go on without what it lacks",
+					app.Line(session, 80), begun.Local().Format(time.DateTime))}
+			}
+			compared++
+		}
+		found = fmt.Sprintf("the journal has the last %s of Temporal", ui.Count(compared, "turn"))
+		return nil
+	})
+	return found, err
 }
 
 // onCluster calls do with a connection to the configured cluster.
