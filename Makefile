@@ -108,7 +108,7 @@ bench-people:
 
 # A thousand generated conversations against a model of a session.
 sequences:
-	go test ./tests -run '^TestGeneratedSequences$$' -sequences 1000 -v -timeout 30m
+	go test ./tests -run '^TestGeneratedSequences' -sequences 1000 -v -timeout 60m
 
 # Manual pages, into dist/man.
 man:

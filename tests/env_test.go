@@ -24,6 +24,7 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/postgres"
 	"github.com/everturn/everturn/journal/sqlite"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
@@ -67,7 +68,11 @@ func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env
 	r.client, err = temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(t, err)
 	t.Cleanup(r.client.Close)
-	r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
+	if r.cfg.Journal.Driver == config.DriverPostgres {
+		r.store, err = postgres.Open(t.Context(), string(r.cfg.Journal.URL), postgres.Options{})
+	} else {
+		r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
+	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
 	t.Cleanup(r.checkAll)

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,8 +119,8 @@ func (l *load) finish() {
 }
 
 // TestAFleetUnderLoad replaces each worker of a fleet in turn, and then kills its database server, while turns run.
-// The replacement loses no task, repeats no call and pays for no inference twice. Of the killed database, each
-// acknowledged message is answered, by one turn.
+// The replacement loses no task, repeats no call and pays for no inference twice. Then the database server is killed for
+// good, and its synchronous standby takes its place. Each acknowledged message is answered, by one turn.
 func TestAFleetUnderLoad(t *testing.T) {
 	t.Parallel()
 	const workers, atOnce = 4, 8
@@ -168,6 +172,57 @@ func TestAFleetUnderLoad(t *testing.T) {
 	l.more(2 * atOnce)
 	t.Logf("%d turns ended within %s of the death of Postgres", 2*atOnce, time.Since(killed).Round(time.Second))
 	l.finish()
+
+	standby := r.standby()
+	l = r.under("replaced", atOnce)
+	l.more(atOnce)
+	require.NoError(t, r.Postgres().Kill())
+	killed = time.Now()
+	standby.takesOver()
+	l.more(2 * atOnce)
+	t.Logf("%d turns ended within %s of the loss of Postgres", 2*atOnce, time.Since(killed).Round(time.Second))
+	l.finish()
+}
+
+// standby is a copy of the fleet's database server that has each commit before the client is told of it.
+type standby struct {
+	rig *fleetRig
+	dir string
+	cmd *exec.Cmd
+}
+
+// standby starts a synchronous standby of the fleet's database server.
+func (r *fleetRig) standby() *standby {
+	r.t.Helper()
+	pg := r.Postgres()
+	s := &standby{rig: r, dir: filepath.Join(pg.Dir(), "standby")}
+	out, err := pg.Command("pg_basebackup", "-h", pg.Dir(), "-p", pg.Port(), "-U", "everturn", "-D", s.dir, "-X", "stream",
+		"-c", "fast", "-R", "--no-sync").CombinedOutput()
+	require.NoError(r.t, err, "%s", out)
+	s.cmd = pg.Command("postgres", "-D", s.dir, "-k", s.dir, "-c", "listen_addresses=", "-c", "port="+pg.Port(), "-c",
+		"max_connections=300")
+	require.NoError(r.t, s.cmd.Start())
+	r.t.Cleanup(func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGQUIT) })
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"} {
+		require.NoError(r.t, pg.Exec(r.t.Context(), pg.URL(), statement))
+	}
+	require.Eventually(r.t, func() bool {
+		return pg.Exec(r.t.Context(), pg.URL(),
+			"SELECT 1 / count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == nil
+	}, within, 20*time.Millisecond, "the standby does not follow")
+	return s
+}
+
+// takesOver starts the database server again on the standby's data. Its own are lost.
+func (s *standby) takesOver() {
+	t, pg := s.rig.t, s.rig.Postgres()
+	require.NoError(t, syscall.Kill(s.cmd.Process.Pid, syscall.SIGINT))
+	_ = s.cmd.Wait()
+	data := filepath.Join(pg.Dir(), "data")
+	require.NoError(t, os.RemoveAll(data))
+	require.NoError(t, os.Rename(s.dir, data))
+	require.NoError(t, os.Remove(filepath.Join(data, "standby.signal")))
+	require.NoError(t, pg.Run(t.Context()))
 }
 
 // TestAQuietTenantBesideAFlood measures how long the turns of one tenant take while another one has queued hundreds.

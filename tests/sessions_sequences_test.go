@@ -14,6 +14,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal/postgres/pgtest"
 	"github.com/everturn/everturn/tests/check"
 	model "github.com/everturn/everturn/tests/sessionmodel"
 	"github.com/everturn/everturn/workflows/turn"
@@ -21,7 +22,8 @@ import (
 
 // sequences is the number of generated sequences in a test run. The long run takes minutes:
 //
-//	go test ./tests -run TestGeneratedSequences -sequences 1000 -v
+//	go test ./tests -run 'TestGeneratedSequences$' -sequences 1000 -v
+//	go test ./tests -run TestGeneratedSequencesOfAFleet -sequences 1000 -v
 var sequences = flag.Int("sequences", 12, "generated sequences of what users do to a session")
 
 const (
@@ -35,9 +37,20 @@ const (
 // against the model of a session. Runs continue as new frequently.
 func TestGeneratedSequences(t *testing.T) {
 	t.Parallel()
+	playSequences(t)
+}
+
+// TestGeneratedSequencesOfAFleet is TestGeneratedSequences on two workers with a journal in Postgres.
+func TestGeneratedSequencesOfAFleet(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t).Journal(t)
+	playSequences(t, func(c *config.Config) { c.Journal.Driver, c.Journal.URL = config.DriverPostgres, config.Secret(url) })
+}
+
+func playSequences(t *testing.T, change ...func(*config.Config)) {
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	require.NoError(t, flag.Set("rapid.checks", fmt.Sprint((*sequences+sequenceLanes-1)/sequenceLanes)))
-	g := newSessionsEnv(t)
+	g := newSessionsEnv(t, change...)
 	var lanes sync.WaitGroup
 	for range sequenceLanes {
 		lanes.Go(func() { rapid.Check(t, g.sequence) })
@@ -77,14 +90,27 @@ func (f *figures) String() string {
 		f.turns.Load(), f.waits.Load(), f.effects.Load(), f.runs.Load(), f.continued.Load(), f.followed.Load())
 }
 
-func newSessionsEnv(t *testing.T) *sessionsEnv {
+// newSessionsEnv starts one worker, or two if the journal is in Postgres.
+func newSessionsEnv(t *testing.T, change ...func(*config.Config)) *sessionsEnv {
 	s := newRestartableTemporal(t, "", soonContinued)
 	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
-	g.env = newEnv(t, model.Agent(), askToTouch, func(c *config.Config) {
+	g.env = newEnv(t, model.Agent(), append(change, askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
-	})
+	})...)
 	s.serves(g.env)
+	workers := 1
+	if g.cfg.Journal.Driver == config.DriverPostgres {
+		workers = 2
+	}
+	for range workers {
+		g.worker()
+	}
+	return g
+}
+
+// worker starts a worker with the tools of the sequences.
+func (g *sessionsEnv) worker() {
 	g.work(
 		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
 		engine.WithTool(model.LookTool, "Looks.",
@@ -93,7 +119,6 @@ func newSessionsEnv(t *testing.T) *sessionsEnv {
 					nil
 			}, engine.Risk(turn.RiskLow)),
 	)
-	return g
 }
 
 // requestsOf returns the provider's ledger of a session.

@@ -102,8 +102,9 @@ type home struct {
 	webUI   string
 }
 
-// newHome starts `starter dev` in a folder of its own, with an agent whose every tool call needs an approval.
-func newHome(t *testing.T) home {
+// newHome starts `starter dev` in a folder of its own, with an agent whose every tool call needs an approval. more are
+// further tables of agent.toml, and before are commands that run first.
+func newHome(t *testing.T, more string, before ...[]string) home {
 	t.Helper()
 	h := home{t: t, dir: t.TempDir()}
 	h.starter = filepath.Join(h.dir, "starter")
@@ -112,9 +113,12 @@ func newHome(t *testing.T) home {
 	require.NoError(t, err, "%s", out)
 	ui := freePort(t)
 	h.webUI = fmt.Sprintf("http://127.0.0.1:%d/namespaces/default", ui)
-	config := fmt.Sprintf("[policy]\nask_risk = \"low\"\n[temporal]\naddress = \"127.0.0.1:%d\"\ndev_ui_port = %d\n",
-		freePort(t), ui)
+	config := fmt.Sprintf("[policy]\nask_risk = \"low\"\n[temporal]\naddress = \"127.0.0.1:%d\"\ndev_ui_port = %d\n%s",
+		freePort(t), ui, more)
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "agent.toml"), []byte(config), 0o600))
+	for _, args := range before {
+		h.runs(0, args...)
+	}
 	dev, ended := h.command("dev"), make(chan struct{})
 	said := &bytes.Buffer{}
 	dev.Stdout, dev.Stderr = said, said
@@ -168,7 +172,7 @@ func (h home) awaitServer() {
 
 func TestTheWebUIShowsATurnThatWaitsForAnApproval(t *testing.T) {
 	p := open(t)
-	h := newHome(t)
+	h := newHome(t, "")
 	h.awaitServer()
 	h.runs(6, "run", "--no-wait", "-s", "demo", "Which files are here?")
 	link := h.runs(0, "open", "--print", "demo")
@@ -200,6 +204,40 @@ func TestTheWebUIShowsATurnThatWaitsForAnApproval(t *testing.T) {
 	p.shows(`"EverturnState": "completed"`, `"EverturnFinishReason": "answered"`, `"local/list_files"`)
 	p.goes(waiting)
 	p.shows("0 Workflows")
+}
+
+// TestTheWebUIShowsAnEncryptedTurn looks at an encrypted turn with and without a codec server.
+func TestTheWebUIShowsAnEncryptedTurn(t *testing.T) {
+	p := open(t)
+	port := freePort(t)
+	h := newHome(t, fmt.Sprintf("[encryption]\nkey_file = \".everturn/keys.json\"\n[codec_server]\n"+
+		"url = \"http://127.0.0.1:%d\"\n", port), []string{"keys", "new", "--file", ".everturn/keys.json"})
+	h.awaitServer()
+	h.runs(6, "run", "--no-wait", "-s", "secret", "Which files are here?")
+	link := h.runs(0, "open", "--print", "secret")
+	turn := strings.TrimSuffix(link, "history")
+
+	p.goes(turn + "user-metadata")
+	p.shows("Summary Details")
+	assert.NotContains(t, p.text(), "Which files are here?")
+
+	origin := strings.TrimSuffix(h.webUI, "/namespaces/default")
+	codec := h.command("codec", "serve", "--no-auth", "--listen", fmt.Sprintf("127.0.0.1:%d", port), "--set",
+		"codec_server.origin="+origin)
+	require.NoError(t, codec.Start())
+	t.Cleanup(func() {
+		_ = codec.Process.Signal(syscall.SIGTERM)
+		_ = codec.Wait()
+	})
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}, shownWithin, 50*time.Millisecond)
+	p.goes(turn + "user-metadata")
+	p.shows("Which files are here?", `waits for approval of call 1.0, local/list_files: {"path":"."}`)
 }
 
 // inView checks that no element of a frame is below the frame's end, which the Web UI cuts.

@@ -20,6 +20,8 @@ func groups() []group {
 				"An answer over the limits is refused for good.", provider()},
 		{"A fallback, a condensation or a provider's limit", "The journal names the model that took over, and has the " +
 			"condensation that is settled. A turn that waits for a limit needs no worker.", models()},
+		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +
+			"reserved of a budget stands for what it may have spent.", limits()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
 		{"A server or the worker dies in mid-call",

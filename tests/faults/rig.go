@@ -76,6 +76,7 @@ type settings struct {
 	toolTimeout time.Duration
 	more        string       // lines for the section [journal]
 	llm         string       // lines for the section [llm]
+	worker      string       // lines for the section [worker]
 	connect     string       // timeouts.connect of the MCP servers
 	remote      string       // URL of an MCP server over HTTP; empty for none
 	stateless   bool         // the server speaks the newest protocol, which has no sessions

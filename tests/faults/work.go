@@ -39,8 +39,8 @@ func (r *rig) configure() error {
 		base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
 	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section() + r.settings.more)
-	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n", r.temporal.address(),
-		r.queue)
+	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n%s",
+		r.temporal.address(), r.queue, r.settings.worker)
 	fmt.Fprintf(&b, "[policy]\ntaint = %q\n[[policy.rules]]\ntool = \"mcp/*\"\npermit = \"ask\"\nwhy = \"a person "+
 		"decides\"\n[policy.rules.arguments]\ntext = %q\n", r.settings.taint, askMark+"*")
 	for _, s := range r.settings.servers() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -41,6 +42,20 @@ func (p *points) ChangeModel(ctx context.Context, key journal.StepKey, attempt i
 
 func (p *points) ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error {
 	return p.killer.around("ReleaseInference", func() error { return p.Journal.ReleaseInference(ctx, key, attempt) })
+}
+
+func (p *points) LeaseCapacity(ctx context.Context, in fleet.CapacityInput) (fleet.CapacityResult, error) {
+	return at(p.killer, "LeaseCapacity",
+		func() (fleet.CapacityResult, error) { return p.Journal.LeaseCapacity(ctx, in) })
+}
+
+func (p *points) ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64,
+	refusal *journal.BudgetRefusal, err error) {
+	err = p.killer.around("ReserveUsage", func() error {
+		output, refusal, err = p.Journal.ReserveUsage(ctx, in)
+		return err
+	})
+	return output, refusal, err
 }
 
 func (p *points) SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error) {
