@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/follow"
 	"github.com/everturn/everturn/journal/postgres"
@@ -178,8 +179,21 @@ func (c *crowd) configure(ctx context.Context, provider string) error {
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }
 
-// ready runs a few turns to warm up the worker.
+// ready waits until the worker polls, and runs a few turns to warm it up.
 func (c *crowd) ready(ctx context.Context) error {
+	for {
+		found, err := temporalconn.Pollers(ctx, c.rig.client, c.name)
+		if len(found) > 0 {
+			break
+		}
+		select {
+		case <-c.worker.Ended():
+			return errors.New("the worker has ended")
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	for range warmUp {
 		a, err := c.send(ctx, scene{Kind: sceneFinal})
 		if err != nil {
