@@ -1,5 +1,5 @@
 # For people; .ci/run does the same on a fresh machine.
-.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people sequences servers man fleet browser
+.PHONY: test tidy lint race replay fuzz faults fault-figures points mutants soak bench bench-accept bench-gate bench-smoke bench-people bench-fleet sequences servers man fleet browser
 
 FUZZTIME ?= 30s
 TOOL = go tool -modfile=tools/lint.mod
@@ -105,6 +105,11 @@ bench-accept:
 # What waiting for people costs, and how long people wait: some ten minutes. docs/benchmarks.md gets its figures.
 bench-people:
 	@$(BENCH) -people -write
+
+# The figures of docs/scale.md: workers with one journal in Postgres, streams and waiting turns, some 12 minutes.
+bench-fleet:
+	@$(BENCH) -fleet
+	@.everturn/bin/bench -fleet -people
 
 # A thousand generated conversations against a model of a session.
 sequences:
