@@ -111,9 +111,9 @@ bench-fleet:
 	@$(BENCH) -fleet
 	@.everturn/bin/bench -fleet -people
 
-# A thousand generated conversations against a model of a session.
+# A thousand generated conversations against a model of a session, on one worker and on a fleet.
 sequences:
-	go test ./tests -run '^TestGeneratedSequences' -sequences 1000 -v -timeout 60m
+	EVERTURN_FLEET_REQUIRED=1 go test ./tests -run '^TestGeneratedSequences' -sequences 1000 -v -timeout 60m
 
 # Manual pages, into dist/man.
 man:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,9 +16,11 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
-	"github.com/everturn/everturn/journal/postgres/pgtest"
+	"github.com/everturn/everturn/internal/temporalconn"
 	"github.com/everturn/everturn/tests/check"
+	"github.com/everturn/everturn/tests/fleet"
 	model "github.com/everturn/everturn/tests/sessionmodel"
+	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -37,20 +41,41 @@ const (
 // against the model of a session. Runs continue as new frequently.
 func TestGeneratedSequences(t *testing.T) {
 	t.Parallel()
-	playSequences(t)
+	server := newRestartableTemporal(t, "", soonContinued)
+	g := newSessionsEnv(t, server.serves)
+	g.worker()
+	g.playAll(t)
 }
 
-// TestGeneratedSequencesOfAFleet is TestGeneratedSequences on two workers with a journal in Postgres.
+// TestGeneratedSequencesOfAFleet is TestGeneratedSequences on a fleet: two workers, a journal in Postgres, and a server
+// that is not the development server.
 func TestGeneratedSequencesOfAFleet(t *testing.T) {
+	if os.Getenv(fleetVariable) != "1" {
+		t.Skipf("a fleet is tested if %s=1: its Temporal server takes five minutes to build", fleetVariable)
+	}
 	t.Parallel()
-	url := pgtest.Start(t).Journal(t)
-	playSequences(t, func(c *config.Config) { c.Journal.Driver, c.Journal.URL = config.DriverPostgres, config.Secret(url) })
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // root's Postgres runs as another user
+	f := startFleet(t, fleet.Options{Dir: dir, Worker: binary(t, "./worker"), Starter: binary(t, "./starter"),
+		Dynamic:  fmt.Sprintf("limit.historyCount.suggestContinueAsNew:\n  - value: %d\n", soonContinued),
+		Postgres: []string{"fsync=off"}, Progress: t.Output()})
+	c, err := temporalconn.Dial(context.WithoutCancel(t.Context()), temporalconn.Options{Address: f.Address()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	require.NoError(t, temporalconn.EnsureAttributes(t.Context(), c, temporalconn.DefaultNamespace,
+		workflows.SearchAttributes()))
+	g := newSessionsEnv(t, func(r *env) { r.client, r.cfg.Temporal.Address = c, f.Address() }, func(c *config.Config) {
+		c.Journal.Driver, c.Journal.URL = config.DriverPostgres, config.Secret(f.JournalURL())
+	})
+	g.worker()
+	g.worker()
+	g.playAll(t)
 }
 
-func playSequences(t *testing.T, change ...func(*config.Config)) {
+// playAll plays generated sequences, and those that have failed in the past.
+func (g *sessionsEnv) playAll(t *testing.T) {
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	require.NoError(t, flag.Set("rapid.checks", fmt.Sprint((*sequences+sequenceLanes-1)/sequenceLanes)))
-	g := newSessionsEnv(t, change...)
 	var lanes sync.WaitGroup
 	for range sequenceLanes {
 		lanes.Go(func() { rapid.Check(t, g.sequence) })
@@ -69,7 +94,6 @@ func playSequences(t *testing.T, change ...func(*config.Config)) {
 type sessionsEnv struct {
 	*env
 	figures
-	server *restartableTemporal
 	mu     sync.Mutex
 	models map[string]*model.Model
 	sent   map[string][]check.Request // the provider's ledger, by session
@@ -90,22 +114,14 @@ func (f *figures) String() string {
 		f.turns.Load(), f.waits.Load(), f.effects.Load(), f.runs.Load(), f.continued.Load(), f.followed.Load())
 }
 
-// newSessionsEnv starts one worker, or two if the journal is in Postgres.
-func newSessionsEnv(t *testing.T, change ...func(*config.Config)) *sessionsEnv {
-	s := newRestartableTemporal(t, "", soonContinued)
-	g := &sessionsEnv{server: s, models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
+// newSessionsEnv returns an environment without workers. serves moves it to its server.
+func newSessionsEnv(t *testing.T, serves func(*env), change ...func(*config.Config)) *sessionsEnv {
+	g := &sessionsEnv{models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
 	g.env = newEnv(t, model.Agent(), append(change, askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})...)
-	s.serves(g.env)
-	workers := 1
-	if g.cfg.Journal.Driver == config.DriverPostgres {
-		workers = 2
-	}
-	for range workers {
-		g.worker()
-	}
+	serves(g.env)
 	return g
 }
 
