@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -30,6 +31,8 @@ type SendInput struct {
 	Message turn.UserMessage
 	Agent   string                   // empty: the worker's
 	Limits  *workflows.LimitsRequest // nil: the worker's
+	// Attachments are images and PDFs that the model gets with the message. They need a client with a journal.
+	Attachments []Attachment
 	// Alone refuses to merge the message into a running turn: the error is ErrBusy.
 	Alone bool
 	// OutputSchema is the JSON schema of the answer, an object; see workflows.Input. It implies Alone, because a running
@@ -38,6 +41,15 @@ type SendInput struct {
 
 	summary string // for the Web UI
 }
+
+// Attachment is an image or a PDF of a message.
+type Attachment struct {
+	Type string // image/png, image/jpeg, image/gif, image/webp or application/pdf
+	Data []byte // 8 MiB at most
+}
+
+// attachable are the types of attachments.
+var attachable = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}
 
 // inlineText is the longest text that travels through the workflow, in bytes of JSON. Temporal refuses payloads over
 // 2 MiB.
@@ -71,6 +83,9 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	in.summary = workflows.Summary(in.Message.Text)
 	in.Message.TraceParent = cmp.Or(in.Message.TraceParent, traceParent(ctx))
 	if in.Message.Text, in.Message.Blob, err = c.storeLongText(ctx, in.Message.Text, in.Message.Blob); err != nil {
+		return t, err
+	}
+	if err := c.attach(ctx, &in); err != nil {
 		return t, err
 	}
 	if err := c.input(in, &in.Message).Check(); err != nil {
@@ -189,6 +204,32 @@ func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, 
 		return "", "", fmt.Errorf("writing the message to the journal: %w", err)
 	}
 	return "", hash, nil
+}
+
+// attach stores the attachments in the journal, and names them in the message.
+func (c *Client) attach(ctx context.Context, in *SendInput) error {
+	if len(in.Attachments) > workflows.MaxAttachments {
+		return fmt.Errorf("%w: the message has %d attachments; the maximum is %d", ErrInvalid, len(in.Attachments),
+			workflows.MaxAttachments)
+	}
+	for i, a := range in.Attachments {
+		switch {
+		case c.journal == nil:
+			return fmt.Errorf("%w: attachments need a client with a journal", ErrInvalid)
+		case !slices.Contains(attachable, a.Type):
+			return fmt.Errorf("%w: attachment %d is %q; models take %s", ErrInvalid, i+1, turn.Truncate(a.Type, 80),
+				strings.Join(attachable, ", "))
+		case len(a.Data) == 0 || len(a.Data) > record.MaxMediaBytes:
+			return fmt.Errorf("%w: attachment %d is %d bytes; it must have 1 to %d", ErrInvalid, i+1, len(a.Data),
+				record.MaxMediaBytes)
+		}
+		hash, err := c.journal.PutBlob(ctx, a.Type, a.Data)
+		if err != nil {
+			return fmt.Errorf("writing an attachment to the journal: %w", err)
+		}
+		in.Message.Media = append(in.Message.Media, turn.Media{Hash: hash, Type: a.Type, Bytes: int64(len(a.Data))})
+	}
+	return nil
 }
 
 // startTurn starts a turn with its message. It costs two events less than an update, and needs no worker to be

@@ -146,8 +146,12 @@ func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
 	}
-	if _, err := t.AppendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser,
-		Text: in.Message.Text}); err != nil {
+	media, err := t.attached(in.Message.Media)
+	if err != nil {
+		return out, err
+	}
+	if _, err := t.AppendMessage(sc, turn.Message{ID: in.Message.ID, Role: turn.RoleUser, Text: in.Message.Text,
+		Media: media}); err != nil {
 		return out, err
 	}
 	if err := t.SaveHead(*sc); err != nil {

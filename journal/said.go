@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,6 +33,9 @@ func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage
 		}
 		if m.Text, err = t.messageText(said); err != nil {
 			return fmt.Errorf("the text of message %q: %w", m.ID, err)
+		}
+		if m.Media, err = t.attached(said.Media); err != nil {
+			return fmt.Errorf("the attachments of message %q: %w", m.ID, err)
 		}
 		if err := t.addMessage(sc, step, m, at); err != nil {
 			return err
@@ -74,6 +78,21 @@ func (t *tx) messageText(said turn.UserMessage) (string, error) {
 		return record.LostText, nil
 	}
 	return record.CleanText(string(b)), err
+}
+
+// attached returns the attachments of a message with the sizes of their blobs, without those that the journal does not
+// have or that are too large.
+func (t *tx) attached(media []turn.Media) (kept []turn.Media, err error) {
+	for _, m := range media[:min(len(media), record.MaxMedia)] {
+		err := t.Row(`SELECT size FROM blobs WHERE hash = ?`, m.Hash).Scan(&m.Bytes)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if err == nil && m.Bytes <= record.MaxMediaBytes {
+			kept = append(kept, m)
+		}
+	}
+	return kept, nil
 }
 
 func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error {

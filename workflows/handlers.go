@@ -151,6 +151,9 @@ func checkEncodedSize(m Message, most int) *turn.Error {
 // encodedSize returns an upper estimate of a message's size in bytes, as Go writes it in JSON.
 func encodedSize(m Message) int {
 	n := 64 + 6*len(m.ID) + 6*len(m.Blob)
+	for _, media := range m.Media {
+		n += 64 + 6*len(media.Hash) + 6*len(media.Type)
+	}
 	for _, c := range m.Text {
 		switch {
 		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':

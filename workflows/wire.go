@@ -174,12 +174,17 @@ const (
 	maxMessageID   = 200
 	maxTraceParent = 100
 	maxModel       = 200
+	maxMediaHash   = 200
+	maxMediaType   = 100
 )
+
+// MaxAttachments bounds the media of a message.
+const MaxAttachments = 8
 
 // checkMessage rejects a message that is empty or too large for the history.
 func checkMessage(m Message) *turn.Error {
 	switch {
-	case strings.TrimSpace(m.Text) == "" && m.Blob == "":
+	case strings.TrimSpace(m.Text) == "" && m.Blob == "" && len(m.Media) == 0:
 		return invalid("the message is empty; put what you want to ask into message.text")
 	case len(m.ID) > maxMessageID:
 		return invalid("the message's ID is %d bytes; the maximum is %d", len(m.ID), maxMessageID)
@@ -187,6 +192,13 @@ func checkMessage(m Message) *turn.Error {
 		return invalid("the message's model is %d bytes; the maximum is %d", len(m.Model), maxModel)
 	case len(m.TraceParent) > maxTraceParent:
 		return invalid("the message's traceparent is %d bytes; the maximum is %d", len(m.TraceParent), maxTraceParent)
+	case len(m.Media) > MaxAttachments:
+		return invalid("the message has %d attachments; the maximum is %d", len(m.Media), MaxAttachments)
+	}
+	for _, media := range m.Media {
+		if len(media.Hash) > maxMediaHash || len(media.Type) > maxMediaType {
+			return invalid("an attachment of the message is not described by a hash and a media type")
+		}
 	}
 	return checkChoices(m)
 }

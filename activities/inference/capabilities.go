@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"encoding/base64"
 	"slices"
 
 	"github.com/everturn/everturn/internal/models"
@@ -11,6 +12,7 @@ import (
 type Capabilities struct {
 	NativeTools bool // the endpoint takes tools and returns tool calls
 	SystemRole  bool // the model accepts a system message
+	Schema      bool // the model's answer keeps to a JSON schema
 	Modalities
 }
 
@@ -18,9 +20,20 @@ type Capabilities struct {
 type Modalities struct{ Images, Audio bool }
 
 // Accepts reports whether media of this type may be sent. The images are those that OpenAI and Anthropic accept, GIF by
-// its first frame; the audio is that of OpenAI's Chat Completions.
+// its first frame; the audio is that of OpenAI's Chat Completions. Both read the pages of a PDF as images.
 func (m Modalities) Accepts(mediaType string) bool {
-	return m.Images && imageTypes[mediaType] || m.Audio && AudioFormat(mediaType) != ""
+	return m.Images && (imageTypes[mediaType] || mediaType == PDF) || m.Audio && AudioFormat(mediaType) != ""
+}
+
+// PDF is the media type of documents that models accept. PDFName is the name that a request gives one.
+const (
+	PDF     = "application/pdf"
+	PDFName = "document.pdf"
+)
+
+// DataURL returns media as a URL that contains them.
+func DataURL(m turn.Media) string {
+	return "data:" + m.Type + ";base64," + base64.StdEncoding.EncodeToString(m.Data)
 }
 
 var imageTypes = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
@@ -34,6 +47,7 @@ func AudioFormat(mediaType string) string {
 func CapabilitiesOf(model string) Capabilities {
 	known := models.CapabilitiesOf(model)
 	return Capabilities{NativeTools: slices.Contains(known, models.ToolUse), SystemRole: models.TakesSystemRole(model),
+		Schema:     slices.Contains(known, models.JSONMode),
 		Modalities: Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}}
 }
 

@@ -201,6 +201,9 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 	if q.NoMedia {
 		rules.Modalities = Modalities{}
 	}
+	if len(p.OutputSchema) == 0 && CapabilitiesOf(p.Model).Schema {
+		p.OutputSchema = p.ActionSchema
+	}
 	body, err := wire.Body(p, rules)
 	var typed *turn.Error
 	if err != nil && !errors.As(err, &typed) {

@@ -142,7 +142,7 @@ func (e *Endpoint) learnQuirk(key modelKey, q Quirks, err error) bool {
 // the maximum allowed number of output tokens" (Anthropic).
 var tooManyTokens = regexp.MustCompile(`max_tokens: \d+ > (\d{3,9})\b`)
 
-// refusesMedia reports whether the endpoint may have refused a request because of its images or audio. The refusal must
+// refusesMedia reports whether the endpoint may have refused a request because of its media. The refusal must
 // have come before the response began.
 func refusesMedia(err error) bool {
 	var r *refusal
@@ -151,7 +151,7 @@ func refusesMedia(err error) bool {
 		return false
 	}
 	said := strings.ToLower(r.Param + " " + r.Message)
-	return containsAny(said, "image", "audio", "vision", "multimodal", "content")
+	return containsAny(said, "image", "audio", "vision", "multimodal", "content", "file", "document", "pdf")
 }
 
 func containsAny(s string, words ...string) bool {

@@ -67,7 +67,7 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
 // Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
 // (see jsonschema.For); arguments are validated before fn sees them. The model sees a string result as it is, and any
-// other result as JSON. An error from fn, or a panic, becomes an error result with its text. Names consist of letters,
+// other result as JSON, whose schema is derived from Out for operators (see turn.Descriptor). An error from fn, or a panic, becomes an error result with its text. Names consist of letters,
 // digits, underscores, dots and dashes, and are unique.
 func Add[In, Out any](
 	r *Registry, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...Option,
@@ -83,6 +83,7 @@ func Add[In, Out any](
 	if err != nil {
 		return fmt.Errorf("adding tool %q: %w", name, err)
 	}
+	d.Details = outputDetails(reflect.TypeFor[Out]())
 	run := func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var in In
 		if err := decode(raw, arguments, &in); err != nil {
@@ -155,6 +156,23 @@ func inputSchema(t reflect.Type, values map[string][]any) (json.RawMessage, erro
 		s.Properties[name].Enum = allowed
 	}
 	return json.Marshal(s)
+}
+
+// outputDetails returns the schema of results of type t as a descriptor's details: nil for text, and for a type that
+// has no schema.
+func outputDetails(t reflect.Type) json.RawMessage {
+	if t.Kind() == reflect.String || t.Kind() == reflect.Interface {
+		return nil
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
+	if err != nil {
+		return nil
+	}
+	b, err := json.Marshal(map[string]any{"output": s})
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // decode validates arguments and decodes them into the struct that in points to.

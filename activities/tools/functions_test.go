@@ -67,6 +67,7 @@ func TestATypedToolHasASchemaAndAResult(t *testing.T) {
 	assert.True(t, d.Repeatable)
 	assert.Equal(t, time.Second, d.Timeout)
 	assert.Contains(t, string(d.Schema), "first number")
+	assert.Contains(t, string(d.Details), `"sum":{"type":"integer"}`, "the schema of its result")
 	require.NoError(t, reg.Check(d, []byte(`{"a":1}`)))
 	require.Error(t, reg.Check(d, []byte(`{"b":1}`)))
 	require.Error(t, reg.Check(d, []byte(`{"a":1,"c":1}`)))

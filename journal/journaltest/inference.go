@@ -71,12 +71,19 @@ func lateAnswer(t *testing.T, open func() *journal.DB) {
 func wrongHead(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.unchanged(func() {
-		for _, head := range []turn.Head{{}, {Seq: 1, Hash: record.HashOf(nil)}, {Seq: 2, Hash: s.head.Hash}} {
+		for _, head := range []turn.Head{{}, {Seq: 1, Hash: record.HashOf(nil)}} {
 			in := s.startInput(1)
 			in.Expect = head
 			_, err := s.StartInference(t.Context(), in)
 			assert.ErrorIs(t, err, journal.ErrConflict)
 		}
+		in := s.startInput(1)
+		in.Expect = turn.Head{Seq: 2, Hash: s.head.Hash}
+		_, err := s.StartInference(t.Context(), in)
+		assert.ErrorIs(t, err, journal.ErrBehind)
+		in.Key.Turn = "none"
+		_, err = s.StartInference(t.Context(), in)
+		assert.ErrorIs(t, err, journal.ErrBehind)
 	})
 	list := calls(1, 1)
 	s.infer(1, "look", list...)

@@ -112,7 +112,7 @@ func (c *messagesCheck) add(role string, blocks []messagesBlock) error {
 			}
 			delete(pending, b.ToolUseID)
 			c.chat.Messages = append(c.chat.Messages, Message{Role: "tool", ToolCallID: b.ToolUseID, Content: b.Content})
-		case "image":
+		case "image", "document":
 			m.Media = append(m.Media, "data:"+b.Source.MediaType+";base64,"+b.Source.Data)
 		default:
 			return fmt.Errorf("a block of the type %q is not known", b.Type)

@@ -114,6 +114,7 @@ func (m *Message) addParts(b []byte) error {
 	var parts []struct {
 		Type, Text string
 		ImageURL   string `json:"image_url"`
+		FileData   string `json:"file_data"`
 	}
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
@@ -124,6 +125,8 @@ func (m *Message) addParts(b []byte) error {
 			m.addText(p.Text)
 		case "input_image":
 			m.Media = append(m.Media, p.ImageURL)
+		case "input_file":
+			m.Media = append(m.Media, p.FileData)
 		default:
 			return fmt.Errorf("a part of the type %q is not known", p.Type)
 		}
@@ -165,6 +168,9 @@ func (m *Message) parts(b []byte) error {
 		Audio struct {
 			Data string
 		} `json:"input_audio"`
+		File struct {
+			Data string `json:"file_data"`
+		}
 	}
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
@@ -177,6 +183,8 @@ func (m *Message) parts(b []byte) error {
 			m.Media = append(m.Media, p.Image.URL)
 		case "input_audio":
 			m.Media = append(m.Media, p.Audio.Data)
+		case "file":
+			m.Media = append(m.Media, p.File.Data)
 		default:
 			return fmt.Errorf("a part of the type %q is not known", p.Type)
 		}

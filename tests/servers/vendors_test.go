@@ -74,20 +74,21 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	}))
 	defer server.Close()
 	e, err := inference.New(inference.Options{BaseURL: server.URL, APIKey: "none",
-		Wire: func(turn.Prompt) inference.Wire { return wire }})
+		Wire: func(turn.Prompt) inference.Wire { return wire }, Modalities: &inference.Modalities{Images: true}})
 	require.NoError(t, err)
 	defer e.Close()
 	warm := 0.5
 	schema := json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],` +
 		`"additionalProperties":false}`)
 	call := turn.ToolCall{ID: "1.0", WireID: "w1", Tool: "look", Arguments: `{"a":"x"}`}
+	paper := turn.Media{Hash: "p", Type: "application/pdf", Bytes: 3, Data: []byte("pdf")}
 	picture := turn.Media{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("png")}
 	for _, p := range []turn.Prompt{
 		{Messages: []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}},
 		{System: "Be brief.", Note: "Answer in JSON.", Temperature: &warm, MaxTokens: 100, CacheKey: "abc", OutputSchema: schema,
 			Tools: []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
 			Messages: []turn.Message{
-				{Role: turn.RoleUser, Text: "Look at this.", Media: []turn.Media{picture}},
+				{Role: turn.RoleUser, Text: "Look at this.", Media: []turn.Media{picture, paper}},
 				{Role: turn.RoleAssistant, Text: "I look.", ToolCalls: []turn.ToolCall{call}},
 				{Role: turn.RoleTool, CallID: call.ID, Outcome: turn.OutcomeOK, Text: "Seen.", Media: []turn.Media{picture}},
 				{Role: turn.RoleAssistant, ToolCalls: []turn.ToolCall{{ID: "2.0", Tool: "look", Arguments: `{}`}}},

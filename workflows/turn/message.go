@@ -98,7 +98,7 @@ func (o Outcome) Known() bool {
 	return false
 }
 
-// Media is an image or audio, stored as a separate blob.
+// Media is an image, audio or a PDF, stored as a separate blob.
 type Media struct {
 	Hash  string `json:"hash"` // of the blob
 	Type  string `json:"type"` // image/png
@@ -115,6 +115,8 @@ type UserMessage struct {
 	ID   string `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`
 	Blob string `json:"blob,omitempty"`
+	// Media are the images and PDFs of the message, whose blobs the client stores in the journal.
+	Media []Media `json:"media,omitempty"`
 	// Background marks the message of a schedule or a batch, whose answer no user waits for: the tasks of the turn that
 	// begins with it are dispatched after those of others, and its inferences leave a share of the fleet limits to others.
 	Background bool `json:"background,omitempty"`
@@ -235,6 +237,8 @@ type Prompt struct {
 	CacheKey string
 	// OutputSchema is the JSON schema of the final text; nil means free text.
 	OutputSchema json.RawMessage
+	// ActionSchema is the JSON schema of every answer in JSON mode, for models that keep to one.
+	ActionSchema json.RawMessage
 }
 
 // WireTool is a tool as the model sees it.

@@ -26,6 +26,7 @@ func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Mess
 	}
 	if plan.Mode == ModeJSON {
 		p.System = strings.TrimSpace(p.System + "\n\n" + jsonProtocol(promptConfig.Descriptors))
+		p.ActionSchema = actionSchema
 		return p
 	}
 	p.OutputSchema = promptConfig.OutputSchema
@@ -35,6 +36,11 @@ func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Mess
 	p.Tools = append(p.Tools, askUser)
 	return p
 }
+
+// actionSchema is the JSON schema of the actions of jsonProtocol.
+var actionSchema = json.RawMessage(`{"type":"object","properties":{"type":{"type":"string","enum":["final","tool_call",` +
+	`"ask_user"]},"content":{"type":"string"},"name":{"type":"string"},"arguments":{"type":"object"},"question":{"type":` +
+	`"string"}},"required":["type"],"additionalProperties":false}`)
 
 // outputProtocol returns the instructions for an answer that a program reads. All models get them, because a provider
 // may ignore the schema of a request.

@@ -42,11 +42,11 @@ type Descriptor struct {
 	Wire        string          `json:"wire"` // the name for providers, ^[a-zA-Z0-9_-]{1,64}$, unique in the catalogue
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
-	// Details is the rest of the server's description as JSON, for display: title, output schema and annotations. It is
+	// Details is the rest of the tool's description as JSON, for display: title, output schema and annotations. It is
 	// empty if there is nothing else, or too much.
 	Details json.RawMessage `json:"details,omitempty"`
-	// Hash covers the name, description, schema and content of Details. If it changes after a turn's config is frozen, the
-	// call ends with tool_drift.
+	// Hash covers the name, description and schema, and for a server's tool the content of Details. If it changes after a
+	// turn's config is frozen, the call ends with tool_drift.
 	Hash     string       `json:"hash"`
 	Activity ActivityKind `json:"activity"`
 	Risk     Risk         `json:"risk"`

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/base64"
 	"encoding/json"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -30,10 +29,16 @@ type toolCall struct {
 	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
 }
 
-// part is a part of a message's content: the library's type, and audio, which the library lacks.
+// part is a part of a message's content: the library's type, and audio and files, which the library lacks.
 type part struct {
 	openai.ChatMessagePart
 	InputAudio *inputAudio `json:"input_audio,omitempty"`
+	File       *inputFile  `json:"file,omitempty"`
+}
+
+type inputFile struct {
+	Name string `json:"filename"`
+	Data string `json:"file_data"`
 }
 
 type inputAudio struct {
@@ -79,19 +84,24 @@ func assistant(e inference.Entry) message {
 	return out
 }
 
-// shown renders a message with images and audio.
+// shown renders a message with media.
 func shown(media []inference.Shown) message {
 	out := message{ChatCompletionMessage: openai.ChatCompletionMessage{Role: openai.ChatMessageRoleUser}}
 	for _, m := range media {
 		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
 			Type: openai.ChatMessagePartTypeText, Text: m.About}})
 		if format := inference.AudioFormat(m.Type); format != "" {
-			out.parts = append(out.parts, part{openai.ChatMessagePart{Type: "input_audio"}, &inputAudio{m.Data, format}})
+			out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{Type: "input_audio"},
+				InputAudio: &inputAudio{m.Data, format}})
 			continue
 		}
-		url := "data:" + m.Type + ";base64," + base64.StdEncoding.EncodeToString(m.Data)
+		if m.Type == inference.PDF {
+			out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{Type: "file"},
+				File: &inputFile{inference.PDFName, inference.DataURL(m.Media)}})
+			continue
+		}
 		out.parts = append(out.parts, part{ChatMessagePart: openai.ChatMessagePart{
-			Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: url}}})
+			Type: openai.ChatMessagePartTypeImageURL, ImageURL: &openai.ChatMessageImageURL{URL: inference.DataURL(m.Media)}}})
 	}
 	return out
 }

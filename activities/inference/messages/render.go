@@ -206,6 +206,9 @@ func (c *conversation) id(wireID string) string {
 func shown(media []inference.Shown) (out []any) {
 	for _, m := range media {
 		image := imageBlock{Type: "image"}
+		if m.Type == inference.PDF {
+			image.Type = "document"
+		}
 		image.Source.Type, image.Source.MediaType, image.Source.Data = "base64", m.Type, m.Data
 		out = append(out, text(m.About), image)
 	}

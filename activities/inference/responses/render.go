@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
 
@@ -123,13 +122,23 @@ func assistant(e inference.Entry) (out []any) {
 	return out
 }
 
+type inputFile struct {
+	Type string `json:"type"`
+	Name string `json:"filename"`
+	Data string `json:"file_data"`
+}
+
 // shown renders a message with images.
 func shown(media []inference.Shown) openai.ResponseInputMessage {
 	var parts []any
 	for _, m := range media {
-		parts = append(parts, openai.ResponseInputText{Type: "input_text", Text: m.About},
-			openai.ResponseInputImage{Type: "input_image", Detail: "auto",
-				ImageURL: "data:" + m.Type + ";base64," + base64.StdEncoding.EncodeToString(m.Data)})
+		parts = append(parts, openai.ResponseInputText{Type: "input_text", Text: m.About})
+		if m.Type == inference.PDF {
+			parts = append(parts, inputFile{"input_file", inference.PDFName, inference.DataURL(m.Media)})
+			continue
+		}
+		parts = append(parts, openai.ResponseInputImage{Type: "input_image", Detail: "auto",
+			ImageURL: inference.DataURL(m.Media)})
 	}
 	return openai.ResponseInputMessage{Role: openai.ChatMessageRoleUser, Content: parts}
 }

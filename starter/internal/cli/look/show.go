@@ -259,8 +259,9 @@ func printMessage(w io.Writer, seq int64, m turn.Message) {
 	}
 	text := strings.TrimSpace(app.Printable(m.Text))
 	if m.Role == turn.RoleTool {
-		text = strings.TrimSpace(ui.Excerpt(text, 200, 0) + ui.Media(m.Media))
+		text = ui.Excerpt(text, 200, 0)
 	}
+	text = strings.TrimSpace(text + ui.Media(m.Media))
 	if text != "" {
 		fmt.Fprintf(w, "%6s  %-9s %s\n", number, role, strings.ReplaceAll(text, "\n", "\n                  "))
 		number = ""

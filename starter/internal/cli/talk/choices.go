@@ -1,15 +1,25 @@
 package talk
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// choices are the flags that choose the tools and the temperature of the turn that begins with a message.
+// choices are the flags that choose the tools and the temperature of the turn that begins with a message, and attach
+// files to the message.
 type choices struct {
+	attach      []string
 	tools       []string
 	temperature float64
 }
@@ -18,6 +28,7 @@ func (c *choices) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.tools, "tools", nil, "offer only the tools that match these `patterns`, such as local/* or "+
 		"mcp/files/read, of those that the policy allows; none offers no tools")
+	flags.StringSliceVar(&c.attach, "attach", nil, "attach this image or PDF `file` to the message; several are possible")
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }
 
@@ -33,6 +44,27 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 		return app.Usage("--tools, --temperature: %w", err)
 	}
 	return nil
+}
+
+// attachments reads the files to attach. What they are is in their first bytes, whatever their names say.
+func (c choices) attachments() (list []client.Attachment, err error) {
+	for _, path := range c.attach {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, app.Usage("--attach: %w", err)
+		}
+		data, err := io.ReadAll(io.LimitReader(f, record.MaxMediaBytes+1))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, app.Usage("--attach %s: %w", app.Quoted(path), err)
+		}
+		kind, _, _ := strings.Cut(http.DetectContentType(data), ";")
+		if !strings.HasPrefix(kind, "image/") && kind != "application/pdf" {
+			return nil, app.Usage("--attach %s: it is neither an image nor a PDF: name the file in the message, and the model "+
+				"reads it with its tools", app.Quoted(path))
+		}
+		list = append(list, client.Attachment{Type: kind, Data: data})
+	}
+	return list, nil
 }
 
 // noteMerged says that a message which was merged into a running turn does not change it.

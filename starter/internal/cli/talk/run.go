@@ -25,6 +25,7 @@ type runFlags struct {
 	schema                    json.RawMessage
 	choices                   choices
 	message                   workflows.Message // its ID and what choices set
+	attachments               []client.Attachment
 	follow                    followOptions
 	limits                    app.LimitFlags
 }
@@ -84,6 +85,9 @@ func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) erro
 	if f.schema, err = readSchema(f.outputSchema); err != nil {
 		return err
 	}
+	if f.attachments, err = f.choices.attachments(); err != nil {
+		return err
+	}
 	prompt, err := a.Prompt(ctx, args)
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model = prompt, f.model
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent,
+	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent, Attachments: f.attachments,
 		Limits: f.limits.Request,
 		Alone:  f.alone, OutputSchema: f.schema})
 	switch {

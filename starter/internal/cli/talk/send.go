@@ -31,6 +31,10 @@ run.`,
 			if err := c.apply(cmd, &m); err != nil {
 				return err
 			}
+			attachments, err := c.attachments()
+			if err != nil {
+				return err
+			}
 			text, err := a.Prompt(cmd.Context(), args[1:])
 			if err != nil {
 				return err
@@ -42,7 +46,8 @@ run.`,
 					return err
 				}
 				t.NoteOtherSettings(cmd.Context())
-				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m, Agent: chosen})
+				s, err := t.Send(cmd.Context(), client.SendInput{Session: args[0], Message: m, Agent: chosen,
+					Attachments: attachments})
 				if err != nil {
 					return err
 				}
