@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
@@ -14,6 +15,7 @@ import (
 	"github.com/everturn/everturn/activities/inference/messages"
 	"github.com/everturn/everturn/activities/inference/responses"
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/internal/tape"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -96,6 +98,10 @@ func (e *Engine) openProvider(p config.ModelProvider) error {
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
 		MaxRetryAfter: c.MaxRetryAfter, Modalities: modalities(c.Media),
+		KeepsSchema: func(model string) bool {
+			r, err := e.models.Load().Resolve(string(p.ID) + ":" + model)
+			return err == nil && slices.Contains(r.Profile.Capabilities, models.JSONMode)
+		},
 		Wire: func(prompt turn.Prompt) inference.Wire { return wires[apiOf(p, prompt)] },
 	})
 	if err != nil {

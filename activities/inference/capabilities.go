@@ -12,7 +12,6 @@ import (
 type Capabilities struct {
 	NativeTools bool // the endpoint takes tools and returns tool calls
 	SystemRole  bool // the model accepts a system message
-	Schema      bool // the model's answer keeps to a JSON schema
 	Modalities
 }
 
@@ -47,7 +46,6 @@ func AudioFormat(mediaType string) string {
 func CapabilitiesOf(model string) Capabilities {
 	known := models.CapabilitiesOf(model)
 	return Capabilities{NativeTools: slices.Contains(known, models.ToolUse), SystemRole: models.TakesSystemRole(model),
-		Schema:     slices.Contains(known, models.JSONMode),
 		Modalities: Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}}
 }
 

@@ -293,6 +293,22 @@ func TestEveryAPITakesASchema(t *testing.T) {
 	})
 }
 
+func TestJSONActionsHaveASchemaIfTheModelKeepsToOne(t *testing.T) {
+	s := fakellm.Start(t, fakellm.Text(`{"type":"final","content":"Hello."}`))
+	c := chatOf(t, s.URL(), func(o *inference.Options) {
+		o.KeepsSchema = func(model string) bool { return model == "keeps" }
+	})
+	for _, model := range []string{"keeps", "unknown"} {
+		p := turn.Render(turn.Plan{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,
+			[]turn.Message{{Role: turn.RoleUser, Text: "Hello."}})
+		_, err := c.Infer(t.Context(), p, newRecorder())
+		require.NoError(t, err)
+	}
+	r := s.Requests()
+	assert.Contains(t, string(r[0].Chat.Schema), `"tool_call"`)
+	assert.Nil(t, r[1].Chat.Schema)
+}
+
 func TestTheMessagesAPIHasItsOwnHeadersAndBounds(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Func(func(r fakellm.Request) fakellm.Reply {
 		if r.Chat.MaxTokens > 8192 {

@@ -40,6 +40,8 @@ type Options struct {
 	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
 
+	// KeepsSchema reports whether a model's answers keep to a JSON schema; nil means that none does.
+	KeepsSchema func(model string) bool
 	// Modalities are the media that every model of this endpoint accepts besides text; nil means what is known of each
 	// by its name (see CapabilitiesOf).
 	Modalities *Modalities
@@ -201,7 +203,7 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 	if q.NoMedia {
 		rules.Modalities = Modalities{}
 	}
-	if len(p.OutputSchema) == 0 && CapabilitiesOf(p.Model).Schema {
+	if len(p.OutputSchema) == 0 && e.opts.KeepsSchema != nil && e.opts.KeepsSchema(p.Model) {
 		p.OutputSchema = p.ActionSchema
 	}
 	body, err := wire.Body(p, rules)
