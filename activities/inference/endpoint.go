@@ -203,7 +203,7 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 	if q.NoMedia {
 		rules.Modalities = Modalities{}
 	}
-	if len(p.OutputSchema) == 0 && e.opts.KeepsSchema != nil && e.opts.KeepsSchema(p.Model) {
+	if len(p.ActionSchema) > 0 && e.opts.KeepsSchema != nil && e.opts.KeepsSchema(p.Model) {
 		p.OutputSchema = p.ActionSchema
 	}
 	body, err := wire.Body(p, rules)
