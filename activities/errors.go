@@ -32,8 +32,9 @@ func asTurnError(err error) *turn.Error {
 	case errors.Is(err, journal.ErrStale):
 		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt is running")
 	case errors.Is(err, journal.ErrBehind):
-		return turn.Errorf(turn.CodeStoreUnavailable, err, "the journal lacks what this turn recorded before: it was restored "+
-			"to an earlier moment, or is another one; restore a later copy and the turn continues, or stop the turn")
+		return turn.Errorf(turn.CodeStoreUnavailable, err,
+			"the journal lacks what this turn recorded before: it was restored to an earlier moment, or is another one; "+
+				"restore a later copy and the turn continues, or stop the turn")
 	case errors.Is(err, journal.ErrNotFound):
 		return turn.Errorf(turn.CodeInternal, err,
 			"the journal does not have the data that the turn refers to; check that this worker uses the right journal")

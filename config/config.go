@@ -190,8 +190,8 @@ type LLM struct {
 	OnLimit OnLimit `toml:"on_limit" default:"fail" enum:"fail,wait"`
 	// The longest such wait of a turn in total.
 	MaxLimitWait time.Duration `toml:"max_limit_wait" default:"24h" min:"1m" max:"744h"`
-	// The media of messages and tool results that the model gets: "none", "images", "all" (images and audio), or "auto" by its
-	// capabilities.
+	// The media of messages and tool results that the model gets: "none", "images" (and PDFs), "all" (audio, too), or
+	// "auto" by its capabilities.
 	Media Media `toml:"media" default:"auto" enum:"auto,none,images,all"`
 	// An OpenAI-compatible endpoint, for instance "http://127.0.0.1:11434/v1" for Ollama; empty means OpenAI's own.
 	// OPENAI_BASE_URL applies if it is not set here.

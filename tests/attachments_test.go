@@ -37,6 +37,7 @@ func TestCLIAttachmentsReachTheModel(t *testing.T) {
 	for _, set := range []string{elsewhere, "journal.path=.everturn/journal.db"} {
 		assert.Contains(t, h.starter("show", session, "--set", set).exits(0).out.String(), "What is this? [image/png, 22 B]")
 	}
-	assert.Contains(t, h.starter("run", "--attach", "notes.txt", "Look").exits(3).err.String(), "neither an image nor a PDF")
+	refused := h.starter("run", "--attach", "notes.txt", "Look").exits(3)
+	assert.Contains(t, refused.err.String(), "neither an image nor a PDF")
 	assert.Contains(t, h.starter("send", session, "--attach", "none.png", "Look").exits(3).err.String(), "none.png")
 }

@@ -119,8 +119,8 @@ func (l *load) finish() {
 }
 
 // TestAFleetUnderLoad replaces each worker of a fleet in turn, and then kills its database server, while turns run.
-// The replacement loses no task, repeats no call and pays for no inference twice. Then the database server is killed for
-// good, and its synchronous standby takes its place. Each acknowledged message is answered, by one turn.
+// The replacement loses no task, repeats no call and pays for no inference twice. Then the database server is killed
+// for good, and its synchronous standby takes its place. Each acknowledged message is answered, by one turn.
 func TestAFleetUnderLoad(t *testing.T) {
 	t.Parallel()
 	const workers, atOnce = 4, 8

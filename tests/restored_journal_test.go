@@ -56,7 +56,8 @@ func TestAnEarlierJournalIsRefused(t *testing.T) {
 
 	doctor := func(path string) string {
 		r.cfg.Journal.Path = path
-		out, _ := exec.CommandContext(t.Context(), binary(t, "./starter"), "--config", configFile(t, r.cfg), "doctor").Output()
+		out, _ := exec.CommandContext(t.Context(), binary(t, "./starter"), "--config", configFile(t, r.cfg),
+			"doctor").Output()
 		return string(out) // its exit code is that of other checks
 	}
 	require.Eventually(t, func() bool {

@@ -67,8 +67,9 @@ var functionName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
 // Add adds the tool local/<name>. Its schema is derived from In, a struct whose jsonschema tags describe the properties
 // (see jsonschema.For); arguments are validated before fn sees them. The model sees a string result as it is, and any
-// other result as JSON, whose schema is derived from Out for operators (see turn.Descriptor). An error from fn, or a panic, becomes an error result with its text. Names consist of letters,
-// digits, underscores, dots and dashes, and are unique.
+// other result as JSON, whose schema is derived from Out for operators (see turn.Descriptor). An error from fn, or a
+// panic, becomes an error result with its text. Names consist of letters, digits, underscores, dots and dashes, and are
+// unique.
 func Add[In, Out any](
 	r *Registry, name, description string, fn func(ctx context.Context, in In) (Out, error), opts ...Option,
 ) error {

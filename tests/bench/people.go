@@ -172,7 +172,8 @@ func (c *crowd) configure(ctx context.Context, provider string) error {
 	c.config = r.folder(c.name + ".toml")
 	text := fmt.Sprintf("[runtime]\nmode = \"native\"\nworkspace = %q\ntool_timeout = \"1m\"\n[llm]\nprovider = "+
 		"\"openai\"\nbase_url = %q\nmodel = \"clock\"\n"+
-		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
+		"idle_timeout = \"1m\"\n[policy]\ntaint = \"off\"\nask = [\"local/read_file\"]\n"+
+		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
 		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = "+
 		"[\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
 		r.folder("workspace"), provider, store, r.address, c.name, r.folder("mcpserver"))

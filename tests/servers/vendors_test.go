@@ -85,7 +85,8 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 	picture := turn.Media{Hash: "h", Type: "image/png", Bytes: 3, Data: []byte("png")}
 	for _, p := range []turn.Prompt{
 		{Messages: []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}},
-		{System: "Be brief.", Note: "Answer in JSON.", Temperature: &warm, MaxTokens: 100, CacheKey: "abc", OutputSchema: schema,
+		{System: "Be brief.", Note: "Answer in JSON.", Temperature: &warm, MaxTokens: 100, CacheKey: "abc",
+			OutputSchema: schema,
 			Tools: []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
 			Messages: []turn.Message{
 				{Role: turn.RoleUser, Text: "Look at this.", Media: []turn.Media{picture, paper}},

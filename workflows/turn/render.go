@@ -38,9 +38,10 @@ func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Mess
 }
 
 // actionSchema is the JSON schema of the actions of jsonProtocol.
-var actionSchema = json.RawMessage(`{"type":"object","properties":{"type":{"type":"string","enum":["final","tool_call",` +
-	`"ask_user"]},"content":{"type":"string"},"name":{"type":"string"},"arguments":{"type":"object"},"question":{"type":` +
-	`"string"}},"required":["type"],"additionalProperties":false}`)
+var actionSchema = json.RawMessage(`{"type":"object","properties":{` +
+	`"type":{"type":"string","enum":["final","tool_call","ask_user"]},"content":{"type":"string"},"name":{"type":` +
+	`"string"},"arguments":{"type":"object"},"question":{"type":"string"}},"required":["type"],` +
+	`"additionalProperties":false}`)
 
 // outputProtocol returns the instructions for an answer that a program reads. All models get them, because a provider
 // may ignore the schema of a request.

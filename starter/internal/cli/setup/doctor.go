@@ -273,8 +273,8 @@ func checkHistory(ctx context.Context, a *app.App, cfg config.Config) (found str
 	err = onCluster(ctx, a, cfg, func(c temporalconn.Conn, _, namespace string) error {
 		listed, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: namespace, PageSize: comparedTurns,
-			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed' AND TaskQueue = %s", workflows.TurnWorkflow,
-				strconv.Quote(cfg.Temporal.TaskQueue)),
+			Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Completed' AND TaskQueue = %s",
+				workflows.TurnWorkflow, strconv.Quote(cfg.Temporal.TaskQueue)),
 		})
 		if err != nil {
 			return err

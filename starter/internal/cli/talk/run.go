@@ -120,7 +120,8 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	sending, cancel := f.follow.bound(ctx)
 	defer cancel()
 	f.message.Text, f.message.Model = prompt, f.model
-	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent, Attachments: f.attachments,
+	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent,
+		Attachments: f.attachments,
 		Limits: f.limits.Request,
 		Alone:  f.alone, OutputSchema: f.schema})
 	switch {
