@@ -87,7 +87,7 @@ func requestsOf(t *testing.T, wire inference.Wire) (bodies []string) {
 		{Messages: []turn.Message{{Role: turn.RoleUser, Text: "Hello."}}},
 		{System: "Be brief.", Note: "Answer in JSON.", Temperature: &warm, MaxTokens: 100, CacheKey: "abc",
 			OutputSchema: schema,
-			Tools: []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
+			Tools:        []turn.WireTool{{Name: "look", Description: "Looks.", Schema: schema}, {Name: "plain"}},
 			Messages: []turn.Message{
 				{Role: turn.RoleUser, Text: "Look at this.", Media: []turn.Media{picture, paper}},
 				{Role: turn.RoleAssistant, Text: "I look.", ToolCalls: []turn.ToolCall{call}},

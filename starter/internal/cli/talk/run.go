@@ -122,8 +122,8 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 	f.message.Text, f.message.Model = prompt, f.model
 	s, err := t.Send(sending, client.SendInput{Session: session, Message: f.message, Agent: agent,
 		Attachments: f.attachments,
-		Limits: f.limits.Request,
-		Alone:  f.alone, OutputSchema: f.schema})
+		Limits:      f.limits.Request,
+		Alone:       f.alone, OutputSchema: f.schema})
 	switch {
 	case err != nil && sending.Err() != nil && ctx.Err() == nil:
 		return &app.ExitError{Code: app.ExitTimeout,
