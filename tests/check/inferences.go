@@ -41,7 +41,8 @@ func anyModel(body []byte) []byte { return modelOf.ReplaceAllLiteral(body, nil) 
 
 func (c *checker) inference(t *turnLedger, inf portable.ExportInference, requests []Request) {
 	step, id := inf.Key.Step, t.record.ID
-	whole, named := 0, false
+	whole := 0
+	var last []byte // the request that was answered last
 	for _, r := range requests {
 		if inf.Settled && r.At.After(inf.SettledAt) {
 			c.breaks(I4, "step %d of turn %s was sent again after it was settled", step, id)
@@ -51,11 +52,11 @@ func (c *checker) inference(t *turnLedger, inf portable.ExportInference, request
 		}
 		if r.Outcome == sent {
 			whole++
-			named = named || bytes.Contains(r.Body, []byte(`"model":"`+inf.Model+`"`))
+			last = r.Body
 		}
 	}
-	if inf.Settled && whole > 0 && !named {
-		c.breaks(I4, "step %d of turn %s is settled by the model %s, which did not answer", step, id, inf.Model)
+	if inf.Settled && whole > 0 && !bytes.Contains(last, []byte(`"model":"`+inf.Model+`"`)) {
+		c.breaks(I4, "step %d of turn %s is settled by the model %s, which was not the last to answer", step, id, inf.Model)
 	}
 	if len(requests) > inf.Attempt {
 		c.breaks(I4, "step %d of turn %s was sent %d times and the journal counts %d", step, id, len(requests), inf.Attempt)
