@@ -218,7 +218,7 @@ func TestTheWebUIShowsAnEncryptedTurn(t *testing.T) {
 	turn := strings.TrimSuffix(link, "history")
 
 	p.goes(turn + "user-metadata")
-	p.shows("Summary Details")
+	p.shows("Running secret", "could not connect")
 	assert.NotContains(t, p.text(), "Which files are here?")
 
 	origin := strings.TrimSuffix(h.webUI, "/namespaces/default")
