@@ -42,6 +42,9 @@ type SendInput struct {
 	summary string // for the Web UI
 }
 
+// MaxAttachmentBytes is the size of the largest attachment.
+const MaxAttachmentBytes = record.MaxMediaBytes
+
 // Attachment is an image or a PDF of a message.
 type Attachment struct {
 	Type string // image/png, image/jpeg, image/gif, image/webp or application/pdf
@@ -219,9 +222,9 @@ func (c *Client) attach(ctx context.Context, in *SendInput) error {
 		case !slices.Contains(attachable, a.Type):
 			return fmt.Errorf("%w: attachment %d is %q; models take %s", ErrInvalid, i+1, turn.Truncate(a.Type, 80),
 				strings.Join(attachable, ", "))
-		case len(a.Data) == 0 || len(a.Data) > record.MaxMediaBytes:
+		case len(a.Data) == 0 || len(a.Data) > MaxAttachmentBytes:
 			return fmt.Errorf("%w: attachment %d is %d bytes; it must have 1 to %d", ErrInvalid, i+1, len(a.Data),
-				record.MaxMediaBytes)
+				MaxAttachmentBytes)
 		}
 		hash, err := c.journal.PutBlob(ctx, a.Type, a.Data)
 		if err != nil {

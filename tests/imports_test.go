@@ -159,8 +159,8 @@ var allowedImports = map[string][]string{
 		"codec", "config", "engine", "internal/canvas", "internal/codecserver", "internal/loopback", "internal/models", "internal/rollout", "internal/skills", "internal/temporalconn",
 		"journal", "journal/catalogue", "journal/fleet",
 		"starter/internal/cli/app", "starter/internal/ui",
-		"starter/internal/ui/termsafe", "workflows/turn", "github.com/rogpeppe/go-internal",
-		"github.com/spf13/cobra",
+		"starter/internal/ui/termsafe", "workflows", "workflows/turn", "github.com/rogpeppe/go-internal",
+		"github.com/spf13/cobra", "go.temporal.io/api",
 	},
 	"starter/internal/cli/talk": {
 		"client", "config", "journal", "starter/internal/cli/app", "starter/internal/cli/decide",

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
-	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -53,7 +52,7 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 		if err != nil {
 			return nil, app.Usage("--attach: %w", err)
 		}
-		data, err := io.ReadAll(io.LimitReader(f, record.MaxMediaBytes+1))
+		data, err := io.ReadAll(io.LimitReader(f, client.MaxAttachmentBytes+1))
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, app.Usage("--attach %s: %w", app.Quoted(path), err)
 		}
