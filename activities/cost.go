@@ -104,8 +104,8 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")
 	}
-	message := fmt.Sprintf("the turn has cost %s and its next inference may cost %s (max_cost_usd is %s)", refusal.Used,
-		refusal.Needs, refusal.Max)
+	message := fmt.Sprintf("the turn has cost %s of its max_cost_usd of %s, and even a short answer may cost %s more",
+		refusal.Used, refusal.Max, refusal.Needs)
 	return temporal.NewApplicationErrorWithOptions(message, string(turn.CodeGuardExceeded),
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{clock.busy(), "", turn.FinishMaxCost}})
 }

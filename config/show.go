@@ -65,7 +65,7 @@ func (s *tomlWriter) setting(f field) {
 	value, ok := s.value(f)
 	name := join("", f.name)
 	if !ok {
-		value, name = "(the provider's own)", "# "+name
+		value, name = "(not set)", "# "+name
 	}
 	fmt.Fprintf(&s.out, "%s = %s", name, value)
 	if s.origin {

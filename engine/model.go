@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 
 	"github.com/everturn/everturn/activities"
 	"github.com/everturn/everturn/activities/inference"
@@ -98,9 +97,12 @@ func (e *Engine) openProvider(p config.ModelProvider) error {
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
 		MaxRetryAfter: c.MaxRetryAfter, Modalities: modalities(c.Media),
-		KeepsSchema: func(model string) bool {
+		Capabilities: func(model string) []models.Capability {
 			r, err := e.models.Load().Resolve(string(p.ID) + ":" + model)
-			return err == nil && slices.Contains(r.Profile.Capabilities, models.JSONMode)
+			if err != nil {
+				return models.CapabilitiesOf(model)
+			}
+			return r.Capabilities
 		},
 		Wire: func(prompt turn.Prompt) inference.Wire { return wires[apiOf(p, prompt)] },
 	})

@@ -20,11 +20,11 @@ func Models(cfg config.Config) (models.Models, error) {
 	if cfg.Runtime.Mode != config.ModeAuto {
 		m.Mode = cfg.Runtime.Mode
 	}
+	if m.Endpoints[0].ID == models.Demo { // a set of rules, which costs nothing unless [[models]] says otherwise
+		m.Overrides = append(m.Overrides, models.Override{Model: "demo:demo", Price: &models.Price{}})
+	}
 	for _, d := range cfg.Models {
 		m.Overrides = append(m.Overrides, override(d))
-	}
-	if m.Endpoints[0].ID == string(config.ProviderDemo) { // a set of rules, which costs nothing
-		m.Overrides = append(m.Overrides, models.Override{Model: "demo:demo", Price: &models.Price{}})
 	}
 	return m, err
 }
@@ -112,6 +112,18 @@ func (e *Engine) openModels(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// SeesImages reports whether the model that a message with this choice gets takes images. It is true if this
+// configuration cannot tell.
+func SeesImages(cfg config.Config, requested string) bool {
+	all, _ := Models(cfg)
+	chain, err := Chain(all, cfg, requested)
+	if err != nil || cfg.LLM.Media != config.MediaAuto || chain[0].Provider == models.Demo {
+		return err != nil || cfg.LLM.Media != config.MediaNone
+	}
+	r, err := all.Resolve(chain[0].Provider + ":" + chain[0].Name)
+	return err != nil || r.Has(models.Vision)
 }
 
 // chain returns the models of a turn that begins now.

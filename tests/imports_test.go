@@ -63,7 +63,7 @@ var allowedImports = map[string][]string{
 	"activities/inference": {"workflows/turn", "internal/jsonbound", "internal/models", "internal/redact",
 		"internal/retryafter",
 		"internal/printable"},
-	"activities/inference/chat":      {"activities/inference", "workflows/turn", "github.com/sashabaranov/go-openai"},
+	"activities/inference/chat":      {"activities/inference", "internal/models", "workflows/turn", "github.com/sashabaranov/go-openai"},
 	"activities/inference/responses": {"activities/inference", "workflows/turn", "github.com/sashabaranov/go-openai"},
 	"activities/inference/messages":  {"activities/inference", "workflows/turn"},
 	"activities/inference/demo":      {"internal/printable", "github.com/sashabaranov/go-openai"},
@@ -163,7 +163,7 @@ var allowedImports = map[string][]string{
 		"github.com/spf13/cobra", "go.temporal.io/api",
 	},
 	"starter/internal/cli/talk": {
-		"client", "config", "journal", "starter/internal/cli/app", "starter/internal/cli/decide",
+		"client", "config", "engine", "journal", "starter/internal/cli/app", "starter/internal/cli/decide",
 		"starter/internal/ui", "starter/internal/ui/chat", "starter/internal/ui/termsafe", "workflows",
 		"workflows/turn", "github.com/spf13/cobra",
 	},

@@ -8,13 +8,6 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Capabilities are what a model can do.
-type Capabilities struct {
-	NativeTools bool // the endpoint takes tools and returns tool calls
-	SystemRole  bool // the model accepts a system message
-	Modalities
-}
-
 // Modalities are the kinds of media that a model accepts besides text.
 type Modalities struct{ Images, Audio bool }
 
@@ -42,13 +35,6 @@ func AudioFormat(mediaType string) string {
 	return map[string]string{"audio/wav": "wav", "audio/mpeg": "mp3"}[mediaType]
 }
 
-// CapabilitiesOf returns the capabilities of a model by its name. A vendor's prefix ("openai/gpt-4o") is ignored.
-func CapabilitiesOf(model string) Capabilities {
-	known := models.CapabilitiesOf(model)
-	return Capabilities{NativeTools: slices.Contains(known, models.ToolUse), SystemRole: models.TakesSystemRole(model),
-		Modalities: Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}}
-}
-
 // Takes reports whether the prompt's model gets media of this type. Callers need not load other media for a prompt: the
 // message describes them and where they are kept, whether they are loaded or not.
 func (e *Endpoint) Takes(p turn.Prompt, mediaType string) bool {
@@ -63,5 +49,6 @@ func (e *Endpoint) modalities(model string) Modalities {
 	if e.opts.Modalities != nil {
 		return *e.opts.Modalities
 	}
-	return CapabilitiesOf(model).Modalities
+	known := e.opts.Capabilities(model)
+	return Modalities{Images: slices.Contains(known, models.Vision), Audio: slices.Contains(known, models.Audio)}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/activities/inference/chat"
 	"github.com/everturn/everturn/activities/inference/messages"
 	"github.com/everturn/everturn/activities/inference/responses"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -296,7 +297,9 @@ func TestEveryAPITakesASchema(t *testing.T) {
 func TestJSONActionsHaveASchemaIfTheModelKeepsToOne(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Text(`{"type":"final","content":"Hello."}`))
 	c := chatOf(t, s.URL(), func(o *inference.Options) {
-		o.KeepsSchema = func(model string) bool { return model == "keeps" }
+		o.Capabilities = func(model string) []models.Capability {
+			return map[string][]models.Capability{"keeps": {models.JSONMode}}[model]
+		}
 	})
 	for _, model := range []string{"keeps", "unknown"} {
 		p := turn.Render(turn.Plan{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,

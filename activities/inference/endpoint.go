@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -40,10 +42,9 @@ type Options struct {
 	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
 
-	// KeepsSchema reports whether a model's answers keep to a JSON schema; nil means that none does.
-	KeepsSchema func(model string) bool
-	// Modalities are the media that every model of this endpoint accepts besides text; nil means what is known of each
-	// by its name (see CapabilitiesOf).
+	// Capabilities returns what a model of this endpoint can do; nil means what is known of it by its name.
+	Capabilities func(model string) []models.Capability
+	// Modalities are the media that every model of this endpoint accepts besides text; nil leaves them to Capabilities.
 	Modalities *Modalities
 
 	// Wire selects the wire API of a prompt. It is required.
@@ -61,6 +62,9 @@ func (o Options) withDefaults() Options {
 	orDuration(&o.IdleTimeout, 30*time.Second)
 	orDuration(&o.TotalTimeout, 5*time.Minute)
 	orDuration(&o.MaxRetryAfter, time.Minute)
+	if o.Capabilities == nil {
+		o.Capabilities = models.CapabilitiesOf
+	}
 	if o.MaxAnswerBytes <= 0 {
 		o.MaxAnswerBytes = 32 << 20
 	}
@@ -203,7 +207,7 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 	if q.NoMedia {
 		rules.Modalities = Modalities{}
 	}
-	if len(p.ActionSchema) > 0 && e.opts.KeepsSchema != nil && e.opts.KeepsSchema(p.Model) {
+	if len(p.ActionSchema) > 0 && slices.Contains(e.opts.Capabilities(p.Model), models.JSONMode) {
 		p.OutputSchema = p.ActionSchema
 	}
 	body, err := wire.Body(p, rules)

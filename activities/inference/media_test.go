@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -85,8 +86,12 @@ func TestWhatTheOperatorSaysOfAModelCounts(t *testing.T) {
 	assert.False(t, blind.Takes(turn.Prompt{Model: "gpt-4o"}, "image/png"))
 	for model, sees := range map[string]bool{"openai/gpt-4o": true, "claude-sonnet-4-5": true, "claude-2.1": false,
 		"o3-mini": false, "o3": true, "": false} {
-		assert.Equal(t, sees, inference.CapabilitiesOf(model).Images, model)
+		assert.Equal(t, sees, chatOf(t, s.URL()).Takes(turn.Prompt{Model: model}, "image/png"), model)
 	}
+	described := chatOf(t, s.URL(), func(o *inference.Options) {
+		o.Capabilities = func(string) []models.Capability { return []models.Capability{models.Vision} }
+	})
+	assert.True(t, described.Takes(turn.Prompt{Model: "own-model"}, "image/png"), "as [[models]] or the list says")
 }
 
 func TestPicturesKeepThePrefixOfThePrompt(t *testing.T) {

@@ -185,26 +185,6 @@ func TestAnEndpointThatRefusesEverythingIsNotAskedForEver(t *testing.T) {
 	assert.Len(t, s.Requests(), 2)
 }
 
-func TestCapabilitiesGoByPrefix(t *testing.T) {
-	for model, want := range map[string]struct{ native, system, images bool }{
-		"gpt-4o-mini":           {true, true, true},
-		"openai/gpt-4.1-2025":   {true, true, true},
-		"GPT-4o":                {true, true, true},
-		"gpt-4":                 {true, true, false},
-		"o1-mini-2024":          {false, false, false},
-		"o1-2024-12-17":         {true, true, true},
-		"gpt-6-sol":             {false, true, true},
-		"somebody/own-model:7b": {true, true, false},
-		"demo":                  {true, true, false},
-		"":                      {true, true, false},
-	} {
-		c := inference.CapabilitiesOf(model)
-		assert.Equal(t, want.native, c.NativeTools, model)
-		assert.Equal(t, want.system, c.SystemRole, model)
-		assert.Equal(t, want.images, c.Images, model)
-	}
-}
-
 func TestPing(t *testing.T) {
 	s := fakellm.Start(t, fakellm.Text("x"))
 	require.NoError(t, chatOf(t, s.URL()).Ping(t.Context()))

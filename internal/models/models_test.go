@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,5 +215,25 @@ func TestTheVendorOfABaseURL(t *testing.T) {
 		"http://127.0.0.1:11434/v1": "", "https://openai.example.com/v1": "", "": "", "://": "",
 	} {
 		assert.Equal(t, want, models.BuiltIn().VendorOf(address), address)
+	}
+}
+
+func TestCapabilitiesGoByPrefix(t *testing.T) {
+	for model, want := range map[string]struct{ native, system, images bool }{
+		"gpt-4o-mini":           {true, true, true},
+		"openai/gpt-4.1-2025":   {true, true, true},
+		"GPT-4o":                {true, true, true},
+		"gpt-4":                 {true, true, false},
+		"o1-mini-2024":          {false, false, false},
+		"o1-2024-12-17":         {true, true, true},
+		"gpt-6-sol":             {false, true, true},
+		"somebody/own-model:7b": {true, true, false},
+		"demo":                  {true, true, false},
+		"":                      {true, true, false},
+	} {
+		c := models.CapabilitiesOf(model)
+		assert.Equal(t, want.native, slices.Contains(c, models.ToolUse), model)
+		assert.Equal(t, want.system, models.TakesSystemRole(model), model)
+		assert.Equal(t, want.images, slices.Contains(c, models.Vision), model)
 	}
 }

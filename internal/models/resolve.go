@@ -56,6 +56,9 @@ type Models struct {
 	Mode turn.Mode
 }
 
+// Demo is the provider whose answers follow rules. No endpoint of another provider serves its models.
+const Demo = "demo"
+
 // UnknownError says that no provider has a model of this name.
 type UnknownError struct {
 	Name         string
@@ -67,8 +70,8 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if !e.Configured {
-		return fmt.Sprintf("model %q: provider %s is not configured; add it to [[providers]] with its key, or choose another "+
-			"model", turn.Truncate(e.Name, 100), e.Provider)
+		return fmt.Sprintf("model %q: provider %s is not configured; set llm.provider to it, or add it to [[providers]] with "+
+			"its key, or choose another model", turn.Truncate(e.Name, 100), e.Provider)
 	}
 	s := fmt.Sprintf("provider %s has no model %q in the list of %s", e.Provider, turn.Truncate(e.Name, 100), e.Date)
 	if len(e.Alternatives) > 0 {
@@ -85,7 +88,7 @@ func (m Models) Resolve(name string) (Resolved, error) {
 		if i := slices.IndexFunc(m.Endpoints, func(e Endpoint) bool { return e.ID == before }); i >= 0 {
 			return m.at(m.Endpoints[i], after)
 		}
-		if m.List.Has(before) && endpoint.Vendor != "" {
+		if m.List.Has(before) && endpoint.Vendor != "" || before == Demo {
 			return Resolved{}, &UnknownError{Name: name, Provider: before, Date: m.List.Date}
 		}
 	}

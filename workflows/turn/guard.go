@@ -107,27 +107,31 @@ func Remaining(l Limits, c Counters) time.Duration {
 	return max(l.TurnTimeout-c.Busy, time.Second)
 }
 
-// The maxima of limits: of durations, and of counts and USD. They are low enough that sums of them do not overflow.
+// The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not overflow.
 const (
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	MaxCount    = 1_000_000_000
+	MaxCostUSD  = 1_000_000
 )
 
 // Validate returns an error for the first invalid limit.
 func (l Limits) Validate() error {
 	for _, f := range []struct {
-		name   string
-		n, min float64
+		name        string
+		n, min, max float64
 	}{
-		{"max_steps", float64(l.MaxSteps), 1}, {"max_tool_calls", float64(l.MaxToolCalls), 0},
-		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0}, {"max_reprompts", float64(l.MaxReprompts), 0},
-		{"max_history_messages", float64(l.MaxHistoryMessages), 0},
-		{"keep_history_messages", float64(l.KeepHistoryMessages), 1},
-		{"max_parallel_calls", float64(l.MaxParallelCalls), 1},
-		{"max_tokens", float64(l.MaxTokens), 0}, {"max_cost_usd", l.MaxCostUSD, 0},
+		{"max_steps", float64(l.MaxSteps), 1, MaxCount},
+		{"max_tool_calls", float64(l.MaxToolCalls), 0, MaxCount},
+		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0, MaxCount},
+		{"max_reprompts", float64(l.MaxReprompts), 0, MaxCount},
+		{"max_history_messages", float64(l.MaxHistoryMessages), 0, MaxCount},
+		{"keep_history_messages", float64(l.KeepHistoryMessages), 1, MaxCount},
+		{"max_parallel_calls", float64(l.MaxParallelCalls), 1, MaxCount},
+		{"max_tokens", float64(l.MaxTokens), 0, MaxCount},
+		{"max_cost_usd", l.MaxCostUSD, 0, MaxCostUSD},
 	} {
-		if !(f.n >= f.min && f.n <= MaxCount) { // also true of NaN
-			return fmt.Errorf("limits: %s is %g; it must be from %g to %d", f.name, f.n, f.min, MaxCount)
+		if !(f.n >= f.min && f.n <= f.max) { // also true of NaN
+			return fmt.Errorf("limits: %s is %g; it must be from %g to %.0f", f.name, f.n, f.min, f.max)
 		}
 	}
 	if min(l.TurnTimeout, l.ToolTimeout) <= 0 || max(l.TurnTimeout, l.ToolTimeout) > MaxDuration {

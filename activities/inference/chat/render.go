@@ -8,6 +8,7 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 
 	"github.com/everturn/everturn/activities/inference"
+	"github.com/everturn/everturn/internal/models"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -84,7 +85,7 @@ func wantsCompletionTokens(model string) bool {
 func render(p turn.Prompt, r inference.Rules) (out []message, media bool) {
 	if p.System != "" {
 		role := openai.ChatMessageRoleSystem
-		if !inference.CapabilitiesOf(p.Model).SystemRole {
+		if !models.TakesSystemRole(p.Model) {
 			role = openai.ChatMessageRoleUser
 		}
 		out = append(out, plain(role, p.System))

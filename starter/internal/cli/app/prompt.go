@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -13,6 +14,18 @@ import (
 
 // maxPrompt bounds what is read from standard input, in bytes.
 const maxPrompt = record.MaxMessageBytes
+
+var errEmptyPrompt = Usage("the message is empty: give it as an argument, for example `starter run \"Which files are " +
+	"here?\"`, or on standard input")
+
+// PromptOrNone is Prompt for a message that may be empty.
+func (a *App) PromptOrNone(ctx context.Context, args []string) (string, error) {
+	text, err := a.Prompt(ctx, args)
+	if errors.Is(err, errEmptyPrompt) {
+		return "", nil
+	}
+	return text, err
+}
 
 // Prompt returns the prompt. It reads standard input only if the argument is "-", or if there is no argument and
 // standard input is a pipe or a file: a command that inherits its standard input would wait without end.
@@ -25,8 +38,7 @@ func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
 		}
 	}
 	if strings.TrimSpace(text) == "" {
-		return "", Usage("the message is empty: give it as an argument, for example `starter run \"Which files are " +
-			"here?\"`, or on standard input")
+		return "", errEmptyPrompt
 	}
 	return text, nil
 }

@@ -358,5 +358,8 @@ func checkLimits(ctx context.Context, a *app.App, cfg config.Config) (string, er
 			limited++
 		}
 	}
-	return fmt.Sprintf("%d of %d scopes have limits, none is reached", limited, len(list)), nil
+	if limited == 0 {
+		return "none is set", nil
+	}
+	return fmt.Sprintf("%d of %d scopes have limits, and none of these is reached", limited, len(list)), nil
 }

@@ -1,6 +1,7 @@
 package talk
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -45,6 +47,14 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	return nil
 }
 
+// prompt reads the text of the message, which may be empty if something is attached.
+func (c choices) prompt(ctx context.Context, a *app.App, args []string) (string, error) {
+	if len(c.attach) > 0 {
+		return a.PromptOrNone(ctx, args)
+	}
+	return a.Prompt(ctx, args)
+}
+
 // attachments reads the files to attach. What they are is in their first bytes, whatever their names say.
 func (c choices) attachments() (list []client.Attachment, err error) {
 	for _, path := range c.attach {
@@ -64,6 +74,14 @@ func (c choices) attachments() (list []client.Attachment, err error) {
 		list = append(list, client.Attachment{Type: kind, Data: data})
 	}
 	return list, nil
+}
+
+// noteUnseen says that the model gets a description of attachments that it cannot see.
+func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string) {
+	if len(attachments) > 0 && !engine.SeesImages(t.Cfg, model) {
+		t.App.Note("the model takes no images: it is told what was attached, but cannot see it. Choose another one with " +
+			"--model, or describe what it can do under [[models]] or with llm.media")
+	}
 }
 
 // noteMerged says that a message which was merged into a running turn does not change it.

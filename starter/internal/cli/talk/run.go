@@ -88,7 +88,7 @@ func runMessage(ctx context.Context, a *app.App, f runFlags, args []string) erro
 	if f.attachments, err = f.choices.attachments(); err != nil {
 		return err
 	}
-	prompt, err := a.Prompt(ctx, args)
+	prompt, err := f.choices.prompt(ctx, a, args)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,7 @@ func sendAndFollow(ctx context.Context, t *app.TurnClient, f runFlags, prompt st
 		return err
 	}
 	noteMerged(t, s, f.message, f.agent)
+	noteUnseen(t, f.attachments, f.model)
 	if f.detach {
 		return accepted(ctx, t, s, f.follow.output, f.follow.quiet)
 	}
@@ -184,7 +185,7 @@ func (f runFlags) check() error {
 		return app.Usage("--max-cost is not an amount in US dollars")
 	}
 	if _, err := f.limits.Request.Apply(turn.DefaultLimits()); err != nil {
-		return app.Usage("%w", err)
+		return app.Usage("%w (the flag of each limit has its name: --max-cost for max_cost_usd)", err)
 	}
 	return nil
 }

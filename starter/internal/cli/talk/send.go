@@ -35,7 +35,7 @@ run.`,
 			if err != nil {
 				return err
 			}
-			text, err := a.Prompt(cmd.Context(), args[1:])
+			text, err := c.prompt(cmd.Context(), a, args[1:])
 			if err != nil {
 				return err
 			}
@@ -52,6 +52,7 @@ run.`,
 					return err
 				}
 				noteMerged(t, s, m, agent)
+				noteUnseen(t, attachments, m.Model)
 				return accepted(cmd.Context(), t, s, output, quiet)
 			})
 		},
