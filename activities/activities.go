@@ -21,7 +21,11 @@ import (
 // Agent is the configuration from which a turn's config is made when the turn begins.
 type Agent struct {
 	Name         string
+	Description  string // what it is for, told to the models of the agents that may call it
 	SystemPrompt string
+	// Agents are the names of the agents that it may call, and MaxDepth is how many agents may be above another one.
+	Agents   []string
+	MaxDepth int
 	// Models returns the models of a turn that begins now: the requested one ("" for the agent's), and its fallbacks in
 	// order. The error is for the user.
 	Models func(requested string) ([]turn.Model, error)

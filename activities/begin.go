@@ -81,6 +81,13 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
+	by, err := a.callerOf(ctx, in)
+	if err != nil {
+		return turn.Config{}, err
+	}
+	if by != nil {
+		limits = limits.Narrow(g.Limits)
+	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
@@ -107,10 +114,12 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	if err != nil {
 		return cfg, err
 	}
+	descriptors = a.addAgents(g, by, &cfg, descriptors)
 	if err := checkNarrowed(cfg); err != nil {
 		return cfg, err
 	}
 	g.narrow(&cfg)
+	by.narrowTo(&cfg)
 	chosen, err := a.chooseSkills(ctx, g.Skills, in.Message, &cfg)
 	if err != nil {
 		return cfg, err
@@ -147,7 +156,12 @@ func (g Agent) narrow(cfg *turn.Config) {
 		return
 	}
 	may := turn.Policy{Allow: g.Tools}
-	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !may.Offered(t) })
+	leave(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || may.Offered(t) })
+}
+
+// leave leaves the turn those of its tools that keep accepts.
+func leave(cfg *turn.Config, keep func(turn.Tool) bool) {
+	cfg.Tools = slices.DeleteFunc(cfg.Tools, func(t turn.Tool) bool { return !keep(t) })
 	cfg.Policy.Only = []string{NoTools}
 	for _, t := range cfg.Tools {
 		cfg.Policy.Only = append(cfg.Policy.Only, t.ID)

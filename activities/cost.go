@@ -24,6 +24,10 @@ type spending struct {
 // spending reads the price that the turn froze, before anything is paid.
 func (a *Activities) spending(ctx context.Context, in workflows.InferInput, inf journal.Inference) (spending, error) {
 	t, err := a.begunTurn(ctx, in.Turn)
+	if t.maxCost != nil {
+		left := max(*t.maxCost-in.Delegated, 0)
+		t.maxCost = &left
+	}
 	s := spending{maxCost: t.maxCost, model: turn.FindModel(t.models, in.Provider, in.Plan.Model),
 		attempt: journal.AttemptUsage{Key: inf.Key, Attempt: inf.Attempt, Provider: in.Provider, Model: in.Plan.Model}}
 	return s, err

@@ -25,6 +25,8 @@ type Agent struct {
 	Deny []string `toml:"deny"`
 	// Tools whose calls need an approval, besides policy.ask.
 	Ask []string `toml:"ask"`
+	// Agents that it may call, each as the tool agent/<id>. It never calls itself, nor an agent that led to its turn.
+	Agents []string `toml:"agents"`
 	// Names of the skills that it may use; none means all of them.
 	Skills []string `toml:"skills"`
 	// Limits of its turns. 0 means that of [runtime]; a limit that is larger is an error.
@@ -42,7 +44,7 @@ type Agent struct {
 // Agent returns the agent with this name; "" is that of [runtime], which has no settings of its own.
 func (c Config) Agent(id string) (Agent, bool) {
 	if id == "" || id == c.Runtime.Agent {
-		return Agent{ID: c.Runtime.Agent}, true
+		return Agent{ID: c.Runtime.Agent, Agents: c.Runtime.Agents}, true
 	}
 	i := slices.IndexFunc(c.Agents, func(a Agent) bool { return a.ID == id })
 	if i < 0 {
@@ -54,13 +56,24 @@ func (c Config) Agent(id string) (Agent, bool) {
 // maxAgents bounds [[agents]].
 const maxAgents = 100
 
+// callees checks the agents that an agent may call.
+func (v *validator) callees(key string, ids []string, c Config) {
+	for i, id := range ids {
+		if slices.IndexFunc(c.Agents, func(a Agent) bool { return a.ID == id }) < 0 {
+			v.add(fmt.Sprintf("%s[%d]", key, i), "is %s, which is no agent of [[agents]]", quote(id))
+		}
+	}
+}
+
 // agents checks [[agents]].
 func (v *validator) agents(c Config) {
 	if len(c.Agents) > maxAgents {
 		v.add("agents", "has %d agents; the maximum is %d", len(c.Agents), maxAgents)
 		return
 	}
+	v.callees("runtime.agents", c.Runtime.Agents, c)
 	for i, a := range c.Agents {
+		v.callees(fmt.Sprintf("agents[%d].agents", i), a.Agents, c)
 		key := fmt.Sprintf("agents[%d]", i)
 		switch {
 		case !serverID.MatchString(a.ID):

@@ -112,6 +112,10 @@ type Runtime struct {
 	// The workspace's AGENTS.md, and the skills in its folders .agents/skills and .claude/skills, become part of the
 	// prompt. Set it only for a workspace whose authors may instruct the agent.
 	TrustWorkspace bool `toml:"trust_workspace"`
+	// Agents of [[agents]] that the default agent may call, each as the tool agent/<id>.
+	Agents []string `toml:"agents" example:"reviewer"`
+	// Maximum number of agents above another one: with 2, an agent that was called may call one more.
+	MaxAgentDepth int `toml:"max_agent_depth" default:"2" min:"1" max:"5"`
 	// Maximum number of bytes of a tool's output that the model sees; the journal keeps all of it.
 	MaxResultBytes int `toml:"max_result_bytes" default:"65536" min:"1024"`
 	// Maximum number of bytes of the arguments of one tool call; a larger call does not run, and the model is told.

@@ -38,6 +38,7 @@ func (e *Engine) agents() []activities.Agent {
 	all := []activities.Agent{base}
 	for _, c := range e.cfg.Agents {
 		g := base
+		g.Description, g.Agents = c.Description, c.Agents
 		g.Name, g.Tools, g.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
 		if c.SystemPrompt != "" {
 			g.SystemPrompt = c.SystemPrompt + e.projectWords
@@ -73,7 +74,7 @@ func (e *Engine) agent() activities.Agent {
 	}
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.projectWords, Models: e.chain,
-		Skills: e.skills,
+		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg.Runtime), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
 		LimitWait: cfg.LLM.LimitWait(),

@@ -180,11 +180,26 @@ func (t *tx) touchSession(sc *scope, in turn.BeginInput) error {
 		return t.Exec(`UPDATE sessions SET turns = turns + 1, agent = ?1,
 			updated_at = CASE WHEN updated_at < ?2 THEN ?2 ELSE updated_at END WHERE id = ?3`, in.Agent, tables.Nanos(in.At), sc.Session)
 	}
-	return t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
+	err := t.Row(`INSERT INTO sessions (session_id, tenant, agent, turns, first_text, created_at, updated_at)
 		VALUES (?, ?, ?, 1, ?, ?, ?) RETURNING id`,
 		in.Session, t.Tenant, in.Agent, tables.ContentOf(turn.Truncate(in.Message.Text, record.FirstTextBytes)),
 		tables.Nanos(in.At),
 		tables.Nanos(in.At)).Scan(&sc.Session)
+	if err != nil {
+		return err
+	}
+	return t.inheritTaint(sc.Session, in.Session)
+}
+
+// inheritTaint taints the new session of an agent if the session of its caller is tainted.
+func (t *tx) inheritTaint(session int64, id string) error {
+	turnID, _, ok := turn.ParentCall(id)
+	if !ok {
+		return nil
+	}
+	return t.Exec(`INSERT INTO taint_sources (session, turn, call_id, tool, at)
+		SELECT CAST(? AS BIGINT), x.turn, x.call_id, x.tool, x.at FROM taint_sources x JOIN turns t ON t.session = x.session
+		JOIN sessions s ON s.id = x.session WHERE t.turn_id = ? AND s.tenant = ?`, session, turnID, t.Tenant)
 }
 
 func (t *tx) insertTurn(sc *scope, in turn.BeginInput) error {

@@ -185,6 +185,10 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text,
 			Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
+		if _, _, child := turn.ParentCall(r.session); child {
+			return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: proposal.Question,
+				Message: "the agent has a question, which only its caller can answer"}, nil)
+		}
 		return r.question(ctx, p)
 	case turn.ProposeCalls:
 		return r.propose(p, proposal.Calls)

@@ -28,6 +28,10 @@ type Activities interface {
 	// AwaitCall returns when a call that CallTool has suspended with CallResult.Held can no longer use a response. It
 	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
 	AwaitCall(context.Context, AwaitCallInput) error
+	// Delegate claims a call of an agent's tool, and returns the message with which the agent's turn begins.
+	Delegate(context.Context, CallInput) (DelegateResult, error)
+	// SettleDelegated settles that call with the answer of the agent's turn, which has ended or could not begin.
+	SettleDelegated(context.Context, DelegatedInput) (CallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
 	// Decide records decisions, including expiries.
@@ -120,6 +124,8 @@ type InferInput struct {
 	Background bool   `json:"background,omitempty"`
 	// LimitWaited is how long the turn has waited for its providers to accept requests again.
 	LimitWaited time.Duration `json:"limit_waited,omitempty"`
+	// Delegated is what the turn's children have cost. It lowers what is left of the turn's max_cost_usd.
+	Delegated turn.USD `json:"delegated,omitempty"`
 }
 
 // InferResult is a proposal and what it cost. The journal has the complete completion.
@@ -188,6 +194,20 @@ type CallResult struct {
 	Held bool `json:"held,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"sticky_queue,omitempty"`
+	// Usage is what the agent that was called has used, with the agents that it called; nil for other calls.
+	Usage *turn.Usage `json:"usage,omitempty"`
+}
+
+// DelegateResult is the message for the agent's session, or the receipt of a call that is settled already.
+type DelegateResult struct {
+	Message Message     `json:"message"`
+	Receipt *CallResult `json:"receipt,omitempty"`
+}
+
+// DelegatedInput names the call. Problem says why the agent's turn may have left nothing in the journal.
+type DelegatedInput struct {
+	CallInput
+	Problem string `json:"problem,omitempty"`
 }
 
 // AwaitCallInput names a suspended call.

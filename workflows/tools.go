@@ -82,6 +82,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 // runCalls runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it
 // continues.
 func (r *run) runCalls(ctx workflow.Context, states []*callState) {
+	r.shareLimits(ctx, states)
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range states {
 		wg.Add(1)
@@ -110,6 +111,9 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	succeeded := false
 	for _, receipt := range receipts {
 		longest = max(longest, receipt.Busy)
+		if receipt.Usage != nil {
+			c.Delegated = c.Delegated.Add(*receipt.Usage)
+		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
 	}
 	c.Busy += longest
@@ -167,7 +171,13 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
-	receipt, err := r.dispatch(ctx, f, tool)
+	var receipt CallResult
+	var err error
+	if tool.Activity == turn.ActivityAgent {
+		receipt, err = r.delegate(ctx, f, tool)
+	} else {
+		receipt, err = r.dispatch(ctx, f, tool)
+	}
 	if err != nil && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the journal knows whether the call was claimed
 	}

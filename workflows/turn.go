@@ -71,8 +71,10 @@ type run struct {
 	stopping     bool     // the turn was stopped and takes no more messages
 	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
 	requests     requestSet
-	expiresAt    time.Time       // of the requests that a run continues with; zero: none, or never
-	connecting   map[string]bool // servers to which a call is making the turn's connection
+	expiresAt    time.Time          // of the requests that a run continues with; zero: none, or never
+	connecting   map[string]bool    // servers to which a call is making the turn's connection
+	children     workflow.Semaphore // of the step's calls of agents
+	share        *LimitsRequest     // of each of these; nil if nothing is left
 }
 
 // newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
@@ -242,9 +244,13 @@ func (r *run) outcome(e turn.Result) (Result, error) {
 
 func (r *run) result(e turn.Result) Result {
 	c := r.progress.Counters
-	return Result{
+	out := Result{
 		Version: WireVersion, Session: r.session, Turn: r.turnID, State: e.State, FinishReason: e.Reason,
 		Answer: e.Answer, Truncated: e.Truncated, DuplicateOf: e.DuplicateOf, Code: e.Code, Message: e.Message,
 		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Config.Model,
 	}
+	if _, _, child := turn.ParentCall(r.session); child {
+		out.Busy = c.Busy
+	}
+	return out
 }

@@ -84,6 +84,8 @@ type Result struct {
 	Steps       int        `json:"steps"`
 	ToolCalls   int        `json:"tool_calls"`
 	Model       string     `json:"model,omitempty"`
+	// Busy is the working time of an agent's turn, for the turn that has called the agent.
+	Busy time.Duration `json:"busy,omitempty"`
 }
 
 // UnmarshalJSON reads an Input and remembers unknown fields, so that the turn can reject them by name instead of

@@ -50,10 +50,16 @@ type Counters struct {
 	ConsecutiveErrors int   `json:"consecutive_errors"`
 	Reprompts         int   `json:"reprompts"`
 	Usage             Usage `json:"usage"`
+	// Delegated is the usage of the turn's children, and of theirs. It counts against the turn's limits of tokens and
+	// cost; the journal records it with the turns of the children.
+	Delegated Usage `json:"delegated,omitzero"`
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
 	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
 }
+
+// Total returns the usage of the turn and its children.
+func (c Counters) Total() Usage { return c.Usage.Add(c.Delegated) }
 
 // LimitExceeded says which limit the guard refused to exceed.
 type LimitExceeded struct {
@@ -71,10 +77,10 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
 		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors,
 			l.MaxConsecutiveErrors)
-	case l.MaxTokens > 0 && c.Usage.Total() >= l.MaxTokens:
-		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Usage.Total(), l.MaxTokens)
-	case l.MaxCost() != nil && c.Usage.Cost >= *l.MaxCost():
-		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", c.Usage.Cost, *l.MaxCost()))
+	case l.MaxTokens > 0 && c.Total().Total() >= l.MaxTokens:
+		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Total().Total(), l.MaxTokens)
+	case l.MaxCost() != nil && c.Total().Cost >= *l.MaxCost():
+		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", c.Total().Cost, *l.MaxCost()))
 	}
 	return nil
 }

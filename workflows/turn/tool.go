@@ -12,11 +12,12 @@ import (
 // ActivityKind is how a call is dispatched.
 type ActivityKind string
 
-// The kinds of activities. A regular call is an activity (6 history events). A local call is a local activity (1
+// The kinds of dispatch. An agent's call is a child workflow between two short activities. A regular call is an activity (6 history events). A local call is a local activity (1
 // event), and only repeatable tools that return within LocalActivityCap may use it.
 const (
 	ActivityRegular ActivityKind = "regular"
 	ActivityLocal   ActivityKind = "local"
+	ActivityAgent   ActivityKind = "agent"
 )
 
 // LocalActivityCap bounds a local call. A pending local activity holds the workflow task, and with it updates and

@@ -1,0 +1,262 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// taskMessage is the ID of the message with which an agent's session begins.
+const taskMessage = "task"
+
+// inlineTask bounds the task that a history carries, in bytes. A longer one is a blob.
+const inlineTask = 8 << 10
+
+// Delegate claims a call of an agent's tool. A claimed call may be claimed again: the agent's session and the ID of its
+// message derive from the call, so its turn runs once.
+func (a *Activities) Delegate(ctx context.Context, in workflows.CallInput) (workflows.DelegateResult, error) {
+	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
+	res, err := a.delegate(ctx, in)
+	return res, failure(ctx, err)
+}
+
+func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res workflows.DelegateResult, err error) {
+	call, pinned, claim, err := a.claim(ctx, in)
+	if err != nil {
+		return res, err
+	}
+	switch in.Tool = pinned; claim.State {
+	case journal.ClaimSettled:
+		receipt, err := a.delegated(ctx, in, claim.Record)
+		res.Receipt = &receipt
+		return res, err
+	case journal.ClaimStale:
+		return res, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
+	}
+	var arguments struct {
+		Task string `json:"task"`
+	}
+	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil {
+		return res, turn.Errorf(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
+	}
+	parent, err := a.journal.TurnConfig(ctx, in.Turn)
+	if err != nil {
+		return res, fmt.Errorf("reading the turn: %w", behind(err))
+	}
+	cfg, err := decodeConfig(parent.Config)
+	if err != nil {
+		return res, err
+	}
+	res.Message = workflows.Message{ID: taskMessage, Text: arguments.Task, Background: cfg.Background,
+		TraceParent: cfg.TraceParent}
+	if len(arguments.Task) > inlineTask {
+		res.Message.Text = ""
+		res.Message.Blob, err = a.journal.PutBlob(ctx, "text/plain", []byte(arguments.Task))
+	}
+	return res, err
+}
+
+// SettleDelegated settles a call with the answer of the agent's turn, which has ended or could not begin.
+func (a *Activities) SettleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
+	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
+	res, err := a.settleDelegated(ctx, in)
+	return res, failure(ctx, err)
+}
+
+func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
+	own := a.journal.Tenant(in.Tenant)
+	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
+	child, err := own.Delivered(ctx, turn.ChildSession(in.Turn, in.Call.ID), taskMessage)
+	result := turn.ToolResult{Outcome: turn.OutcomeError,
+		Text: fmt.Sprintf("the agent %s could not begin: %s", agent, cmp.Or(in.Problem, "it was stopped"))}
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+	case err != nil:
+		return workflows.CallResult{}, fmt.Errorf("reading the agent's turn: %w", err)
+	default:
+		if result, err = a.childResult(ctx, own, agent, child); err != nil {
+			return workflows.CallResult{}, err
+		}
+		taint, err := own.Taint(ctx, child.ID)
+		if err != nil {
+			return workflows.CallResult{}, fmt.Errorf("reading the agent's taint: %w", err)
+		}
+		in.Tool.Taints, result.FromServer = taint != nil, taint != nil
+	}
+	settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, a.presentable(result)))
+	if err != nil {
+		return workflows.CallResult{}, err
+	}
+	return a.delegated(ctx, in.CallInput, settled)
+}
+
+// childResult returns what the caller of an agent learns of its turn: the answer, or why there is none.
+func (a *Activities) childResult(ctx context.Context, j *journal.DB, agent string,
+	t journal.TurnRecord) (turn.ToolResult, error) {
+	answer := t.Answer
+	if len(answer) > answerKept-len("…") && t.Steps > 0 {
+		m, err := j.StepMessage(ctx, journal.StepKey{Turn: t.ID, Step: t.Steps})
+		if err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return turn.ToolResult{}, fmt.Errorf("reading the agent's answer: %w", err)
+		}
+		if strings.HasPrefix(m.Text, strings.TrimSuffix(answer, "…")) {
+			answer = m.Text
+		}
+	}
+	if t.State == turn.StateCompleted && t.Reason == turn.FinishAnswered {
+		return turn.ToolResult{Outcome: turn.OutcomeOK, Text: answer}, nil
+	}
+	text := fmt.Sprintf("the agent %s did not finish: %s (%s)", agent, cmp.Or(t.Message, string(t.State)), t.Reason)
+	if answer != "" {
+		text += ". It said: " + answer
+	}
+	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text}, nil
+}
+
+// delegated returns the receipt of a settled call, with what its agent and the agents below it have used.
+func (a *Activities) delegated(ctx context.Context, in workflows.CallInput,
+	settled journal.CallRecord) (workflows.CallResult, error) {
+	res := a.receipt(in, settled)
+	u, err := usageOf(ctx, a.journal.Tenant(in.Tenant), turn.ChildSession(in.Turn, in.Call.ID))
+	res.Usage = &u
+	return res, err
+}
+
+// usageOf returns what the turn of a child session has used, with those of its own children.
+func usageOf(ctx context.Context, j *journal.DB, session string) (u turn.Usage, err error) {
+	t, err := j.Delivered(ctx, session, taskMessage)
+	if errors.Is(err, journal.ErrNotFound) {
+		return u, nil
+	}
+	if err == nil {
+		u, err = j.TurnUsage(ctx, t.ID)
+	}
+	if err != nil {
+		return u, fmt.Errorf("reading the agent's usage: %w", err)
+	}
+	calls, err := j.Calls(ctx, t.ID)
+	if err != nil {
+		return u, fmt.Errorf("reading the agent's calls: %w", err)
+	}
+	for _, c := range calls {
+		if !strings.HasPrefix(c.Call.Tool, turn.AgentTools) {
+			continue
+		}
+		below, err := usageOf(ctx, j, turn.ChildSession(t.ID, c.Call.ID))
+		if err != nil {
+			return u, err
+		}
+		u = u.Add(below)
+	}
+	return u, nil
+}
+
+// caller is the turn whose call started a session.
+type caller struct {
+	agents []string // the agents from the caller up to the root
+	config turn.Config
+}
+
+// callerOf returns the caller of a child session; nil for a session that no call has started. The journal must have the
+// call, and it must be of the tool of this agent: nothing that a client sends makes a session a child.
+func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*caller, error) {
+	var c *caller
+	for session, agent := in.Session, in.Agent; ; {
+		turnID, callID, ok := turn.ParentCall(session)
+		if !ok {
+			return c, nil
+		}
+		own := a.journal.Tenant(in.Tenant)
+		call, err := own.Call(ctx, turnID, callID)
+		if errors.Is(err, journal.ErrNotFound) || err == nil && call.Call.Tool != turn.AgentTools+agent {
+			return nil, turn.Errorf(turn.CodeConfigInvalid, err, fmt.Sprintf(
+				"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
+					"choose another session", turn.Truncate(session, 80), turn.Truncate(agent, 60)))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the call that started the session: %w", err)
+		}
+		rec, err := own.TurnConfig(ctx, turnID)
+		if err != nil {
+			return nil, fmt.Errorf("reading the turn that started the session: %w", err)
+		}
+		cfg, err := decodeConfig(rec.Config)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			c = &caller{config: cfg}
+		}
+		c.agents = append(c.agents, cfg.Agent)
+		session, agent = rec.Session, cfg.Agent
+	}
+}
+
+// narrowTo leaves a child those of its tools that its caller has, and the agents that it may call itself. It adds the
+// calls that its caller must not make or must ask for.
+func (c *caller) narrowTo(cfg *turn.Config) {
+	if c == nil {
+		return
+	}
+	cfg.Policy.Deny = slices.Concat(cfg.Policy.Deny, c.config.Policy.Deny)
+	cfg.Policy.Ask = slices.Concat(cfg.Policy.Ask, c.config.Policy.Ask)
+	leave(cfg, func(t turn.Tool) bool {
+		_, has := c.config.Find(t.ID)
+		return (has || t.Activity == turn.ActivityAgent) && cfg.Policy.Offered(t)
+	})
+}
+
+// addAgents adds the tools of the agents that the agent may call: not itself, none that led to its turn, and none below
+// the maximum depth.
+func (a *Activities) addAgents(g Agent, c *caller, cfg *turn.Config, descriptors []turn.Descriptor) []turn.Descriptor {
+	above := []string{g.Name}
+	if c != nil {
+		above = append(above, c.agents...)
+	}
+	if len(above) > g.MaxDepth {
+		return descriptors
+	}
+	for _, id := range g.Agents {
+		i := slices.IndexFunc(a.agents, func(o Agent) bool { return o.Name == id })
+		if i < 0 || slices.Contains(above, id) {
+			continue
+		}
+		d := agentTool(a.agents[i])
+		only := cfg.Policy
+		only.Allow = append(slices.Clone(only.Allow), d.ID)
+		if !only.Offered(d.Pinned()) {
+			continue
+		}
+		cfg.Policy.Allow = only.Allow
+		cfg.Tools = append(cfg.Tools, d.Pinned())
+		descriptors = append(descriptors, d)
+	}
+	return descriptors
+}
+
+// agentTool describes an agent to the model of another one. The agent's own calls have their own permissions and
+// approvals, so the delegation itself changes nothing.
+func agentTool(g Agent) turn.Descriptor {
+	id := turn.AgentTools + g.Name
+	description := "Gives a task to the agent " + g.Name + " and returns its answer"
+	if g.Description != "" {
+		description += ": " + g.Description
+	}
+	description += ". The agent sees nothing but the task, so write down all that it needs to know."
+	schema := json.RawMessage(`{"additionalProperties":false,"properties":{"task":{"description":"what the agent is to do, ` +
+		`with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
+	return turn.Descriptor{
+		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,
+		Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},
+		Hash: record.HashOf([]byte(id + "\n" + description + "\n" + string(schema))),
+	}
+}

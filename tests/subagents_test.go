@@ -1,0 +1,243 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// delegate is a call of an agent's tool.
+func delegate(agent, task string) fakellm.ToolCall {
+	return fakellm.ToolCall{Name: "agent_" + agent, Arguments: fmt.Sprintf(`{"task":%q}`, task)}
+}
+
+// agents lets the default agent call a and b, and each of these the other one, itself and the default one.
+func agents(c *config.Config) {
+	c.Runtime.Agents = []string{"a", "b"}
+	c.Agents = []config.Agent{
+		{ID: "a", Description: "does one thing", Agents: []string{"a", "b"}},
+		{ID: "b", Description: "does another", Agents: []string{"a", "b"}, Deny: []string{"local/touch"}},
+	}
+}
+
+// child returns the session of the agent that a call has started, and adds its turn to those that the test checks.
+func (r *env) child(turnID, call string) journal.SessionRecord {
+	r.t.Helper()
+	s, err := r.store.Session(r.t.Context(), turn.ChildSession(turnID, call))
+	require.NoError(r.t, err)
+	r.ran = append(r.ran, workflow.Execution{ID: s.ID, RunID: s.LastTurn.ID})
+	return s
+}
+
+// TestAgentsCallAgents lets a turn call two agents at once, one of which calls another. Each gets the task and nothing
+// else, and the answers come back as the results of the calls.
+func TestAgentsCallAgents(t *testing.T) {
+	t.Parallel()
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(
+			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")), fakellm.Text("All done."))),
+		fakellm.When("task one", fakellm.Steps(fakellm.Calls(delegate("b", "task three")), fakellm.Text("One."))),
+		fakellm.When("task two", fakellm.Text("Two.")),
+		fakellm.When("task three", fakellm.Text("Three.")))
+	r := newEnv(t, m, agents, priced)
+	r.work()
+	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxCostUSD: ptr(1.0), MaxTokens: ptr(int64(100_000))})
+	res := r.result(run)
+	require.Equal(t, "All done.", res.Answer)
+	offered := map[string][]string{}
+	for _, q := range r.model.Requests() {
+		for _, tool := range q.Chat.Tools {
+			if strings.HasPrefix(tool.Function.Name, "agent_") {
+				offered[q.Chat.Asked()] = append(offered[q.Chat.Asked()], tool.Function.Name)
+			}
+		}
+		assert.Equal(t, strings.Contains(string(q.Body), "errand of the user"), q.Chat.Asked() == "errand of the user",
+			"an agent sees its task alone")
+	}
+	assert.ElementsMatch(t, []string{"agent_a", "agent_b", "agent_a", "agent_b"}, offered["errand of the user"])
+	assert.Equal(t, []string{"agent_b", "agent_b"}, offered["task one"], "not itself")
+	assert.Equal(t, []string{"agent_a"}, offered["task two"])
+	assert.Empty(t, offered["task three"], "it is at the maximum depth")
+	requests := r.model.Requests()
+	assert.Equal(t, []string{"One.", "Two."}, results(requests[len(requests)-1].Chat))
+
+	calls, err := r.store.Calls(t.Context(), res.Turn)
+	require.NoError(t, err)
+	require.Len(t, calls, 2)
+	one := r.child(res.Turn, "1.0")
+	assert.Equal(t, "a", one.LastTurn.Agent)
+	three := r.child(one.LastTurn.ID, "1.0")
+	assert.Equal(t, "b", three.LastTurn.Agent)
+	var total turn.Usage
+	rows, err := r.store.Usage(t.Context(), journal.UsageBySession, time.Time{})
+	require.NoError(t, err)
+	for _, row := range rows {
+		total = total.Add(row.Usage)
+	}
+	assert.Len(t, rows, 4)
+	assert.Equal(t, 6, len(requests))
+	first, err := r.store.TurnConfig(t.Context(), one.LastTurn.ID)
+	require.NoError(t, err)
+	var cfg turn.Config
+	require.NoError(t, json.Unmarshal(first.Config, &cfg))
+	assert.Less(t, cfg.Limits.MaxCostUSD, 0.5, "half of what the turn had left")
+	assert.Positive(t, cfg.Limits.MaxCostUSD)
+	r.keep("v1-agents", session(t), res.Turn)
+	r.keep("v1-agents-child", one.ID, one.LastTurn.ID)
+}
+
+// TestAnAgentHasNoMoreRightsThanItsCaller calls an agent from a turn that may read only. The agent's own tools are cut
+// to those, its approvals wait in its own session, and a session of an agent cannot be made by hand.
+func TestAnAgentHasNoMoreRightsThanItsCaller(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	m := fakellm.Cases(
+		fakellm.When("narrow", fakellm.Steps(fakellm.Calls(delegate("a", "task one")), fakellm.Text("Done."))),
+		fakellm.When("wide", fakellm.Steps(fakellm.Calls(delegate("a", "touch it")), fakellm.Text("Done."))),
+		fakellm.When("touch it", fakellm.Steps(fakellm.Call("local_touch", `{"text":"x"}`), fakellm.Text("Touched."))),
+		fakellm.When("", fakellm.Text("Nothing.")))
+	r := newEnv(t, m, agents, askToTouch)
+	r.work(touching(&effects))
+	res := r.result(r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "narrow",
+		Tools: []string{"local/read_file", "agent/a"}}}))
+	require.Equal(t, "Done.", res.Answer)
+	for _, q := range r.model.Requests() {
+		if q.Chat.Asked() == "task one" {
+			for _, tool := range q.Chat.Tools {
+				assert.Contains(t, []string{"local_read_file", "agent_b", "ask_user"}, tool.Function.Name)
+			}
+		}
+	}
+	run := r.begin(session(t)+"-wide", "wide", nil)
+	waiting := turn.ChildSession(run.GetRunID(), "1.0")
+	var request journal.RequestRecord
+	require.Eventually(t, func() bool {
+		s, err := r.store.Session(t.Context(), waiting)
+		if err != nil {
+			return false
+		}
+		request = r.waits(s.LastTurn.ID, 1)[0]
+		return true
+	}, within, 10*time.Millisecond)
+	assert.Zero(t, effects.Load())
+	r.allow(waiting, request, "")
+	assert.Equal(t, "Done.", r.result(run).Answer)
+	r.child(run.GetRunID(), "1.0")
+	assert.EqualValues(t, 1, effects.Load())
+
+	for _, forged := range []struct{ session, agent string }{
+		{turn.ChildSession(run.GetRunID(), "9.9"), "a"}, {waiting, "b"}, {waiting, ""}, {turn.ChildSession("00000000", "1.0"), "a"},
+	} {
+		app, _ := r.failure(r.start(forged.session, workflows.Input{Agent: forged.agent,
+			Message: &workflows.Message{Text: "hello"}}))
+		assert.Equal(t, string(turn.CodeConfigInvalid), app.Type(), forged)
+	}
+}
+
+// TestAStopOfATurnStopsItsAgents stops, terminates and resets a turn whose agent is at work.
+func TestAStopOfATurnStopsItsAgents(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"stop", "terminate", "reset", "reset-before"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			gate := fakellm.NewGate()
+			m := fakellm.Cases(
+				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "task one")), fakellm.Text("All done."))),
+				fakellm.When("task one", fakellm.Text("One.").Hold(0, gate)))
+			r := newEnv(t, m, agents)
+			r.work()
+			run := r.begin(session(t), "errand of the user", nil)
+			<-gate.Reached()
+			its := turn.ChildSession(run.GetRunID(), "1.0")
+			switch how {
+			case "stop":
+				require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+				require.Error(t, run.Get(t.Context(), nil))
+				r.keep("v1-agents-stopped", session(t), run.GetRunID())
+			case "terminate":
+				require.NoError(t, r.client.TerminateWorkflow(t.Context(), run.GetID(), run.GetRunID(), "a test"))
+			case "reset", "reset-before":
+				tasks := r.tasks(run)
+				to := tasks[len(tasks)-1]
+				if how == "reset-before" {
+					to = tasks[1] // in which the agent is called
+				}
+				again := r.reset(run, to)
+				r.awaitFailedStart(again, how == "reset-before")
+				gate.Release()
+				assert.Equal(t, "All done.", r.result(again).Answer)
+				r.keep("v1-agents-"+how, session(t), again.GetRunID())
+			}
+			require.Eventually(t, func() bool {
+				s, err := r.store.Session(t.Context(), its)
+				return err == nil && s.LastTurn.State.Terminal()
+			}, within, 10*time.Millisecond, "the agent's turn has ended")
+			s := r.child(run.GetRunID(), "1.0")
+			if strings.HasPrefix(how, "reset") {
+				assert.Equal(t, turn.StateCompleted, s.LastTurn.State)
+				assert.Len(t, r.model.Requests(), 3, "the agent did its task once")
+				return
+			}
+			assert.Equal(t, turn.StateCancelled, s.LastTurn.State)
+			require.Eventually(t, func() bool {
+				d, err := r.client.DescribeWorkflowExecution(t.Context(), its, "")
+				return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+			}, within, 10*time.Millisecond)
+			r.model.SetScript(fakellm.Text("still here"))
+			assert.Equal(t, "still here", r.ask(session(t), "And now?").Answer)
+		})
+	}
+}
+
+// awaitFailedStart waits until a run has found that the agent's turn of an earlier run is still at work.
+func (r *env) awaitFailedStart(run client.WorkflowRun, fails bool) {
+	r.t.Helper()
+	if !fails {
+		return
+	}
+	require.Eventually(r.t, func() bool {
+		return count(r.events(run.GetID(), run.GetRunID()),
+			enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED) > 0
+	}, within, 10*time.Millisecond)
+}
+
+// TestAnAgentsFailureIsAnErrorOfItsCall lets agents fail in several ways. The turn goes on.
+func TestAnAgentsFailureIsAnErrorOfItsCall(t *testing.T) {
+	t.Parallel()
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(
+			fakellm.Calls(delegate("a", "fails"), delegate("a", "asks"), delegate("a", "loops")), fakellm.Text("All done."))),
+		fakellm.When("fails", fakellm.Status(400, "bad", "no")),
+		fakellm.When("asks", fakellm.Call(turn.AskUserTool, `{"question":"Which one?"}`)),
+		fakellm.When("loops", fakellm.Call("local_quick_echo", `{"text":"a"}`)))
+	r := newEnv(t, m, agents, func(c *config.Config) { c.Agents[0].MaxSteps = 2 })
+	r.work(append(withEcho(), engine.WithEnviron(nil))...)
+	res := r.ask(session(t), "errand of the user")
+	require.Equal(t, "All done.", res.Answer)
+	r.keep("v1-agents-failed", session(t), res.Turn)
+	requests := r.model.Requests()
+	got := results(requests[len(requests)-1].Chat)
+	require.Len(t, got, 3)
+	assert.Contains(t, got[0], "did not finish")
+	assert.Contains(t, got[1], "Which one?")
+	assert.Contains(t, got[2], "max_steps")
+	for i := range got {
+		r.child(res.Turn, fmt.Sprintf("1.%d", i))
+	}
+}
