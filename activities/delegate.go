@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
@@ -158,6 +159,39 @@ func usageOf(ctx context.Context, j *journal.DB, session string) (u turn.Usage, 
 		u = u.Add(below)
 	}
 	return u, nil
+}
+
+// note shows a message in the stream of a turn, as the progress of one of its calls.
+func note(ctx context.Context, j *journal.DB, turnID, callID, message string) error {
+	call, err := j.Call(ctx, turnID, callID)
+	if err == nil {
+		err = j.NoteCall(ctx, turnID, callID, call.Attempt, turn.ToolProgress{Message: message}, time.Now())
+	}
+	return err
+}
+
+// tellCallers notes in the streams of the turns above an agent's turn that it waits for users: they follow those.
+func (a *Activities) tellCallers(ctx context.Context, in workflows.AskInput) {
+	if _, _, ok := turn.ParentCall(in.Session); !ok {
+		return
+	}
+	t, err := a.begunTurn(ctx, in.Turn)
+	for session := in.Session; err == nil; {
+		turnID, callID, ok := turn.ParentCall(session)
+		if !ok {
+			return
+		}
+		w := in.Requests[0]
+		own := a.journal.Tenant(t.Tenant)
+		err = note(ctx, own, turnID, callID, strings.TrimSpace(
+			fmt.Sprintf("waits for %s %s: see `starter approvals`", w.Kind, w.Tool)))
+		if err == nil {
+			var parent journal.TurnConfig
+			parent, err = own.TurnConfig(ctx, turnID)
+			session = parent.Session
+		}
+	}
+	logFailure(ctx, asTurnError(err))
 }
 
 // caller is the turn whose call started a session.

@@ -26,6 +26,9 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	for _, w := range in.Requests {
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
 	}
+	if err == nil {
+		a.tellCallers(ctx, in)
+	}
 	return workflows.AskResult{Decisions: decisions}, failure(ctx, err)
 }
 

@@ -92,7 +92,10 @@ func Bytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 // that the total is unknown.
 func Progress(p turn.ToolProgress) string {
 	out := fmt.Sprintf("%.4g", p.Done)
-	if p.Total > 0 {
+	switch {
+	case p.Done == 0 && p.Total == 0 && p.Message != "":
+		out = ""
+	case p.Total > 0:
 		out = fmt.Sprintf("%.0f%% (%.4g of %.4g)", min(max(100*p.Done/p.Total, 0), 100), p.Done, p.Total)
 	}
 	return strings.TrimSpace(out + " " + Preview(p.Message))

@@ -311,4 +311,7 @@ func printCall(w io.Writer, c journal.CallRecord) {
 		app.Line(c.Call.Tool, 60),
 		outcome, ran(c),
 		ui.Count(c.LateCount, "late result"), c.DurationMS, ui.Media(c.Media))
+	if strings.HasPrefix(c.Call.Tool, turn.AgentTools) {
+		fmt.Fprintf(w, "            its session is %s\n", app.Line(turn.ChildSession(c.Turn, c.Call.ID), 200))
+	}
 }
