@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -11,8 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
@@ -240,4 +244,47 @@ func TestAnAgentsFailureIsAnErrorOfItsCall(t *testing.T) {
 	for i := range got {
 		r.child(res.Turn, fmt.Sprintf("1.%d", i))
 	}
+}
+
+// agentTurns and agentSteps are the size of TestTheHistoryOfManyAgents: 20 and 50 in the figures of docs/agents.md.
+var (
+	agentTurns = flag.Int("agent-turns", 4, "agents that TestTheHistoryOfManyAgents calls")
+	agentSteps = flag.Int("agent-steps", 5, "steps of each of them")
+)
+
+// TestTheHistoryOfManyAgents measures the history of a turn that calls many agents with long turns of their own.
+func TestTheHistoryOfManyAgents(t *testing.T) {
+	t.Parallel()
+	var steps []fakellm.Script
+	for n := 0; n < *agentTurns; n += 4 {
+		var calls []fakellm.ToolCall
+		for i := range min(4, *agentTurns-n) {
+			calls = append(calls, delegate("a", fmt.Sprintf("task %d", n+i)))
+		}
+		steps = append(steps, fakellm.Calls(calls...))
+	}
+	var work []fakellm.Script
+	for range *agentSteps {
+		work = append(work, fakellm.Call("local_quick_echo", `{"text":"`+strings.Repeat("words ", 100)+`"}`))
+	}
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(append(steps, fakellm.Text("All done."))...)),
+		fakellm.When("task", fakellm.Steps(append(work, fakellm.Text(strings.Repeat("An answer. ", 300)))...)))
+	r := newEnv(t, m, agents, func(c *config.Config) {
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.TurnTimeout = 100, 100, time.Hour
+	})
+	r.work(withEcho()...)
+	res := r.ask(session(t), "errand of the user")
+	require.Equal(t, "All done.", res.Answer)
+	assert.Equal(t, *agentTurns, res.ToolCalls)
+	h := &historypb.History{Events: r.events(session(t), res.Turn)}
+	raw, err := proto.Marshal(h)
+	require.NoError(t, err)
+	began := time.Now()
+	replayer := worker.NewWorkflowReplayer()
+	replayer.RegisterWorkflow(workflows.Turn)
+	require.NoError(t, replayer.ReplayWorkflowHistory(nil, h))
+	t.Logf("%d agents of %d steps: %d events, %d bytes, replayed in %s", *agentTurns, *agentSteps, len(h.Events), len(raw),
+		time.Since(began).Round(time.Millisecond))
+	assert.Less(t, len(raw)/(*agentTurns), 500_000/20)
 }
