@@ -16,14 +16,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// taskMessage is the ID of the message with which an agent's session begins.
-const taskMessage = "task"
-
 // inlineTask bounds the task that a history carries, in bytes. A longer one is a blob.
 const inlineTask = 8 << 10
 
 // Delegate claims a call of an agent's tool. A claimed call may be claimed again: the agent's session and the ID of its
-// message derive from the call, so its turn runs once.
+// message derive from the call, so its turn runs once. Session and message have the same ID.
 func (a *Activities) Delegate(ctx context.Context, in workflows.CallInput) (workflows.DelegateResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.delegate(ctx, in)
@@ -57,7 +54,7 @@ func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res 
 	if err != nil {
 		return res, err
 	}
-	res.Message = workflows.Message{ID: taskMessage, Text: arguments.Task, Background: cfg.Background,
+	res.Message = workflows.Message{ID: turn.ChildSession(in.Turn, in.Call.ID), Text: arguments.Task, Background: cfg.Background,
 		TraceParent: cfg.TraceParent}
 	if len(arguments.Task) > inlineTask {
 		res.Message.Text = ""
@@ -76,7 +73,8 @@ func (a *Activities) SettleDelegated(ctx context.Context, in workflows.Delegated
 func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
 	own := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
-	child, err := own.Delivered(ctx, turn.ChildSession(in.Turn, in.Call.ID), taskMessage)
+	session := turn.ChildSession(in.Turn, in.Call.ID)
+	child, err := own.Delivered(ctx, session, session)
 	result := turn.ToolResult{Outcome: turn.OutcomeError,
 		Text: fmt.Sprintf("the agent %s could not begin: %s", agent, cmp.Or(in.Problem, "it was stopped"))}
 	switch {
@@ -134,7 +132,7 @@ func (a *Activities) delegated(ctx context.Context, in workflows.CallInput,
 
 // usageOf returns what the turn of a child session has used, with those of its own children.
 func usageOf(ctx context.Context, j *journal.DB, session string) (u turn.Usage, err error) {
-	t, err := j.Delivered(ctx, session, taskMessage)
+	t, err := j.Delivered(ctx, session, session)
 	if errors.Is(err, journal.ErrNotFound) {
 		return u, nil
 	}

@@ -1,8 +1,10 @@
 package check
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	historypb "go.temporal.io/api/history/v1"
 
@@ -79,8 +81,37 @@ func newChecker(l Ledgers) *checker {
 		}
 		c.messages[e.Message] = m
 	}
+	for _, t := range c.turns {
+		for _, call := range t.calls {
+			if strings.HasPrefix(call.Call.Tool, turn.AgentTools) {
+				c.delegated(call)
+			}
+		}
+	}
 	c.join()
 	return c
+}
+
+// delegated files the task of a call of an agent as a message to the agent's session, and the call's result as what its
+// sender was told.
+func (c *checker) delegated(call portable.ExportCall) {
+	session := turn.ChildSession(call.Turn, call.Call.ID)
+	var arguments struct{ Task string }
+	if err := json.Unmarshal([]byte(call.Call.Arguments), &arguments); err != nil {
+		return // reported with the call
+	}
+	told := Entry{Event: Answered, Session: session, Message: session}
+	for id, t := range c.turns {
+		if t.session == session && t.record.MessageID == session {
+			told.Turn, told.State, told.Answer = id, string(t.record.State), t.record.Answer
+		}
+	}
+	ok := call.Outcome == turn.OutcomeOK
+	if ok {
+		told.State, told.Answer = string(turn.StateCompleted), call.Text
+	}
+	c.messages[session] = message{id: session, session: session, text: arguments.Task, acknowledged: ok,
+		results: []Entry{told}}
 }
 
 // join builds the indexes over the filed lines.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -16,15 +17,19 @@ import (
 
 	"github.com/everturn/everturn/tests/check"
 	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // collect ends what still runs and writes every ledger that is not a file yet.
 func (r *rig) collect(ctx context.Context, run check.Run) error {
+	if err := r.findAgents(ctx); err != nil {
+		return err
+	}
 	errs := []error{r.environments(), r.histories(ctx), r.endWorkers()}
 	r.stopRead()
 	r.readers.Wait()
 	run.Stopped, run.Failing, run.Asked, run.StopWithin = r.stopped, r.failing, askMark, r.stopWithin
-	run.Repeatable = []string{"mcp/again/", "mcp/quick/"}
+	run.Repeatable = []string{"mcp/again/", "mcp/quick/", turn.AgentTools}
 	if run.Tainting = r.settings.taint != "off"; r.settings.stateful {
 		run.Stateful = "mcp/keeper/"
 	}
@@ -37,6 +42,17 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 
 		writeJSON(inDir(r.dir, "ledgers", "run.json"), run))
 	return errors.Join(errs...)
+}
+
+// findAgents notes the sessions of the agents that were called.
+func (r *rig) findAgents(ctx context.Context) error {
+	all, err := r.store.Sessions(ctx, 10_000)
+	for _, s := range all {
+		if strings.HasPrefix(s.ID, turn.AgentTools) {
+			r.agents = append(r.agents, s.ID)
+		}
+	}
+	return err
 }
 
 func writeJSON(file string, v any) error {
@@ -97,7 +113,7 @@ func (r *rig) histories(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			name := session + "-" + run + ".json"
+			name := url.PathEscape(session) + "-" + run + ".json"
 			if err := os.WriteFile(inDir(r.dir, "ledgers", "histories", name), b, 0o600); err != nil {
 				return err
 			}
@@ -267,7 +283,7 @@ func (r *rig) waits(ctx context.Context) error {
 // exports writes the sessions as the journal exports them.
 func (r *rig) exports(ctx context.Context) error {
 	for _, session := range r.sessions() {
-		f, err := os.Create(inDir(r.dir, "ledgers", "journal", session+".jsonl"))
+		f, err := os.Create(inDir(r.dir, "ledgers", "journal", url.PathEscape(session)+".jsonl"))
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,8 @@ func groups() []group {
 			"condensation that is settled. A turn that waits for a limit needs no worker.", models()},
 		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +
 			"reserved of a budget stands for what it may have spent.", limits()},
+		{"Agents that call agents", "The child's session derives from the call, so the next worker finds the same child, and " +
+			"its task runs once. A turn that is stopped stops its children.", helpers()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
 		{"A server or the worker dies in mid-call",

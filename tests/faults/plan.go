@@ -45,6 +45,9 @@ const (
 	remember = "mcp_keeper_remember"
 )
 
+// helper is the tool of an agent; the key of such a call is the text of another plan, which the agent plays.
+const helper = "agent_helper"
+
 // askUser is the tool with which the model asks the user; the key of such a call is the question.
 const askUser = "ask_user"
 
@@ -97,6 +100,8 @@ func (c callPlan) arguments() string {
 	switch c.tool {
 	case environ:
 		return "{}"
+	case helper:
+		return fmt.Sprintf(`{"task":%q}`, c.key)
 	case askUser:
 		return fmt.Sprintf(`{"question":%q}`, c.key)
 	}

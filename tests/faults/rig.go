@@ -68,12 +68,14 @@ type rig struct {
 	decisions  atomic.Int64                      // that were begun
 	attending  sync.Once
 	asked      chan error
+	agents     []string // the sessions of agents that were called, once the journal is read
 	asking     int
 }
 
 // settings are the parts of the configuration that points change.
 type settings struct {
 	toolTimeout time.Duration
+	runtime     string       // lines for the section [runtime]
 	more        string       // lines for the section [journal]
 	llm         string       // lines for the section [llm]
 	worker      string       // lines for the section [worker]
@@ -199,6 +201,10 @@ func (r *rig) sessions() []string {
 	all := map[string]bool{}
 	for _, t := range r.plans {
 		all[t.session] = true
+	}
+	delete(all, "") // of the tasks of agents, whose sessions the journal knows
+	for _, s := range r.agents {
+		all[s] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }

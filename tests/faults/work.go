@@ -35,6 +35,7 @@ func (r *rig) configure() error {
 	fmt.Fprintf(&b, "[runtime]\nmode = \"native\"\nworkspace = %q\nmax_steps = 20\nmax_tool_calls = "+
 		"40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
+	b.WriteString(r.settings.runtime)
 	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n",
 		base, r.canary(1))
 	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
