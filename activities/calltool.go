@@ -151,6 +151,10 @@ func (a *Activities) run(
 ) (turn.ToolResult, error) {
 	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
+	caller, err := a.callerSession(ctx, in)
+	if err != nil {
+		return turn.ToolResult{}, a.releaseUnsent(ctx, in, err)
+	}
 	progress, noted := a.progressWriter(ctx, in)
 	defer noted()
 	result, err := a.tools.Call(limited, turn.ToolRequest{
@@ -158,7 +162,8 @@ func (a *Activities) run(
 		TotalTimeout: in.TotalTimeout,
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
-		Refused:    clock.refused, Dispatched: scheduled(ctx), Kept: kept,
+		Caller:     caller, Model: in.Model,
+		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
 		Waits: !local(ctx), MaySuspend: !local(ctx) && a.stickyQueueName != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },

@@ -85,6 +85,14 @@ func (a *Activities) settleDelegated(ctx context.Context, in workflows.Delegated
 		if result, err = a.childResult(ctx, own, agent, child); err != nil {
 			return workflows.CallResult{}, err
 		}
+		changes, err := changesCanvas(ctx, own, child.ID)
+		if err != nil {
+			return workflows.CallResult{}, err
+		}
+		if changes {
+			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with canvas_take, "+
+				"both with {\"from\":%q}.]", session)
+		}
 		taint, err := own.Taint(ctx, child.ID)
 		if err != nil {
 			return workflows.CallResult{}, fmt.Errorf("reading the agent's taint: %w", err)
@@ -97,6 +105,21 @@ func (a *Activities) settleDelegated(ctx context.Context, in workflows.Delegated
 	}
 	return a.delegated(ctx, in.CallInput, settled)
 }
+
+// changesCanvas reports whether a turn has changed its canvas.
+func changesCanvas(ctx context.Context, j *journal.DB, turnID string) (bool, error) {
+	calls, err := j.Calls(ctx, turnID)
+	if err != nil {
+		return false, fmt.Errorf("reading the agent's calls: %w", err)
+	}
+	return slices.ContainsFunc(calls, func(c journal.CallRecord) bool {
+		return c.Outcome == turn.OutcomeOK && slices.Contains(canvasChanges, c.Call.Tool)
+	}), nil
+}
+
+// canvasChanges are the tools that change a canvas.
+var canvasChanges = []string{"local/canvas_write", "local/canvas_edit", "local/canvas_patch", "local/canvas_delete",
+	"local/canvas_take"}
 
 // childResult returns what the caller of an agent learns of its turn: the answer, or why there is none.
 func (a *Activities) childResult(ctx context.Context, j *journal.DB, agent string,
@@ -231,6 +254,19 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		c.agents = append(c.agents, cfg.Agent)
 		session, agent = rec.Session, cfg.Agent
 	}
+}
+
+// callerSession returns the session whose turn has called the agent whose turn makes a call; "" for other turns.
+func (a *Activities) callerSession(ctx context.Context, in workflows.CallInput) (string, error) {
+	turnID, _, ok := turn.ParentCall(in.Session)
+	if !ok {
+		return "", nil
+	}
+	rec, err := a.journal.Tenant(in.Tenant).TurnConfig(ctx, turnID)
+	if err != nil {
+		return "", fmt.Errorf("reading the turn that called the agent: %w", behind(err))
+	}
+	return rec.Session, nil
 }
 
 // narrowTo leaves a child those of its tools that its caller has, and the agents that it may call itself. It adds the

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"os/exec"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -287,4 +289,65 @@ func TestTheHistoryOfManyAgents(t *testing.T) {
 	t.Logf("%d agents of %d steps: %d events, %d bytes, replayed in %s", *agentTurns, *agentSteps, len(h.Events), len(raw),
 		time.Since(began).Round(time.Millisecond))
 	assert.Less(t, len(raw)/(*agentTurns), 500_000/20)
+}
+
+// TestAgentsChangeCanvasesOfTheirOwn lets two agents change their canvases, which begin where that of their caller
+// stands. The caller takes the changes of one; those of the other conflict with its own. No other canvas can be taken.
+func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	repo := t.TempDir()
+	git := func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"},
+			args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	git("commit", "-q", "--allow-empty", "-m", "begin")
+	write := func(path, content string) fakellm.Reply {
+		return fakellm.Call("local_canvas_write", fmt.Sprintf(`{"path":%q,"content":%q}`, path, content))
+	}
+	session := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
+	take := func(n int, tool string) fakellm.Script {
+		return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+			found := session.FindAllStringSubmatch(string(q.Body), -1)
+			return fakellm.Call(tool, fmt.Sprintf(`{"from":%q}`, found[n][1]))
+		})
+	}
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(write("page.md", "one\n"),
+			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")),
+			take(0, "local_canvas_diff"), take(0, "local_canvas_take"), write("page.md", "mine\n"),
+			take(1, "local_canvas_take"),
+			fakellm.Call("local_canvas_take", `{"from":"`+t.Name()+`-other"}`),
+			fakellm.Call("local_canvas_diff", `{"from":"`+t.Name()+`-other"}`), fakellm.Text("All done."))),
+		fakellm.When("task one", fakellm.Steps(fakellm.Call("local_canvas_read", `{"path":"page.md"}`),
+			write("a.md", "from a\n"), fakellm.Text("One."))),
+		fakellm.When("task two", fakellm.Steps(write("page.md", "from b\n"), fakellm.Text("Two."))),
+		fakellm.When("other", fakellm.Steps(write("secret.md", "secret\n"), fakellm.Text("Other."))))
+	r := newEnv(t, m, agents, func(c *config.Config) {
+		c.Canvas.Repo, c.Runtime.MaxConsecutiveErrors, c.Runtime.MaxToolCalls = repo, 5, 20
+	})
+	r.work()
+	r.ask(t.Name()+"-other", "other")
+	res := r.ask(t.Name(), "errand of the user")
+	require.Equal(t, "All done.", res.Answer)
+	requests := r.model.Requests()
+	got := results(requests[len(requests)-1].Chat)
+	require.Len(t, got, 9)
+	assert.Contains(t, got[3], "+from a")
+	assert.NotContains(t, got[3], "+one", "what the caller had changed is no change of the agent")
+	assert.Contains(t, got[4], "took the changes")
+	assert.Contains(t, got[6], "conflicts")
+	assert.Contains(t, got[6], "page.md")
+	assert.Contains(t, got[7], "no session of an agent")
+	assert.Contains(t, got[8], "no session of an agent")
+	branch := "everturn/" + t.Name()
+	assert.Equal(t, "a.md\npage.md", git("ls-tree", "--name-only", branch))
+	assert.Equal(t, "mine", git("show", branch+":page.md"))
+	assert.Contains(t, git("log", "-1", branch), "Everturn-Model: scripted")
+	calls, err := r.store.Calls(t.Context(), r.child(res.Turn, "2.0").LastTurn.ID)
+	require.NoError(t, err)
+	assert.Equal(t, "one\n", calls[0].Text, "the agent begins where its caller stands")
+	assert.Empty(t, git("status", "--porcelain"))
 }

@@ -160,6 +160,7 @@ type CallInput struct {
 	// is the turn's remaining working time, for waiting and running together.
 	ServerWait time.Duration `json:"server_wait,omitempty"`
 	Budget     time.Duration `json:"budget,omitempty"`
+	Model      string        `json:"model,omitempty"` // that asked for the call
 	// CheckApproval means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`

@@ -337,7 +337,7 @@ func (r *run) callInput(f *callState, tool turn.Tool) CallInput {
 	}
 	in := CallInput{
 		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call,
-		Tool:         tool,
+		Tool: tool, Model: r.progress.Config.Model,
 		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left),
 		TotalTimeout:  min(tool.TotalTimeout, left),
 		CheckApproval: f.decision.Allowed, Responses: f.responses, ElicitationAttempt: f.respondsTo, Resume: f.dependsOnState,

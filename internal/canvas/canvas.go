@@ -2,6 +2,7 @@ package canvas
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,8 +81,8 @@ func (r *Repo) ref(tenant, session string) string { return "refs/heads/" + r.Bra
 
 // Action is a call that changes a canvas.
 type Action struct {
-	Tenant, Session, Turn, Call, Tool, ArgumentsHash string
-	Step                                             int
+	Tenant, Session, Turn, Call, Tool, Model, ArgumentsHash string
+	Step                                                    int
 }
 
 // The trailers of a commit. The base is the commit of the repository that the canvas began with.
@@ -97,9 +98,10 @@ func (a Action) message(title, base string) string {
 		session = "tenant:" + a.Tenant + "/" + session
 	}
 	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s/%s\nEverturn-Tool: %s\n"+
-		"Everturn-Arguments-Hash: %s\n%s: %s\n", oneLine(title, 100), trailerSession, oneLine(session,
+		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n", oneLine(title, 100), trailerSession, oneLine(session,
 		1000), oneLine(a.Turn, 200),
-		a.Step, trailerCall, oneLine(a.Turn, 200), oneLine(a.Call, 100), oneLine(a.Tool, 200), a.ArgumentsHash, trailerBase,
+		a.Step, trailerCall, oneLine(a.Turn, 200), oneLine(a.Call, 100), oneLine(a.Tool, 200), oneLine(a.Model,
+			200), a.ArgumentsHash, trailerBase,
 		base)
 }
 
@@ -264,6 +266,78 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 		}
 	}
 	return "", fmt.Errorf("branch %s is locked or moves all the time", r.Branch(a.Tenant, a.Session))
+}
+
+// BeginAt begins the canvas of an agent's session at the canvas of its caller, if that has one and it has none.
+func (r *Repo) BeginAt(ctx context.Context, a Action, caller string) error {
+	r.committing.Lock()
+	defer r.committing.Unlock()
+	if _, begun, err := r.state(ctx, a.Tenant, a.Session); err != nil || begun {
+		return err
+	}
+	from, begun, err := r.state(ctx, a.Tenant, caller)
+	if err != nil || !begun {
+		return err
+	}
+	a.Call = "begin" // it is none of the call's own changes
+	_, err = r.commitTree(ctx, a, "begin where the caller's canvas stands", from.head+"^{tree}", from.head, "", from.head)
+	if _, begun, serr := r.state(ctx, a.Tenant, a.Session); serr == nil && begun {
+		return nil // also if another process was first
+	}
+	return err
+}
+
+// commitTree commits a tree to the session's canvas, which stands at old. base is the canvas's.
+func (r *Repo) commitTree(ctx context.Context, a Action, title, tree, base, old string, parents ...string) (string,
+	error) {
+	args := []string{"commit-tree", tree, "-F", "-"}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	out, err := r.git(ctx, []byte(a.message(title, base)), args...)
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(out))
+	_, err = r.git(ctx, nil, "update-ref", r.ref(a.Tenant, a.Session), id, cmp.Or(old, zeroID(id)))
+	return id, err
+}
+
+// zeroID is the ID that stands for no object, as long as another one.
+func zeroID(id string) string { return strings.Repeat("0", len(id)) }
+
+// Take merges the canvas of another session into this one and returns the commit. If the canvas has a commit of this
+// call, Take returns that. The error may be a *ConflictError.
+func (r *Repo) Take(ctx context.Context, a Action, from string) (string, error) {
+	r.committing.Lock()
+	defer r.committing.Unlock()
+	other, err := r.begun(ctx, a.Tenant, from)
+	if err != nil {
+		return "", err
+	}
+	s, begun, err := r.state(ctx, a.Tenant, a.Session)
+	if err != nil {
+		return "", err
+	}
+	old := ""
+	if begun {
+		old = s.head
+		if done, err := r.made(ctx, s, a); err != nil || done != "" {
+			return done, err
+		}
+	}
+	tree, parents := other.head+"^{tree}", []string{other.head}
+	if s.head != "" {
+		if tree, err = r.mergedTree(ctx, r.Branch(a.Tenant, a.Session), s.head, other.head); err != nil {
+			return "", err
+		}
+		parents = []string{s.head, other.head}
+	}
+	id, err := r.commitTree(ctx, a, "take what "+from+" has changed", tree, cmp.Or(s.base, emptyBase), old, parents...)
+	if err != nil {
+		return "", fmt.Errorf("the branch has moved meanwhile; try again: %w", err)
+	}
+	return id, nil
 }
 
 // made returns the commit of a call that has made one before a crash.

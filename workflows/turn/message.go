@@ -281,6 +281,9 @@ type ToolResult struct {
 
 // ToolRequest is one call as the tool host receives it.
 type ToolRequest struct {
+	// Caller is the session whose turn has called the agent whose turn makes this call; empty for other turns.
+	Caller    string
+	Model     string // that asked for the call
 	Tool      string // catalogue ID
 	Hash      string // of the turn config's descriptor; a different current hash is tool_drift
 	Arguments json.RawMessage

@@ -43,19 +43,25 @@ func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) boo
 			"Apply a unified diff to one file of the canvas; it becomes one commit. Its context must "+
 				"match the file exactly.", s.patch, change...),
 		tools.Add(r, "canvas_delete", "Delete a file on the canvas; it becomes one commit.", s.delete, change...),
+		tools.Add(r, "canvas_take", "Merge what an agent that you have called in this turn has changed on its canvas into "+
+			"yours.", s.take, change...),
 		tools.Add(r, "canvas_merge", "Merge the canvas into a branch of the repository that is not checked out.", s.merge,
 			tools.Repeatable(), tools.Risk(turn.RiskHigh)),
 	)
 }
 
-// action returns the call that a context belongs to.
-func action(ctx context.Context) (canvas.Action, error) {
+// action returns the call that a context belongs to. The canvas of an agent begins where that of its caller stands.
+func (s set) action(ctx context.Context) (canvas.Action, error) {
 	req, ok := tools.CallInfo(ctx)
 	if !ok || req.Session == "" {
 		return canvas.Action{}, errors.New("a canvas belongs to a session, and this call to none")
 	}
-	return canvas.Action{Tenant: req.Tenant, Session: req.Session, Turn: req.Turn, Step: req.Step, Call: req.CallID,
-		Tool: req.Tool, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))}, nil
+	a := canvas.Action{Tenant: req.Tenant, Session: req.Session, Turn: req.Turn, Step: req.Step, Call: req.CallID,
+		Tool: req.Tool, Model: req.Model, ArgumentsHash: fmt.Sprintf("%x", sha256.Sum256(req.Arguments))}
+	if req.Caller == "" {
+		return a, nil
+	}
+	return a, s.repo.BeginAt(ctx, a, req.Caller)
 }
 
 // reach refuses files that look like credentials.
@@ -72,7 +78,7 @@ type listInput struct {
 }
 
 func (s set) list(ctx context.Context, in listInput) (string, error) {
-	a, err := action(ctx)
+	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +99,7 @@ type readInput struct {
 }
 
 func (s set) read(ctx context.Context, in readInput) (string, error) {
-	a, err := action(ctx)
+	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -125,14 +131,21 @@ func shown(text string, offset int) string {
 
 type diffInput struct {
 	Path string `json:"path,omitempty" jsonschema:"only this file; empty for all"`
+	From string `json:"from,omitempty" jsonschema:"the session of an agent that this turn has called, to see its canvas"`
 }
 
 func (s set) diff(ctx context.Context, in diffInput) (string, error) {
-	a, err := action(ctx)
+	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
-	text, err := s.repo.Diff(ctx, a.Tenant, a.Session, in.Path)
+	session := a.Session
+	if in.From != "" {
+		if session = in.From; called(a, session) != nil {
+			return "", called(a, session)
+		}
+	}
+	text, err := s.repo.Diff(ctx, a.Tenant, session, in.Path)
 	if len(text) > maxShown {
 		text = turn.Truncate(text, maxShown) + fmt.Sprintf("\n[cut: %d bytes; show one file]\n", len(text))
 	}
@@ -189,7 +202,7 @@ func existing(name string, f func(old []byte) ([]byte, string, error)) changed {
 }
 
 func (s set) commit(ctx context.Context, verb, name string, f changed) (string, error) {
-	a, err := action(ctx)
+	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -208,6 +221,33 @@ func (s set) commit(ctx context.Context, verb, name string, f changed) (string, 
 	return fmt.Sprintf("%s (commit %.10s on branch %s)", done, id, s.repo.Branch(a.Tenant, a.Session)), nil
 }
 
+// called refuses a session that is not that of an agent which the turn has called.
+func called(a canvas.Action, session string) error {
+	if turnID, _, ok := turn.ParentCall(session); !ok || turnID != a.Turn {
+		return fmt.Errorf("%q is no session of an agent that this turn has called", turn.Truncate(session, 100))
+	}
+	return nil
+}
+
+type takeInput struct {
+	From string `json:"from" jsonschema:"the agent's session, as the result of its call names it"`
+}
+
+func (s set) take(ctx context.Context, in takeInput) (string, error) {
+	a, err := s.action(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := called(a, in.From); err != nil {
+		return "", err
+	}
+	id, err := s.repo.Take(ctx, a, in.From)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("took the changes as commit %.10s", id), nil
+}
+
 type mergeInput struct {
 	Into   string `json:"into" jsonschema:"the branch to merge into"`
 	Squash bool   `json:"squash,omitempty" jsonschema:"make one commit of all changes"`
@@ -215,7 +255,7 @@ type mergeInput struct {
 }
 
 func (s set) merge(ctx context.Context, in mergeInput) (string, error) {
-	a, err := action(ctx)
+	a, err := s.action(ctx)
 	if err != nil {
 		return "", err
 	}
