@@ -256,7 +256,9 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 			}
 		}
 		commit, err := r.commit(ctx, s, a, title, name, change)
-		if !errors.Is(err, errRace) {
+		var failed *gitError
+		killed := errors.As(err, &failed) && failed.code < 0 // by someone else: whether it has committed, the branch tells
+		if !killed && !errors.Is(err, errRace) {
 			return commit, err
 		}
 		select {

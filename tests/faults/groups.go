@@ -24,6 +24,8 @@ func groups() []group {
 			"reserved of a budget stands for what it may have spent.", limits()},
 		{"Agents that call agents", "The child's session derives from the call, so the next worker finds the same child, and " +
 			"its task runs once. A turn that is stopped stops its children.", helpers()},
+		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it has made.",
+			canvases()},
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
 		{"A server or the worker dies in mid-call",

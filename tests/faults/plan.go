@@ -100,6 +100,8 @@ func (c callPlan) arguments() string {
 	switch c.tool {
 	case environ:
 		return "{}"
+	case stroke:
+		return fmt.Sprintf(`{"path":%q,"content":%q}`, c.key+".md", c.key)
 	case helper:
 		return fmt.Sprintf(`{"task":%q}`, c.key)
 	case askUser:

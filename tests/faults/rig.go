@@ -75,6 +75,7 @@ type rig struct {
 // settings are the parts of the configuration that points change.
 type settings struct {
 	toolTimeout time.Duration
+	path        string       // a directory that is first in the workers' PATH
 	runtime     string       // lines for the section [runtime]
 	more        string       // lines for the section [journal]
 	llm         string       // lines for the section [llm]

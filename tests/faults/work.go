@@ -115,6 +115,9 @@ func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*pro
 	}
 	log := inDir(r.dir, "ledgers", "sinks", fmt.Sprintf("worker-%d.log", len(r.workers)+1))
 	env := append(os.Environ(), "EVERTURN_FAULTS_SECRET="+r.canary(3))
+	if r.settings.path != "" {
+		env = append(env, "PATH="+r.settings.path+":"+os.Getenv("PATH"))
+	}
 	p, err := spawn(log, program, env, append(args, flags...)...)
 	if err != nil {
 		return nil, err

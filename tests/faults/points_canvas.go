@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// canvases returns the points at which the worker, or git, dies while two sessions change their canvases in one
+// repository.
+func canvases() []point {
+	return []point{
+		drawn(dies("canvas_claimed", "a change is claimed and git has not run", "ClaimCall:after", firstOf)),
+		drawn(dies("canvas_made", "a commit is made and its call is not settled", "SettleCall:before", anyStroke)),
+		drawn(dies("canvas_settled", "the call of a commit is settled and not reported", "SettleCall:after", anyStroke)),
+		drawn(point{name: "canvas_git", about: "git is killed three times in the middle of a commit",
+			act: func(ctx context.Context, r *rig) error { return r.ask(ctx) },
+			prepare: func(r *rig, _ context.Context) error {
+				real, err := exec.LookPath("git")
+				if err != nil {
+					return err
+				}
+				r.settings.path = inDir(r.dir, "bin")
+				return errors.Join(os.Mkdir(r.settings.path, 0o700),
+					os.WriteFile(inDir(r.settings.path, "git"), fmt.Appendf(nil, dyingGit, r.dir, real), 0o700))
+			}}),
+	}
+}
+
+// dyingGit is a git that is killed soon after it has begun to commit, three times.
+const dyingGit = `#!/bin/sh
+case " $* " in *" fast-import "*)
+	for n in 1 2 3; do
+		if mkdir "%s/killed-$n" 2>/dev/null; then
+			%[2]s "$@" <&0 &
+			sleep 0.00$n
+			kill -9 $! 2>/dev/null
+			kill -9 $$
+		fi
+	done
+esac
+exec %[2]s "$@"
+`
+
+// stroke is the tool that changes a canvas.
+const stroke = "local_canvas_write"
+
+// anyStroke picks one of the changes of the target and its companion.
+func anyStroke(r *rig) int { return 1 + r.rng.IntN(r.target.calls()+r.companion.calls()) }
+
+// drawn lets the target and its companion change their canvases.
+func drawn(p point) point {
+	p.shape = func(r *rig) {
+		r.settings.extra += fmt.Sprintf("[canvas]\nrepo = %q\n", r.repo())
+		for _, t := range []*turnPlan{r.target, r.companion} {
+			t.steps = nil
+			for range 2 + r.rng.IntN(2) {
+				t.add(1+r.rng.IntN(3), func(int) string { return stroke })
+			}
+		}
+	}
+	prepare := p.prepare
+	p.prepare = func(r *rig, ctx context.Context) error {
+		err := os.Mkdir(r.repo(), 0o700)
+		for _, args := range [][]string{{"init", "-q"}, {"commit", "-q", "--allow-empty", "-m", "begin"}} {
+			if err == nil {
+				_, err = r.git(ctx, args...)
+			}
+		}
+		if prepare != nil {
+			err = errors.Join(err, prepare(r, ctx))
+		}
+		return err
+	}
+	p.then = func(ctx context.Context, r *rig) error {
+		return errors.Join(r.committed(ctx, r.target.session), r.committed(ctx, r.companion.session))
+	}
+	return p
+}
+
+func (r *rig) repo() string { return inDir(r.dir, "repo") }
+
+func (r *rig) git(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.repo(), "-c", "user.name=a", "-c", "user.email=a@b"},
+		args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w: %s", args[0], err, out)
+	}
+	return string(out), err
+}
+
+// committed checks that each change of a session's canvas is one commit, and that there is no other.
+func (r *rig) committed(ctx context.Context, session string) error {
+	out, err := r.git(ctx, "log", "--format=%(trailers:key=Everturn-Call,valueonly)", "everturn/"+session)
+	if err != nil {
+		return err
+	}
+	commits := map[string]int{}
+	for _, call := range strings.Fields(out) {
+		commits[call]++
+	}
+	turns, err := r.store.Turns(ctx, session)
+	if err != nil {
+		return err
+	}
+	for _, t := range turns {
+		calls, err := r.store.Calls(ctx, t.ID)
+		if err != nil {
+			return err
+		}
+		for _, c := range calls {
+			id := t.ID + "/" + c.Call.ID
+			if n := commits[id]; c.Call.Tool == "local/canvas_write" && (n > 1 || n == 0 && c.Outcome == turn.OutcomeOK ||
+				n == 1 && c.Outcome != turn.OutcomeOK) {
+				return fmt.Errorf("call %s ended as %s and has %d commits", id, c.Outcome, n)
+			}
+			delete(commits, id)
+		}
+	}
+	if len(commits) > 0 {
+		return fmt.Errorf("session %s has commits of no call: %v", session, commits)
+	}
+	return nil
+}
