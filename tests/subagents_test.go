@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -350,4 +351,80 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "one\n", calls[0].Text, "the agent begins where its caller stands")
 	assert.Empty(t, git("status", "--porcelain"))
+}
+
+// TestAHostileAgentStaysWithinItsRights lets the model of a called agent try what it must not do. No try has an effect.
+func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
+	t.Parallel()
+	repo := t.TempDir()
+	git := func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"},
+			args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "main")
+	git("commit", "-q", "--allow-empty", "-m", "begin")
+	git("branch", "aside")
+	var effects atomic.Int32
+	other := t.Name() + "-other"
+	var tries []fakellm.ToolCall
+	try := func(tool string, arguments ...string) {
+		for _, a := range arguments {
+			tries = append(tries, fakellm.ToolCall{Name: tool, Arguments: a})
+		}
+	}
+	from := func(session string) string { return fmt.Sprintf(`{"from":%q}`, session) }
+	path := func(p string) string { return fmt.Sprintf(`{"path":%q,"content":"x"}`, p) }
+	try("local_touch", `{"text":"x"}`)                                              // the operator denies it to this agent
+	try("local_echo", `{"text":"x"}`)                                               // its caller lacks it
+	try("agent_b", `{"task":"x"}`)                                                  // itself
+	try("agent_default", `{"task":"x"}`)                                            // its caller
+	try("agent_a", `{}`, `{"task":""}`, `{"task":"x","limits":{"max_cost_usd":9}}`, // beyond the schema
+		`{"task":"x","agent":"default"}`, `{"task":"x","session":"`+other+`"}`, `{"task":1}`, `{"task":["x"]}`)
+	for _, tool := range []string{"local_canvas_take", "local_canvas_diff"} {
+		try(tool, from(other), from(t.Name()), from("everturn/"+other), from("main"), from("agent/x/1.0"),
+			from("agent/../1.0"), from("--all"), from("HEAD"))
+	}
+	for _, tool := range []string{"local_canvas_write", "local_write_file"} {
+		try(tool, path(".git/config"), path(".git/hooks/pre-commit"), path("../out"), path("/tmp/out"), path("a/../../out"),
+			path(".GIT/config"), path(".everturn/journal.db"), path("a\x00b"), path(""), path("."), path(".git"))
+	}
+	try("local_canvas_merge", `{"into":"everturn/`+other+`","title":"x"}`, `{"into":"main","title":"x"}`,
+		`{"into":"aside","title":"x"}`, `{"into":"refs/heads/aside","title":"x"}`, `{"into":"--help","title":"x"}`)
+	var steps []fakellm.Script
+	for _, call := range tries {
+		steps = append(steps, fakellm.Calls(call))
+	}
+	require.GreaterOrEqual(t, len(tries), 50)
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("b", "be bad")), fakellm.Text("All done."))),
+		fakellm.When("be bad", fakellm.Steps(append(steps, fakellm.Text("I give up."))...)),
+		fakellm.When("other", fakellm.Steps(fakellm.Call("local_canvas_write", path("secret.md")), fakellm.Text("Other."))))
+	r := newEnv(t, m, agents, func(c *config.Config) {
+		c.Canvas.Repo, c.LocalFiles.Write = repo, true
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxReprompts, c.Runtime.MaxConsecutiveErrors = 200, 200, 200, 200
+		c.Policy.OnInvalidAction = turn.ErrorReprompt
+		c.Policy.Deny = []string{"local/canvas_merge"}
+	})
+	r.work(append(withEcho(), touching(&effects))...)
+	r.ask(other, "other")
+	before := git("for-each-ref") + git("status", "--porcelain")
+	res := r.result(r.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
+		Tools: []string{"local/canvas_*", "local/*_file", "local/touch", "agent/*"}}}))
+	require.Equal(t, "All done.", res.Answer)
+	s := r.child(res.Turn, "1.0")
+	calls, err := r.store.Calls(t.Context(), s.LastTurn.ID)
+	require.NoError(t, err)
+	for _, c := range calls {
+		assert.NotEqual(t, turn.OutcomeOK, c.Outcome, "%s %s", c.Call.Tool, c.Call.Arguments)
+	}
+	assert.Len(t, r.model.Requests(), len(tries)+1+2+2, "it tried all")
+	assert.Zero(t, effects.Load())
+	assert.Equal(t, before, git("for-each-ref")+git("status", "--porcelain"), "no branch has moved")
+	list, err := r.store.Sessions(t.Context(), 100)
+	require.NoError(t, err)
+	assert.Len(t, list, 3, "no further agent was called")
+	assert.NoFileExists(t, filepath.Join(r.cfg.Runtime.Workspace, "..", "out"))
+	assert.NoFileExists(t, "/tmp/out")
 }

@@ -49,6 +49,8 @@ var mutants = []mutant{
 	{name: "nothing", point: "lease_after"},
 	{name: "summary_forgotten", point: "condense_after", breaks: check.I4},
 	{name: "model_misnamed", point: "fallback_after", breaks: check.I4},
+	{name: "nothing", point: "agent_settle_after"},
+	{name: "agent_misquoted", point: "agent_settle_after", breaks: check.I1},
 	{name: "nothing", point: "wait_idle"},
 	{name: "nothing", point: "decide_20"},
 	{name: "nothing", point: "join_call"},

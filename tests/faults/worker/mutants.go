@@ -22,6 +22,7 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"late_over_transcript": func(m mutant) engine.Journal { return &lateOverTranscript{m} },
 	"dedup_forgotten":      func(m mutant) engine.Journal { return &dedupForgotten{m} },
 	"paid_again":           func(m mutant) engine.Journal { return &paidAgain{m} },
+	"agent_misquoted":      func(m mutant) engine.Journal { return &agentMisquoted{m} },
 	"summary_forgotten":    func(m mutant) engine.Journal { return &summaryForgotten{m} },
 	"model_misnamed":       func(m mutant) engine.Journal { return &modelMisnamed{m} },
 	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },
