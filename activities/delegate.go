@@ -54,8 +54,8 @@ func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res 
 	if err != nil {
 		return res, err
 	}
-	res.Message = workflows.Message{ID: turn.ChildSession(in.Turn, in.Call.ID), Text: arguments.Task, Background: cfg.Background,
-		TraceParent: cfg.TraceParent}
+	res.Message = workflows.Message{ID: turn.ChildSession(in.Turn, in.Call.ID), Text: arguments.Task,
+		Background: cfg.Background, TraceParent: cfg.TraceParent}
 	if len(arguments.Task) > inlineTask {
 		res.Message.Text = ""
 		res.Message.Blob, err = a.journal.PutBlob(ctx, "text/plain", []byte(arguments.Task))
@@ -90,8 +90,8 @@ func (a *Activities) settleDelegated(ctx context.Context, in workflows.Delegated
 			return workflows.CallResult{}, err
 		}
 		if changes {
-			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with canvas_take, "+
-				"both with {\"from\":%q}.]", session)
+			result.Text += fmt.Sprintf("\n\n[Its canvas has changes. Look at them with canvas_diff and take them with "+
+				"canvas_take, both with {\"from\":%q}.]", session)
 		}
 		taint, err := own.Taint(ctx, child.ID)
 		if err != nil {
@@ -320,8 +320,8 @@ func agentTool(g Agent) turn.Descriptor {
 		description += ": " + g.Description
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
-	schema := json.RawMessage(`{"additionalProperties":false,"properties":{"task":{"description":"what the agent is to do, ` +
-		`with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
+	schema := json.RawMessage(`{"additionalProperties":false,"properties":{"task":{"description":"what the agent is to ` +
+		`do, with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,
 		Risk: turn.RiskLow, Repeatable: true, Effects: turn.Effects{ReadOnly: true},

@@ -64,7 +64,8 @@ func TestAgentsCallAgents(t *testing.T) {
 		fakellm.When("task three", fakellm.Text("Three.")))
 	r := newEnv(t, m, agents, priced)
 	r.work()
-	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxCostUSD: ptr(1.0), MaxTokens: ptr(int64(100_000))})
+	run := r.begin(session(t), "errand of the user",
+		&workflows.LimitsRequest{MaxCostUSD: ptr(1.0), MaxTokens: ptr(int64(100_000))})
 	res := r.result(run)
 	require.Equal(t, "All done.", res.Answer)
 	offered := map[string][]string{}
@@ -149,7 +150,8 @@ func TestAnAgentHasNoMoreRightsThanItsCaller(t *testing.T) {
 	assert.EqualValues(t, 1, effects.Load())
 
 	for _, forged := range []struct{ session, agent string }{
-		{turn.ChildSession(run.GetRunID(), "9.9"), "a"}, {waiting, "b"}, {waiting, ""}, {turn.ChildSession("00000000", "1.0"), "a"},
+		{turn.ChildSession(run.GetRunID(), "9.9"), "a"}, {waiting, "b"}, {waiting, ""},
+		{turn.ChildSession("00000000", "1.0"), "a"},
 	} {
 		app, _ := r.failure(r.start(forged.session, workflows.Input{Agent: forged.agent,
 			Message: &workflows.Message{Text: "hello"}}))
@@ -165,7 +167,8 @@ func TestAStopOfATurnStopsItsAgents(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
 			m := fakellm.Cases(
-				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "task one")), fakellm.Text("All done."))),
+				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "task one")),
+					fakellm.Text("All done."))),
 				fakellm.When("task one", fakellm.Text("One.").Hold(0, gate)))
 			r := newEnv(t, m, agents)
 			r.work()
@@ -292,17 +295,21 @@ func TestTheHistoryOfManyAgents(t *testing.T) {
 	assert.Less(t, len(raw)/(*agentTurns), 500_000/20)
 }
 
-// TestAgentsChangeCanvasesOfTheirOwn lets two agents change their canvases, which begin where that of their caller
-// stands. The caller takes the changes of one; those of the other conflict with its own. No other canvas can be taken.
-func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	repo := t.TempDir()
-	git := func(args ...string) string {
-		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"},
-			args...)...).CombinedOutput()
+// gitIn returns a function that runs git in a repository, as its user does.
+func gitIn(t *testing.T, repo string) func(args ...string) string {
+	return func(args ...string) string {
+		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=Ann",
+			"-c", "user.email=ann@example.org"}, args...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return strings.TrimSpace(string(out))
 	}
+}
+
+// TestAgentsChangeCanvasesOfTheirOwn lets two agents change their canvases, which begin at that of their caller. The caller takes the changes of one; those of the other conflict with its own. No other canvas can be taken.
+func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	repo := t.TempDir()
+	git := gitIn(t, repo)
 	git("init", "-q", "-b", "main")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
 	write := func(path, content string) fakellm.Reply {
@@ -357,12 +364,7 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()
-	git := func(args ...string) string {
-		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"},
-			args...)...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return strings.TrimSpace(string(out))
-	}
+	git := gitIn(t, repo)
 	git("init", "-q", "-b", "main")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
 	git("branch", "aside")
@@ -403,7 +405,8 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 		fakellm.When("other", fakellm.Steps(fakellm.Call("local_canvas_write", path("secret.md")), fakellm.Text("Other."))))
 	r := newEnv(t, m, agents, func(c *config.Config) {
 		c.Canvas.Repo, c.LocalFiles.Write = repo, true
-		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxReprompts, c.Runtime.MaxConsecutiveErrors = 200, 200, 200, 200
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 200, 200
+		c.Runtime.MaxReprompts, c.Runtime.MaxConsecutiveErrors = 200, 200
 		c.Policy.OnInvalidAction = turn.ErrorReprompt
 		c.Policy.Deny = []string{"local/canvas_merge"}
 	})

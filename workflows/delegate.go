@@ -83,8 +83,8 @@ const (
 )
 
 // runChild runs the agent's turn, and waits for its end. It returns the turn's working time, and why the turn failed
-// as far as Temporal knows: the journal has the rest. A child that another run of this turn has started, before a reset,
-// goes on; when it has ended, the next one finds its answer.
+// as far as Temporal knows: the journal has the rest. A child that an earlier run of this turn has started, before a
+// reset, goes on; when it has ended, the next one finds its answer.
 func (r *run) runChild(ctx workflow.Context, in CallInput, m Message) (busy time.Duration, problem string) {
 	session := turn.ChildSession(r.turnID, in.Call.ID)
 	agent := in.Tool.ID[len(turn.AgentTools):]

@@ -166,7 +166,8 @@ func requireRefused(t *testing.T, err error, says string) {
 // stopped.
 func TestTheLargestLimitsLeaveATurnThatCanBeStopped(t *testing.T) {
 	input := fmt.Sprintf(
-		`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,"max_cost_usd":%[3]d}}`,
+		`{"message":{"text":"hi"},"limits":{"turn_timeout":"%s","tool_timeout":"%[1]s","max_steps":%d,"max_tokens":%[2]d,`+
+			`"max_cost_usd":%[3]d}}`,
 		turn.MaxDuration, turn.MaxCount, turn.MaxCostUSD)
 	err := hostileRun(t, TurnWorkflow, []byte(input), nil)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)

@@ -282,7 +282,7 @@ func (r *Repo) BeginAt(ctx context.Context, a Action, caller string) error {
 		return err
 	}
 	a.Call = "begin" // it is none of the call's own changes
-	_, err = r.commitTree(ctx, a, "begin where the caller's canvas stands", from.head+"^{tree}", from.head, "", from.head)
+	_, err = r.commitTree(ctx, a, "begin at the canvas of the caller", from.head+"^{tree}", from.head, "", from.head)
 	if _, begun, serr := r.state(ctx, a.Tenant, a.Session); serr == nil && begun {
 		return nil // also if another process was first
 	}

@@ -70,8 +70,8 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if !e.Configured {
-		return fmt.Sprintf("model %q: provider %s is not configured; set llm.provider to it, or add it to [[providers]] with "+
-			"its key, or choose another model", turn.Truncate(e.Name, 100), e.Provider)
+		return fmt.Sprintf("model %q: provider %s is not configured; set llm.provider to it, or add it to [[providers]] "+
+			"with its key, or choose another model", turn.Truncate(e.Name, 100), e.Provider)
 	}
 	s := fmt.Sprintf("provider %s has no model %q in the list of %s", e.Provider, turn.Truncate(e.Name, 100), e.Date)
 	if len(e.Alternatives) > 0 {

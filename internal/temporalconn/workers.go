@@ -38,8 +38,8 @@ func Workers(ctx context.Context, c client.Client, namespace, queue string) (lis
 		var missing *serviceerror.Unimplemented
 		switch {
 		case errors.As(err, &missing):
-			return nil, invalid("this Temporal server does not list workers: a server of version 1.30 or newer does, the development " +
-				"server does not")
+			return nil, invalid("this Temporal server does not list workers: a server of version 1.30 or newer does, the " +
+				"development server does not")
 		case err != nil:
 			return nil, fmt.Errorf("listing the workers: %w", err)
 		}

@@ -86,8 +86,8 @@ func drawn(p point) point {
 func (r *rig) repo() string { return inDir(r.dir, "repo") }
 
 func (r *rig) git(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.repo(), "-c", "user.name=a", "-c", "user.email=a@b"},
-		args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.repo(), "-c", "user.name=a", "-c",
+		"user.email=a@b"}, args...)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("git %s: %w: %s", args[0], err, out)
 	}

@@ -113,7 +113,8 @@ func Remaining(l Limits, c Counters) time.Duration {
 	return max(l.TurnTimeout-c.Busy, time.Second)
 }
 
-// The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not overflow.
+// The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not
+// overflow.
 const (
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	MaxCount    = 1_000_000_000

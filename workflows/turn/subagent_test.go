@@ -83,7 +83,8 @@ func TestOnlyCallsHaveChildSessions(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, "0190-a", id)
 	assert.Equal(t, "12.3", call)
-	for _, s := range []string{"", "agent/", "agent/a", "agent/a/1", "agent/a/b/1.0", "agent/a/1.0/x", "x/a/1.0", "agent//1.0"} {
+	for _, s := range []string{"", "agent/", "agent/a", "agent/a/1", "agent/a/b/1.0", "agent/a/1.0/x", "x/a/1.0",
+		"agent//1.0"} {
 		_, _, ok := ParentCall(s)
 		assert.False(t, ok, s)
 	}

@@ -12,8 +12,9 @@ import (
 // ActivityKind is how a call is dispatched.
 type ActivityKind string
 
-// The kinds of dispatch. An agent's call is a child workflow between two short activities. A regular call is an activity (6 history events). A local call is a local activity (1
-// event), and only repeatable tools that return within LocalActivityCap may use it.
+// The kinds of dispatch. An agent's call is a child workflow between two short activities. A regular call is an
+// activity (6 history events). A local call is a local activity (1 event), and only repeatable tools that return
+// within LocalActivityCap may use it.
 const (
 	ActivityRegular ActivityKind = "regular"
 	ActivityLocal   ActivityKind = "local"

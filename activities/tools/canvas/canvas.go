@@ -50,7 +50,7 @@ func Register(r *tools.Registry, repo *canvas.Repo, hidden func(name string) boo
 	)
 }
 
-// action returns the call that a context belongs to. The canvas of an agent begins where that of its caller stands.
+// action returns the call that a context belongs to. The canvas of an agent begins at that of its caller.
 func (s set) action(ctx context.Context) (canvas.Action, error) {
 	req, ok := tools.CallInfo(ctx)
 	if !ok || req.Session == "" {
