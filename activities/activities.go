@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -43,6 +44,9 @@ type Agent struct {
 	MaxTokens        int // of one completion; 0 leaves it to the provider
 	// Skills are those that turns get if their request asks for them.
 	Skills skills.Set
+	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
+	// the user's message asks for one.
+	Plan plan.Confirm
 	// Tools are patterns of the tools that the agent may call, of those that Policy allows; none means all of them.
 	Tools []string
 	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.

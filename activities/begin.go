@@ -12,6 +12,7 @@ import (
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -125,13 +126,18 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
+	confirm, system := g.Plan.Stricter(in.Message.Plan), g.system(cfg.Unavailable)+chosen.Prompt()
+	if confirm != "" {
+		descriptors = a.addPlanTools(&cfg, descriptors)
+		system += "\n\n" + plan.System
+	}
 	output, err := outputSchema(in.OutputSchema)
 	if err != nil {
 		return cfg, err
 	}
 	cfg.Skills = chosen.Report()
-	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: g.system(cfg.Unavailable) + chosen.Prompt(),
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Condense: condense})
+	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: confirm, Condense: condense})
 	return cfg, err
 }
 

@@ -96,14 +96,15 @@ type begunTurn struct {
 	models          []turn.Model
 	maxCost         *turn.USD // nil: no limit
 	limitWait       time.Duration
+	limits          turn.Limits
 }
 
 func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
 	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
-		maxCost: cfg.Limits.MaxCost(), limitWait: cfg.LimitWait}
+		maxCost: cfg.Limits.MaxCost(), limitWait: cfg.LimitWait, limits: cfg.Limits}
 }
 
-// maxTurns bounds the turns in memory; one takes about 500 bytes.
+// maxTurns bounds the turns in memory; one takes about 600 bytes.
 const maxTurns = 4096
 
 // promptConfigCache reads and writes prompt configs, the blobs that hold a turn's system prompt and descriptors.

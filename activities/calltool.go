@@ -14,6 +14,7 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -154,6 +155,13 @@ func (a *Activities) run(
 	caller, err := a.callerSession(ctx, in)
 	if err != nil {
 		return turn.ToolResult{}, a.releaseUnsent(ctx, in, err)
+	}
+	if plan.Is(in.Tool.ID) {
+		result, err := a.changePlan(ctx, in, call)
+		if err != nil {
+			err = a.releaseUnsent(ctx, in, err)
+		}
+		return a.presentable(result), err
 	}
 	progress, noted := a.progressWriter(ctx, in)
 	defer noted()

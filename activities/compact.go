@@ -54,7 +54,7 @@ func (a *Activities) compact(ctx context.Context, in workflows.CompactInput) (*t
 	if err != nil {
 		return nil, err
 	}
-	plan := turn.Plan{From: input.From}
+	plan := turn.PromptPlan{From: input.From}
 	after := prompt{messages: input.Window}
 	after.apply(&plan, draft)
 	draft.After = resized(draft.Before, input.Prompt.Tokens(), after.render(plan).Tokens())
@@ -92,7 +92,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	if err != nil {
 		return out, err
 	}
-	plan := turn.Plan{From: 1, Mode: cfg.Mode}
+	plan := turn.PromptPlan{From: 1, Mode: cfg.Mode}
 	if len(list) > 0 {
 		out.Previous = &list[len(list)-1]
 		plan.From = out.Previous.To + 1

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal"
@@ -29,16 +31,21 @@ type prompt struct {
 	messages  []turn.Message
 	used      turn.Usage // by this inference's condensations
 	overflow  bool       // the provider refused the prompt as too long, and it was condensed for that
+	plan      string     // how far the plan of the turn has come; empty: there is none
 }
 
-func (p *prompt) render(plan turn.Plan) turn.Prompt {
+func (p *prompt) render(plan turn.PromptPlan) turn.Prompt {
 	out := turn.RenderCondensed(plan, p.config, p.condensed, p.anchor, p.messages)
 	out.Provider, out.API, out.CacheKey = p.provider, p.api, p.cacheKey
+	shown := func(m turn.Message) bool { return strings.Contains(m.Text, p.plan) }
+	if p.plan != "" && !slices.ContainsFunc(out.Messages, shown) { // the message was condensed or cut off
+		out.Note = strings.TrimSpace(out.Note + "\n\n" + p.plan)
+	}
 	return out
 }
 
 // apply makes c stand for the beginning of the window.
-func (p *prompt) apply(plan *turn.Plan, c *turn.Condensation) {
+func (p *prompt) apply(plan *turn.PromptPlan, c *turn.Condensation) {
 	p.condensed = c
 	if c.To >= plan.From {
 		if i := plan.Anchor - plan.From; i >= 0 && i < int64(len(p.messages)) && c.To >= plan.Anchor {
@@ -69,6 +76,9 @@ const maxRemembered = 256
 func (a *Activities) openPrompt(ctx context.Context, in *workflows.InferInput, inf journal.Inference,
 	cfg turn.PromptConfig, clock *clock) (p *prompt, leave func(), err error) {
 	p = &prompt{config: cfg}
+	if p.plan, err = a.planInstruction(ctx, inf.Key, cfg.Plan); err != nil {
+		return nil, nil, err
+	}
 	if err := a.loadCondensed(ctx, in, inf, p); err != nil {
 		return nil, nil, err
 	}

@@ -133,9 +133,15 @@ func (a *Activities) applyPolicy(
 	var rules []turn.Grant
 	read := false
 	guard, tools := a.taintGuard(ctx, key, promptConfig.Policy.Taint, &err), a.toolStatus(ctx)
+	byPlan := a.planGuard(ctx, key, promptConfig.Plan, &err)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
 		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
+		if decided, reason := byPlan(d, c); decided != "" {
+			proposals[i].Permission, proposals[i].Why = decided, turn.Truncate(reason, turn.ResultPreview)
+			proposals[i].MaxGrant = turn.GrantNever
+			continue
+		}
 		if permission == turn.Ask && !read {
 			var rerr error
 			rules, rerr = a.journal.Grants(ctx, key.Turn)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,8 @@ type DecideInput struct {
 	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
 	// Approve only. turn.Request.Grants reports which grants a request allows.
 	Grant turn.GrantScope
+	// ChangedPlan replaces the plan of a request whose tool is plan.Tool, as JSON of a plan.Plan. For Approve only.
+	ChangedPlan json.RawMessage
 	// Covered also allows the turn's pending calls that the grant makes unnecessary to ask about. It needs a journal.
 	Covered bool
 }
@@ -122,7 +125,7 @@ func (c *Client) decide(ctx context.Context, in DecideInput, allow bool) (Decide
 	var res workflows.ApprovalResult
 	err := c.update(ctx, in.Session, workflows.ApproveUpdate, workflows.Approval{
 		Version: workflows.WireVersion, Turn: in.Turn, Call: in.Call, Allow: allow, ArgumentsHash: in.ArgumentsHash,
-		By: in.By, Reason: in.Reason, Grant: in.Grant,
+		By: in.By, Reason: in.Reason, Grant: in.Grant, ChangedPlan: in.ChangedPlan,
 	}, &res)
 	return DecideResult{Turn: res.Turn, Pending: res.Pending}, err
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
 )
 
 // Agent is an agent besides the one of [runtime]. What it does not set, it has from [runtime], [llm] and [policy]; it
@@ -25,6 +27,9 @@ type Agent struct {
 	Deny []string `toml:"deny"`
 	// Tools whose calls need an approval, besides policy.ask.
 	Ask []string `toml:"ask"`
+	// If set, it works by a plan: it proposes steps, and changes nothing before they are accepted. Users confirm the plan
+	// as a whole ("plan"), each later step as well ("step"), or nothing ("never").
+	Plan plan.Confirm `toml:"plan" enum:",plan,step,never"`
 	// Agents that it may call, each as the tool agent/<id>. It never calls itself, nor an agent that led to its turn.
 	Agents []string `toml:"agents"`
 	// Names of the skills that it may use; none means all of them.

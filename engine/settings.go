@@ -38,7 +38,7 @@ func (e *Engine) agents() []activities.Agent {
 	all := []activities.Agent{base}
 	for _, c := range e.cfg.Agents {
 		g := base
-		g.Description, g.Agents = c.Description, c.Agents
+		g.Description, g.Agents, g.Plan = c.Description, c.Agents, c.Plan
 		g.Name, g.Tools, g.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
 		if c.SystemPrompt != "" {
 			g.SystemPrompt = c.SystemPrompt + e.projectWords

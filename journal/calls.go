@@ -188,12 +188,16 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
+	err = t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
 		turn.CallChunk{
 			CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
 			Preview:   record.Preview(r.Text, record.PreviewBytes),
 			SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS,
 		})
+	if err != nil || r.Plan == nil {
+		return err
+	}
+	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
 }
 
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {

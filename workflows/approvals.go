@@ -1,8 +1,10 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -22,6 +24,8 @@ type Approval struct {
 	Reason        string `json:"reason,omitempty"` // shown to the model if the call is denied
 	// Grant also permits later calls. It requires Allow.
 	Grant turn.GrantScope `json:"grant,omitempty"`
+	// ChangedPlan replaces the plan that the request has; it requires Allow.
+	ChangedPlan json.RawMessage `json:"changed_plan,omitempty"`
 }
 
 // ApprovalResult acknowledges an Approval: the decision stands and will be carried out.
@@ -74,6 +78,9 @@ func (a Approval) decision(ctx workflow.Context) turn.Decision {
 	if a.Allow {
 		d.Status = turn.StatusAllowed
 	}
+	if len(a.ChangedPlan) > 0 {
+		d.Response = &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: a.ChangedPlan}
+	}
 	return d
 }
 
@@ -85,7 +92,9 @@ const (
 
 // validateApprove rejects an invalid approval before the workflow records it.
 func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
-	if err := checkUpdate(a.Version, a); err != nil {
+	sized := a
+	sized.ChangedPlan = nil // which is as large as plans may be
+	if err := checkUpdate(a.Version, sized); err != nil {
 		return rejected(err.Code, err.Message)
 	}
 	w, err := r.findRequest(ctx, a.Turn, a.Call, turn.RequestApproval)
@@ -94,7 +103,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	}
 	if before, settled := r.requests.decision(a.Call); settled {
 		same := before.Allowed == a.Allow && before.ArgumentsHash == a.ArgumentsHash &&
-			(a.Grant == "" || a.Grant == before.Grant)
+			(a.Grant == "" || a.Grant == before.Grant) && reflect.DeepEqual(a.decision(ctx).Response, before.Response)
 		if same && before.Status != turn.StatusExpired {
 			return nil
 		}

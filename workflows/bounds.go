@@ -138,7 +138,7 @@ const (
 	maxTemperature = 2
 )
 
-// CheckChoices returns an error if no turn can apply a message's choice of tools or temperature.
+// CheckChoices returns an error if no turn can apply a message's choice of tools, temperature or plan.
 func CheckChoices(m Message) error {
 	if err := checkChoices(m); err != nil {
 		return err
@@ -146,7 +146,7 @@ func CheckChoices(m Message) error {
 	return nil
 }
 
-// checkChoices rejects a message's choice of tools or temperature that no turn can apply.
+// checkChoices rejects a message's choice of tools, temperature or plan that no turn can apply.
 func checkChoices(m Message) *turn.Error {
 	if len(m.Tools) > maxTools {
 		return invalid("the message names %d patterns of tools; the maximum is %d", len(m.Tools), maxTools)
@@ -156,6 +156,9 @@ func checkChoices(m Message) *turn.Error {
 			return invalid("the message's tools: %q is no pattern of tools; write one such as \"local/*\" or "+
 				"\"mcp/files/read\"", turn.Truncate(pattern, 80))
 		}
+	}
+	if m.Plan != "" && !m.Plan.Known() {
+		return invalid("the message's plan is %q; it must be plan, step or never", turn.Truncate(string(m.Plan), 40))
 	}
 	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) {
 		return invalid("the message's temperature is %g; it must be from 0 to %d", *t, maxTemperature)

@@ -180,7 +180,7 @@ func journalUnavailable(err error) bool {
 	return errors.As(err, &timeout) || code(err) == turn.CodeStoreUnavailable
 }
 
-func (r *run) infer(ctx workflow.Context, plan turn.Plan) (InferResult, error) {
+func (r *run) infer(ctx workflow.Context, plan turn.PromptPlan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
 	options := inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))

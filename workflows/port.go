@@ -114,7 +114,7 @@ type InferInput struct {
 	// Messages are those to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
 	// session already has.
 	Messages []Message     `json:"messages,omitempty"`
-	Plan     turn.Plan     `json:"plan"`
+	Plan     turn.PromptPlan     `json:"plan"`
 	Budget   time.Duration `json:"budget"` // working time left, over all attempts
 	// RetryMax is the maximum number of retries after a transport error or a rate limit.
 	RetryMax int `json:"retry_max"`

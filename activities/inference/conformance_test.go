@@ -302,7 +302,7 @@ func TestJSONActionsHaveASchemaIfTheModelKeepsToOne(t *testing.T) {
 		}
 	})
 	for _, model := range []string{"keeps", "unknown"} {
-		p := turn.Render(turn.Plan{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,
+		p := turn.Render(turn.PromptPlan{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,
 			[]turn.Message{{Role: turn.RoleUser, Text: "Hello."}})
 		_, err := c.Infer(t.Context(), p, newRecorder())
 		require.NoError(t, err)

@@ -161,7 +161,7 @@ func hostServesBeside(t *testing.T, hostile mcp.Server, calls bool, bounds []str
 	if calls {
 		r := receive(t, ch)
 		require.NoError(t, r.err)
-		if r.result.Held { // the flood's first elicitation
+		for r.result.Outcome == "" { // the flood's first elicitations
 			req := request(t, h, "mcp/good/echo", `{"text":"x"}`)
 			req.Tool, req.Continuation = "mcp/bad/work", r.result.Continuation
 			r.result, r.err = h.Call(t.Context(), req)

@@ -34,6 +34,8 @@ const (
 	ChunkCondensed ChunkKind = "condensed"
 	// skills were selected for the turn
 	ChunkSkillsSelected ChunkKind = "skills_selected"
+	// a plan was accepted, or a step of it has ended
+	ChunkPlan ChunkKind = "plan"
 )
 
 // Chunk is one numbered event of a turn's stream. Indexes begin at 0 and have no gaps.
@@ -49,7 +51,7 @@ type Chunk struct {
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
 	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, ModelChunk for
 	// model_changed, CondensedChunk for condensed, SkillsChunk for
-	// skills_selected, DoneChunk for turn_completed.
+	// skills_selected, plan.Progress for plan, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 

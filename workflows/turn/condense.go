@@ -192,7 +192,7 @@ func (c *Condensation) prune(from int64, messages []Message) []Message {
 
 // RenderCondensed is Render for a transcript of which c, if it is not nil, replaces the beginning. The window begins at
 // plan.From, after c.To.
-func RenderCondensed(plan Plan, cfg PromptConfig, c *Condensation, anchor *Message, window []Message) Prompt {
+func RenderCondensed(plan PromptPlan, cfg PromptConfig, c *Condensation, anchor *Message, window []Message) Prompt {
 	if c == nil {
 		return Render(plan, cfg, anchor, window)
 	}

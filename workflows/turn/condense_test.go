@@ -59,7 +59,7 @@ func TestCondensationsKeepPromptsWhole(t *testing.T) {
 func condenseOnce(t *testing.T, c turn.Condensing, reason turn.CondenseReason, previous *turn.Condensation,
 	all []turn.Message, end int) *turn.Condensation {
 	t.Helper()
-	plan := turn.Plan{From: 1}
+	plan := turn.PromptPlan{From: 1}
 	if previous != nil {
 		plan.From = previous.To + 1
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
 )
 
 // Role is the author of a transcript's message.
@@ -127,6 +129,9 @@ type UserMessage struct {
 	// temperature, from 0 to 2; nil means the agent's. Both have no effect if the message is merged into a running turn.
 	Tools       []string `json:"tools,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
+	// Plan lets the turn that begins with the message work by a plan, and says what users confirm of it. An agent that
+	// works by a plan anyway keeps its own confirmation if that asks more. It has no effect if the message is merged.
+	Plan plan.Confirm `json:"plan,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
@@ -264,6 +269,8 @@ type ToolResult struct {
 	MediaType string // of Full
 	// Media are the images and audio of the result, each with its Data.
 	Media []Media
+	// Plan is how far the turn's plan has come, if the call has changed it.
+	Plan *plan.Progress
 	// Elicitations are the server's requests for user input. While there are any, the call has not ended and Outcome is
 	// empty. Continuation must be sent back with the responses, to this server process or to another one.
 	Elicitations []Elicitation

@@ -115,7 +115,7 @@ type BuildPrompt struct{ p *Progress }
 // LlmInfer waits for the model's completion.
 type LlmInfer struct {
 	p    *Progress
-	Plan Plan
+	Plan PromptPlan
 }
 
 // ParseAction decides what follows from the model's proposal.
@@ -161,7 +161,7 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.Counters.Spent++
 	// The head is the completion whose results are pending. The window contains it, however many results there are.
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
-	plan := Plan{
+	plan := PromptPlan{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}

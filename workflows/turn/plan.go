@@ -3,11 +3,13 @@ package turn
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
 )
 
-// Plan specifies, by reference, the prompt of one inference. The same plan over the same transcript gives the same
+// PromptPlan specifies, by reference, the prompt of one inference. The same plan over the same transcript gives the same
 // prompt, byte for byte.
-type Plan struct {
+type PromptPlan struct {
 	Model string `json:"model"`
 	Mode  Mode   `json:"mode"`
 	// PromptConfig names the blob that holds the system prompt and the frozen descriptors.
@@ -50,6 +52,8 @@ type PromptConfig struct {
 	Policy Policy `json:"policy"`
 	// OutputSchema is the JSON schema of the answer; nil means free text.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Plan is what users confirm of the plan by which the turn works; empty means that it works without one.
+	Plan plan.Confirm `json:"plan,omitempty"`
 	// Condense says how prompts are condensed; nil means that they are not.
 	Condense *Condensing `json:"condense,omitempty"`
 }

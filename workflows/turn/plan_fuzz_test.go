@@ -44,7 +44,7 @@ type played struct {
 	transcript []turn.Message
 	turns      int
 
-	plan   turn.Plan
+	plan   turn.PromptPlan
 	prompt turn.Prompt
 	cutAt  int // length of the transcript when the window was last cut
 	room   int // the minimum that the window held then
@@ -55,7 +55,7 @@ type played struct {
 func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	s.turns++
 	s.transcript = append(s.transcript, turn.Message{Role: turn.RoleUser, Text: fmt.Sprintf("request %d", s.turns)})
-	s.plan, s.cutAt = turn.Plan{}, 0
+	s.plan, s.cutAt = turn.PromptPlan{}, 0
 	p := &turn.Progress{Config: cfg, Head: s.head(), From: 1, Anchor: s.head().Seq}
 	b := turn.Open(p).BuildPrompt()
 	for i, does := range script {
@@ -101,7 +101,7 @@ func (s *played) answer(step, n int) []turn.CallOutcome {
 }
 
 // look renders the plan as the activity does and checks the resulting prompt.
-func (s *played) look(plan turn.Plan, p *turn.Progress) {
+func (s *played) look(plan turn.PromptPlan, p *turn.Progress) {
 	var anchor *turn.Message
 	if plan.From > plan.Anchor {
 		anchor = &s.transcript[plan.Anchor-1]
@@ -126,7 +126,7 @@ func (s *played) look(plan turn.Plan, p *turn.Progress) {
 }
 
 // requireSteady checks that the window only moves forward, and only if it would otherwise be too long.
-func (s *played) requireSteady(plan turn.Plan, prompt turn.Prompt, p *turn.Progress) {
+func (s *played) requireSteady(plan turn.PromptPlan, prompt turn.Prompt, p *turn.Progress) {
 	l := p.Config.Limits
 	if s.plan.From == plan.From {
 		require.Equal(s.t, s.prompt.Messages, prompt.Messages[:len(s.prompt.Messages)], "prompts extend one another")

@@ -8,7 +8,7 @@ import (
 
 // Render returns the prompt of a plan: the system prompt, the anchor and the window in the form that the mode requires.
 // With the same plan, a longer transcript only extends the prompt's messages.
-func Render(plan Plan, promptConfig PromptConfig, anchor *Message, window []Message) Prompt {
+func Render(plan PromptPlan, promptConfig PromptConfig, anchor *Message, window []Message) Prompt {
 	window = Align(window)
 	messages := make([]Message, 0, len(window)+1)
 	if anchor != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
 )
 
 // Approvals bounds how long a turn waits for decisions. Zero means no bound.
@@ -124,7 +126,8 @@ type Decision struct {
 	By            string    `json:"by,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
-	// Response is the response to an elicitation.
+	// Response is the response to an elicitation. That of a plan which the user has changed has the changed plan as its
+	// Content.
 	Response *ElicitationResponse `json:"response,omitempty"`
 	// Grant permits later calls of this tool in the session: with any arguments (GrantTool) or with the same ones
 	// (GrantCall).
@@ -208,6 +211,8 @@ func (w Request) checkStatus(d Decision) *Error {
 // with content only if it accepts a form.
 func (w Request) settleResponse(d Decision) (Decision, *Error) {
 	switch {
+	case w.Kind == RequestApproval && w.Tool == plan.Tool && d.Response != nil:
+		return d, checkChangedPlan(d)
 	case w.Kind != RequestElicitation && d.Response != nil:
 		return d, invalid("%s is not an elicitation; answer it with text", w.ID)
 	case w.Kind != RequestElicitation, d.Response == nil && d.Status != StatusAnswered:
@@ -222,6 +227,17 @@ func (w Request) settleResponse(d Decision) (Decision, *Error) {
 	}
 	d.Response = &response
 	return d, nil
+}
+
+// checkChangedPlan returns an error if d does not allow the plan that it has.
+func checkChangedPlan(d Decision) *Error {
+	if d.Status != StatusAllowed || d.Response.Action != ElicitationAccept {
+		return invalid("a changed plan goes with allow")
+	}
+	if _, err := plan.Parse(string(d.Response.Content)); err != nil {
+		return invalid("the changed plan cannot be carried out: %v", err)
+	}
+	return nil
 }
 
 // To returns r as the response to q, or an error if it is none.

@@ -147,7 +147,7 @@ func TestWindowIsCutInBlocks(t *testing.T) {
 func TestRenderNeverBeginsWithAResultWithoutItsCall(t *testing.T) {
 	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"},
 		{Role: turn.RoleAssistant, Text: "so"}}
-	p := turn.Render(turn.Plan{Mode: turn.ModeNative}, turn.PromptConfig{},
+	p := turn.Render(turn.PromptPlan{Mode: turn.ModeNative}, turn.PromptConfig{},
 		&turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
 	require.Len(t, p.Messages, 2)
 	assert.Equal(t, "why?", p.Messages[0].Text)
@@ -162,7 +162,7 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 		{Role: turn.RoleAssistant,
 			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
 		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"}}
-	p := turn.Render(turn.Plan{Mode: turn.ModeJSON}, promptConfig, nil, window)
+	p := turn.Render(turn.PromptPlan{Mode: turn.ModeJSON}, promptConfig, nil, window)
 	assert.Empty(t, p.Tools)
 	assert.Contains(t, p.System, "be brief")
 	assert.Contains(t, p.System, "local_read_file: reads")

@@ -7,6 +7,9 @@
 // It keeps no state. The next step depends only on the messages of the request:
 //
 //	the question is "call NAME {…}"     → that call of an offered tool, and then its result alone
+//	it works by a plan, and the
+//	question is "write A: TEXT; write
+//	B: TEXT"                            → a plan with a step for each file, and then its steps
 //	the question names an offered tool  → that tool, once, with the JSON object in the question as its arguments
 //	it says "write NAME: TEXT"          → write_file
 //	it says "ask me"                    → ask_user

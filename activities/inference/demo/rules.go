@@ -29,6 +29,7 @@ type conversation struct {
 	question string
 	tools    []openai.FunctionDefinition
 	results  []result // the results since the question, in order
+	note     string   // the last message, if it is a note that Everturn has added
 }
 
 // result is a tool call with its result.
@@ -66,8 +67,11 @@ func read(req openai.ChatCompletionRequest) conversation {
 		for _, p := range m.MultiContent {
 			text += p.Text
 		}
+		c.note = ""
 		switch {
-		case m.Role == openai.ChatMessageRoleUser && !strings.HasPrefix(text, noteMark):
+		case m.Role == openai.ChatMessageRoleUser && strings.HasPrefix(text, noteMark):
+			c.note = text
+		case m.Role == openai.ChatMessageRoleUser:
 			c.question, c.results = text, nil
 		case m.Role == openai.ChatMessageRoleTool:
 			c.results = append(c.results, result{calls[m.ToolCallID], text})
@@ -117,7 +121,11 @@ func (c conversation) next() step {
 	text := writing.FindStringSubmatch(c.question)
 	named, isNamed := c.namedTool()
 	words := quotedWords(c.question)
+	_, canPlan := c.tool(toolPlan)
+	steps := c.steps()
 	switch {
+	case canPlan && len(steps) > 0:
+		return c.byPlan(steps)
 	case namedCall.MatchString(c.question):
 		return c.callNamed()
 	case len(c.results) == 0 && isNamed:

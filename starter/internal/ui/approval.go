@@ -7,6 +7,7 @@ import (
 
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -16,10 +17,12 @@ type Verdict struct {
 	Label     string
 	Allow     bool
 	Grant     turn.GrantScope // of later calls; empty: none
+	Edit      bool            // the user changes the plan first
 }
 
 var verdicts = []Verdict{
 	{Key: "y", Word: "yes", Label: "allow", Allow: true},
+	{Key: "e", Word: "edit", Label: "edit the plan", Allow: true, Edit: true},
 	{Key: "n", Word: "no", Label: "deny"},
 	{Key: "a", Word: "always", Label: "always this call", Allow: true, Grant: turn.GrantCall},
 	{Key: "t", Word: "tool", Label: "always this tool", Allow: true, Grant: turn.GrantTool},
@@ -48,6 +51,9 @@ func (v Verdict) Refused(r turn.Request) error {
 	}
 	if err := Exact(r); err != nil {
 		return err
+	}
+	if v.Edit && r.Tool != plan.Tool {
+		return fmt.Errorf("call %s is no plan: allow it or deny it", termsafe.Line(r.ID, 80))
 	}
 	if v.Grant != "" && !r.Grants(v.Grant) {
 		return fmt.Errorf("%s", r.WhyNoGrant())

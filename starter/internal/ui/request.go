@@ -7,6 +7,7 @@ import (
 
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -39,6 +40,10 @@ func Describe(session string, r turn.Request) []Part {
 		return append(parts, Elicitation(r)...)
 	}
 	// an approval
+	if proposed, err := plan.Parse(r.Arguments); err == nil && r.Tool == plan.Tool {
+		add("its steps:")
+		parts = append(parts, Part{Text: proposed.String(), Quoted: true})
+	}
 	if diff := Diff(r.Arguments); diff != "" {
 		add("it changes a text:")
 		parts = append(parts, Part{Text: diff, Quoted: true})
@@ -141,7 +146,10 @@ func Decided(p turn.RequestChunk) string {
 // Decision describes a decision: its status, its author, and what it permits from now on.
 func Decision(d turn.Decision) string {
 	out := Preview(string(d.Status))
-	if d.Response != nil {
+	switch {
+	case d.Status == turn.StatusAllowed && d.Response != nil:
+		out += ", changed"
+	case d.Response != nil:
 		out = form.Acted(*d.Response)
 	}
 	if d.By != "" {

@@ -2,7 +2,10 @@ package decide
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,13 +15,14 @@ import (
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // decideFlags are the flags of approve and deny.
 type decideFlags struct {
-	deny, all, yes       bool
-	reason, always, hash string
+	deny, all, yes, edit       bool
+	reason, always, hash, plan string
 }
 
 func (f *decideFlags) register(cmd *cobra.Command) {
@@ -53,6 +57,8 @@ each call is shown and you confirm it; without a terminal, --hash or -y is requi
 		"also allow calls that wait or come later: call (with the same arguments) or tool (every "+
 			"call of it)",
 		string(turn.GrantCall), string(turn.GrantTool))
+	flags.BoolVar(&f.edit, "edit", false, "change the plan in $EDITOR, and allow the changed plan")
+	flags.StringVar(&f.plan, "plan", "", "allow the plan of this JSON `file` instead of the model's; - reads standard input")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not show the calls or ask for confirmation")
 	return cmd
 }
@@ -72,6 +78,8 @@ func (f decideFlags) check(calls []string) error {
 		return app.Usage("--all decides every pending approval: remove %s", strings.Join(calls, " "))
 	case f.all && f.hash != "":
 		return app.Usage("--hash identifies the arguments of one call, but --all decides all calls: use one of them")
+	case (f.edit || f.plan != "") && (f.all || len(calls) > 1 || f.always != "" || f.edit && f.plan != ""):
+		return app.Usage("--edit and --plan change one plan: name one call, and use neither the other one, nor --all or --always")
 	case len(calls) > 1 && f.hash != "":
 		return app.Usage("--hash identifies the arguments of one call: use one command for each call")
 	}
@@ -127,6 +135,14 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	if err := ui.Exact(r.Request); err != nil {
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
+	switch changes := f.edit || f.plan != ""; {
+	case changes && r.Tool != plan.Tool:
+		return app.Usage("nothing was decided: call %s is no plan, and only plans can be changed: remove --edit and --plan", r.ID)
+	case f.edit && !a.OnTerminal():
+		return app.Usage("nothing was decided: there is no terminal for an editor: give the changed plan with --plan FILE")
+	case changes:
+		return nil
+	}
 	if !f.yes && f.hash == "" && !a.OnTerminal() {
 		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `starter approvals %s`, "+
 			"then allow it with "+
@@ -140,6 +156,9 @@ func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, 
 	quarantined map[string]string) (covered []string, err error) {
 	var result client.DecideResult
 	d := decision{allow: !f.deny, reason: f.reason, always: turn.GrantScope(f.always)}
+	if d.plan, err = f.changedPlan(t.App, r); err != nil {
+		return nil, err
+	}
 	err = t.UntilWorkerAnswers(func() (err error) { result, err = decide(ctx, t, r, d); return err })
 	if err != nil {
 		return nil, err
@@ -161,12 +180,40 @@ func decideOne(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, 
 	return result.Covered, nil
 }
 
+// changedPlan returns the plan that the user wants instead of the model's; nil if that is to be carried out.
+func (f decideFlags) changedPlan(a *app.App, r journal.RequestRecord) (changed json.RawMessage, err error) {
+	switch {
+	case f.edit:
+		if changed, err = edit(a, r); err == nil && changed == nil {
+			err = app.Usage("nothing was decided: you have not changed the plan; allow it as it is without --edit")
+		}
+	case f.plan != "":
+		in := a.In
+		if f.plan != "-" {
+			file, err := os.Open(f.plan)
+			if err != nil {
+				return nil, app.Usage("nothing was decided: --plan: %w", err)
+			}
+			defer file.Close()
+			in = file
+		}
+		raw, err := io.ReadAll(io.LimitReader(in, plan.MaxBytes+1))
+		if err != nil {
+			return nil, fmt.Errorf("reading the plan: %w", err)
+		}
+		if changed, err = ui.ChangedPlan(raw); err != nil {
+			return nil, app.Usage("nothing was decided: --plan: %w", err)
+		}
+	}
+	return changed, err
+}
+
 // confirmed shows the whole call on a terminal and asks for confirmation. Without a terminal, --hash identifies the
 // arguments that the user has seen.
 func confirmed(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, f decideFlags,
 	quarantined map[string]string) (bool, error) {
 	a := t.App
-	if f.yes || f.deny || !a.OnTerminal() {
+	if f.yes || f.deny || f.edit || f.plan != "" || !a.OnTerminal() {
 		return true, nil
 	}
 	app.DiscardInput(a.In)

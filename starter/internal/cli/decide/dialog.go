@@ -2,6 +2,7 @@ package decide
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -82,12 +83,36 @@ func (d *Dialog) askApproval(ctx context.Context, pages *app.Pages) (send, error
 		case ok && made.Refused(r.Request) != nil:
 			a.Note("%v", made.Refused(r.Request))
 		case ok:
+			dec := decision{allow: made.Allow, reason: strings.TrimSpace(why), always: made.Grant}
+			if made.Edit {
+				dec.plan, err = edit(a, r)
+				if err != nil {
+					a.Note("%v", err)
+				}
+				if dec.plan == nil {
+					continue
+				}
+			}
 			return func(ctx context.Context) (string, []string, error) {
-				result, err := decide(ctx, d.t, r, decision{allow: made.Allow, reason: strings.TrimSpace(why), always: made.Grant})
+				result, err := decide(ctx, d.t, r, dec)
 				return "", result.Covered, err
 			}, nil
 		}
 	}
+}
+
+// edit lets the user change a plan in an editor. It returns nil if the plan is not changed.
+func edit(a *app.App, r journal.RequestRecord) (json.RawMessage, error) {
+	cmd, changed, err := ui.Editor(r.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
+	if err := cmd.Run(); err != nil {
+		_, _ = changed() // it removes the file
+		return nil, fmt.Errorf("the plan is not changed: the editor: %w", err)
+	}
+	return changed()
 }
 
 // decisionPrompt offers the verdicts that the request permits.

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,6 +149,7 @@ type decision struct {
 	allow  bool
 	reason string
 	always turn.GrantScope
+	plan   json.RawMessage // instead of the model's
 }
 
 // decide sends the decision to the turn. It allows a call only with the hash of the arguments that were shown, and
@@ -155,7 +157,7 @@ type decision struct {
 func decide(ctx context.Context, t *app.TurnClient, r journal.RequestRecord, d decision) (client.DecideResult, error) {
 	in := client.DecideInput{
 		Session: r.Session, Turn: r.Turn, Call: r.ID, ArgumentsHash: r.ArgumentsHash, By: app.UserName(), Reason: d.reason,
-		Grant: d.always, Covered: true,
+		Grant: d.always, ChangedPlan: d.plan, Covered: true,
 	}
 	decide := t.Client.Deny
 	if d.allow {

@@ -13,10 +13,12 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -221,6 +223,9 @@ func (t turnHistory) print(w io.Writer, messages []turn.Message, hint string) {
 		if m.TurnID == r.ID {
 			printMessage(w, int64(i+1), m)
 		}
+	}
+	if events := record.PlanEvents(t.Calls, t.Requests); len(events) > 0 {
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(ui.Plan(plan.Fold(events)), "\n", "\n  "))
 	}
 	if t.Waits != "" {
 		fmt.Fprintf(w, "  … %s\n", app.Line(t.Waits, 400))

@@ -14,15 +14,18 @@ import (
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// choices are the flags that choose the tools and the temperature of the turn that begins with a message, and attach
+// choices are the flags that choose the tools, the temperature and the plan of the turn that begins with a message, and attach
 // files to the message.
 type choices struct {
 	attach      []string
 	tools       []string
 	temperature float64
+	plan        bool
+	confirm     string
 }
 
 func (c *choices) register(cmd *cobra.Command) {
@@ -30,6 +33,10 @@ func (c *choices) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&c.tools, "tools", nil, "offer only the tools that match these `patterns`, such as local/* or "+
 		"mcp/files/read, of those that the policy allows; none offers no tools")
 	flags.StringSliceVar(&c.attach, "attach", nil, "attach this image or PDF `file` to the message; several are possible")
+	flags.BoolVar(&c.plan, "plan", false, "let the model propose a plan, and change nothing before you confirm it")
+	app.Choose(cmd, flags, &c.confirm, "confirm", "", "what you confirm of the plan, and --plan: the plan as a whole (the "+
+		"default of --plan), each later step as well, or nothing",
+		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever))
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }
 
@@ -40,6 +47,9 @@ func (c choices) apply(cmd *cobra.Command, m *turn.UserMessage) error {
 	}
 	if cmd.Flags().Changed("temperature") {
 		m.Temperature = &c.temperature
+	}
+	if m.Plan = plan.Confirm(c.confirm); c.plan && m.Plan == "" {
+		m.Plan = plan.ConfirmPlan
 	}
 	if err := workflows.CheckChoices(*m); err != nil {
 		return app.Usage("--tools, --temperature: %w", err)
@@ -86,7 +96,7 @@ func noteUnseen(t *app.TurnClient, attachments []client.Attachment, model string
 
 // noteMerged says that a message which was merged into a running turn does not change it.
 func noteMerged(t *app.TurnClient, s app.Started, m turn.UserMessage, agent string) {
-	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || agent != "") {
-		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools and temperature")
+	if s.Merged && (m.Model != "" || len(m.Tools) > 0 || m.Temperature != nil || m.Plan != "" || agent != "") {
+		t.App.Note("the message was merged into the running turn, which keeps its agent, model, tools, temperature and plan")
 	}
 }

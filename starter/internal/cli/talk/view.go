@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -93,6 +94,11 @@ func (v *view) chunk(c turn.Chunk) {
 		var data turn.SkillsChunk
 		if decode(c, &data) {
 			v.activity("%s", app.Line(data.String(), 300))
+		}
+	case turn.ChunkPlan:
+		var p plan.Progress
+		if decode(c, &p) {
+			v.activity("%s", ui.Plan(p))
 		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -63,6 +64,11 @@ func (m *Model) showItem(i item) {
 		var data turn.SkillsChunk
 		if json.Unmarshal(c.Data, &data) == nil {
 			m.addText(entryNote, data.String())
+		}
+	case turn.ChunkPlan:
+		var p plan.Progress
+		if json.Unmarshal(c.Data, &p) == nil {
+			m.addText(entryNote, ui.Plan(p))
 		}
 	case turn.ChunkPhase:
 		if c.Text != "" { // what the inference waits for

@@ -1,0 +1,82 @@
+package ui
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/plan"
+)
+
+// maxPlanLine bounds the line of a plan's step, in runes.
+const maxPlanLine = 300
+
+// Plan draws how far a plan has come: a line that counts the steps, and one line for each step.
+func Plan(p plan.Progress) string {
+	done := 0
+	for _, s := range p.Steps {
+		if s.State == plan.StateDone {
+			done++
+		}
+	}
+	head := fmt.Sprintf("plan: %d of %s done", done, Count(len(p.Steps), "step"))
+	if p.Edited {
+		head += ", changed by the user"
+	}
+	if p.Revisions > 0 {
+		head += ", revised " + Count(p.Revisions, "time")
+	}
+	lines := []string{head}
+	for line := range strings.SplitSeq(p.String(), "\n") {
+		lines = append(lines, "  "+termsafe.Line(line, maxPlanLine))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Editor prepares the user's editor ($VISUAL, $EDITOR, or vi) for a plan as JSON. It returns the command to run, and
+// the function that then returns the changed plan and removes the file; the plan is nil if the user did not change it.
+func Editor(arguments string) (cmd *exec.Cmd, changed func() (json.RawMessage, error), err error) {
+	var text bytes.Buffer
+	if err := json.Indent(&text, []byte(arguments), "", "  "); err != nil {
+		return nil, nil, fmt.Errorf("the plan cannot be edited: %w", err)
+	}
+	f, err := os.CreateTemp("", "everturn-plan-*.json")
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
+	}
+	_, werr := f.Write(append(text.Bytes(), '\n'))
+	if err := cmp.Or(werr, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
+	}
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	cmd = exec.Command("sh", "-c", editor+` "$1"`, "sh", f.Name()) // the editor may have arguments, as git allows
+	return cmd, func() (json.RawMessage, error) {
+		defer os.Remove(f.Name())
+		edited, err := os.ReadFile(f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("reading the plan from the editor: %w", err)
+		}
+		if bytes.Equal(bytes.TrimSpace(edited), bytes.TrimSpace(text.Bytes())) {
+			return nil, nil
+		}
+		return ChangedPlan(edited)
+	}, nil
+}
+
+// ChangedPlan checks the plan that a user wants instead of the model's.
+func ChangedPlan(raw []byte) (json.RawMessage, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, fmt.Errorf("the changed plan is no JSON: %w", err)
+	}
+	if _, err := plan.Parse(compact.String()); err != nil {
+		return nil, fmt.Errorf("the changed plan cannot be carried out: %w", err)
+	}
+	return compact.Bytes(), nil
+}

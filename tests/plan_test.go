@@ -1,0 +1,272 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/follow"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/plan"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// planner is an agent that works by a plan, of which users confirm this much.
+func planner(confirm plan.Confirm) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Agents = append(c.Agents, config.Agent{ID: "planner", Plan: confirm})
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 30, 30
+	}
+}
+
+// setting is a tool that changes something, and keeps what it was called with.
+func setting(effects *atomic.Int32) engine.Option {
+	return engine.WithTool("set", "Sets a value.", func(_ context.Context, in echoIn) (string, error) {
+		effects.Add(1)
+		return "set " + in.Text, nil
+	})
+}
+
+func set(text string) fakellm.Reply { return fakellm.Call("local_set", `{"text":"`+text+`"}`) }
+
+// propose is a call that proposes a plan with these steps.
+func propose(steps ...string) fakellm.Reply {
+	list := make([]plan.Step, len(steps))
+	for i, s := range steps {
+		list[i] = plan.Step{Description: s, Tool: "local/set", Args: json.RawMessage(`{"text":"` + s + `"}`)}
+	}
+	raw, _ := json.Marshal(plan.Plan{Steps: list})
+	return fakellm.Call("local_plan", string(raw))
+}
+
+func reflects(step int, v plan.Verdict) fakellm.Reply {
+	return fakellm.Call("local_plan_step", fmt.Sprintf(`{"step":%d,"verdict":%q,"reflection":"as it should be"}`, step, v))
+}
+
+// planned begins a turn of the planner.
+func (r *env) planned(text string) (run string) {
+	r.t.Helper()
+	return r.start(session(r.t), workflows.Input{Agent: "planner", Message: &workflows.Message{Text: text}}).GetRunID()
+}
+
+// drawn returns the plan as each of a turn's chunks about it draws it.
+func (r *env) drawn(turnID string) (list []string) {
+	r.t.Helper()
+	for c, err := range follow.Turn(r.t.Context(), r.store, turnID, -1) {
+		require.NoError(r.t, err)
+		var p plan.Progress
+		if c.Kind == turn.ChunkPlan {
+			require.NoError(r.t, json.Unmarshal(c.Data, &p))
+			list = append(list, p.String())
+		}
+	}
+	return list
+}
+
+// lastResults returns the results that the model saw with its last request.
+func (r *env) lastResults() []string {
+	requests := r.model.Requests()
+	return results(requests[len(requests)-1].Chat)
+}
+
+// TestATurnWorksByAPlan lets a model propose three steps. The user changes the plan, allows the second step, and allows
+// the third one while no worker runs.
+func TestATurnWorksByAPlan(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newEnv(t, fakellm.Steps(set("too early"), propose("one", "two", "three"), set("uno"), reflects(2, plan.Done),
+		reflects(1, plan.Done), set("two"), reflects(2, plan.Done), set("three"), reflects(3, plan.Done),
+		set("too late"), fakellm.Text("All done.")), planner(plan.ConfirmStep))
+	stop := r.work(setting(&effects))
+	id := r.planned("change it")
+	asked := r.waits(id, 1)[0]
+	assert.Equal(t, plan.Tool, asked.Tool)
+	assert.Zero(t, effects.Load(), "nothing is changed before the plan is accepted")
+	changed := json.RawMessage(`{"steps":[{"description":"uno"},{"description":"two"},{"description":"three"}]}`)
+	decide := func(w journal.RequestRecord, in client.DecideInput) error {
+		in.Session, in.Call, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
+		_, err := r.people().Approve(t.Context(), in)
+		return err
+	}
+	for _, bad := range []string{`{"steps":[]}`, `{}`, `[1]`, `{"steps":[{"description":"x"}],"confirm":"never"}`,
+		`{"steps":[{"description":"` + strings.Repeat("x", plan.MaxBytes) + `"}]}`} {
+		require.ErrorIs(t, decide(asked, client.DecideInput{ChangedPlan: json.RawMessage(bad)}), client.ErrInvalid, bad)
+	}
+	require.ErrorIs(t, decide(asked, client.DecideInput{Grant: turn.GrantTool}), client.ErrInvalid, "every plan is confirmed")
+	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}))
+	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}), "the same decision again changes nothing")
+	require.ErrorIs(t, decide(asked, client.DecideInput{}), client.ErrAlreadyDecided)
+	second := r.waits(id, 2)[1]
+	assert.Equal(t, plan.StepTool, second.Tool)
+	assert.Contains(t, second.Why, "step 2 is next: two")
+	require.ErrorIs(t, decide(second, client.DecideInput{ChangedPlan: changed}), client.ErrInvalid, "it is no plan")
+	require.NoError(t, decide(second, client.DecideInput{}))
+	third := r.waits(id, 3)[2]
+	assert.EqualValues(t, 2, effects.Load())
+	stop()
+	r.work(setting(&effects))
+	require.NoError(t, decide(third, client.DecideInput{}))
+	assert.Equal(t, "All done.", r.ended(id).Answer)
+	assert.EqualValues(t, 3, effects.Load())
+	got := r.lastResults()
+	require.Len(t, got, 10)
+	assert.Contains(t, got[0], "there is no plan yet")
+	assert.Contains(t, got[1], "as the user has changed it:\n[>] 1. uno\n[ ] 2. two")
+	assert.Contains(t, got[3], "step 2 is pending")
+	assert.Contains(t, got[8], "The plan has ended")
+	assert.Contains(t, got[9], "the plan has ended")
+	drawn := r.drawn(id)
+	require.Len(t, drawn, 4)
+	assert.Equal(t, "[x] 1. uno — as it should be\n[x] 2. two — as it should be\n[x] 3. three — as it should be", drawn[3])
+	r.keep("v1-plan", session(t), id)
+}
+
+// TestARejectedPlanIsRevised rejects plans until the model may propose no other one.
+func TestARejectedPlanIsRevised(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	var script []fakellm.Script
+	for n := range plan.MaxRevisions + 2 {
+		script = append(script, propose(fmt.Sprintf("plan %d", n)))
+	}
+	r := newEnv(t, fakellm.Steps(append(script, set("anyway"), fakellm.Text("I cannot."))...), planner(plan.ConfirmPlan))
+	r.work(setting(&effects))
+	id := r.planned("change it")
+	for n := range plan.MaxRevisions + 1 {
+		w := r.waits(id, n+1)[n]
+		_, err := r.people().Deny(t.Context(), client.DecideInput{Session: session(t), Call: w.ID,
+			ArgumentsHash: w.ArgumentsHash, By: "ann", Reason: fmt.Sprintf("reason %d", n)})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, "I cannot.", r.ended(id).Answer)
+	got := r.lastResults()
+	require.Len(t, got, plan.MaxRevisions+3)
+	for n := range plan.MaxRevisions + 1 {
+		assert.Contains(t, got[n], fmt.Sprintf("reason %d", n))
+	}
+	assert.Contains(t, got[plan.MaxRevisions+1], "which is the maximum")
+	assert.Zero(t, effects.Load())
+	assert.Empty(t, r.drawn(id))
+	r.keep("v1-plan-rejected", session(t), id)
+}
+
+// TestAPlanIsRevisedAndConcluded works without confirmations. A step uses up its part of the inferences, the steps that
+// are not done are replaced, and the rest is left out.
+func TestAPlanIsRevisedAndConcluded(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newEnv(t, fakellm.Steps(propose("one", "two", "three"), set("1"), reflects(1, plan.Done),
+		set("2"), set("2"), set("2"), set("2"), set("2"),
+		set("over"), reflects(2, plan.Revise), set("unplanned"), propose("deux", "trois"), set("3"),
+		reflects(2, plan.Conclude), fakellm.Text("Enough.")), planner(plan.ConfirmNever),
+		func(c *config.Config) { c.Runtime.MaxSteps = 17 })
+	r.work(setting(&effects))
+	id := r.planned("change it")
+	assert.Equal(t, "Enough.", r.ended(id).Answer)
+	assert.EqualValues(t, 7, effects.Load())
+	got := r.lastResults()
+	assert.Contains(t, got[8], "has used its part")
+	assert.Contains(t, got[10], "is being revised")
+	drawn := r.drawn(id)
+	require.Len(t, drawn, 5)
+	assert.Equal(t, "[x] 1. one (local/set) — as it should be\n[-] 2. deux (local/set) — as it should be\n[-] 3. trois (local/set)",
+		drawn[4])
+	requests, err := r.store.Requests(t.Context(), id)
+	require.NoError(t, err)
+	assert.Empty(t, requests)
+}
+
+// TestAMessageDoesNotLoosenAnAgentsPlan asks an agent whose plans are confirmed for a plan that is not, and one without
+// a plan for one that is.
+func TestAMessageDoesNotLoosenAnAgentsPlan(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	r := newEnv(t, fakellm.Steps(propose("one"), fakellm.Text("Done.")), planner(plan.ConfirmPlan))
+	r.work(setting(&effects))
+	for name, in := range map[string]workflows.Input{
+		"loosened": {Agent: "planner", Message: &workflows.Message{Text: "a", Plan: plan.ConfirmNever}},
+		"asked":    {Message: &workflows.Message{Text: "b", Plan: plan.ConfirmPlan}},
+	} {
+		run := r.start(session(t)+name, in)
+		assert.Equal(t, plan.Tool, r.waits(run.GetRunID(), 1)[0].Tool, name)
+		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+		require.Error(t, run.Get(t.Context(), nil))
+	}
+	app, _ := r.failure(r.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c", Plan: "maybe"}}))
+	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+}
+
+// TestThePlanStaysInThePrompt cuts the messages that show the plan. The prompt still says how far it has come.
+func TestThePlanStaysInThePrompt(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	script := []fakellm.Script{propose("one", "two"), set("1"), reflects(1, plan.Done)}
+	for range 8 {
+		script = append(script, set("2"))
+	}
+	r := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...), planner(plan.ConfirmNever),
+		func(c *config.Config) { c.Runtime.MaxHistoryMessages, c.Runtime.KeepHistoryMessages = 6, 3 })
+	r.work(setting(&effects))
+	id := r.planned("change it")
+	assert.Equal(t, "Done.", r.ended(id).Answer)
+	requests := r.model.Requests()
+	for n, q := range requests[1 : len(requests)-1] {
+		assert.Equal(t, 1, strings.Count(string(q.Body), "] 2. two (local/set)\\n\\n"), "request %d shows the plan once", n+2)
+	}
+}
+
+// TestIndependentStepsAreAgentsWork lets two agents work on independent steps at the same time, each on a canvas of its
+// own, and takes their canvases in the order of the plan.
+func TestIndependentStepsAreAgentsWork(t *testing.T) {
+	t.Parallel()
+	repo := t.TempDir()
+	git := gitIn(t, repo)
+	git("init", "-q", "-b", "main")
+	git("commit", "-q", "--allow-empty", "-m", "begin")
+	write := func(path string) fakellm.Reply {
+		return fakellm.Call("local_canvas_write", fmt.Sprintf(`{"path":%q,"content":"x\n"}`, path))
+	}
+	from := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
+	take := func(n int) fakellm.Script {
+		return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+			return fakellm.Call("local_canvas_take", fmt.Sprintf(`{"from":%q}`, from.FindAllStringSubmatch(string(q.Body), -1)[n][1]))
+		})
+	}
+	two := fakellm.Call("local_plan", `{"steps":[{"description":"first","tool":"agent/a","independent":true},
+		{"description":"second","tool":"agent/b","independent":true},{"description":"look at both"}]}`)
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "too early")), two,
+			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")), take(0), take(1),
+			fakellm.Calls(fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"verdict":"done","reflection":"a"}`},
+				fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":2,"verdict":"done","reflection":"b"}`}),
+			reflects(3, plan.Done), fakellm.Text("All done."))),
+		fakellm.When("task one", fakellm.Steps(write("one.md"), fakellm.Text("One."))),
+		fakellm.When("task two", fakellm.Steps(write("two.md"), fakellm.Text("Two."))))
+	r := newEnv(t, m, agents, func(c *config.Config) {
+		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
+	})
+	r.work()
+	run := r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user", Plan: plan.ConfirmNever}})
+	res := r.result(run)
+	require.Equal(t, "All done.", res.Answer)
+	got := r.lastResults()
+	assert.Contains(t, got[0], "there is no plan yet", "an agent could change something")
+	assert.Contains(t, got[1], "Do steps 1, 2.")
+	branch := "everturn/" + session(t)
+	assert.Equal(t, "one.md\ntwo.md", git("ls-tree", "-r", "--name-only", branch))
+	r.child(res.Turn, "3.0")
+	r.child(res.Turn, "3.1")
+	r.keep("v1-plan-agents", session(t), res.Turn)
+}

@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func proposal(inference int, steps ...string) Event {
+	list := make([]string, len(steps))
+	for i, s := range steps {
+		list[i] = s
+		if !strings.HasPrefix(s, "{") {
+			list[i] = fmt.Sprintf(`{"description":%q}`, s)
+		}
+	}
+	return Event{Tool: Tool, Arguments: `{"steps":[` + strings.Join(list, ",") + `]}`, Inference: inference}
+}
+
+func reflected(inference, step int, v Verdict) Event {
+	raw, _ := json.Marshal(Reflection{Step: step, Verdict: v, Text: "because"})
+	return Event{Tool: StepTool, Arguments: string(raw), Inference: inference}
+}
+
+func independent(name string) string {
+	return fmt.Sprintf(`{"description":%q,"tool":"agent/%s","independent":true}`, name, name)
+}
+
+func TestAPlanAdvancesStepByStep(t *testing.T) {
+	events := []Event{proposal(1, "read", "write"), reflected(3, 1, Done)}
+	p := Fold(events)
+	assert.Equal(t, "[x] 1. read — because\n[>] 2. write", p.String())
+	assert.True(t, p.Active())
+	assert.Contains(t, p.Instruction(), "Do step 2 now")
+	p = p.After(reflected(5, 2, Done))
+	assert.True(t, p.Ended)
+	assert.Contains(t, p.Instruction(), "Give the final answer")
+}
+
+func TestAReflectionRevisesOrConcludes(t *testing.T) {
+	p := Fold([]Event{proposal(1, "a", "b", "c"), reflected(3, 1, Done), reflected(5, 2, Revise)})
+	assert.True(t, p.Revising)
+	assert.NotEmpty(t, p.Refuse(Call{Tool: "local/write_file", Inference: 6, MaxInferences: 20}), "only a new plan goes on")
+	revised := p.After(proposal(6, "d", "e"))
+	assert.Equal(t, "[x] 1. a — because\n[>] 2. d\n[ ] 3. e", revised.String(), "what is done stays")
+	assert.Equal(t, 1, revised.Revisions)
+	assert.False(t, revised.Revising)
+	concluded := p.After(proposal(6, "d", "e")).After(reflected(8, 2, Conclude))
+	assert.Equal(t, "[x] 1. a — because\n[-] 2. d — because\n[-] 3. e", concluded.String())
+	assert.True(t, concluded.Ended)
+}
+
+func TestIndependentStepsAreCurrentTogether(t *testing.T) {
+	p := Fold([]Event{proposal(1, independent("a"), independent("b"), "join", independent("c"))})
+	assert.Equal(t, "[>] 1. a (agent/a)\n[>] 2. b (agent/b)\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
+	p = p.After(reflected(3, 2, Done))
+	assert.Equal(t, "[>] 1. a (agent/a)\n[x] 2. b (agent/b) — because\n[ ] 3. join\n[ ] 4. c (agent/c)", p.String())
+	assert.NotEmpty(t, p.Refuse(Call{Tool: StepTool, Arguments: reflected(4, 3, Done).Arguments}), "step 3 has not begun")
+	p = p.After(reflected(3, 1, Done))
+	assert.Contains(t, p.Instruction(), "Do step 3 now")
+}
+
+func TestAUsersPlanReplacesTheModels(t *testing.T) {
+	e := proposal(1, "delete everything")
+	e.Edit = json.RawMessage(`{"steps":[{"description":"look","tool":"local/read_file","args":{"path":"a"},"patch":"-x\n+y"}]}`)
+	p := Fold([]Event{e})
+	assert.True(t, p.Edited)
+	said := p.Instruction()
+	assert.Contains(t, said, "as the user has changed it")
+	assert.Contains(t, said, "[>] 1. look (local/read_file)")
+	assert.Contains(t, said, `Arguments of step 1: {"path":"a"}`)
+	assert.Contains(t, said, "Patch of step 1:\n-x\n+y")
+	assert.NotContains(t, said, "delete")
+}
+
+func TestCallsThatDoNotFitThePlanAreRefused(t *testing.T) {
+	limits := func(c Call) Call { c.MaxInferences, c.MaxCalls = 12, 8; return c }
+	write := limits(Call{Tool: "local/write_file", Inference: 2})
+	none := Progress{}
+	assert.NotEmpty(t, none.Refuse(write), "nothing changes before there is a plan")
+	assert.Empty(t, none.Refuse(limits(Call{Tool: "local/read_file", ReadOnly: true})))
+	assert.NotEmpty(t, none.Refuse(limits(Call{Tool: StepTool, Arguments: reflected(2, 1, Done).Arguments})))
+	p := Fold([]Event{proposal(1, "a", "b")})
+	assert.Empty(t, p.Refuse(write))
+	for _, bad := range []string{`{"step":3,"verdict":"done"}`, `{"step":0,"verdict":"done"}`, `{"step":2,"verdict":"done"}`, `[]`} {
+		assert.NotEmpty(t, p.Refuse(limits(Call{Tool: StepTool, Arguments: bad})), bad)
+		assert.Equal(t, p, p.After(Event{Tool: StepTool, Arguments: bad}), bad)
+	}
+	ended := p.After(reflected(3, 1, Conclude))
+	assert.NotEmpty(t, ended.Refuse(write))
+}
+
+func TestAStepHasItsPartOfTheInferences(t *testing.T) {
+	p := Fold([]Event{proposal(1, "a", "b")})
+	call := func(inference int) Call {
+		return Call{Tool: "local/write_file", Inference: inference, MaxInferences: 12, MaxCalls: 100}
+	}
+	for inference := 2; inference <= 5; inference++ { // 12 less the plan and the answer, halved, less the reflection
+		assert.Empty(t, p.Refuse(call(inference)), inference)
+	}
+	assert.NotEmpty(t, p.Refuse(call(6)))
+	p = p.After(reflected(3, 1, Done))
+	for inference := 4; inference <= 10; inference++ { // what step 1 has left is step 2's
+		assert.Empty(t, p.Refuse(call(inference)), inference)
+	}
+	assert.NotEmpty(t, p.Refuse(call(11)))
+}
+
+func TestPlansAreBounded(t *testing.T) {
+	first := Call{Tool: Tool, Inference: 1, MaxInferences: 12, MaxCalls: 8}
+	for reason, raw := range map[string]string{
+		"has no steps":    `{"steps":[]}`,
+		"no description":  `{"steps":[{"description":" "}]}`,
+		"the maximum":     `{"steps":[{"description":"` + strings.Repeat("x", maxDescription+1) + `"}]}`,
+		"not valid":       `{"steps":[{"description":"a","surprise":1}]}`,
+		"text follows":    `{"steps":[{"description":"a"}]} {}`,
+		"maximum is 3276": `{"steps":[{"description":"a","patch":"` + strings.Repeat("x", MaxBytes) + `"}]}`,
+		"has 33 steps":    proposal(1, make([]string, 33)...).Arguments,
+		"propose fewer":   proposal(1, "a", "b", "c", "d").Arguments, // of 8 calls, 7 are left: 3 steps and their reflections
+	} {
+		first.Arguments = raw
+		assert.Contains(t, Progress{}.Refuse(first), reason)
+	}
+	first.Arguments = proposal(1, "a", "b", "c").Arguments
+	assert.Empty(t, Progress{}.Refuse(first))
+	first.Proposals = MaxRevisions
+	assert.Empty(t, Progress{}.Refuse(first))
+	first.Proposals++
+	assert.Contains(t, Progress{}.Refuse(first), "revised 3 times")
+}
+
+// TestRandomPlansKeepTheirOrder checks 10,000 random sequences of events: no step is current before those that it
+// needs, none that is done is undone, and a plan that has ended has no current step.
+func TestRandomPlansKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(10_000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var p Progress
+		for n := range 12 {
+			before := p
+			if r.IntN(4) == 0 {
+				var steps []string
+				for range 1 + r.IntN(4) {
+					steps = append(steps, []string{"plain", independent("i")}[r.IntN(2)])
+				}
+				p = p.After(proposal(n, steps...))
+			} else {
+				p = p.After(reflected(n, r.IntN(6), []Verdict{Done, Done, Done, Revise, Conclude}[r.IntN(5)]))
+			}
+			current, blocked := 0, false
+			for i, s := range p.Steps {
+				switch s.State {
+				case StateCurrent:
+					current++
+					require.Falsef(t, blocked, "seed %d: step %d is current too early\n%s", seed, i+1, p)
+					blocked = !s.Independent
+				case StatePending:
+					blocked = true
+				}
+			}
+			require.Equal(t, p.Active(), current > 0, "seed %d", seed)
+			kept := 0
+			for _, s := range p.Steps {
+				if s.State == StateDone {
+					kept++
+				}
+			}
+			for _, s := range before.Steps {
+				if s.State == StateDone {
+					kept--
+				}
+			}
+			require.GreaterOrEqual(t, kept, 0, "seed %d: what is done stays done", seed)
+		}
+	}
+}

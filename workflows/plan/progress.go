@@ -1,0 +1,300 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/everturn/everturn/internal/printable"
+)
+
+// Event is a call of Tool or StepTool that was accepted.
+type Event struct {
+	Tool      string
+	Arguments string
+	Edit      json.RawMessage // the plan to which the user changed that of the model
+	Inference int             // the number of the inference that made the call
+}
+
+// StepState is how far a step has come.
+type StepState string
+
+// The states of steps.
+const (
+	StatePending StepState = "pending"
+	StateCurrent StepState = "current"
+	StateDone    StepState = "done"
+	StateDropped StepState = "dropped" // the plan ended without it
+)
+
+// StepProgress is a step and how far it has come.
+type StepProgress struct {
+	Description string    `json:"description"`
+	Tool        string    `json:"tool,omitempty"`
+	Independent bool      `json:"independent,omitempty"`
+	State       StepState `json:"state"`
+	Reflection  string    `json:"reflection,omitempty"`
+
+	args  json.RawMessage
+	patch string
+}
+
+// Progress is how far the plan of a turn has come. The zero value is a turn that has no plan yet.
+type Progress struct {
+	Steps     []StepProgress `json:"steps"`
+	Edited    bool           `json:"edited,omitempty"`    // the user changed the model's plan
+	Revisions int            `json:"revisions,omitempty"` // how often the plan was replaced
+	Revising  bool           `json:"revising,omitempty"`  // the model is to replace the steps that are not done
+	Ended     bool           `json:"ended,omitempty"`     // all steps are done or dropped
+	// began is the inference that made the current steps current.
+	began int
+}
+
+// Fold returns the progress after these events, in order. Events that were not possible change nothing.
+func Fold(events []Event) (p Progress) {
+	for _, e := range events {
+		p = p.After(e)
+	}
+	return p
+}
+
+// After returns the progress after one more event.
+func (p Progress) After(e Event) Progress {
+	if e.Tool == Tool {
+		return p.propose(e)
+	}
+	r, err := parseReflection(e.Arguments)
+	if err != nil || p.refuseReflection(e.Arguments) != "" {
+		return p
+	}
+	steps := append([]StepProgress(nil), p.Steps...)
+	p.Steps, p.began = steps, e.Inference
+	s := &steps[r.Step-1]
+	s.Reflection = printable.Head(r.Text, maxReflection)
+	switch r.Verdict {
+	case Done:
+		s.State = StateDone
+	case Revise:
+		p.Revising = true
+	case Conclude:
+		for i := range steps {
+			if steps[i].State != StateDone {
+				steps[i].State = StateDropped
+			}
+		}
+	}
+	return p.advance()
+}
+
+// propose keeps the steps that are done, and replaces the others.
+func (p Progress) propose(e Event) Progress {
+	raw := e.Arguments
+	if len(e.Edit) > 0 {
+		raw = string(e.Edit)
+	}
+	proposed, err := Parse(raw)
+	if err != nil {
+		return p
+	}
+	next := Progress{Edited: len(e.Edit) > 0, began: e.Inference}
+	for _, s := range p.Steps {
+		if s.State == StateDone {
+			next.Steps = append(next.Steps, s)
+		}
+	}
+	if len(p.Steps) > 0 {
+		next.Revisions = p.Revisions + 1
+	}
+	next.Steps = append(next.Steps, start(proposed).Steps...)
+	return next.advance()
+}
+
+// start returns the progress of a plan that nothing is done of.
+func start(p Plan) (out Progress) {
+	for _, s := range p.Steps {
+		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Independent: s.Independent,
+			State: StatePending, args: s.Args, patch: s.Patch})
+	}
+	return out
+}
+
+// advance makes the first step that is not done current, and with it the independent ones that follow an independent
+// one.
+func (p Progress) advance() Progress {
+	p.Ended = true
+	together := false
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		switch {
+		case s.State == StateDone || s.State == StateDropped:
+		case p.Ended:
+			p.Ended, s.State, together = false, StateCurrent, s.Independent
+		case together && s.Independent:
+			s.State = StateCurrent
+		default:
+			together = false
+			s.State = StatePending
+		}
+	}
+	return p
+}
+
+// Active reports whether there is a plan to carry out.
+func (p Progress) Active() bool { return len(p.Steps) > 0 && !p.Ended }
+
+// Next returns what follows a reflection that the current step is done: the next step, or "" if no other one starts.
+func (p Progress) Next(arguments string) string {
+	next := p.After(Event{Tool: StepTool, Arguments: arguments})
+	for i, s := range next.Steps {
+		if s.State == StateCurrent && p.Steps[i].State != StateCurrent && !next.Revising {
+			return fmt.Sprintf("step %d is next: %s", i+1, describe(s))
+		}
+	}
+	return ""
+}
+
+// Call is a call that a model proposes while its turn works by a plan.
+type Call struct {
+	Tool, Arguments string
+	ReadOnly        bool // the call changes nothing, and starts no agent
+	Inference       int  // the number of the inference that proposes it
+	Proposals       int  // how many plans the turn's model has proposed before
+	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls it has made.
+	MaxInferences, MaxCalls, Calls int
+}
+
+// Refuse returns why the call must not run now, or an empty string if it may.
+func (p Progress) Refuse(c Call) string {
+	switch {
+	case c.Tool == Tool:
+		return p.refuseProposal(c)
+	case c.Tool == StepTool:
+		return p.refuseReflection(c.Arguments)
+	case c.ReadOnly:
+		return ""
+	case len(p.Steps) == 0:
+		return "there is no plan yet: propose one with local/plan first"
+	case p.Ended:
+		return "the plan has ended: give the final answer, or propose another plan with local/plan first"
+	case p.Revising:
+		return "the plan is being revised: propose the remaining steps with local/plan first"
+	case c.Inference-p.began > p.share(c):
+		return fmt.Sprintf("the step has used its part of the turn's max_steps, which is %d: reflect on it with "+
+			"local/plan_step", p.share(c)+1)
+	}
+	return ""
+}
+
+// share returns how many inferences the current step may spend on its work: an equal part of those that were left when
+// it began, without its reflection and without the final answer.
+func (p Progress) share(c Call) int {
+	left := 0
+	for _, s := range p.Steps {
+		if s.State == StateCurrent || s.State == StatePending {
+			left++
+		}
+	}
+	return max((c.MaxInferences-p.began-1)/max(left, 1)-1, 1)
+}
+
+func (p Progress) refuseProposal(c Call) string {
+	proposed, err := Parse(c.Arguments)
+	if err != nil {
+		return err.Error()
+	}
+	if c.Proposals > MaxRevisions {
+		return fmt.Sprintf("the plan was revised %d times, which is the maximum: answer with what was done", MaxRevisions)
+	}
+	room := min(c.MaxInferences-c.Inference-1, c.MaxCalls-c.Calls-1) / 2
+	if len(proposed.Steps) > room {
+		return fmt.Sprintf("the plan has %d steps, and the turn's max_steps and max_tool_calls leave room for %d: propose "+
+			"fewer", len(proposed.Steps), max(room, 0))
+	}
+	return ""
+}
+
+func (p Progress) refuseReflection(arguments string) string {
+	r, err := parseReflection(arguments)
+	switch {
+	case err != nil:
+		return "the reflection is not valid: " + err.Error()
+	case !p.Active() || p.Revising:
+		return "there is no plan to carry out: propose one with local/plan first"
+	case r.Step < 1 || r.Step > len(p.Steps):
+		return fmt.Sprintf("the plan has no step %d; its steps are 1 to %d", r.Step, len(p.Steps))
+	case p.Steps[r.Step-1].State != StateCurrent:
+		return fmt.Sprintf("step %d is %s; reflect on %s", r.Step, p.Steps[r.Step-1].State, p.current())
+	}
+	return ""
+}
+
+// current names the current steps.
+func (p Progress) current() string {
+	var list []string
+	for i, s := range p.Steps {
+		if s.State == StateCurrent {
+			list = append(list, fmt.Sprint(i+1))
+		}
+	}
+	if len(list) == 1 {
+		return "step " + list[0]
+	}
+	return "steps " + strings.Join(list, ", ")
+}
+
+// Instruction tells the model how far the plan has come and what to do next.
+func (p Progress) Instruction() string {
+	head := "The plan"
+	if p.Edited {
+		head += ", as the user has changed it"
+	}
+	out := head + ":\n" + p.String() + "\n\n"
+	switch {
+	case p.Revising:
+		return out + "Propose the remaining steps with local/plan; those that are done stay."
+	case p.Ended:
+		return out + "The plan has ended. Give the final answer."
+	case strings.HasPrefix(p.current(), "steps"):
+		return out + "Do " + p.current() + ". They do not depend on each other: give those that name an agent to their " +
+			"agents in one answer, and take their canvases in the order of the plan. Then reflect on each with local/plan_step." +
+			p.details()
+	}
+	return out + "Do " + p.current() + " now, and reflect on it with local/plan_step." + p.details()
+}
+
+// details returns the arguments and the patches of the current steps.
+func (p Progress) details() (out string) {
+	for i, s := range p.Steps {
+		if s.State == StateCurrent && len(s.args) > 0 {
+			out += fmt.Sprintf("\nArguments of step %d: %s", i+1, s.args)
+		}
+		if s.State == StateCurrent && s.patch != "" {
+			out += fmt.Sprintf("\nPatch of step %d:\n%s", i+1, s.patch)
+		}
+	}
+	return out
+}
+
+var marks = map[StepState]string{StateDone: "x", StateCurrent: ">", StatePending: " ", StateDropped: "-"}
+
+// String draws the plan, with one line for each step.
+func (p Progress) String() string {
+	lines := make([]string, len(p.Steps))
+	for i, s := range p.Steps {
+		lines[i] = fmt.Sprintf("[%s] %d. %s", marks[s.State], i+1, describe(s))
+		if s.Reflection != "" {
+			lines[i] += " — " + oneLine(s.Reflection)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func describe(s StepProgress) string {
+	out := oneLine(s.Description)
+	if s.Tool != "" {
+		out += " (" + oneLine(s.Tool) + ")"
+	}
+	return out
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
