@@ -113,9 +113,9 @@ type InferInput struct {
 	Outcomes []turn.CallOutcome `json:"outcomes,omitempty"`
 	// Messages are those to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
 	// session already has.
-	Messages []Message     `json:"messages,omitempty"`
-	Plan     turn.PromptPlan     `json:"plan"`
-	Budget   time.Duration `json:"budget"` // working time left, over all attempts
+	Messages []Message       `json:"messages,omitempty"`
+	Plan     turn.PromptPlan `json:"plan"`
+	Budget   time.Duration   `json:"budget"` // working time left, over all attempts
 	// RetryMax is the maximum number of retries after a transport error or a rate limit.
 	RetryMax int `json:"retry_max"`
 	// Tenant, Provider and Background select the fleet limits that apply.

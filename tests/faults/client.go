@@ -105,7 +105,7 @@ func (u *user) start(ctx context.Context, t turnPlan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sent, err := u.people.Send(ctx, client.SendInput{Session: t.session,
-		Message: workflows.Message{ID: t.id, Text: t.text}})
+		Message: workflows.Message{ID: t.id, Text: t.text, Plan: t.plan}})
 	return sent.ID, err
 }
 
@@ -118,7 +118,7 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 			ID: t.session, TaskQueue: u.taskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, workflows.TurnWorkflow, workflows.Input{}),
 		UpdateOptions: sdk.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
-			Args: []any{workflows.Message{ID: t.id, Text: t.text}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
+			Args: []any{workflows.Message{ID: t.id, Text: t.text, Plan: t.plan}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
 	})
 	if err != nil {
 		return "", err

@@ -55,7 +55,7 @@ func (u *user) tell(ctx context.Context, t turnPlan) (client.Turn, error) {
 	u.ledger.write(check.Entry{Event: check.Sending, At: time.Now(), Session: t.session, Message: t.id, Text: t.text})
 	for {
 		a, err := u.people.Send(ctx, client.SendInput{Session: t.session,
-			Message: workflows.Message{ID: t.id, Text: t.text, Queue: t.after}})
+			Message: workflows.Message{ID: t.id, Text: t.text, Plan: t.plan, Queue: t.after}})
 		if err == nil {
 			u.ledger.write(check.Entry{Event: check.Acknowledged, At: time.Now(), Session: t.session, Message: t.id, Turn: a.ID})
 			u.acks.Add(1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows/plan"
 )
 
 // turnPlan is a turn as the provider will play it.
@@ -20,6 +21,7 @@ type turnPlan struct {
 	stop              time.Duration // after its acknowledgement; 0: it is not stopped
 	after             bool          // it starts its own turn, although another turn runs
 	patient           bool          // see patientCall
+	plan              plan.Confirm  // it works by a plan, of which this is confirmed
 }
 
 // callPlan is a call that the model makes. key names it in the tool's ledger; take is how many milliseconds it works on
@@ -102,6 +104,8 @@ func (c callPlan) arguments() string {
 		return "{}"
 	case stroke:
 		return fmt.Sprintf(`{"path":%q,"content":%q}`, c.key+".md", c.key)
+	case planTool, stepTool:
+		return c.key
 	case helper:
 		return fmt.Sprintf(`{"task":%q}`, c.key)
 	case askUser:
