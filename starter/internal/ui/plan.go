@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 	"github.com/everturn/everturn/workflows/plan"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // maxPlanLine bounds the line of a plan's step, in runes.
@@ -36,6 +37,15 @@ func Plan(p plan.Progress) string {
 		lines = append(lines, "  "+termsafe.Line(line, maxPlanLine))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Steps lists the steps of a plan that waits for approval; empty if the request is about something else.
+func Steps(r turn.Request) string {
+	proposed, err := plan.Parse(r.Arguments)
+	if err != nil || r.Tool != plan.Tool {
+		return ""
+	}
+	return proposed.String()
 }
 
 // Editor prepares the user's editor ($VISUAL, $EDITOR, or vi) for a plan as JSON. It returns the command to run, and

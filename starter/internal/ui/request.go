@@ -7,7 +7,6 @@ import (
 
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
-	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -40,9 +39,9 @@ func Describe(session string, r turn.Request) []Part {
 		return append(parts, Elicitation(r)...)
 	}
 	// an approval
-	if proposed, err := plan.Parse(r.Arguments); err == nil && r.Tool == plan.Tool {
+	if steps := Steps(r); steps != "" {
 		add("its steps:")
-		parts = append(parts, Part{Text: proposed.String(), Quoted: true})
+		parts = append(parts, Part{Text: steps, Quoted: true})
 	}
 	if diff := Diff(r.Arguments); diff != "" {
 		add("it changes a text:")

@@ -10,6 +10,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/starter/internal/ui/form"
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -83,6 +84,9 @@ func commandsFor(r journal.RequestRecord) string {
 	deny := fmt.Sprintf("\n  starter deny %s --reason \"...\"", names)
 	if ui.Exact(r.Request) != nil {
 		return "deny it with" + deny
+	}
+	if r.Tool == plan.Tool {
+		deny = fmt.Sprintf("\n  starter approve %s --edit", names) + deny
 	}
 	return fmt.Sprintf("decide it with\n  starter approve %s --hash %s", names, ui.ShortHash(r.ArgumentsHash)) + deny
 }

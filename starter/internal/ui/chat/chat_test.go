@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/plan"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -226,6 +228,27 @@ func TestWhatIsDecidedElsewhereGoesAway(t *testing.T) {
 	s.requests.err = turn.Errorf(turn.CodeNotWaiting, nil, "call 1.1 was denied already")
 	s.take(decidedMsg{[]string{s.currentRequest().key()}, s.requests.err})
 	s.prints("call 1.1 was denied already")
+}
+
+func TestAPlanIsChangedInTheChat(t *testing.T) {
+	s := newStage(t, 80, 24)
+	s.begin("m1", "Change it.")
+	proposed := callOf("1.0", `{"steps":[{"description":"look"}]}`)
+	proposed.Tool = plan.Tool
+	s.settle(s.infer(nil), "", proposed)
+	s.asks(approvalOf(proposed, 1))
+	s.shows("[ ] 1. look")
+	s.press(tab)
+	key := s.currentRequest().key()
+	s.take(editedMsg{wait: key})
+	s.shows("not changed")
+	changed := json.RawMessage(`{"steps":[{"description":"see"}]}`)
+	s.take(editedMsg{wait: "another", plan: changed})
+	assert.Empty(t, s.approvals)
+	s.take(editedMsg{wait: key, plan: changed})
+	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
+	require.Len(t, s.approvals, 1)
+	assert.Equal(t, changed, s.approvals[0].ChangedPlan)
 }
 
 func TestAQuestionIsAnsweredOnce(t *testing.T) {

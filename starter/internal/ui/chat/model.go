@@ -149,6 +149,8 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 		return m.showFed(msg)
 	case sentMsg:
 		m.sent(msg)
+	case editedMsg:
+		return m.edited(msg)
 	case decidedMsg:
 		m.decided(msg)
 	case calmMsg:

@@ -66,11 +66,14 @@ func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 }
 
 // argumentLines lays out the arguments exactly as they would run. If they change a text, the change comes first, as a
-// diff.
+// diff; the steps of a plan come first, too.
 func (m *Model) argumentLines(w *pendingRequest) []string {
 	exact := breakText(termsafe.Visible(w.Arguments), m.cols())
 	diff := ui.Diff(w.Arguments)
-	if diff == "" {
+	if steps := ui.Steps(w.Request); steps != "" {
+		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
+		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
+	} else if diff == "" {
 		return exact
 	}
 	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2))) // so that no line passes for text of the chat itself

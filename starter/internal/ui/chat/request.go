@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -214,8 +215,50 @@ func (m *Model) decide(w *pendingRequest, v ui.Verdict) tea.Cmd {
 		m.hint(tooSmall)
 	case v.Allow && !w.read:
 		m.hint("there is more of the arguments: press space to see the rest, then y")
+	case v.Edit:
+		return m.editPlan(w)
 	default:
 		return m.send(w, v.Allow, client.DecideInput{Grant: v.Grant, Covered: v.Grant != ""})
+	}
+	return nil
+}
+
+// editPlan lets the user change a plan in an editor, which takes over the terminal.
+func (m *Model) editPlan(w *pendingRequest) tea.Cmd {
+	cmd, changed, err := ui.Editor(w.Arguments)
+	if err != nil {
+		m.printError("%v", err)
+		return nil
+	}
+	key := w.key()
+	return tea.ExecProcess(cmd, func(failed error) tea.Msg {
+		plan, err := changed()
+		if failed != nil {
+			plan, err = nil, fmt.Errorf("the plan is not changed: the editor: %w", failed)
+		}
+		return editedMsg{key, plan, err}
+	})
+}
+
+// editedMsg is the plan as the user has changed it in an editor; nil if it was not changed.
+type editedMsg struct {
+	wait string
+	plan json.RawMessage
+	err  error
+}
+
+// edited allows the changed plan, unless another client has decided meanwhile.
+func (m *Model) edited(msg editedMsg) tea.Cmd {
+	w := m.approval()
+	switch {
+	case msg.err != nil:
+		m.printError("%v", msg.err)
+	case msg.plan == nil:
+		m.hint("the plan is not changed: press y to allow it as it is")
+	case w == nil || w.key() != msg.wait:
+		m.note("the plan was decided meanwhile; your changes were not sent")
+	default:
+		return m.send(w, true, client.DecideInput{ChangedPlan: msg.plan})
 	}
 	return nil
 }
