@@ -8,8 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -20,6 +25,9 @@ import (
 const leastABI = 4
 
 func supported() error {
+	if _, ok := architectures[runtime.GOARCH]; !ok {
+		return fmt.Errorf("commands cannot be confined on %s", runtime.GOARCH)
+	}
 	if abi, err := ll.LandlockGetABIVersion(); err != nil || abi < leastABI {
 		return errors.New("this kernel cannot confine commands: it needs Landlock with TCP rules, Linux 6.7 or newer")
 	}
@@ -77,6 +85,9 @@ func become(text string) error {
 	if err := landlock.V6.BestEffort().Restrict(rules...); err != nil { // at least leastABI, see above
 		return err
 	}
+	if err := refuseCalls(); err != nil {
+		return err
+	}
 	var environ []string
 	for _, v := range os.Environ() {
 		if len(v) <= len(marker) || v[:len(marker)+1] != marker+"=" {
@@ -86,7 +97,67 @@ func become(text string) error {
 	return syscall.Exec("/bin/sh", []string{"sh", "-c", c.Command}, environ)
 }
 
-// confined runs a command, and kills its process group when the context ends and when it has ended.
+// architectures are those for which refuseCalls knows what the kernel calls them.
+var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+
+// refuseCalls takes three system calls away from the command: socket and io_uring_setup, because Landlock refuses TCP
+// connections but neither UDP nor the sockets of other programs, and setsid, which does nothing, so that killSession finds
+// all of its processes and programs that use it still run. Landlock has made sure already that no program gains privileges.
+func refuseCalls() error {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		least  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		result = unix.BPF_RET | unix.BPF_K
+		// The offsets of the call's number and of its architecture in the kernel's struct seccomp_data.
+		number, architecture = 0, 4
+		otherABI             = 0x40000000 // x32's numbers begin here; no other call of these architectures is so high
+	)
+	filter := []unix.SockFilter{
+		{Code: load, K: architecture}, {Code: equal, K: architectures[runtime.GOARCH], Jf: 6}, // to the refusal
+		{Code: load, K: number}, {Code: least, K: otherABI, Jt: 4},
+		{Code: equal, K: unix.SYS_SOCKET, Jt: 3}, {Code: equal, K: unix.SYS_IO_URING_SETUP, Jt: 2},
+		{Code: equal, K: unix.SYS_SETSID, Jt: 2},
+		{Code: result, K: unix.SECCOMP_RET_ALLOW},
+		{Code: result, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)},
+		{Code: result, K: unix.SECCOMP_RET_ERRNO}, // setsid returns 0 and does nothing
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return fmt.Errorf("refusing system calls: %w", errno)
+	}
+	return nil
+}
+
+// killSession kills every process of a session, also those that have left its first process group. It gives up on
+// processes that multiply faster than it kills them.
+func killSession(id int) {
+	const rounds = 1000
+	_ = syscall.Kill(-id, syscall.SIGKILL) // there may be none
+	for range rounds {
+		alive := 0
+		files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
+		for _, file := range files {
+			// pid (name) state parent group session …; the name may have spaces and brackets
+			stat, _ := os.ReadFile(file) // it may have ended
+			fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+			if len(fields) < 4 || fields[3] != strconv.Itoa(id) || fields[0] == "Z" || fields[0] == "X" {
+				continue
+			}
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
+				alive++
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if alive == 0 {
+			return
+		}
+	}
+}
+
+// confined runs a command, and kills all of its processes when the context ends and when it has ended.
 func confined(ctx context.Context, c confinement, dir string, environ []string) (string, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -94,16 +165,16 @@ func confined(ctx context.Context, c confinement, dir string, environ []string) 
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Dir, cmd.Env = dir, append(environ, marker+"="+string(text))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Cancel, cmd.WaitDelay = kill, time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { killSession(cmd.Process.Pid); return nil }
+	cmd.WaitDelay = time.Second
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("starting the command: %w", err)
 	}
 	err = cmd.Wait()
-	_ = kill() // what the command has left in its group; there may be nothing
+	killSession(cmd.Process.Pid) // what the command has left behind
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

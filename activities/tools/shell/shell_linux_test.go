@@ -74,6 +74,9 @@ func TestACommandCannotLeave(t *testing.T) {
 		"echo gone > " + outside + "/new", "ln -s ../../secret build/soft && cat build/soft", "echo gone > /tmp/everturn-evasion",
 		"echo gone > /usr/bin/everturn-evasion", "chroot / cat /root/.bashrc", "mount -t tmpfs x build",
 		fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%s", port),
+		fmt.Sprintf("bash -c 'exec 3<>/dev/udp/127.0.0.1/%s'", port),
+		`perl -e 'use Socket; socket(S, AF_INET, SOCK_DGRAM, 0) || die; print "sent"'`,
+		`perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) || die; print "made"'`,
 		fmt.Sprintf("bash -c 'exec 3<>/dev/tcp/127.0.0.1/%s'", port),
 	} {
 		out, err := o.run(t.Context(), input{Command: command})
@@ -95,7 +98,7 @@ func TestACommandCannotLeave(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = o.run(ctx, input{Command: "sleep 4242 & sleep 4242"})
+	_, err = o.run(ctx, input{Command: "sleep 4242 & set -m; sleep 4242 & setsid -f sleep 4242; setsid sleep 4242 & sleep 4242"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	left, _ := exec.Command("pgrep", "-f", "sleep 4242").Output() // its exit code says that there is none
 	assert.Empty(t, strings.TrimSpace(string(left)))
