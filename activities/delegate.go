@@ -41,7 +41,8 @@ func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res 
 		return res, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
 	}
 	var arguments struct {
-		Task string `json:"task"`
+		Task       string `json:"task"`
+		Background bool   `json:"background"`
 	}
 	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil {
 		return res, turn.Errorf(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
@@ -54,12 +55,9 @@ func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res 
 	if err != nil {
 		return res, err
 	}
-	res.Message = workflows.Message{ID: turn.ChildSession(in.Turn, in.Call.ID), Text: arguments.Task,
-		Background: cfg.Background, TraceParent: cfg.TraceParent}
-	if len(arguments.Task) > inlineTask {
-		res.Message.Text = ""
-		res.Message.Blob, err = a.journal.PutBlob(ctx, "text/plain", []byte(arguments.Task))
-	}
+	res.Message, err = a.messageOf(ctx, turn.ChildSession(in.Turn, in.Call.ID), arguments.Task)
+	res.Message.Background, res.Message.TraceParent = cfg.Background, cfg.TraceParent
+	res.Background = arguments.Background
 	return res, err
 }
 
@@ -71,6 +69,11 @@ func (a *Activities) SettleDelegated(ctx context.Context, in workflows.Delegated
 }
 
 func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
+	if in.Started {
+		settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, turn.ToolResult{Outcome: turn.OutcomeOK,
+			Text: "The agent works on it in the background. Its answer will be a message of this conversation."}))
+		return a.receipt(in.CallInput, settled), err
+	}
 	own := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
 	session := turn.ChildSession(in.Turn, in.Call.ID)
@@ -99,11 +102,28 @@ func (a *Activities) settleDelegated(ctx context.Context, in workflows.Delegated
 		}
 		in.Tool.Taints, result.FromServer = taint != nil, taint != nil
 	}
-	settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, a.presentable(result)))
+	result = a.presentable(result)
+	settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, result))
 	if err != nil {
 		return workflows.CallResult{}, err
 	}
-	return a.delegated(ctx, in.CallInput, settled)
+	res, err := a.delegated(ctx, in.CallInput, settled)
+	if in.Deliver && err == nil {
+		m, merr := a.messageOf(ctx, session+"/answer", fmt.Sprintf("(The agent %s, which you have called in the background, "+
+			"has ended its task.)\n\n%s", agent, result.Text))
+		res.Message, err = &m, merr
+	}
+	return res, err
+}
+
+// messageOf returns a message with a text that a history may carry, or a reference to it.
+func (a *Activities) messageOf(ctx context.Context, id, text string) (m workflows.Message, err error) {
+	m = workflows.Message{ID: id, Text: text}
+	if len(text) > inlineTask {
+		m.Text = ""
+		m.Blob, err = a.journal.PutBlob(ctx, "text/plain", []byte(text))
+	}
+	return m, err
 }
 
 // changesCanvas reports whether a turn has changed its canvas.
@@ -298,7 +318,7 @@ func (a *Activities) addAgents(g Agent, c *caller, cfg *turn.Config, descriptors
 		if i < 0 || slices.Contains(above, id) {
 			continue
 		}
-		d := agentTool(a.agents[i])
+		d := agentTool(a.agents[i], c == nil)
 		only := cfg.Policy
 		only.Allow = append(slices.Clone(only.Allow), d.ID)
 		if !only.Offered(d.Pinned()) {
@@ -313,14 +333,19 @@ func (a *Activities) addAgents(g Agent, c *caller, cfg *turn.Config, descriptors
 
 // agentTool describes an agent to the model of another one. The agent's own calls have their own permissions and
 // approvals, so the delegation itself changes nothing.
-func agentTool(g Agent) turn.Descriptor {
+func agentTool(g Agent, background bool) turn.Descriptor {
 	id := turn.AgentTools + g.Name
 	description := "Gives a task to the agent " + g.Name + " and returns its answer"
 	if g.Description != "" {
 		description += ": " + g.Description
 	}
 	description += ". The agent sees nothing but the task, so write down all that it needs to know."
-	schema := json.RawMessage(`{"additionalProperties":false,"properties":{"task":{"description":"what the agent is to ` +
+	also := ""
+	if background { // the answer is a message, and users cannot send messages to the session of an agent
+		also = `"background":{"description":"go on at once: the answer will be a message of this conversation","type":` +
+			`"boolean"},`
+	}
+	schema := json.RawMessage(`{"additionalProperties":false,"properties":{` + also + `"task":{"description":"what the agent is to ` +
 		`do, with all that it needs to know","minLength":1,"type":"string"}},"required":["task"],"type":"object"}`)
 	return turn.Descriptor{
 		ID: id, Wire: turn.WireName(id), Description: description, Schema: schema, Activity: turn.ActivityAgent,

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/proto"
 
+	peopleclient "github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/journal"
@@ -430,4 +432,76 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	assert.Len(t, list, 3, "no further agent was called")
 	assert.NoFileExists(t, filepath.Join(r.cfg.Runtime.Workspace, "..", "out"))
 	assert.NoFileExists(t, "/tmp/out")
+}
+
+// inBackground is a call of an agent's tool for which the turn does not wait.
+func inBackground(agent, task string) fakellm.ToolCall {
+	return fakellm.ToolCall{Name: "agent_" + agent, Arguments: fmt.Sprintf(`{"task":%q,"background":true}`, task)}
+}
+
+// TestAnAgentWorksInTheBackground lets a turn call an agent in the background, and end before it. The agent asks the
+// user, and its answer begins the session's next turn, which has what the agent's server has said.
+func TestAnAgentWorksInTheBackground(t *testing.T) {
+	t.Parallel()
+	gate := fakellm.NewGate()
+	m := fakellm.Cases(
+		fakellm.When("which you have called in the background", fakellm.Text("So it is blue.")),
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(inBackground("a", "task one")),
+			fakellm.Text("It is on its way."))),
+		fakellm.When("task one", fakellm.Call(turn.AskUserTool, `{"question":"Which one?"}`).Hold(0, gate)),
+		fakellm.When("the blue one", fakellm.Text("The blue one.")))
+	r := newEnv(t, m, agents)
+	r.work()
+	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxTokens: ptr(int64(100_000))})
+	awaitGate(t, gate)
+	assert.Equal(t, "It is on its way.", r.result(run).Answer, "the turn does not wait for the agent")
+	told := func(q fakellm.Request) bool { return strings.Contains(q.Chat.Last("tool").Content, "in the background") }
+	assert.True(t, slices.ContainsFunc(r.model.Requests(), told))
+	gate.Release()
+	its := turn.ChildSession(run.GetRunID(), "1.0")
+	var child journal.SessionRecord
+	require.Eventually(t, func() bool {
+		var err error
+		child, err = r.store.Session(t.Context(), its)
+		return err == nil
+	}, within, 10*time.Millisecond)
+	asked := r.waits(child.LastTurn.ID, 1)[0]
+	require.NoError(t, r.people().Answer(t.Context(), peopleclient.AnswerInput{Session: its, Question: asked.ID,
+		Text: "the blue one", By: "ann"}))
+	rec := r.answered(session(t), its+"/answer")
+	assert.Equal(t, "So it is blue.", rec.Answer)
+	messages, _ := r.transcript(session(t))
+	assert.Contains(t, messages[len(messages)-2].Text, "The blue one.")
+	r.child(run.GetRunID(), "1.0")
+	calls, err := r.store.Calls(t.Context(), run.GetRunID())
+	require.NoError(t, err)
+	assert.Equal(t, 1, calls[0].LateCount, "the ledger has the answer, too")
+	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: rec.ID})
+	r.keep("v1-agents-background", session(t), run.GetRunID())
+	r.keep("v1-agents-background-delivery", its+"/answer", "")
+}
+
+// TestAStopEndsAgentsInTheBackground stops a turn that has called an agent in the background and still works itself.
+func TestAStopEndsAgentsInTheBackground(t *testing.T) {
+	t.Parallel()
+	gate, own := fakellm.NewGate(), fakellm.NewGate()
+	m := fakellm.Cases(
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(inBackground("a", "task one")),
+			fakellm.Text("Done.").Hold(0, own))),
+		fakellm.When("task one", fakellm.Text("One.").Hold(0, gate)))
+	r := newEnv(t, m, agents)
+	r.work()
+	run := r.begin(session(t), "errand of the user", nil)
+	awaitGate(t, gate)
+	awaitGate(t, own)
+	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	require.Error(t, run.Get(t.Context(), nil))
+	require.Eventually(t, func() bool {
+		s, err := r.store.Session(t.Context(), turn.ChildSession(run.GetRunID(), "1.0"))
+		return err == nil && s.LastTurn.State == turn.StateCancelled
+	}, within, 10*time.Millisecond)
+	r.child(run.GetRunID(), "1.0")
+	_, err := r.store.Delivered(t.Context(), session(t), turn.ChildSession(run.GetRunID(), "1.0")+"/answer")
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	r.keep("v1-agents-background-stopped", session(t), run.GetRunID())
 }

@@ -31,6 +31,9 @@ type DeliverInput struct {
 	Message Message        `json:"message"`
 	Agent   string         `json:"agent,omitempty"`
 	Limits  *LimitsRequest `json:"limits,omitempty"` // of the turn that begins with the message, if one does
+	// Call, if it is set, is the call of an agent that works in the background: the delivery runs the agent's turn first,
+	// and Message is its answer. Clients leave it unset.
+	Call *agentTurn `json:"call,omitempty"`
 	// Since is when the first run of the chain began. Clients leave it unset.
 	Since time.Time `json:"since,omitzero"`
 
@@ -104,6 +107,14 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		return DeliverResult{}, ctx.Err()
 	case refused != nil:
 		return DeliverResult{}, temporal.NewNonRetryableApplicationError(refused.Message, string(refused.Code), nil)
+	}
+	if in.Call != nil {
+		answer, err := in.Call.answer(ctx)
+		if err != nil {
+			return DeliverResult{}, err
+		}
+		in.Message, in.Call = answer, nil
+		in.Message.Background = true
 	}
 	maxWait := time.Duration(0)
 	if in.Since.IsZero() {
@@ -182,6 +193,9 @@ func (in DeliverInput) check() *turn.Error {
 	}
 	if _, err := in.Limits.Apply(turn.DefaultLimits()); err != nil {
 		return invalid("%s", err.Error())
+	}
+	if in.Call != nil {
+		return in.Call.check(in)
 	}
 	return checkMessage(in.Message)
 }

@@ -58,6 +58,10 @@ func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
 	return FinishResult{State: in.Result.State}, nil
 }
 
+func (p *port) SettleDelegated(context.Context, DelegatedInput) (CallResult, error) {
+	return CallResult{Message: &Message{Text: "an answer"}}, nil
+}
+
 func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
 	return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 }
@@ -74,7 +78,7 @@ func hostileRun(t *testing.T, name string, input []byte, during func(*testsuite.
 	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
 	p := &port{}
-	for _, act := range []any{p.Begin, p.Infer, p.Ask, p.Decide, p.Finish, p.HandOver} {
+	for _, act := range []any{p.SettleDelegated, p.Begin, p.Infer, p.Ask, p.Decide, p.Finish, p.HandOver} {
 		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: activityName(act)})
 	}
 	env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
@@ -151,6 +155,13 @@ func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 		[]byte(`{"session":"s","message":{"text":"hi"},"since":"2020-01-01T00:00:00Z"}`), nil),
 		"since is for the workflow itself")
 	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":5}`), nil), "cannot be read")
+	const call = `{"session":"s","call":{"session":"s","turn":"t","call":{"id":"1.0"},"tool":{"id":"agent/a"},"message":{"text":"x"}`
+	for _, forged := range []string{`,"tenant":"b"}}`, `,"session":"other"}}`, `,"call":{"id":"x"}}}`, `,"turn":"a/b"}}`,
+		`,"tool":{"id":"local/a"}}}`, `,"message":{}}}`, `,"limits":{"turn_timeout":"never"}}}`,
+		`,"tool":{"id":"agent/` + strings.Repeat("a", 1000) + `"}}}`, `,"call":{"id":"1.0","arguments":"` +
+			strings.Repeat("a", 20<<10) + `"}}}`} {
+		requireTyped(t, hostileRun(t, DeliverWorkflow, []byte(call+forged), nil))
+	}
 }
 
 func requireRefused(t *testing.T, err error, says string) {

@@ -185,7 +185,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text,
 			Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
-		if _, _, child := turn.ParentCall(r.session); child {
+		if _, _, child := turn.ParentCall(r.session); child && !r.in.Asks {
 			return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: proposal.Question,
 				Message: "the agent has a question, which only its caller can answer"}, nil)
 		}

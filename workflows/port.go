@@ -197,18 +197,26 @@ type CallResult struct {
 	StickyQueue string `json:"sticky_queue,omitempty"`
 	// Usage is what the agent that was called has used, with the agents that it called; nil for other calls.
 	Usage *turn.Usage `json:"usage,omitempty"`
+	// Message is the one that DelegatedInput.Deliver asks for.
+	Message *Message `json:"message,omitempty"`
 }
 
 // DelegateResult is the message for the agent's session, or the receipt of a call that is settled already.
 type DelegateResult struct {
-	Message Message     `json:"message"`
-	Receipt *CallResult `json:"receipt,omitempty"`
+	Message Message `json:"message"`
+	// Background means that the turn does not wait for the agent's.
+	Background bool        `json:"background,omitempty"`
+	Receipt    *CallResult `json:"receipt,omitempty"`
 }
 
 // DelegatedInput names the call. Problem says why the agent's turn may have left nothing in the journal.
 type DelegatedInput struct {
 	CallInput
 	Problem string `json:"problem,omitempty"`
+	// Started settles the call of an agent that works in the background, before its turn has ended.
+	Started bool `json:"started,omitempty"`
+	// Deliver asks for the message with which the answer of such an agent goes to its caller's session.
+	Deliver bool `json:"deliver,omitempty"`
 }
 
 // AwaitCallInput names a suspended call.

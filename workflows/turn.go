@@ -75,6 +75,7 @@ type run struct {
 	connecting   map[string]bool    // servers to which a call is making the turn's connection
 	children     workflow.Semaphore // of the step's calls of agents
 	share        *LimitsRequest     // of each of these; nil if nothing is left
+	lesserShare  *LimitsRequest     // of each of these that works in the background
 }
 
 // newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
@@ -133,7 +134,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	progress := r.progress
 	return nextRun(ctx, TurnWorkflow, Input{
 		Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Continued: &progress,
-		Turn: r.turnID,
+		Turn: r.turnID, Asks: r.in.Asks,
 	})
 }
 
@@ -144,6 +145,9 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	e := p.Result
+	if e.State == turn.StateCancelled {
+		r.stopBackground(ctx)
+	}
 	r.stopping = e.State == turn.StateCancelled
 	if err := r.upsertResult(ctx, e); err != nil {
 		return Result{}, err

@@ -43,6 +43,9 @@ type Input struct {
 	// OutputSchema is the JSON schema of the answer, which must be an object. The answer is then its JSON. An answer that
 	// does not match is requested once more; after that the turn fails with invalid_output.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Asks lets the turn of a called agent ask the user. Without it, a question ends the turn, because only the caller
+	// could answer. Clients leave it unset.
+	Asks bool `json:"asks,omitempty"`
 	// Continued is the progress that a run hands to the next one of its chain in the middle of a turn, and Turn is the
 	// turn's ID. Queue are accepted messages that the previous turn left; the first one begins this turn. Clients leave
 	// all three unset.

@@ -62,6 +62,8 @@ type Progress struct {
 	LimitWaited time.Duration `json:"limit_waited,omitempty"`
 	// Parked is set if the turn continues in a new run while it waits for decisions.
 	Parked *Parked `json:"parked,omitempty"`
+	// Background are the sessions of the agents that the turn has called in the background.
+	Background []string `json:"background,omitempty"`
 	// Tools are the tools that the turn called, each once, for the search attributes.
 	Tools []string `json:"tools,omitempty"`
 

@@ -59,6 +59,7 @@ func listRequests(ctx context.Context, a *app.App, store *journal.DB, args []str
 		if l.quarantined, err = quarantinedTools(ctx, store); err != nil {
 			return err
 		}
+		l.callers = callersOf(ctx, store, requests)
 		fmt.Fprintln(a.Out, a.WithTypedCommands(app.Printable(l.WithCommands(requests))))
 		return nil
 	})

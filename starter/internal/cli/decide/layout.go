@@ -22,6 +22,8 @@ type layout struct {
 	asked bool
 	// quarantined maps the IDs of quarantined tools to their servers.
 	quarantined map[string]string
+	// callers says, for the session of a called agent, which agents and which session led to it.
+	callers map[string]string
 }
 
 // LayoutOf returns the layout for one of the program's streams.
@@ -41,6 +43,9 @@ func (l layout) describe(r journal.RequestRecord) string {
 			p.Text = l.barred(p.Text)
 		}
 		lines = append(lines, p.Text)
+	}
+	if callers := l.callers[r.Session]; callers != "" {
+		lines = append(lines, callers)
 	}
 	if server := l.quarantined[r.Tool]; server != "" {
 		lines = append(lines, quarantineWarning(r, server))
@@ -102,6 +107,32 @@ func exampleAnswer(r journal.RequestRecord) string {
 		return "--cancel"
 	}
 	return f.Example(app.Quoted)
+}
+
+// callersOf describes, for each request of a called agent, the agents that led to it and the session of the user.
+func callersOf(ctx context.Context, store *journal.DB, requests []journal.RequestRecord) map[string]string {
+	paths := map[string]string{}
+	for _, r := range requests {
+		session, path := r.Session, ""
+		for id := r.Turn; ; {
+			t, err := store.Turn(ctx, id)
+			if err != nil {
+				break // the requests are worth more than their path
+			}
+			if path != "" {
+				path = " > " + path
+			}
+			session, path = t.Session, app.Line(t.Agent, 60)+path
+			var called bool
+			if id, _, called = turn.ParentCall(session); !called {
+				break
+			}
+		}
+		if session != r.Session {
+			paths[r.Session] = fmt.Sprintf("agents: %s, for session %s", path, app.Line(session, 200))
+		}
+	}
+	return paths
 }
 
 // quarantinedTools returns the quarantined tools: the server of each, by the tool's ID.
