@@ -455,7 +455,9 @@ func TestAnAgentWorksInTheBackground(t *testing.T) {
 	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxTokens: ptr(int64(100_000))})
 	awaitGate(t, gate)
 	assert.Equal(t, "It is on its way.", r.result(run).Answer, "the turn does not wait for the agent")
-	told := func(q fakellm.Request) bool { return strings.Contains(q.Chat.Last("tool").Content, "in the background") }
+	told := func(q fakellm.Request) bool {
+		return strings.Contains(q.Chat.Last("tool").Content, "in the background")
+	}
 	assert.True(t, slices.ContainsFunc(r.model.Requests(), told))
 	gate.Release()
 	its := turn.ChildSession(run.GetRunID(), "1.0")
