@@ -62,7 +62,8 @@ func TestWaitingForMemoryIsNotWorkingTime(t *testing.T) {
 		require.True(t, a.prompts.TryAcquire(largePrompts))
 		time.AfterFunc(wait, func() { a.prompts.Release(largePrompts) })
 		began := time.Now()
-		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1}, Budget: budget})
+		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1},
+			Budget: budget})
 		assert.Equal(t, wait+budget, time.Since(began))
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)
@@ -84,7 +85,8 @@ func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, a.prompts.TryAcquire(largePrompts))
 		began := time.Now()
-		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1}, Budget: time.Minute})
+		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1},
+			Budget: time.Minute})
 		assert.Equal(t, workflows.PromptWithin, time.Since(began))
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)

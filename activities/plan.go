@@ -111,7 +111,8 @@ func (a *Activities) planGuard(ctx context.Context, key journal.StepKey, confirm
 }
 
 // changePlan runs a call of a plan's tool: the journal has the call, so the result only says what it has changed.
-func (a *Activities) changePlan(ctx context.Context, in workflows.CallInput, call turn.ToolCall) (turn.ToolResult, error) {
+func (a *Activities) changePlan(ctx context.Context, in workflows.CallInput,
+	call turn.ToolCall) (turn.ToolResult, error) {
 	p, err := a.planBefore(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
 		return turn.ToolResult{}, err

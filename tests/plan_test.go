@@ -104,7 +104,8 @@ func TestATurnWorksByAPlan(t *testing.T) {
 		`{"steps":[{"description":"` + strings.Repeat("x", plan.MaxBytes) + `"}]}`} {
 		require.ErrorIs(t, decide(asked, client.DecideInput{ChangedPlan: json.RawMessage(bad)}), client.ErrInvalid, bad)
 	}
-	require.ErrorIs(t, decide(asked, client.DecideInput{Grant: turn.GrantTool}), client.ErrInvalid, "every plan is confirmed")
+	require.ErrorIs(t, decide(asked, client.DecideInput{Grant: turn.GrantTool}), client.ErrInvalid,
+		"every plan is confirmed")
 	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}))
 	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}), "the same decision again changes nothing")
 	require.ErrorIs(t, decide(asked, client.DecideInput{}), client.ErrAlreadyDecided)
@@ -129,7 +130,8 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	assert.Contains(t, got[9], "the plan has ended")
 	drawn := r.drawn(id)
 	require.Len(t, drawn, 4)
-	assert.Equal(t, "[x] 1. uno — as it should be\n[x] 2. two — as it should be\n[x] 3. three — as it should be", drawn[3])
+	assert.Equal(t, "[x] 1. uno — as it should be\n[x] 2. two — as it should be\n[x] 3. three — as it should be",
+		drawn[3])
 	r.keep("v1-plan", session(t), id)
 }
 
@@ -181,7 +183,8 @@ func TestAPlanIsRevisedAndConcluded(t *testing.T) {
 	assert.Contains(t, got[10], "is being revised")
 	drawn := r.drawn(id)
 	require.Len(t, drawn, 5)
-	assert.Equal(t, "[x] 1. one (local/set) — as it should be\n[-] 2. deux (local/set) — as it should be\n[-] 3. trois (local/set)",
+	assert.Equal(t, "[x] 1. one (local/set) — as it should be\n[-] 2. deux (local/set) — as it should be\n"+
+		"[-] 3. trois (local/set)",
 		drawn[4])
 	requests, err := r.store.Requests(t.Context(), id)
 	require.NoError(t, err)
@@ -204,7 +207,8 @@ func TestAMessageDoesNotLoosenAnAgentsPlan(t *testing.T) {
 		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 		require.Error(t, run.Get(t.Context(), nil))
 	}
-	app, _ := r.failure(r.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c", Plan: "maybe"}}))
+	app, _ := r.failure(r.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c",
+		Plan: "maybe"}}))
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 }
 
@@ -216,7 +220,8 @@ func TestThePlanStaysInThePrompt(t *testing.T) {
 	for range 8 {
 		script = append(script, set("2"))
 	}
-	r := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...), planner(plan.ConfirmNever),
+	r := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...),
+		planner(plan.ConfirmNever),
 		func(c *config.Config) { c.Runtime.MaxHistoryMessages, c.Runtime.KeepHistoryMessages = 6, 3 })
 	r.work(setting(&effects))
 	id := r.planned("change it")
@@ -241,7 +246,8 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	from := regexp.MustCompile(`\{\\?"from\\?":\\?"(agent/[^"\\]+)`)
 	take := func(n int) fakellm.Script {
 		return fakellm.Func(func(q fakellm.Request) fakellm.Reply {
-			return fakellm.Call("local_canvas_take", fmt.Sprintf(`{"from":%q}`, from.FindAllStringSubmatch(string(q.Body), -1)[n][1]))
+			return fakellm.Call("local_canvas_take", fmt.Sprintf(`{"from":%q}`, from.FindAllStringSubmatch(string(q.Body),
+				-1)[n][1]))
 		})
 	}
 	two := fakellm.Call("local_plan", `{"steps":[{"description":"first","tool":"agent/a","independent":true},
@@ -258,7 +264,8 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
 	})
 	r.work()
-	run := r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user", Plan: plan.ConfirmNever}})
+	run := r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
+		Plan: plan.ConfirmNever}})
 	res := r.result(run)
 	require.Equal(t, "All done.", res.Answer)
 	got := r.lastResults()

@@ -307,7 +307,8 @@ func gitIn(t *testing.T, repo string) func(args ...string) string {
 	}
 }
 
-// TestAgentsChangeCanvasesOfTheirOwn lets two agents change their canvases, which begin at that of their caller. The caller takes the changes of one; those of the other conflict with its own. No other canvas can be taken.
+// TestAgentsChangeCanvasesOfTheirOwn lets two agents change their canvases, which begin at that of their caller. The
+// caller takes the changes of one; those of the other conflict with its own. No other canvas can be taken.
 func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()

@@ -194,9 +194,9 @@ const maxBackground = 4
 // backgroundID is the workflow ID of the delivery that runs an agent's turn in the background.
 func backgroundID(tenant, session string) string { return WorkflowID(tenant, session) + "/answer" }
 
-// startBackground starts a delivery that runs the agent's turn and sends its answer to the caller's session, and settles
-// the call. The delivery outlives this turn. The agent gets half of an inline agent's share, which counts as used: the turn
-// goes on meanwhile.
+// startBackground starts a delivery that runs the agent's turn and sends its answer to the caller's session, and
+// settles the call. The delivery outlives this turn. The agent gets half of an inline agent's share, which counts as
+// used: the turn goes on meanwhile.
 func (r *run) startBackground(ctx workflow.Context, child agentTurn) (CallResult, error) {
 	if child.Limits = r.lesserShare; child.Limits == nil {
 		return CallResult{}, nothingLeft()
@@ -261,7 +261,8 @@ func (a agentTurn) answer(ctx workflow.Context) (Message, error) {
 	case err != nil:
 		return Message{}, err
 	case receipt.Message == nil:
-		return Message{}, temporal.NewNonRetryableApplicationError("the agent has left no answer", string(turn.CodeInternal), nil)
+		return Message{}, temporal.NewNonRetryableApplicationError("the agent has left no answer",
+			string(turn.CodeInternal), nil)
 	}
 	return *receipt.Message, nil
 }

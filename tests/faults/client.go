@@ -118,7 +118,8 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 			ID: t.session, TaskQueue: u.taskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, workflows.TurnWorkflow, workflows.Input{}),
 		UpdateOptions: sdk.UpdateWorkflowOptions{UpdateID: t.id, UpdateName: workflows.SendUpdate,
-			Args: []any{workflows.Message{ID: t.id, Text: t.text, Plan: t.plan}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
+			Args: []any{workflows.Message{ID: t.id, Text: t.text,
+				Plan: t.plan}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
 	})
 	if err != nil {
 		return "", err

@@ -45,7 +45,8 @@ func TestAPlanAdvancesStepByStep(t *testing.T) {
 func TestAReflectionRevisesOrConcludes(t *testing.T) {
 	p := Fold([]Event{proposal(1, "a", "b", "c"), reflected(3, 1, Done), reflected(5, 2, Revise)})
 	assert.True(t, p.Revising)
-	assert.NotEmpty(t, p.Refuse(Call{Tool: "local/write_file", Inference: 6, MaxInferences: 20}), "only a new plan goes on")
+	assert.NotEmpty(t, p.Refuse(Call{Tool: "local/write_file", Inference: 6, MaxInferences: 20}),
+		"only a new plan goes on")
 	revised := p.After(proposal(6, "d", "e"))
 	assert.Equal(t, "[x] 1. a — because\n[>] 2. d\n[ ] 3. e", revised.String(), "what is done stays")
 	assert.Equal(t, 1, revised.Revisions)
@@ -87,7 +88,8 @@ func TestCallsThatDoNotFitThePlanAreRefused(t *testing.T) {
 	assert.NotEmpty(t, none.Refuse(limits(Call{Tool: StepTool, Arguments: reflected(2, 1, Done).Arguments})))
 	p := Fold([]Event{proposal(1, "a", "b")})
 	assert.Empty(t, p.Refuse(write))
-	for _, bad := range []string{`{"step":3,"verdict":"done"}`, `{"step":0,"verdict":"done"}`, `{"step":2,"verdict":"done"}`, `[]`} {
+	for _, bad := range []string{`{"step":3,"verdict":"done"}`, `{"step":0,"verdict":"done"}`, `{"step":2,"verdict":"done"}`,
+		`[]`} {
 		assert.NotEmpty(t, p.Refuse(limits(Call{Tool: StepTool, Arguments: bad})), bad)
 		assert.Equal(t, p, p.After(Event{Tool: StepTool, Arguments: bad}), bad)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/everturn/everturn/workflows/plan"
 )
 
-// PromptPlan specifies, by reference, the prompt of one inference. The same plan over the same transcript gives the same
-// prompt, byte for byte.
+// PromptPlan specifies, by reference, the prompt of one inference. The same prompt plan over the same transcript gives
+// the same prompt, byte for byte.
 type PromptPlan struct {
 	Model string `json:"model"`
 	Mode  Mode   `json:"mode"`

@@ -101,8 +101,9 @@ func become(text string) error {
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // refuseCalls takes three system calls away from the command: socket and io_uring_setup, because Landlock refuses TCP
-// connections but neither UDP nor the sockets of other programs, and setsid, which does nothing, so that killSession finds
-// all of its processes and programs that use it still run. Landlock has made sure already that no program gains privileges.
+// connections but neither UDP nor the sockets of other programs, and setsid, so that killSession finds all of its
+// processes. setsid returns and does nothing: programs that use it still run. Landlock has made sure already that no
+// program gains privileges.
 func refuseCalls() error {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

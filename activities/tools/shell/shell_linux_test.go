@@ -98,7 +98,8 @@ func TestACommandCannotLeave(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = o.run(ctx, input{Command: "sleep 4242 & set -m; sleep 4242 & setsid -f sleep 4242; setsid sleep 4242 & sleep 4242"})
+	_, err = o.run(ctx, input{Command: "sleep 4242 & set -m; sleep 4242 & setsid -f sleep 4242; " +
+		"setsid sleep 4242 & sleep 4242"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	left, _ := exec.Command("pgrep", "-f", "sleep 4242").Output() // its exit code says that there is none
 	assert.Empty(t, strings.TrimSpace(string(left)))

@@ -17,7 +17,8 @@ func TestAPlanIsChangedInTheUsersEditor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		editor, want, wrong string
 	}{
-		"changed":   {editor: `sed -i s/look/see/`, want: `{"steps":[{"description":"see\u001b[2J","tool":"local/read_file"}]}`},
+		"changed": {editor: `sed -i s/look/see/`,
+			want: `{"steps":[{"description":"see\u001b[2J","tool":"local/read_file"}]}`},
 		"unchanged": {editor: "true"},
 		"no JSON":   {editor: `sed -i s/.steps.//`, wrong: "no JSON"},
 		"no steps":  {editor: `sed -i s/steps/stairs/`, wrong: "cannot be carried out"},

@@ -58,7 +58,8 @@ each call is shown and you confirm it; without a terminal, --hash or -y is requi
 			"call of it)",
 		string(turn.GrantCall), string(turn.GrantTool))
 	flags.BoolVar(&f.edit, "edit", false, "change the plan in $EDITOR, and allow the changed plan")
-	flags.StringVar(&f.plan, "plan", "", "allow the plan of this JSON `file` instead of the model's; - reads standard input")
+	flags.StringVar(&f.plan, "plan", "",
+		"allow the plan of this JSON `file` instead of the model's; - reads standard input")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not show the calls or ask for confirmation")
 	return cmd
 }
@@ -79,7 +80,8 @@ func (f decideFlags) check(calls []string) error {
 	case f.all && f.hash != "":
 		return app.Usage("--hash identifies the arguments of one call, but --all decides all calls: use one of them")
 	case (f.edit || f.plan != "") && (f.all || len(calls) > 1 || f.always != "" || f.edit && f.plan != ""):
-		return app.Usage("--edit and --plan change one plan: name one call, and use neither the other one, nor --all or --always")
+		return app.Usage("--edit and --plan change one plan: name one call, and use neither the other one, nor --all " +
+			"or --always")
 	case len(calls) > 1 && f.hash != "":
 		return app.Usage("--hash identifies the arguments of one call: use one command for each call")
 	}
@@ -137,7 +139,8 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 	}
 	switch changes := f.edit || f.plan != ""; {
 	case changes && r.Tool != plan.Tool:
-		return app.Usage("nothing was decided: call %s is no plan, and only plans can be changed: remove --edit and --plan", r.ID)
+		return app.Usage("nothing was decided: call %s is no plan, and only plans can be changed: remove --edit and "+
+			"--plan", r.ID)
 	case f.edit && !a.OnTerminal():
 		return app.Usage("nothing was decided: there is no terminal for an editor: give the changed plan with --plan FILE")
 	case changes:

@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// choices are the flags that choose the tools, the temperature and the plan of the turn that begins with a message, and attach
-// files to the message.
+// choices are the flags that choose the tools, the temperature and the plan of the turn that begins with a message, and
+// attach files to the message.
 type choices struct {
 	attach      []string
 	tools       []string
@@ -34,8 +34,9 @@ func (c *choices) register(cmd *cobra.Command) {
 		"mcp/files/read, of those that the policy allows; none offers no tools")
 	flags.StringSliceVar(&c.attach, "attach", nil, "attach this image or PDF `file` to the message; several are possible")
 	flags.BoolVar(&c.plan, "plan", false, "let the model propose a plan, and change nothing before you confirm it")
-	app.Choose(cmd, flags, &c.confirm, "confirm", "", "what you confirm of the plan, and --plan: the plan as a whole (the "+
-		"default of --plan), each later step as well, or nothing",
+	app.Choose(cmd, flags, &c.confirm, "confirm", "",
+		"what you confirm of the plan, and --plan: the plan as a whole (the "+
+			"default of --plan), each later step as well, or nothing",
 		string(plan.ConfirmPlan), string(plan.ConfirmStep), string(plan.ConfirmNever))
 	flags.Float64Var(&c.temperature, "temperature", 0, "the sampling temperature of the turn, from 0 to 2")
 }
