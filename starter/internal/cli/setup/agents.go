@@ -32,6 +32,7 @@ type shownAgent struct {
 	Ask         []string `json:"ask,omitempty"`
 	Skills      []string `json:"skills,omitempty"` // names; none: all
 	Agents      []string `json:"agents,omitempty"` // that it may call
+	Plan        string   `json:"plan,omitempty"`   // what users confirm of its plans; empty: it works without one
 	MaxSteps    int      `json:"max_steps"`
 	MaxCalls    int      `json:"max_tool_calls"`
 	Timeout     string   `json:"turn_timeout"`
@@ -65,7 +66,7 @@ func shownAgents(a *app.App) ([]shownAgent, error) {
 func shown(g config.Agent, cfg config.Config) shownAgent {
 	r := cfg.Runtime
 	return shownAgent{ID: g.ID, Description: g.Description, Tools: g.Tools, Deny: slices.Concat(cfg.Policy.Deny, g.Deny),
-		Ask: slices.Concat(cfg.Policy.Ask, g.Ask), Skills: g.Skills, Agents: g.Agents,
+		Ask: slices.Concat(cfg.Policy.Ask, g.Ask), Skills: g.Skills, Agents: g.Agents, Plan: string(g.Plan),
 		MaxSteps: cmp.Or(g.MaxSteps, r.MaxSteps), MaxCalls: cmp.Or(g.MaxToolCalls, r.MaxToolCalls),
 		Timeout:   cmp.Or(g.TurnTimeout, r.TurnTimeout).Round(time.Millisecond).String(),
 		MaxTokens: cmp.Or(g.MaxTokens, r.MaxTokens), MaxCostUSD: cmp.Or(g.MaxCostUSD, r.MaxCostUSD),
@@ -130,6 +131,7 @@ func printAgent(a *app.App, g shownAgent, output string) error {
 		{"agent", g.ID}, {"description", g.Description}, {"model", g.Model},
 		{"tools", cmp.Or(strings.Join(g.Tools, " "), "all that the policy allows")}, {"never", strings.Join(g.Deny, " ")},
 		{"calls agents", strings.Join(g.Agents, " ")},
+		{"confirm plans", g.Plan},
 		{"asks for", strings.Join(g.Ask, " ")}, {"skills", cmp.Or(strings.Join(g.Skills, " "), "all")},
 		{"limits", fmt.Sprintf("%d steps, %d tool calls, %s%s", g.MaxSteps, g.MaxCalls, g.Timeout, ceilings(g))},
 		{"system prompt", g.System},
