@@ -66,6 +66,17 @@ func TestIndependentStepsAreCurrentTogether(t *testing.T) {
 	assert.Contains(t, p.Instruction(), "Do step 3 now")
 }
 
+// TestNoStepBeginsUnseen reflects on two independent steps in one completion: each reflection names the step after them.
+func TestNoStepBeginsUnseen(t *testing.T) {
+	p := Fold([]Event{proposal(1, independent("a"), independent("b"), "join")})
+	for step := range 2 {
+		assert.Equal(t, "step 3 is next: join", p.Next(reflected(2, step+1, Done).Arguments))
+	}
+	assert.Empty(t, p.Next(reflected(2, 1, Conclude).Arguments))
+	p = p.After(reflected(2, 1, Done)).After(reflected(2, 2, Done))
+	assert.Empty(t, p.Next(reflected(3, 3, Done).Arguments), "it is the last one")
+}
+
 func TestAUsersPlanReplacesTheModels(t *testing.T) {
 	e := proposal(1, "delete everything")
 	e.Edit = json.RawMessage(`{"steps":[{"description":"look","tool":"local/read_file","args":{"path":"a"},"patch":"-x\n+y"}]}`)

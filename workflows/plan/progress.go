@@ -142,11 +142,15 @@ func (p Progress) advance() Progress {
 // Active reports whether there is a plan to carry out.
 func (p Progress) Active() bool { return len(p.Steps) > 0 && !p.Ended }
 
-// Next returns what follows a reflection that the current step is done: the next step, or "" if no other one starts.
+// Next returns the step that may follow a reflection that a current step is done, or "" if none follows. While several
+// steps are current, it is the step after all of them: one completion can reflect on all of them.
 func (p Progress) Next(arguments string) string {
-	next := p.After(Event{Tool: StepTool, Arguments: arguments})
-	for i, s := range next.Steps {
-		if s.State == StateCurrent && p.Steps[i].State != StateCurrent && !next.Revising {
+	r, err := parseReflection(arguments)
+	if err != nil || r.Verdict != Done {
+		return ""
+	}
+	for i, s := range p.Steps {
+		if s.State == StatePending {
 			return fmt.Sprintf("step %d is next: %s", i+1, describe(s))
 		}
 	}
