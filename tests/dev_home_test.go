@@ -23,7 +23,7 @@ import (
 
 // temporalDir returns the folder of the pinned `temporal` binary, looked up once.
 var temporalDir = sync.OnceValues(func() (string, error) {
-	cmd := exec.Command("go", "tool", "-modfile=tools/go.mod", "-n", "temporal")
+	cmd := exec.Command("go", "tool", "-modfile=tools/temporal.mod", "-n", "temporal")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	return filepath.Dir(strings.TrimSpace(string(out))), err

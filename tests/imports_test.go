@@ -197,7 +197,7 @@ var allowedImports = map[string][]string{
 	"examples/temporal":            {"go.temporal.io/sdk", "go.temporal.io/api"},
 	"internal/codecserver": {"codec", "internal/loopback", "go.temporal.io/sdk", "go.temporal.io/api",
 		"github.com/coreos/go-oidc/v3"},
-	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "github.com/spf13/cobra",
+	"internal/devserver": {"internal/childenv", "internal/loopback", "internal/statedir", "tools", "github.com/spf13/cobra",
 		"go.temporal.io/sdk", "go.temporal.io/api",
 		"google.golang.org/grpc"},
 }

@@ -3,17 +3,20 @@ package devserver
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/everturn/everturn/tools"
 )
 
 // oldestServer is the oldest server version that turns were tested on. They need update-with-start, summaries and
@@ -21,7 +24,7 @@ import (
 var oldestServer = [2]int{1, 27}
 
 // FindTemporal finds a `temporal` binary: the one on PATH if it is recent enough, otherwise the version that
-// tools/go.mod pins, which is built on first use. why says which one it is.
+// tools/temporal.mod pins, which is built on first use. why says which one it is.
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
 	passed := ""
 	if found := lookPath(o.Environ, "temporal"); found != "" {
@@ -36,12 +39,8 @@ func FindTemporal(ctx context.Context, o Options) (path, why string, err error) 
 		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install "+
 			"the Temporal CLI (https://docs.temporal.io/cli)", passed)
 	}
-	if root, err := sourceRoot(); err == nil {
-		path, err = build(ctx, o, root)
-		return path, "built from tools/go.mod" + passed, err
-	}
 	path, err = install(ctx, o)
-	return path, "built from " + pinned + passed, err
+	return path, "built from " + command + passed, err
 }
 
 // lookPath is exec.LookPath for the given environment.
@@ -91,64 +90,59 @@ func recent(version string) bool {
 	return err1 == nil && err2 == nil && (major > oldestServer[0] || major == oldestServer[0] && minor >= oldestServer[1])
 }
 
-const module = "module github.com/everturn/everturn\n"
+// command is the Temporal CLI, which contains the server.
+const command = "github.com/temporalio/cli/cmd/temporal"
 
-// sourceRoot returns the clone of Everturn that this program was built from, if it still exists. The working directory
-// is not considered: it may be an untrusted repository whose tools/go.mod names another program as the server.
-func sourceRoot() (string, error) {
-	_, file, _, _ := runtime.Caller(0) // a relative path if the program was built with -trimpath
-	root := filepath.Join(filepath.Dir(file), "..", "..")
-	b, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err == nil {
-		_, err = os.Stat(filepath.Join(root, "tools", "go.mod")) // the module cache does not have this file
-	}
-	if !filepath.IsAbs(file) || err != nil || !bytes.HasPrefix(b, []byte(module)) {
-		return "", errors.New("this program was not built from a clone of Everturn that is still there")
-	}
-	return root, nil
-}
-
-// build builds the server that tools/go.mod pins, or finds it in Go's build cache, and returns its path.
-func build(ctx context.Context, o Options, root string) (string, error) {
-	return runGo(ctx, o, root, nil, "tool", "-modfile=tools/go.mod", "-n", "temporal")
-}
-
-// pinned is the version that a program outside a clone builds: the version of tools/go.mod (a test compares them).
-const pinned = "github.com/temporalio/cli/cmd/temporal@v1.5.1"
-
-// install builds the same server into the user's cache folder. It does not use the state folder, because a program
-// there may have come with a repository.
+// install builds the server that tools/temporal.mod pins into the user's cache folder, unless it is there. It does not
+// use the state folder, because a program there may have come with a repository.
 func install(ctx context.Context, o Options) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("finding the user's cache folder: %w", err)
 	}
-	bin := filepath.Join(cache, "everturn", path.Base(pinned))
-	if err := os.MkdirAll(bin, 0o700); err != nil {
-		return "", fmt.Errorf("creating the folder of the Temporal server: %w", err)
-	}
-	server := filepath.Join(bin, "temporal")
+	sum := sha256.Sum256(slices.Concat(tools.TemporalMod, tools.TemporalSum))
+	dir := filepath.Join(cache, "everturn", "temporal-"+hex.EncodeToString(sum[:6]))
+	server := filepath.Join(dir, "temporal")
 	if _, err := os.Stat(server); err == nil {
 		return server, nil
 	}
-	_, err = runGo(ctx, o, bin, []string{"GOBIN=" + bin}, "install", pinned)
-	return server, err
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", fmt.Errorf("creating the folder of the Temporal server: %w", err)
+	}
+	// Another process may build the same server: each has a folder of its own until the server is complete.
+	building, err := os.MkdirTemp(filepath.Dir(dir), "building-")
+	if err != nil {
+		return "", fmt.Errorf("creating the folder of the Temporal server: %w", err)
+	}
+	defer os.RemoveAll(building)
+	if err := errors.Join(os.WriteFile(filepath.Join(building, "go.mod"), tools.TemporalMod, 0o600),
+		os.WriteFile(filepath.Join(building, "go.sum"), tools.TemporalSum, 0o600)); err != nil {
+		return "", fmt.Errorf("writing the module of the Temporal server: %w", err)
+	}
+	if err := runGo(ctx, o, building, "build", "-o", filepath.Base(server), command); err != nil {
+		return "", err
+	}
+	if err := os.Rename(building, dir); err != nil {
+		if _, there := os.Stat(server); there != nil {
+			return "", fmt.Errorf("installing the Temporal server: %w", err)
+		}
+	}
+	return server, nil
 }
 
-// runGo runs the go command, reports progress and returns what the command prints.
-func runGo(ctx context.Context, o Options, dir string, environ []string, args ...string) (string, error) {
+// runGo runs the go command and reports progress.
+func runGo(ctx context.Context, o Options, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, buildVariables...), environ...)
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
+	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, buildVariables...), "GOWORK=off")
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
 	done := showProgress(o)
 	err := cmd.Run()
 	done()
 	if err != nil {
-		return "", fmt.Errorf("building the pinned Temporal server: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()),
-			2000))
+		return fmt.Errorf("building the pinned Temporal server: %w\n%s", err, tail(bytes.NewReader(problems.Bytes()), 2000))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return nil
 }
 
 // showProgress reports every five seconds that a build is running; a cached build ends before the first report.
