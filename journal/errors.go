@@ -17,6 +17,7 @@ var (
 	ErrExists      = record.ErrExists
 	ErrOtherTenant = record.ErrOtherTenant
 	ErrUnavailable = record.ErrUnavailable
+	ErrReadOnly    = record.ErrReadOnly
 	ErrReplaced    = record.ErrReplaced
 	ErrBehind      = record.ErrBehind
 	ErrSealed      = record.ErrSealed

@@ -46,6 +46,17 @@ func (s *DB) Close() error { return s.tables.Close() }
 // ID returns the journal's UUID. Workers of one task queue compare it, because they must all use the same journal.
 func (s *DB) ID(ctx context.Context) (string, error) { return s.tables.ID(ctx) }
 
+// ReadOnly returns an error that wraps ErrReadOnly if the journal was opened for reading only: a SQLite file that this
+// process may not write, or on a read-only or full disk. Its methods that write return that error.
+func (s *DB) ReadOnly() error { return s.tables.ReadOnly() }
+
+// CheckWrite checks with a small transaction that the journal can be written now.
+func (s *DB) CheckWrite(ctx context.Context) error {
+	return s.write(ctx, "writing to the journal", func(t *tx) error {
+		return t.Exec(`UPDATE journal SET schema_version = schema_version`)
+	})
+}
+
 // Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
 // It reports changes by this process at once and changes by another process after tens of milliseconds. Package follow
 // is built on it.

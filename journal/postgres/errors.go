@@ -13,14 +13,17 @@ import (
 // advice tells the operator what to do about an error, by its code (see "PostgreSQL Error Codes" in the PostgreSQL
 // documentation).
 var advice = map[string]string{
-	"28000": "the server refuses this user: check the journal's url and the server's pg_hba.conf",
-	"28P01": "the server refuses the password: set it in the journal's url or in PGPASSWORD",
-	"3D000": "the server has no such database: create it, or correct the journal's url",
-	"42501": "the user may not do that: grant it the rights on the journal's tables",
-	"53100": "the server's disk is full and nothing was written: free some space and try again",
-	"53300": "the server has no free connection: raise its max_connections, or run fewer workers",
-	"25006": "the server is read-only: connect to the primary",
+	"28000":  "the server refuses this user: check the journal's url and the server's pg_hba.conf",
+	"28P01":  "the server refuses the password: set it in the journal's url or in PGPASSWORD",
+	"3D000":  "the server has no such database: create it, or correct the journal's url",
+	"42501":  "the user may not do that: grant it the rights on the journal's tables",
+	"53100":  "the server's disk is full and nothing was written: free some space and try again",
+	"53300":  "the server has no free connection: raise its max_connections, or run fewer workers",
+	readOnly: "its server takes no changes: connect to the primary",
 }
+
+// readOnly is the code of a server, or of a user's transactions, that can only read.
+const readOnly = "25006"
 
 // Explain implements tables.Database.
 func (s *database) Explain(err error) error { return explain(err) }
@@ -33,6 +36,9 @@ func explain(err error) error {
 	if errors.As(err, &refused) {
 		if text := advice[refused.Code]; text != "" {
 			err = fmt.Errorf("%s: %w", text, err)
+		}
+		if refused.Code == readOnly {
+			err = fmt.Errorf("%w: %w", journal.ErrReadOnly, err)
 		}
 		if isTransientCode(refused.Code) {
 			err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)

@@ -107,6 +107,9 @@ func (s *database) Renumber(c tables.Conn, table string) error {
 // TempDir implements tables.Database.
 func (s *database) TempDir() string { return "" }
 
+// ReadOnly implements tables.Database. A server that is read-only now may be promoted later.
+func (s *database) ReadOnly() error { return nil }
+
 // Close implements tables.Database.
 func (s *database) Close() error {
 	s.changes.Close()

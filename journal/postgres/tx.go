@@ -324,8 +324,8 @@ func isTransientCode(code string) bool {
 		"53300",                   // too many connections
 		"55P03",                   // lock not available
 		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or is starting
-		"25P03", // idle_in_transaction_session_timeout: this process was suspended during the transaction
-		"25006": // read only: a standby that is being promoted
+		"25P03",  // idle_in_transaction_session_timeout: this process was suspended during the transaction
+		readOnly: // a standby that is being promoted
 		return true
 	}
 	return strings.HasPrefix(code, "08") // connection exceptions

@@ -24,8 +24,11 @@ var (
 	ErrExists = errors.New("the session exists already")
 	// ErrOtherTenant: an export belongs to another tenant than the importer.
 	ErrOtherTenant = errors.New("the export belongs to another tenant")
-	// ErrUnavailable: the journal's database cannot be reached, or another process has locked it. A retry may help.
+	// ErrUnavailable: the journal's database cannot be reached, another process has locked it, or its disk is full or
+	// reports errors. A retry may help.
 	ErrUnavailable = errors.New("the journal is unavailable")
+	// ErrReadOnly: the journal can only be read.
+	ErrReadOnly = errors.New("the journal is read-only")
 	// ErrReplaced: the journal's file was deleted or replaced while it was open. Whatever this process still writes is
 	// lost with the old file: the process must end.
 	ErrReplaced = errors.New("the journal was deleted or replaced while it was open")

@@ -23,19 +23,26 @@ type errBusy struct {
 func (e errBusy) Error() string {
 	return fmt.Sprintf("another program has held %s locked for %v: end it (a database browser, a backup, a second "+
 		"worker that hangs) and try again: %v",
-		e.path, e.waited, e.cause)
+		e.path, e.waited.Round(time.Millisecond), e.cause)
 }
 
 func (e errBusy) Unwrap() []error { return []error{e.cause, journal.ErrUnavailable} }
 
 // advice tells the operator what to do about SQLite's own errors, by primary result code.
 var advice = map[int]string{
-	sqlite3.SQLITE_READONLY: "the journal cannot be written: make the file and its folder writable for this user",
+	sqlite3.SQLITE_READONLY: "make the file and its folder writable for this user",
 	sqlite3.SQLITE_CANTOPEN: "the journal cannot be opened: check that its folder exists and is writable for this user",
 	sqlite3.SQLITE_NOTADB:   "the file is not a SQLite database: move it away or choose another path for the journal",
 	sqlite3.SQLITE_CORRUPT:  "the journal is damaged: keep a copy of it with its -wal file and restore a backup",
 	sqlite3.SQLITE_FULL:     "the disk is full and nothing was written: free some space and try again",
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
+}
+
+// kinds are the errors of package journal that SQLite's own errors are, by primary result code.
+var kinds = map[int]error{
+	sqlite3.SQLITE_READONLY: journal.ErrReadOnly,
+	sqlite3.SQLITE_FULL:     journal.ErrUnavailable,
+	sqlite3.SQLITE_IOERR:    journal.ErrUnavailable,
 }
 
 // Explain implements tables.Database.
@@ -47,7 +54,10 @@ func (s *database) Explain(err error) error {
 		return errClosed
 	}
 	if text, ok := advice[codeOf(err)]; ok {
-		return fmt.Errorf("%s: %w", text, err)
+		err = fmt.Errorf("%s: %w", text, err)
+	}
+	if kind := kinds[codeOf(err)]; kind != nil {
+		err = fmt.Errorf("%w: %w", kind, err)
 	}
 	return err
 }

@@ -59,6 +59,9 @@ func (q *queue) leave(w *write) bool {
 
 // Write implements tables.Database. fn may run in another goroutine.
 func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
+	if s.readOnly != nil {
+		return s.readOnly
+	}
 	w := &write{ctx: ctx, until: time.Now().Add(s.busy), fn: fn, done: make(chan struct{})}
 	s.queue.add(w)
 	select {

@@ -55,6 +55,21 @@ func (s *database) migrate(ctx context.Context) error {
 	return nil
 }
 
+// checkVersion refuses a journal whose schema is older than that of this program, or that this program cannot use.
+func (s *database) checkVersion(ctx context.Context) error {
+	db, err := sql.Open("sqlite", s.dsn())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	version, err := s.schemaVersion(ctx, db)
+	if err == nil && version < journal.SchemaVersion {
+		err = fmt.Errorf("%w, and its schema version is %d while this program's is %d: run `starter journal migrate` on a "+
+			"copy that can be written", journal.ErrReadOnly, version, journal.SchemaVersion)
+	}
+	return err
+}
+
 // schemaVersion returns the version of the file's schema, or 0 if the file is empty. It refuses a journal that this
 // program cannot use, and other databases.
 func (s *database) schemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,6 +45,8 @@ type database struct {
 	path       string
 	file       os.FileInfo // the file that was opened
 	busy       time.Duration
+	readOnly   error      // why the file is open for reading only; nil if it is open for writing
+	mode       url.Values // SQLite's parameters for a file that is open for reading only
 	writeDB    *sql.DB
 	readDB     *sql.DB
 	writer     *conn         // the only connection of writeDB; nil if the next write must open it
@@ -54,8 +57,9 @@ type database struct {
 	changes    *changes
 }
 
-// Open opens the journal at path. It creates the file (0600) and the folder (0700) if they do not exist. It returns an
-// error that wraps journal.ErrNewer if the file's schema is too new for this program.
+// Open opens the journal at path. It creates the file (0600) and the folder (0700) if they do not exist. A file that
+// exists and cannot be opened for writing is opened for reading: see journal.DB.ReadOnly. Open returns an error that
+// wraps journal.ErrNewer if the file's schema is too new for this program.
 func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	s, err := openFile(ctx, path, opts)
 	if err != nil {
@@ -64,33 +68,48 @@ func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
 	return journal.New(s), nil
 }
 
-func openFile(ctx context.Context, path string, opts Options) (_ *database, err error) {
-	s := &database{busy: opts.BusyTimeout, writeToken: make(chan struct{}, 1)}
+func openFile(ctx context.Context, path string, opts Options) (*database, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the journal %q: %w", path, err)
+	}
+	s, err := openAs(ctx, &database{path: absolute}, opts, (*database).openForWriting)
+	if err == nil || !isUnwritable(err) {
+		return s, err
+	}
+	r, readErr := openAs(ctx, &database{path: absolute, readOnly: fmt.Errorf("%w: %w", journal.ErrReadOnly, err)}, opts,
+		(*database).openForReading)
+	if errors.Is(readErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrPermission) {
+		return nil, err
+	}
+	return r, readErr
+}
+
+// openAs opens s with open, and closes it again if that fails.
+func openAs(ctx context.Context, s *database, opts Options,
+	open func(s *database, ctx context.Context, synchronous string) error) (*database, error) {
+	s.busy, s.writeToken = opts.BusyTimeout, make(chan struct{}, 1)
 	if s.busy <= 0 {
 		s.busy = defaultBusyTimeout
 	}
-	if s.path, err = filepath.Abs(path); err != nil {
-		return nil, fmt.Errorf("opening the journal %q: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("opening the journal %s: %w", s.path, err), s.Close())
-		}
-	}()
 	synchronous, err := opts.synchronous()
+	if err == nil {
+		err = s.Explain(open(s, ctx, synchronous))
+	}
 	if err != nil {
-		return nil, err
-	}
-	if s.file, err = createFile(s.path); err != nil {
-		return nil, err
-	}
-	if err := s.migrate(ctx); err != nil {
-		return nil, s.Explain(err)
-	}
-	if err := s.connect(ctx, synchronous); err != nil {
-		return nil, s.Explain(err)
+		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", s.path, err), s.Close())
 	}
 	return s, nil
+}
+
+func (s *database) openForWriting(ctx context.Context, synchronous string) (err error) {
+	if s.file, err = createFile(s.path); err != nil {
+		return err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	return s.connect(ctx, synchronous)
 }
 
 func (o Options) synchronous() (string, error) {
@@ -125,7 +144,7 @@ func createFile(path string) (os.FileInfo, error) {
 func (s *database) checkFile() error {
 	now, err := os.Stat(s.path)
 	if err == nil && os.SameFile(now, s.file) {
-		return nil
+		return s.checkUnchanged(now)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil // SQLite has the file open in any case
@@ -139,13 +158,17 @@ func (s *database) connect(ctx context.Context, synchronous string) (err error) 
 	if s.writeDB, err = sql.Open("sqlite", s.dsn(write...)); err != nil {
 		return err
 	}
+	if err := s.openWriter(ctx, time.Now().Add(s.busy)); err != nil {
+		return err
+	}
+	return s.connectReaders(ctx)
+}
+
+func (s *database) connectReaders(ctx context.Context) (err error) {
 	if s.readDB, err = sql.Open("sqlite", s.dsn("query_only(1)")); err != nil {
 		return err
 	}
 	s.readers = newPool(s.readDB, readers)
-	if err := s.openWriter(ctx, time.Now().Add(s.busy)); err != nil {
-		return err
-	}
 	s.changes, err = watchChanges(ctx, s)
 	return err
 }
@@ -155,6 +178,7 @@ func (s *database) connect(ctx context.Context, synchronous string) (err error) 
 func (s *database) dsn(pragmas ...string) string {
 	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
 	query["_pragma"] = append(query["_pragma"], pragmas...)
+	maps.Copy(query, s.mode)
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: query.Encode()}
 	return u.String()
 }

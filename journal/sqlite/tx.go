@@ -66,7 +66,7 @@ func (s *database) retry(ctx context.Context, fn func() error) error {
 
 // retryUntil calls fn at least once, until the file is not busy, ctx ends or the deadline has passed.
 func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
-	for {
+	for began := time.Now(); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func()
 		select {
 		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return errors.Join(ctx.Err(), errBusy{path: s.path, waited: time.Since(began), cause: err})
 		}
 	}
 }

@@ -28,6 +28,9 @@ type Database interface {
 	Renumber(c Conn, table string) error
 	// TempDir is the folder for large temporary files; empty means the system's folder.
 	TempDir() string
+	// ReadOnly returns an error that wraps record.ErrReadOnly if the database was opened for reading only, because it
+	// could not be opened for writing; else nil. It does not ask the database.
+	ReadOnly() error
 	Close() error
 }
 
@@ -113,6 +116,9 @@ func (s *Handle) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 
 // TempDir is Database.TempDir.
 func (s *Handle) TempDir() string { return s.db.TempDir() }
+
+// ReadOnly is Database.ReadOnly.
+func (s *Handle) ReadOnly() error { return s.db.ReadOnly() }
 
 // Tx is a transaction that writes.
 type Tx struct {
