@@ -62,7 +62,7 @@ type Engine struct {
 // nothing before Run. The caller closes the engine.
 //
 // Errors: config.ErrInvalid, config.ErrCredentials, client.ErrUnreachable (of Temporal), journal.ErrUnavailable,
-// journal.ErrNewer, and that of a required MCP server.
+// journal.ErrReadOnly, journal.ErrNewer, and that of a required MCP server.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
 	for _, step := range []func(context.Context) error{
@@ -151,6 +151,9 @@ func (e *Engine) openJournal(ctx context.Context) error {
 		return err
 	}
 	e.journal = e.observed(e.options.wrapJournal(store))
+	if err := store.ReadOnly(); err != nil {
+		return fmt.Errorf("a worker writes to its journal: %w", err)
+	}
 	e.journalID, err = store.ID(ctx)
 	return err
 }

@@ -44,14 +44,15 @@ func main() {
 }
 
 // exitCode returns the starter's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
-// Temporal is unreachable, and 1 for all others.
+// Temporal or the journal is unreachable or the journal cannot be written, and 1 for all others.
 func exitCode(err error) int {
 	switch {
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer):
 		return 3
 	case errors.Is(err, config.ErrCredentials):
 		return 4
-	case errors.Is(err, temporalconn.ErrUnreachable):
+	case errors.Is(err, temporalconn.ErrUnreachable), errors.Is(err, journal.ErrUnavailable),
+		errors.Is(err, journal.ErrReadOnly):
 		return 5
 	}
 	return 1

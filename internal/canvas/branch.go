@@ -122,7 +122,7 @@ func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, 
 	if err != nil {
 		return "", err
 	}
-	args := []string{"diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", s.from(),
+	args := []string{"diff-tree", "-r", "-p", "--text", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", s.from(),
 		s.head}
 	if name != "" {
 		if name, err = cleanPath(name); err != nil {

@@ -51,9 +51,14 @@ func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	if strings.Count(branch, sessionMark) != 1 {
 		return nil, fmt.Errorf("canvas.branch %q must contain %s once", branch, sessionMark)
 	}
+	if info, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("canvas.repo: %w: create it with `git init %s`, or name another repository", err, dir)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("canvas.repo %s is not a folder", dir)
+	}
 	r := &Repo{dir: dir, branch: branch}
 	if _, err := r.git(ctx, nil, "check-ref-format", "--branch", r.Branch("", "session")); err != nil {
-		return nil, fmt.Errorf("canvas.branch %q is no name of a branch", branch)
+		return nil, fmt.Errorf("canvas.branch %q is no name of a branch: %w", branch, err)
 	}
 	if _, err := r.git(ctx, nil, "rev-parse", "--git-dir"); err != nil {
 		return nil, fmt.Errorf("canvas.repo %s is not a git repository that this user owns: %w", dir, err)

@@ -272,6 +272,30 @@ func TestAnEmptyRepository(t *testing.T) {
 	assert.Error(t, err)
 }
 
+func TestAMissingRepositoryIsNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "missing")
+	_, err := Open(t.Context(), dir, "everturn/<session>")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	assert.ErrorContains(t, err, "canvas.repo")
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	_, err = Open(t.Context(), dir, "everturn/<session>")
+	assert.ErrorContains(t, err, "canvas.repo")
+}
+
+// TestADiffHidesNoChange checks that neither a NUL nor an attribute of the work tree makes git call a script binary.
+func TestADiffHidesNoChange(t *testing.T) {
+	dir := t.TempDir()
+	run(t, dir, "init", "-q")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("*.sh -diff\n"), 0o600))
+	r := opened(t, dir)
+	write(t, r, call("s", 1), "run.sh", "rm -rf build\n")
+	write(t, r, call("s", 2), "nul", "rm -rf dist\n#\x00\n")
+	diff, err := r.Diff(t.Context(), "", "s", "")
+	require.NoError(t, err)
+	assert.Contains(t, diff, "+rm -rf build")
+	assert.Contains(t, diff, "+rm -rf dist")
+}
+
 // BenchmarkCommit measures a change of a file in a repository of 20,000 files.
 func BenchmarkCommit(b *testing.B) {
 	dir := b.TempDir()

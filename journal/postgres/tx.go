@@ -268,7 +268,7 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
 	}
 }

@@ -124,8 +124,9 @@ func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "try again")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err = s.Begin(ctx, beginOf("s", "t"))
+	_, err = open(t, path, sqlite.Options{}).Begin(ctx, beginOf("s", "t"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, journal.ErrUnavailable, "the lock is named all the same")
 	_, err = s.Sessions(t.Context(), 1)
 	require.NoError(t, err, "readers do not wait for writers")
 

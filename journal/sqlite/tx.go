@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -80,7 +81,7 @@ func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func()
 		select {
 		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), errBusy{path: s.path, waited: time.Since(began), cause: err})
+			return fmt.Errorf("%w (%w)", errBusy{path: s.path, waited: time.Since(began), cause: err}, ctx.Err())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
@@ -12,6 +13,8 @@ import (
 // write to a different journal, so this command would not see the turns it starts, and a turn of the same name there is
 // a different turn. If the server does not tell its owner, reach cannot check and accepts it.
 func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalconn.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
 	c, err := a.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -23,6 +26,9 @@ func (a *App) connectChecked(ctx context.Context, cfg config.Config) (temporalco
 	}
 	return c, nil
 }
+
+// connectWithin is how long a command waits for Temporal.
+const connectWithin = 8 * time.Second
 
 // WithClient starts what n asks for on this machine, and calls do with a client for turns.
 func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) error) error {

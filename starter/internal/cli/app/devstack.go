@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/config"
@@ -163,7 +164,8 @@ func KeepState() error {
 	if b, err := os.ReadFile(file); err == nil && string(b) == ignoreAll {
 		return nil
 	}
-	if err := os.WriteFile(file, []byte(ignoreAll), 0o600); err != nil {
+	err := os.WriteFile(file, []byte(ignoreAll), 0o600)
+	if err != nil && !errors.Is(err, syscall.EROFS) { // on a read-only disk nothing is written that could be committed
 		return Usage("writing to the folder %s: %w", StateDir, err)
 	}
 	return nil

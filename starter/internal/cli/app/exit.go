@@ -19,7 +19,7 @@ const (
 	ExitCancelled   = 2
 	ExitConfig      = 3
 	ExitCredentials = 4
-	ExitUnreachable = 5
+	ExitUnreachable = 5 // Temporal, the workers or the journal; or the journal cannot be written
 	ExitWaiting     = 6 // the turn waits for a decision or an answer
 	ExitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
 	ExitTimeout     = 124
@@ -68,7 +68,7 @@ func ExitCode(err error) int {
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, journal.ErrNewer), errors.Is(err, journal.ErrForkPoint),
 		errors.Is(err, journal.ErrOtherTenant):
 		return ExitConfig
-	case errors.Is(err, client.ErrUnreachable):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, journal.ErrUnavailable), errors.Is(err, journal.ErrReadOnly):
 		return ExitUnreachable
 	case errors.Is(err, context.Canceled):
 		return ExitCancelled

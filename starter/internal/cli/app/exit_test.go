@@ -61,6 +61,8 @@ func TestExitCodesOfErrors(t *testing.T) {
 		"newer journal": {journal.ErrNewer, 3},
 		"credentials":   {&config.Error{Problems: []config.Problem{{Message: "x", Credentials: true}}}, 4},
 		"unreachable":   {client.ErrUnreachable, 5},
+		"journal away":  {errors.Join(context.DeadlineExceeded, journal.ErrUnavailable), 5},
+		"read-only":     {journal.ErrReadOnly, 5},
 		"deadline":      {context.DeadlineExceeded, 124},
 	} {
 		assert.Equal(t, c.want, ExitCode(c.err), name)

@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
@@ -19,16 +21,26 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 			return nil, err
 		}
 	}
-	store, err := engine.OpenJournal(ctx, cfg)
-	if err != nil {
+	opening, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	store, err := engine.OpenJournal(opening, cfg)
+	switch {
+	case err != nil && opening.Err() != nil && ctx.Err() == nil && !errors.Is(err, journal.ErrUnavailable):
+		return nil, fmt.Errorf("%w: %s has not answered for %v: %w", journal.ErrUnavailable, cfg.Journal.Place(), openWithin,
+			err)
+	case err != nil:
 		return nil, JournalError(ctx, err)
 	}
 	return store.Tenant(cfg.Tenant), nil
 }
 
-// JournalError turns an error of opening the journal into a configuration error, unless trying again may help.
+// openWithin is how long a command waits for its journal.
+const openWithin = 5 * time.Second
+
+// JournalError turns an error of opening the journal into a configuration error, unless trying again may help or the
+// journal can only be read.
 func JournalError(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) {
+	if ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrReadOnly) {
 		return err
 	}
 	return AsUsage(err)

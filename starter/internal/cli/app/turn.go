@@ -237,9 +237,7 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	if !t.quiet {
-		t.App.Note("no worker has answered yet; waiting until a worker runs, for example `starter dev`")
-	}
+	t.NoteSilence(context.Background(), "no worker has answered yet; waiting until a worker runs, for example `starter dev`")
 	return <-done
 }
 

@@ -333,18 +333,15 @@ func (s scopeShown) used(name fleet.LimitName) string {
 }
 
 // checkLimits reports what turns of this configuration wait for.
-func checkLimits(ctx context.Context, a *app.App, cfg config.Config) (string, error) {
-	if !engine.HasJournal(cfg) {
+func checkLimits(ctx context.Context, x *examination) (string, error) {
+	cfg := x.cfg
+	store, err := x.journal()
+	switch {
+	case err != nil:
+		return "", unchecked("journal")
+	case store == nil:
 		return "there is no journal yet", nil
 	}
-	if _, err := checkJournal(ctx, a, cfg); err != nil {
-		return "", &warning{"cannot be read: see the journal"}
-	}
-	store, err := app.OpenJournal(ctx, cfg)
-	if err != nil {
-		return "", err
-	}
-	defer store.Close()
 	list, err := scopesShown(ctx, store, cfg)
 	if err != nil {
 		return "", err

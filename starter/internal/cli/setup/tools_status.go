@@ -13,6 +13,7 @@ import (
 
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
+	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 	"github.com/everturn/everturn/starter/internal/ui"
 	"github.com/everturn/everturn/workflows/turn"
@@ -129,11 +130,16 @@ func reported(ctx context.Context, cfg config.Config) (published map[string]turn
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	return reportedIn(ctx, store)
+}
+
+// reportedIn is reported of an open journal.
+func reportedIn(ctx context.Context, store *journal.DB) (map[string]turn.Catalogue, []engine.WorkerHealth, error) {
 	list, err := store.Catalogues(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	workers, err = engine.Health(ctx, store)
+	workers, err := engine.Health(ctx, store)
 	return byServer(list), workers, err
 }
 

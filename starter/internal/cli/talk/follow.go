@@ -158,7 +158,7 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 	case <-f.silence:
 		f.silence = nil
 		if f.Online && !f.options.quiet {
-			f.App.Note("no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
+			f.NoteSilence(ctx, "no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
 		return false, nil
 	case <-f.unheard:

@@ -45,8 +45,8 @@ If the session has a running turn, the message is merged into it before the next
 turn waits for a decision, the command asks on the terminal; without a terminal, it prints how to
 decide and exits with 6.
 
-Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal
-or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a timeout.`,
+Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal,
+journal or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a timeout.`,
 		Example: `  starter run --dev "Which files are here, and what is this project about?"
   starter run -s research "And the tests?"
   git diff | starter run - --max-steps 5`,
