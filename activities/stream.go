@@ -265,6 +265,9 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 		}
 		a.ToolCalls[i] = clean
 	}
+	items := redactItems(r, a.Items)
+	found = found || items != a.Items
+	a.Items = items
 	if raw := r.JSON(string(a.Raw)); a.Raw != nil {
 		a.Raw = json.RawMessage(raw)
 		if found || !json.Valid(a.Raw) {
