@@ -180,7 +180,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, abort)
+	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), s)
 	rest := s.close()
 	a.endLease(lease, in, answer, err)
