@@ -225,6 +225,7 @@ type Inferences interface {
 	ReserveUsage(ctx context.Context, in journal.ReserveInput) (output int64, refusal *journal.BudgetRefusal, err error)
 	RecordUsage(ctx context.Context, in journal.AttemptUsage) error
 	AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error
+	AppendStream(ctx context.Context, in journal.StreamInput) error
 	LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error)
 	SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error)
 	Condensation(ctx context.Context, turnID string, seq int64) (*turn.Condensation, error)

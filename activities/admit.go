@@ -66,7 +66,7 @@ func (a *Activities) leftWaiting(ctx context.Context, inf journal.Inference) err
 	if err := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt); err != nil {
 		return err
 	}
-	return turn.Errorf(turn.CodeLLMTransport, context.Cause(ctx),
+	return turn.Errorf(turn.CodeWorkerUnavailable, context.Cause(ctx),
 		"the worker stopped while the inference waited for a limit")
 }
 

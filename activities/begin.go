@@ -40,7 +40,7 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	}
 	res := workflows.BeginResult{Head: begun.Head}
 	if d := begun.DuplicateOf; d != nil && begun.TextDiffers {
-		return workflows.BeginResult{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+		return workflows.BeginResult{}, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
 			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
 				"this text under another ID", turn.Truncate(in.Message.ID, 200), d.ID))
 	} else if d != nil {
@@ -80,7 +80,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 	}
 	limits, err := in.Limits.Apply(g.Limits)
 	if err != nil {
-		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
+		return turn.Config{}, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
 	by, err := a.callerOf(ctx, in)
 	if err != nil {
@@ -244,7 +244,7 @@ func checkNarrowed(cfg turn.Config) error {
 		if pattern == NoTools || len(cfg.Unavailable) > 0 || slices.ContainsFunc(cfg.Tools, only.Offered) {
 			continue
 		}
-		return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
+		return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
 			"matches %q; `starter tools status` lists the tools. Nothing was done", turn.Truncate(pattern, 80)))
 	}
 	return nil

@@ -35,7 +35,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
 			return workflows.CallResult{}, callFailure(ctx, in, clock,
-				turn.Errorf(turn.CodeStoreUnavailable, err, "the previous dispatch is still running"))
+				turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous dispatch is still running"))
 		}
 		defer leave()
 	}

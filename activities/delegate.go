@@ -253,7 +253,7 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 		own := a.journal.Tenant(in.Tenant)
 		call, err := own.Call(ctx, turnID, callID)
 		if errors.Is(err, journal.ErrNotFound) || err == nil && call.Call.Tool != turn.AgentTools+agent {
-			return nil, turn.Errorf(turn.CodeConfigInvalid, err, fmt.Sprintf(
+			return nil, turn.Errorf(turn.CodeInputInvalid, err, fmt.Sprintf(
 				"session %q belongs to an agent that a call of another turn starts, and there is no such call of agent %q; "+
 					"choose another session", turn.Truncate(session, 80), turn.Truncate(agent, 60)))
 		}

@@ -30,7 +30,7 @@ func asTurnError(err error) *turn.Error {
 		return turn.Errorf(turn.CodeSessionBusy, err,
 			"this turn was closed by a later one of its session; what was done is kept")
 	case errors.Is(err, journal.ErrStale):
-		return turn.Errorf(turn.CodeLLMTransport, err, "a newer attempt is running")
+		return turn.Errorf(turn.CodeWorkerUnavailable, err, "a newer attempt is running")
 	case errors.Is(err, journal.ErrBehind):
 		return turn.Errorf(turn.CodeStoreUnavailable, err,
 			"the journal lacks what this turn recorded before: it was restored to an earlier moment, or is another one; "+

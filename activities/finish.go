@@ -92,7 +92,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 	case errors.As(err, &refused) || err == nil:
 		return err
 	}
-	return turn.Errorf(turn.CodeStoreUnavailable, err, "the session cannot be reached; the message is sent again")
+	return turn.Errorf(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
 }
 
 // ended looks a last time. A turn that was ended from outside is settled only when the session's next turn begins,
@@ -100,7 +100,7 @@ func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error
 func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	running, err := d.o.Running(ctx, in)
 	if err != nil {
-		return workflows.DeliverResult{}, turn.Errorf(turn.CodeStoreUnavailable, err,
+		return workflows.DeliverResult{}, turn.Errorf(turn.CodeTemporalUnavailable, err,
 			"cannot check whether the session has a running turn; the check is repeated")
 	}
 	res, err := d.look(ctx, in) // only now, because the turn may have ended meanwhile

@@ -32,8 +32,8 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 		"taken":                     {},
 		"an inbox that is full":     {err: turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait")},
 		"a turn that is ending":     {err: turn.Errorf(turn.CodeSessionEnding, nil, "in a moment")},
-		"a message that is refused": {turn.Errorf(turn.CodeConfigInvalid, nil, "no"), turn.CodeConfigInvalid, false},
-		"no server":                 {errors.New("connection refused"), turn.CodeStoreUnavailable, true},
+		"a message that is refused": {turn.Errorf(turn.CodeInputInvalid, nil, "no"), turn.CodeInputInvalid, false},
+		"no server":                 {errors.New("connection refused"), turn.CodeTemporalUnavailable, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite

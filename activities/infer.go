@@ -26,7 +26,7 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
 	if err != nil {
 		return workflows.InferResult{}, failure(ctx,
-			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
+			turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
 	if err := checkBegan(clock); err != nil { // the earlier attempt took long
@@ -132,7 +132,7 @@ func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func(
 // of its own.
 func checkBegan(clock *clock) error {
 	if time.Since(clock.began) > workflows.BeforeModel {
-		return turn.Errorf(turn.CodeLLMTransport, nil, "the inference waited too long to begin")
+		return turn.Errorf(turn.CodeWorkerUnavailable, nil, "the inference waited too long to begin")
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, abort)
+	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), s)
 	rest := s.close()
 	a.endLease(lease, in, answer, err)
@@ -203,7 +203,7 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
 	if ctx.Err() != nil {
-		return turn.Errorf(turn.CodeLLMTransport, err, "the worker stopped in the middle of an inference")
+		return turn.Errorf(turn.CodeWorkerUnavailable, err, "the worker stopped in the middle of an inference")
 	}
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause // the budget, or the journal's refusal of a chunk

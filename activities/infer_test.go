@@ -91,6 +91,7 @@ func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)
 		assert.False(t, app.NonRetryable())
+		assert.Equal(t, string(turn.CodeWorkerUnavailable), app.Type())
 		assert.Zero(t, j.failures)
 	})
 }

@@ -51,7 +51,7 @@ func (a *Activities) waitForRoom(ctx context.Context, size int64, clock *clock) 
 	ctx, cancel := context.WithTimeout(ctx, workflows.PromptWithin)
 	defer cancel()
 	if err := a.prompts.Acquire(ctx, size); err != nil {
-		return turn.Errorf(turn.CodeLLMTransport, err, "this worker has no memory left for another large prompt")
+		return turn.Errorf(turn.CodeWorkerUnavailable, err, "this worker has no memory left for another large prompt")
 	}
 	return nil
 }

@@ -95,3 +95,39 @@ func TestAnAnswerHoldsNoSecret(t *testing.T) {
 	assert.JSONEq(t, `[{"fingerprint":"[redacted]","text":"a canary"}]`, string(redactAnswer(r, whole).Raw))
 	assert.Equal(t, turn.Completion{Text: "a canary"}, redactAnswer(r, turn.Completion{Text: "a canary"}))
 }
+
+// TestItemsThatHoldASecretAreDropped puts a secret into each field of the items that providers send.
+func TestItemsThatHoldASecretAreDropped(t *testing.T) {
+	r := redact.New()
+	r.Add(providerKey)
+	call := turn.ProviderItem{Part: turn.PartCall}
+	for name, raw := range map[string][]string{
+		"thinking":       {`{"type":"thinking","thinking":"KEY","signature":"s"}`},
+		"signature":      {`{"type":"thinking","thinking":"t","signature":"xxKEY"}`},
+		"data":           {`{"type":"redacted_thinking","data":"KEYxx"}`},
+		"id":             {`{"type":"reasoning","id":"rs_KEY","summary":[],"encrypted_content":"e"}`},
+		"summary":        {`{"type":"reasoning","id":"rs","summary":[{"type":"summary_text","text":"a KEY"}]}`},
+		"encrypted":      {`{"type":"reasoning","id":"rs","encrypted_content":"KEY"}`},
+		"reasoning":      {`{"reasoning_content":"it is KEY"}`},
+		"details":        {`{"reasoning_details":[{"type":"reasoning.text","text":"KEY","signature":"s"}]}`},
+		"extra content":  {`{"google":{"thought_signature":"KEY"}}`},
+		"escaped":        {`{"signature":"\u0063anary-5e1f09c2"}`},
+		"two parts":      {`{"id":"a","summary":[{"text":"canary-"},{"id":"b","text":"5e1f09c2"}]}`},
+		"two items":      {`{"id":"a","data":"canary-"}`, `{"data":"5e1f09c2","id":"b"}`},
+		"known elements": {`{"data":["canary-","5e1f09c2"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			items := &turn.ProviderItems{}
+			for _, one := range raw {
+				one = strings.ReplaceAll(one, "KEY", providerKey)
+				items.Items = append(items.Items, turn.ProviderItem{Raw: json.RawMessage(one)})
+			}
+			items.Items = append(items.Items, call)
+			clean := redactAnswer(r, turn.Completion{Items: items, Raw: json.RawMessage(`["canary-","5e1f09c2"]`)})
+			assert.Nil(t, clean.Items)
+			assert.NotContains(t, string(clean.Raw), "5e1f09c2", "the raw answer may have it in pieces")
+		})
+	}
+	kept := &turn.ProviderItems{Items: []turn.ProviderItem{{Raw: json.RawMessage(`{"signature":"canary"}`)}, call}}
+	assert.Same(t, kept, redactAnswer(r, turn.Completion{Items: kept}).Items)
+}

@@ -30,7 +30,11 @@ type stream struct {
 	attempt int
 	// silent withholds text deltas: in JSON mode they are protocol, not text for the user.
 	silent bool
-	abort  context.CancelCauseFunc
+	// promptTokens estimates the prompt, which the journal records with the first flush: the provider bills it from then
+	// on.
+	promptTokens int64
+	billed       bool // of the flusher
+	abort        context.CancelCauseFunc
 
 	mu      sync.Mutex
 	pending []turn.Chunk
@@ -44,9 +48,9 @@ type stream struct {
 
 // openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails, for
 // instance because a newer attempt is running.
-func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool,
+func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool, promptTokens int64,
 	abort context.CancelCauseFunc) *stream {
-	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, abort: abort,
+	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, promptTokens: promptTokens, abort: abort,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go s.run(ctx)
 	return s
@@ -57,9 +61,11 @@ func (s *stream) Text(delta string) {
 	s.mu.Lock()
 	s.text.WriteString(delta)
 	s.mu.Unlock()
-	if !s.silent {
-		s.add(turn.ChunkTextDelta, delta)
+	if s.silent {
+		s.awake()
+		return
 	}
+	s.add(turn.ChunkTextDelta, delta)
 }
 
 // Reasoning implements turn.Sink.
@@ -82,6 +88,10 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 		s.seal()
 		s.pending = append(s.pending, turn.Chunk{Kind: kind, Text: delta, At: time.Now()})
 	}
+	s.awake()
+}
+
+func (s *stream) awake() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -121,10 +131,12 @@ func (s *stream) run(ctx context.Context) {
 
 func (s *stream) flush(ctx context.Context) error {
 	chunks := s.take()
-	if len(chunks) == 0 {
+	if len(chunks) == 0 && s.billed {
 		return nil
 	}
-	err := s.journal.AppendChunks(ctx, s.key, s.attempt, chunks)
+	err := s.journal.AppendStream(ctx, journal.StreamInput{Key: s.key, Attempt: s.attempt, PromptTokens: s.promptTokens,
+		Chunks: chunks})
+	s.billed = s.billed || err == nil
 	if err != nil { // nothing was appended; the chunks stay, in case the completion still arrives whole
 		s.mu.Lock()
 		s.pending = append(chunks, s.pending...)
@@ -191,8 +203,11 @@ func (s *stream) received() int64 {
 	return int64(s.text.Len()) + s.thought
 }
 
-// partial returns the text so far.
+// partial returns the text so far that the user has seen.
 func (s *stream) partial() string {
+	if s.silent {
+		return ""
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
@@ -265,6 +280,9 @@ func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
 		}
 		a.ToolCalls[i] = clean
 	}
+	items := redactItems(r, a.Items)
+	found = found || items != a.Items
+	a.Items = items
 	if raw := r.JSON(string(a.Raw)); a.Raw != nil {
 		a.Raw = json.RawMessage(raw)
 		if found || !json.Valid(a.Raw) {

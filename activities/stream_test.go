@@ -24,7 +24,7 @@ type lockedJournal struct {
 	refused chan struct{}
 }
 
-func (j *lockedJournal) AppendChunks(context.Context, journal.StepKey, int, []turn.Chunk) error {
+func (j *lockedJournal) AppendStream(context.Context, journal.StreamInput) error {
 	close(j.refused)
 	return errors.New("locked")
 }
@@ -35,7 +35,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	j := &lockedJournal{refused: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
 	s.Text("The answer ")
 	<-j.refused
 	s.Text("to it all ")
@@ -60,11 +60,11 @@ type strictJournal struct {
 	text  strings.Builder
 }
 
-func (j *strictJournal) AppendChunks(_ context.Context, _ journal.StepKey, _ int, chunks []turn.Chunk) error {
+func (j *strictJournal) AppendStream(_ context.Context, in journal.StreamInput) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	defer j.once.Do(func() { close(j.taken) })
-	for _, c := range chunks {
+	for _, c := range in.Chunks {
 		if len(c.Text) > record.MaxChunkBytes {
 			return fmt.Errorf("a chunk of %d bytes", len(c.Text))
 		}
@@ -79,7 +79,7 @@ func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	j := &strictJournal{taken: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
-	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, abort)
+	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
 	said := "a" + strings.Repeat("é€", record.MaxChunkBytes)
 	s.Text(said)
 	<-j.taken

@@ -21,7 +21,7 @@ import (
 
 func TestRefusalsAreTypedErrors(t *testing.T) {
 	for code, want := range map[turn.Code]error{
-		turn.CodeSessionBusy: ErrBusy, turn.CodeSessionEnding: ErrBusy, turn.CodeConfigInvalid: ErrInvalid,
+		turn.CodeSessionBusy: ErrBusy, turn.CodeSessionEnding: ErrBusy, turn.CodeConfigInvalid: ErrInvalid, turn.CodeInputInvalid: ErrInvalid,
 		turn.CodeNotWaiting: ErrNotPending, turn.CodeToolDrift: ErrArgumentsChanged, turn.CodeApprovalExpired: ErrExpired,
 	} {
 		err := asClientError(fmt.Errorf("updating: %w", temporal.NewApplicationError("why", string(code))))

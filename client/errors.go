@@ -66,6 +66,7 @@ var refusalKinds = map[turn.Code]error{
 	turn.CodeSessionBusy:     ErrBusy,
 	turn.CodeSessionEnding:   ErrBusy,
 	turn.CodeConfigInvalid:   ErrInvalid,
+	turn.CodeInputInvalid:    ErrInvalid,
 	turn.CodeNotWaiting:      ErrNotPending,
 	turn.CodeToolDrift:       ErrArgumentsChanged,
 	turn.CodeApprovalExpired: ErrExpired,

@@ -61,8 +61,8 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 	return r, nil
 }
 
-// streamedText returns the last text in the chunks of a turn. No message has the text of a turn that was cancelled
-// during an inference.
+// streamedText returns the last text in the chunks of a turn, which no inference has settled if the turn ended in the
+// middle of one.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
 	for r := (follow.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {

@@ -117,7 +117,7 @@ func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 	if err != nil || len(had) != 1 || had[0].Text == record.CleanText(in.Message.Text) {
 		return nil
 	}
-	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(
+	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
 		"the session already has a message with the ID %q and another text; send this text under another ID",
 		turn.Truncate(in.Message.ID, 200))))
 }

@@ -206,7 +206,7 @@ func TestInvalidMessagesAreRejectedBeforeATurnBegins(t *testing.T) {
 	} {
 		_, err := New(&fakeTemporal{}, Options{}).Send(t.Context(), in)
 		assert.ErrorIs(t, err, ErrInvalid, name)
-		assert.Equal(t, turn.CodeConfigInvalid, turn.CodeOf(err), "%s: deliveries do not retry it", name)
+		assert.Equal(t, turn.CodeInputInvalid, turn.CodeOf(err), "%s: deliveries do not retry it", name)
 	}
 	_, err := New(&fakeTemporal{}, Options{Tenant: "a/b"}).Send(t.Context(), message("m", "x"))
 	assert.ErrorIs(t, err, ErrInvalid, "tenant")

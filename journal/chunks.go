@@ -33,11 +33,16 @@ func (t *tx) emitData(sc *scope, c turn.Chunk, data any) (err error) {
 // 0, AppendChunks accepts error chunks after the step is settled, for calls that failed. ErrStale if a newer attempt of
 // the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
 func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks []turn.Chunk) error {
+	return s.appendChunks(ctx, StreamInput{Key: key, Attempt: attempt, Chunks: chunks})
+}
+
+func (s *DB) appendChunks(ctx context.Context, in StreamInput) error {
+	key, attempt, chunks := in.Key, in.Attempt, in.Chunks
 	doing := stepName("appending chunks to", key)
 	if err := checkChunks(chunks); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	if len(chunks) == 0 {
+	if len(chunks) == 0 && in.PromptTokens <= 0 {
 		return nil
 	}
 	return s.write(ctx, doing, func(t *tx) error {
@@ -54,6 +59,9 @@ func (s *DB) AppendChunks(ctx context.Context, key StepKey, attempt int, chunks 
 			if err := current(a, attempt); err != nil {
 				return err
 			}
+		}
+		if err := t.markBilled(a, in.PromptTokens); err != nil || len(chunks) == 0 {
+			return err
 		}
 		last := chunks[len(chunks)-1]
 		last.Step, last.Attempt = key.Step, attempt

@@ -16,8 +16,9 @@ import (
 
 // Finish appends results that are still open (see Result) and turn.FinishInput.Messages, settles the turn and emits
 // turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome, a
-// claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn is cancelled in the middle
-// of an inference, the turn's answer is the text that the last attempt has emitted, up to SummaryBytes.
+// claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn ends in the middle of an
+// inference, the text that the last attempt has emitted becomes a message, and the answer of a cancelled turn, up to
+// SummaryBytes.
 func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
 	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
@@ -48,6 +49,13 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	if err := t.cancelRequests(sc, in.At); err != nil {
 		return err
 	}
+	partial, err := t.endInference(sc, in.State, in.At)
+	if err != nil {
+		return err
+	}
+	if partial != "" && in.State == turn.StateCancelled {
+		in.Answer = record.Preview(partial, record.SummaryBytes)
+	}
 	if err := t.appendUserMessages(sc, in.Counters.Step, in.Messages, in.At, lenient); err != nil {
 		return err
 	}
@@ -77,11 +85,6 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	usage, err := json.Marshal(in.Counters.Usage)
 	if err != nil {
 		return err
-	}
-	if in.State == turn.StateCancelled && in.Answer == "" {
-		if in.Answer, err = t.streamedText(&sc); err != nil {
-			return err
-		}
 	}
 	err = t.Exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
 		ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), tables.ContentOf(in.Result.Message),

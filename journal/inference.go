@@ -125,7 +125,7 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 		}
 		a.Inf.Base = a.Head
 	}
-	if a.Emitted {
+	if a.Emitted || a.PromptTokens > 0 {
 		lost, err := t.lostAttempt(a)
 		if err != nil {
 			return a.Inf, err
@@ -141,7 +141,7 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 		}
 	}
 	return a.Inf, t.Exec(
-		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, base_seq = ?, base_hash = ?
+		`UPDATE inferences SET attempt = ?, model = ?, started_at = ?, emitted = FALSE, prompt_tokens = 0, base_seq = ?, base_hash = ?
 			WHERE id = ?`,
 		a.Inf.Attempt, a.Inf.Model, tables.Nanos(in.At), a.Head.Seq, a.Head.Hash, a.Row)
 }

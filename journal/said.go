@@ -4,10 +4,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -104,18 +102,4 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 		joined.TextBytes = int64(len(m.Text))
 	}
 	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageAdded, Step: step, At: at}, joined)
-}
-
-// streamedText returns the text that the last attempt of the turn's last inference has emitted, if that inference was
-// never settled.
-func (t *tx) streamedText(sc *scope) (string, error) {
-	var step, attempt int
-	err := t.Row(`SELECT step, attempt FROM inferences WHERE turn = ? AND settled_at IS NULL ORDER BY step DESC LIMIT 1`,
-		sc.Turn).Scan(&step, &attempt)
-	if err != nil {
-		return "", tables.IgnoreNoRows(err)
-	}
-	deltas, err := t.Texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ?
-		ORDER BY idx`, sc.Turn, step, attempt, string(turn.ChunkTextDelta))
-	return record.Preview(strings.Join(deltas, ""), record.SummaryBytes), err
 }

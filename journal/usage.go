@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -58,7 +59,7 @@ func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
 
 // RecordUsage records the usage of an attempt that is not settled: it failed, it was stopped, or another attempt was
 // settled. It ends the attempt's reservation; if the attempt used nothing, no row is left. The first record of an
-// attempt stands. The turn may have ended. ErrNotFound if the step was never started.
+// attempt stands. The turn may have ended; its usage then changes. ErrNotFound if the step was never started.
 func (s *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 	return s.write(ctx, stepName("recording the usage of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
@@ -68,8 +69,24 @@ func (s *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
 		if a.Row == 0 || in.Attempt > a.Inf.Attempt {
 			return fmt.Errorf("attempt %d was never started: %w", in.Attempt, ErrNotFound)
 		}
-		return t.recordUsage(a.Scope, in)
+		if err := t.recordUsage(a.Scope, in); err != nil || !a.Closed {
+			return err
+		}
+		return t.saveTurnUsage(a.Scope)
 	})
+}
+
+// saveTurnUsage writes the usage of a turn that has ended into its row.
+func (t *tx) saveTurnUsage(sc scope) error {
+	used, err := turnUsage(t.Querier, sc.Turn)
+	if err != nil {
+		return err
+	}
+	usage, err := json.Marshal(used)
+	if err != nil {
+		return err
+	}
+	return t.Exec(`UPDATE turns SET usage = ? WHERE id = ?`, string(usage), sc.Turn)
 }
 
 // usageRecord is what a budget needs of a row.

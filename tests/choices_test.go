@@ -67,7 +67,7 @@ func TestAMessageCannotWidenThePolicy(t *testing.T) {
 		sent := r.say("refused "+pattern, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_echo", pattern}})
 		res, err := r.people().Wait(t.Context(), sent)
 		require.NoError(t, err)
-		assert.Equal(t, turn.CodeConfigInvalid, res.Code, pattern)
+		assert.Equal(t, turn.CodeInputInvalid, res.Code, pattern)
 	}
 	assert.Empty(t, r.model.Requests())
 	sent := r.say("none", workflows.Message{Text: "Say something.", Tools: []string{"none"}})

@@ -356,7 +356,7 @@ func TestAWorkerShutdownIsNotACancellation(t *testing.T) {
 		code  turn.Code // empty: cancelled
 	}{
 		"cancel":       {temporal.NewCanceledError(), ""},
-		"worker stops": {worker.ErrWorkerShutdown, turn.CodeLLMTransport},
+		"worker stops": {worker.ErrWorkerShutdown, turn.CodeWorkerUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

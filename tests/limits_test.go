@@ -363,7 +363,7 @@ func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 		workflows.Input{Message: &workflows.Message{Text: "hi"}})
 	require.NoError(t, err)
 	_, res := r.failure(run)
-	assert.Equal(t, turn.CodeConfigInvalid, res.Code)
+	assert.Equal(t, turn.CodeInputInvalid, res.Code)
 
 	for name, input := range map[string]any{
 		workflows.TurnWorkflow: workflows.Input{Queue: []workflows.Message{{Text: "x"}}},

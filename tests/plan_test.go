@@ -209,7 +209,7 @@ func TestAMessageDoesNotLoosenAnAgentsPlan(t *testing.T) {
 	}
 	app, _ := r.failure(r.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c",
 		Plan: "maybe"}}))
-	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+	assert.Equal(t, string(turn.CodeInputInvalid), app.Type())
 }
 
 // TestThePlanStaysInThePrompt cuts the messages that show the plan. The prompt still says how far it has come.

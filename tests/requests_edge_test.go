@@ -84,7 +84,7 @@ func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "inline", Text: bulky}))
 	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate,
 		workflows.Message{ID: "more", Text: bulky}))
-	refused(t, turn.CodeConfigInvalid, r.update(session(t), workflows.SendUpdate,
+	refused(t, turn.CodeInputInvalid, r.update(session(t), workflows.SendUpdate,
 		workflows.Message{ID: "long", Text: bulky + bulky}))
 	for _, id := range []string{"a", "b", "c"} { // these texts go through the journal
 		_, err := r.people().Send(t.Context(),
@@ -115,9 +115,9 @@ func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 	if err == nil {
 		err = h.Get(ctx, nil)
 	}
-	refused(t, turn.CodeConfigInvalid, err)
+	refused(t, turn.CodeInputInvalid, err)
 	app, _ := r.failure(r.client.GetWorkflow(ctx, id, ""))
-	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+	assert.Equal(t, string(turn.CodeInputInvalid), app.Type())
 	d, err := r.client.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
 	assert.Equal(t, d.WorkflowExecutionInfo.FirstRunId, d.WorkflowExecutionInfo.Execution.RunId,

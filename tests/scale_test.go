@@ -183,6 +183,11 @@ func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt i
 	return m.Journal.AppendChunks(ctx, key, attempt, chunks)
 }
 
+func (m *meter) AppendStream(ctx context.Context, in journal.StreamInput) error {
+	m.written.Add(jsonBytes(in.Chunks))
+	return m.Journal.AppendStream(ctx, in)
+}
+
 // cost is what has been used up, in measures that do not depend on the machine.
 type cost [len(measures)]float64
 

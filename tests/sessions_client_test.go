@@ -232,7 +232,7 @@ func (k *sessionClient) refuses(err error) {
 		assert.ErrorIs(k.t, err, client.ErrNotRunning)
 		return
 	}
-	assert.Contains(k.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeConfigInvalid}, refused.Code)
+	assert.Contains(k.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeInputInvalid}, refused.Code)
 }
 
 // ruledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not

@@ -157,7 +157,7 @@ func TestAnAgentHasNoMoreRightsThanItsCaller(t *testing.T) {
 	} {
 		app, _ := r.failure(r.start(forged.session, workflows.Input{Agent: forged.agent,
 			Message: &workflows.Message{Text: "hello"}}))
-		assert.Equal(t, string(turn.CodeConfigInvalid), app.Type(), forged)
+		assert.Equal(t, string(turn.CodeInputInvalid), app.Type(), forged)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestLimitsOfAContinuedRunAreChecked(t *testing.T) {
 			require.True(t, env.IsWorkflowCompleted())
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, env.GetWorkflowError(), &app)
-			assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
+			assert.Equal(t, string(turn.CodeInputInvalid), app.Type())
 		})
 	}
 }

@@ -67,7 +67,7 @@ func FuzzInput(f *testing.F) {
 
 func requireRefusal(t *testing.T, err *turn.Error) {
 	t.Helper()
-	require.Equal(t, turn.CodeConfigInvalid, err.Code)
+	require.Equal(t, turn.CodeInputInvalid, err.Code)
 	require.NotEmpty(t, err.Message)
 	require.LessOrEqual(t, len(err.Message), 1000, "a refusal travels through the history")
 	require.True(t, utf8.ValidString(err.Message))

@@ -33,7 +33,7 @@ type port struct {
 func (p *port) Begin(_ context.Context, in BeginInput) (BeginResult, error) {
 	limits, err := in.Limits.Apply(turn.DefaultLimits())
 	if err != nil {
-		return BeginResult{}, temporal.NewNonRetryableApplicationError(err.Error(), string(turn.CodeConfigInvalid), nil)
+		return BeginResult{}, temporal.NewNonRetryableApplicationError(err.Error(), string(turn.CodeInputInvalid), nil)
 	}
 	return BeginResult{Config: turn.Config{Agent: in.Agent, Limits: limits}, Head: turn.Head{Seq: 1}}, nil
 }
@@ -169,7 +169,7 @@ func requireRefused(t *testing.T, err error, says string) {
 	requireTyped(t, err)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app, says)
-	require.Equal(t, string(turn.CodeConfigInvalid), app.Type(), says)
+	require.Equal(t, string(turn.CodeInputInvalid), app.Type(), says)
 	require.Contains(t, app.Message(), says)
 }
 
@@ -192,24 +192,24 @@ func TestHostileUpdatesAreRejectedWithACode(t *testing.T) {
 		name, json string
 		code       turn.Code
 	}{
-		{AnswerUpdate, `{"question":"e1.0.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e1.0.1","response":{"key":"` + long + `","action":"decline"}}`, turn.CodeInputInvalid},
 		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"decline"}}`, turn.CodeNotWaiting},
-		{AnswerUpdate, `{"question":"e` + long + `","response":{"action":"decline"}}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeConfigInvalid},
-		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeConfigInvalid},
+		{AnswerUpdate, `{"question":"e` + long + `","response":{"action":"decline"}}`, turn.CodeInputInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","by":"` + long + `"}`, turn.CodeInputInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"` + long + `"}`, turn.CodeInputInvalid},
+		{AnswerUpdate, `{"question":"q1","blob":"` + long + `"}`, turn.CodeInputInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","turn":"` + long + `"}`, turn.CodeInputInvalid},
+		{AnswerUpdate, `{"question":"q1","text":"x","v":99}`, turn.CodeInputInvalid},
 		{AnswerUpdate, `{"question":"q9","text":"x"}`, turn.CodeNotWaiting},
 		{AnswerUpdate, `{"question":"e1.0.1","response":{"action":"accept","content":{"a":"` + long + `"}}}`,
-			turn.CodeConfigInvalid},
-		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeConfigInvalid},
-		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeConfigInvalid},
+			turn.CodeInputInvalid},
+		{ApproveUpdate, `{"call":"1.0","allow":true,"arguments_hash":"` + long + `"}`, turn.CodeInputInvalid},
+		{ApproveUpdate, `{"call":"1.0","reason":"` + long + `","arguments_hash":"x"}`, turn.CodeInputInvalid},
 		{ApproveUpdate, `{"call":"e1.0.1","allow":true,"arguments_hash":"x"}`, turn.CodeNotWaiting},
-		{ApproveUpdate, `{"call":"1.0","v":9223372036854775807}`, turn.CodeConfigInvalid},
-		{SendUpdate, `{"text":"` + long + `"}`, turn.CodeConfigInvalid},
-		{SendUpdate, `{"text":"` + strings.Repeat(`<`, 200_000) + `"}`, turn.CodeConfigInvalid},
-		{SendUpdate, `{"id":"` + long + `","text":"x"}`, turn.CodeConfigInvalid},
+		{ApproveUpdate, `{"call":"1.0","v":9223372036854775807}`, turn.CodeInputInvalid},
+		{SendUpdate, `{"text":"` + long + `"}`, turn.CodeInputInvalid},
+		{SendUpdate, `{"text":"` + strings.Repeat(`<`, 200_000) + `"}`, turn.CodeInputInvalid},
+		{SendUpdate, `{"id":"` + long + `","text":"x"}`, turn.CodeInputInvalid},
 	} {
 		err := hostileRun(t, TurnWorkflow, []byte(`{"message":{"text":"hi"}}`), func(env *testsuite.TestWorkflowEnvironment) {
 			env.UpdateWorkflow(u.name, fmt.Sprint("update-", i), &testsuite.TestUpdateCallback{

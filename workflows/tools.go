@@ -249,7 +249,7 @@ func (f *callState) dispatchAgain(tool turn.Tool, err error, n int) bool {
 		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
 			return false // the activity has already waited for the server
 		}
-	case turn.CodeStoreUnavailable:
+	case turn.CodeStoreUnavailable, turn.CodeWorkerUnavailable:
 	case turn.CodeToolOutcomeUnknown:
 		return f.repeatable(tool)
 	default:

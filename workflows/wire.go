@@ -143,7 +143,7 @@ func (in Input) check(workflowID string) *turn.Error {
 // maxOutputSchema bounds an output schema, in bytes. It is in every prompt of the turn.
 const maxOutputSchema = 64 << 10
 
-// Check returns an error with turn.CodeConfigInvalid if a turn rejects the input of a client. Clients call it before
+// Check returns an error with turn.CodeInputInvalid if a turn rejects the input of a client. Clients call it before
 // they start a turn, because a turn that cannot begin fails without an answer. The input needs a session and a message.
 func (in Input) Check() error {
 	if err := turn.CheckSession(in.Session); err != nil {
@@ -162,7 +162,7 @@ func (in Input) Check() error {
 }
 
 func invalid(format string, args ...any) *turn.Error {
-	return turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
+	return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }
 
 // checkVersion rejects what a newer client sends.

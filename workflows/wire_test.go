@@ -29,7 +29,7 @@ func TestInputRefusesWhatItDoesNotKnow(t *testing.T) {
 		err := in.check("mine")
 		if assert.NotNil(t, err, text) {
 			assert.Contains(t, err.Message, want, text)
-			assert.Equal(t, turn.CodeConfigInvalid, err.Code)
+			assert.Equal(t, turn.CodeInputInvalid, err.Code)
 		}
 	}
 	var in Input

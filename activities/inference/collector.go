@@ -222,6 +222,21 @@ func (c *Collector) completion(sent int) turn.Completion {
 	return a
 }
 
+// cutUsage returns the usage of a response that ends before it is complete: what the provider has reported so far, or
+// nothing. Providers report the output at the end, so the output is at least an estimate.
+func (c *Collector) cutUsage() turn.Usage {
+	if c.usage == nil {
+		return turn.Usage{}
+	}
+	size := c.text.Len() + c.reasoning.Len()
+	for _, call := range c.calls {
+		size += len(call.Name) + call.arguments.Len()
+	}
+	u := *c.usage
+	u.OutputTokens, u.Estimated = max(u.OutputTokens, estimate(size)), true
+	return u
+}
+
 // estimate estimates tokens as four bytes each, rounded up.
 func estimate(bytes int) int64 { return int64(bytes+3) / 4 }
 

@@ -197,6 +197,15 @@ func TestReasoningGoesBackUnchanged(t *testing.T) {
 	})
 }
 
+// TestACutAnswerHasTheReportedUsage covers the Messages API, which reports the input at the beginning of the answer.
+func TestACutAnswerHasTheReportedUsage(t *testing.T) {
+	reply := fakellm.Text("one two three four").Counts(fakellm.Usage{Prompt: 900, Completion: 50, Cached: 300}).CutAfter(6)
+	a, _, err := infer(t, reply, speaking(messages.Wire{}))
+	refusal(t, err, turn.CodeLLMTruncated)
+	assert.Equal(t, turn.Completion{Usage: turn.Usage{InputTokens: 900, OutputTokens: 4, CachedTokens: 300,
+		Estimated: true}}, a)
+}
+
 // TestASwitchOfTheModelDropsItsReasoning hands conversations over between all APIs, models and providers.
 func TestASwitchOfTheModelDropsItsReasoning(t *testing.T) {
 	conform(t, func(t *testing.T, from inference.Wire) {

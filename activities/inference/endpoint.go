@@ -157,7 +157,8 @@ func (e *Endpoint) Close() error {
 
 // Infer sends the prompt and streams the response into sink. It returns a complete completion or a *turn.Error with one
 // of the codes llm_transport, llm_rate_limited, llm_rejected, llm_unauthorized, llm_truncated and context_overflow. If
-// ctx ends first, context.Cause(ctx) is in the error's chain.
+// ctx ends first, context.Cause(ctx) is in the error's chain. With an error, the completion has only the usage that the
+// provider has reported.
 func (e *Endpoint) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	total, cancel := context.WithTimeoutCause(ctx, e.opts.TotalTimeout, e.deadline(
 		"%s took longer than %s to answer (total timeout); request less, or raise the timeout", e.opts.TotalTimeout))
@@ -235,7 +236,7 @@ func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte
 	defer func() { _ = body.Close() }()
 	col := newCollector(sink, e.opts.MaxRawBytes)
 	if err := e.collect(ctx, x, col, wire.Reader(col)); err != nil {
-		return turn.Completion{}, col.began, e.failure(caller, ctx, x, col.began, err)
+		return turn.Completion{Usage: col.cutUsage()}, col.began, e.failure(caller, ctx, x, col.began, err)
 	}
 	return col.completion(x.sent), true, nil
 }

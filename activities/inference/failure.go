@@ -93,6 +93,9 @@ func (e *Endpoint) responseError(x *exchange) *turn.Error {
 // providerError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
 func (e *Endpoint) providerError(status int, header http.Header, body []byte) *turn.Error {
 	r := parseRefusal(status, []byte(e.opts.Redact.JSON(string(body))))
+	if should, err := strconv.ParseBool(header.Get("X-Should-Retry")); err == nil && status != 0 {
+		r.ShouldRetry = &should
+	}
 	r.Message, r.Kind = e.redactShort(r.Message), e.redactShort(r.Kind)
 	out := turn.Errorf(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
 	out.OfModel = r.ofModel()
@@ -124,6 +127,7 @@ func (e *Endpoint) learnQuirk(key modelKey, q Quirks, err error) bool {
 	q.NoSchema = q.NoSchema || containsAny(said, "response_format", "json_schema", "text.format", "output_config",
 		"output_format")
 	q.NoCacheKey = q.NoCacheKey || containsAny(said, "prompt_cache_key", "cache_control")
+	q.WantsReasoning = q.WantsReasoning || strings.Contains(said, "reasoning_content")
 	if m := tooManyTokens.FindStringSubmatch(said); m != nil && q.MaxTokens == 0 {
 		q.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
 	}

@@ -41,6 +41,15 @@ func TestRefusalsAreClassifiedAndSayWhatToDo(t *testing.T) {
 			[]string{"Insufficient Balance", "billing"}},
 		"temperature": {fakellm.Status(400, "unsupported_value", "'temperature' does not support 0 with this model."),
 			turn.CodeLLMRejected, []string{"temperature"}},
+		"spend limit": {body(429, `{"type":"error","error":{"type":"rate_limit_error","message":"Limit reached.",`+
+			`"details":{"error_code":"enforced_spend_limit_reached"}}}`).Header("X-Should-Retry", "true").RetryAfter("99999"),
+			turn.CodeLLMRejected, []string{"Limit reached", "billing"}},
+		"no retry wanted":       {fakellm.Status(429, "x", "Slow down.").Header("X-Should-Retry", "false"), turn.CodeLLMRejected, nil},
+		"no retry of a failure": {fakellm.Status(500, "x", "boom").Header("X-Should-Retry", "false"), turn.CodeLLMRejected, nil},
+		"a retry wanted":        {fakellm.Status(400, "x", "hm").Header("X-Should-Retry", "true"), turn.CodeLLMTransport, nil},
+		"a retry, still a limit": {fakellm.Status(429, "x", "Slow down.").Header("X-Should-Retry", "true"),
+			turn.CodeLLMRateLimited, nil},
+		"no word about a retry": {fakellm.Status(500, "x", "boom").Header("X-Should-Retry", "maybe"), turn.CodeLLMTransport, nil},
 		"rate": {fakellm.Status(429, "rate_limit_exceeded", "Slow down."), turn.CodeLLMRateLimited,
 			[]string{"429", "Slow down"}},
 		"request timeout": {body(408, ``), turn.CodeLLMTransport, []string{"408"}},
@@ -178,7 +187,15 @@ func TestRetryAfterIsReadAndCapped(t *testing.T) {
 			assert.LessOrEqual(t, e.RetryAfter, c.to)
 		})
 	}
-	_, _, err := infer(t, limited.RetryAfter("7"), func(o *inference.Options) { o.MaxRetryAfter = 2 * time.Second })
+	_, _, err := infer(t, limited.RetryAfter("86400"))
+	assert.Equal(t, 24*time.Hour, refusal(t, err, turn.CodeLLMRateLimited).Reset)
+	_, _, err = infer(t, fakellm.Status(429, "insufficient_quota", "pay").RetryAfter("86400"))
+	e := refusal(t, err, turn.CodeLLMRejected)
+	assert.Zero(t, e.Reset, "no turn waits for money")
+	assert.True(t, e.OfModel)
+	_, _, err = infer(t, fakellm.Status(500, "x", "boom").Header("X-Should-Retry", "false"))
+	assert.True(t, refusal(t, err, turn.CodeLLMRejected).OfModel, "a fallback may not have the failure")
+	_, _, err = infer(t, limited.RetryAfter("7"), func(o *inference.Options) { o.MaxRetryAfter = 2 * time.Second })
 	assert.Equal(t, 2*time.Second, refusal(t, err, turn.CodeLLMRateLimited).RetryAfter)
 }
 

@@ -20,8 +20,10 @@ const maxProviderMessage = 300
 type refusal struct {
 	Status  int // 0: it came in the stream
 	Message string
-	Kind    string // type, code and status of the provider's error, in lower case
+	Kind    string // type, codes and status of the provider's error, in lower case
 	Param   string
+	// ShouldRetry is the provider's own word about a retry, which counts more than the status: nil if it has none.
+	ShouldRetry *bool
 }
 
 func (r *refusal) Error() string {
@@ -61,6 +63,12 @@ func parseRefusal(status int, body []byte) *refusal {
 		}
 	}
 	r.Kind = strings.ToLower(textOf(fields["type"]) + " " + textOf(fields["code"]) + " " + textOf(fields["status"]))
+	var details struct {
+		Code string `json:"error_code"` // Anthropic
+	}
+	if json.Unmarshal(fields["details"], &details) == nil && details.Code != "" {
+		r.Kind += " " + strings.ToLower(details.Code)
+	}
 	r.Param = textOf(fields["param"])
 	if status == 0 {
 		r.Status = embeddedStatus(fields)
@@ -88,9 +96,25 @@ func textOf(raw json.RawMessage) string {
 
 // code separates the refusals that a retry may resolve from the others.
 func (r *refusal) code() turn.Code {
+	code := r.codeOfStatus()
+	switch {
+	case r.ShouldRetry == nil, *r.ShouldRetry == code.Retryable(), r.spent(), code == turn.CodeContextOverflow:
+		return code
+	case *r.ShouldRetry:
+		return turn.CodeLLMTransport
+	}
+	return turn.CodeLLMRejected
+}
+
+// spent reports whether the account has no money or quota left, which no retry changes.
+func (r *refusal) spent() bool {
+	return r.Status == http.StatusPaymentRequired || containsAny(r.Kind, "insufficient_quota", "billing", "spend_limit")
+}
+
+func (r *refusal) codeOfStatus() turn.Code {
 	has := func(s string) bool { return strings.Contains(r.Kind, s) }
 	switch {
-	case has("insufficient_quota"), has("billing"):
+	case r.spent():
 		return turn.CodeLLMRejected
 	case r.tooLong():
 		return turn.CodeContextOverflow
@@ -107,15 +131,16 @@ func (r *refusal) code() turn.Code {
 	return turn.CodeLLMRejected
 }
 
-// ofModel reports whether the refusal concerns the model or the account, so that another model may take the request.
+// ofModel reports whether the refusal concerns the model or the account, or a failure that the provider does not want
+// to be retried, so that another model may take the request.
 func (r *refusal) ofModel() bool {
-	return r.Status == http.StatusNotFound || r.Status == http.StatusPaymentRequired ||
-		containsAny(r.Kind, "insufficient_quota", "billing", "model_not_found")
+	return r.Status == http.StatusNotFound || r.spent() || strings.Contains(r.Kind, "model_not_found") ||
+		r.code() == turn.CodeLLMRejected && r.codeOfStatus().Retryable()
 }
 
-// limited reports whether the provider takes no requests for a while, because of a rate limit or a quota.
+// limited reports whether the provider takes no requests for a while, because of a rate limit.
 func (r *refusal) limited() bool {
-	return r.Status == http.StatusTooManyRequests || containsAny(r.Kind, "rate_limit", "insufficient_quota")
+	return r.code().Retryable() && (r.Status == http.StatusTooManyRequests || strings.Contains(r.Kind, "rate_limit"))
 }
 
 // tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per time is something else.
@@ -164,8 +189,7 @@ func (r *refusal) describe(name string, header http.Header, short func(string) s
 
 func (r *refusal) hint(header http.Header, short func(string) string) string {
 	switch {
-	case strings.Contains(r.Kind, "insufficient_quota"), strings.Contains(r.Kind, "billing"),
-		r.Status == http.StatusPaymentRequired:
+	case r.spent():
 		return "The account has no quota left: check its plan and billing"
 	case r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden:
 		return "Check the API key and its permissions"

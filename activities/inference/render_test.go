@@ -201,3 +201,54 @@ func TestPing(t *testing.T) {
 	require.NoError(t, s.Close())
 	refusal(t, chatOf(t, s.URL()).Ping(t.Context()), turn.CodeLLMTransport)
 }
+
+// TestReasoningContentGoesBackEvenIfItIsEmpty covers DeepSeek, which refuses an assistant message with calls that has no
+// reasoning_content: by its model's name, and by its refusal if an endpoint gives its model another name.
+func TestReasoningContentGoesBackEvenIfItIsEmpty(t *testing.T) {
+	refuses := fakellm.Func(func(r fakellm.Request) fakellm.Reply {
+		if len(missingReasoning(t, r.Body)) > 0 {
+			return fakellm.Status(400, "invalid_request_error",
+				"The `reasoning_content` in the thinking mode must be passed back to the API.")
+		}
+		return fakellm.Text("Done.")
+	})
+	call := func(step int, items *turn.ProviderItems) []turn.Message {
+		id := turn.CallID(step, 0)
+		return []turn.Message{{Role: turn.RoleAssistant, Items: items, ToolCalls: []turn.ToolCall{{ID: id, Tool: "local/x",
+			Arguments: "{}"}}}, {Role: turn.RoleTool, CallID: id, Outcome: turn.OutcomeOK, Text: "ok"}}
+	}
+	for model, requests := range map[string]int{"deepseek-v4": 2, "deepseek/deepseek-chat": 2, "alias": 3} {
+		s := fakellm.Start(t, refuses)
+		p := prompt("hello")
+		p.Model = model
+		p.Messages = append(p.Messages, call(1, nil)...)
+		p.Messages = append(p.Messages, call(2, &turn.ProviderItems{Provider: "scripted", API: turn.APIChat, Model: model,
+			Items: []turn.ProviderItem{{Raw: json.RawMessage(`{"reasoning_content":"so"}`)}, {Part: turn.PartCall}}})...)
+		p.Messages = append(p.Messages, turn.Message{Role: turn.RoleAssistant, Text: "Done."},
+			turn.Message{Role: turn.RoleUser, Text: "And now?"})
+		c := chatOf(t, s.URL())
+		for range 2 {
+			_, err := c.Infer(t.Context(), p, newRecorder())
+			require.NoError(t, err, model)
+		}
+		require.Len(t, s.Requests(), requests, model)
+		body := string(s.Requests()[requests-1].Body)
+		assert.Equal(t, 1, strings.Count(body, `"reasoning_content":""`), model)
+		assert.Equal(t, 1, strings.Count(body, `"reasoning_content":"so"`), model)
+	}
+}
+
+// missingReasoning returns the messages with calls that have no reasoning_content.
+func missingReasoning(t *testing.T, body []byte) (missing []json.RawMessage) {
+	t.Helper()
+	var request struct{ Messages []json.RawMessage }
+	require.NoError(t, json.Unmarshal(body, &request))
+	for _, raw := range request.Messages {
+		var m map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(raw, &m))
+		if m["tool_calls"] != nil && m["reasoning_content"] == nil {
+			missing = append(missing, raw)
+		}
+	}
+	return missing
+}

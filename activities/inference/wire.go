@@ -36,13 +36,14 @@ type Rules struct {
 	Quirks     Quirks
 }
 
-// Quirks are the parameters that an endpoint has refused.
+// Quirks are the parameters that an endpoint has refused, or without which it has refused a request.
 type Quirks struct {
 	NoStreamOptions  bool
 	CompletionTokens bool // max_completion_tokens instead of max_tokens
 	NoMedia          bool // neither images nor audio
 	NoSchema         bool // no JSON schema of the response
 	NoCacheKey       bool // no prompt_cache_key
+	WantsReasoning   bool // reasoning_content in every assistant message with calls, even if it is empty
 	MaxTokens        int  // the longest completion that the model accepts, in tokens; 0 means unknown
 }
 

@@ -6,6 +6,7 @@ import "strings"
 type family struct {
 	noTools, noSystemRole bool
 	images, audio         bool
+	wantsReasoning        bool
 }
 
 // families are what is known of models by their names alone, on proxies and on servers of the operator's own; the
@@ -15,7 +16,7 @@ type family struct {
 // neither tools nor a system role.
 var families = map[string]family{
 	"claude-": {images: true}, "claude-2": {}, "claude-instant": {},
-	"deepseek-r1": {noTools: true}, "deepseek-reasoner": {noTools: true},
+	"deepseek": {wantsReasoning: true}, "deepseek-r1": {noTools: true}, "deepseek-reasoner": {noTools: true},
 	"gemini-": {images: true, audio: true},
 	"gemma":   {noTools: true, noSystemRole: true}, "gemma-3": {noTools: true, noSystemRole: true, images: true},
 	"gemma3":                 {noTools: true, noSystemRole: true, images: true},
@@ -55,6 +56,10 @@ func CapabilitiesOf(name string) []Capability {
 
 // TakesSystemRole reports whether a model accepts a system message.
 func TakesSystemRole(name string) bool { return !familyOf(name).noSystemRole }
+
+// WantsReasoning reports whether a model's provider refuses an assistant message with calls that has no
+// reasoning_content, which may be empty.
+func WantsReasoning(name string) bool { return familyOf(name).wantsReasoning }
 
 func familyOf(name string) family {
 	name = strings.ToLower(name)

@@ -56,7 +56,7 @@ func (t *Tape) inOrder(p turn.Prompt) (entry, error) {
 	}
 	n := 0
 	for _, m := range p.Messages {
-		if m.Role == turn.RoleAssistant {
+		if m.Role == turn.RoleAssistant && m.Outcome == "" { // a cut answer is on no tape
 			n++
 		}
 	}

@@ -22,6 +22,7 @@ var joinedPromises = []promise{
 	{"messages that came too late are appended by finish", messagesAtEnd},
 	{"delivered names the turn that took a message", deliveredTo},
 	{"a cancelled turn keeps the text that was shown", partialAnswer},
+	{"a turn that was ended from outside keeps the text that was shown", partialOfAClosedTurn},
 }
 
 func joined(ids ...string) (list []turn.UserMessage) {
@@ -205,7 +206,9 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 		[]turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hm"}}))
 	require.NoError(t, s.append(2, 2, "came"))
 	assert.Equal(t, "as far as it came", finish(s, cancelled(s)))
-	assert.Len(t, s.transcript(), 2, "a half answer is not what the model said")
+	kept := s.transcript()
+	assert.Equal(t, turn.Message{Role: turn.RoleAssistant, Text: "as far as it came", Outcome: turn.OutcomeCancelled,
+		TurnID: "t1", Step: 2}, kept[len(kept)-1], "the next prompt has what the user has seen")
 
 	s.turn = "t2"
 	s.begin()
@@ -224,8 +227,11 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "half"))
 	in := cancelled(s)
-	in.Answer = "what the workflow says"
-	assert.Equal(t, "what the workflow says", finish(s, in))
+	in.Answer = "what an earlier step said"
+	in.Messages = []turn.UserMessage{{ID: "late", Text: "And?"}}
+	assert.Equal(t, "half", finish(s, in))
+	kept = s.transcript()
+	assert.Equal(t, []turn.Role{turn.RoleUser, turn.RoleAssistant, turn.RoleUser}, rolesOf(kept[len(kept)-3:]))
 	s.turn = "t5"
 	s.begin()
 	s.start(1)
@@ -233,4 +239,35 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 	in = cancelled(s)
 	in.State = turn.StateFailed
 	assert.Empty(t, finish(s, in))
+	kept = s.transcript()
+	assert.Equal(t, turn.OutcomeError, kept[len(kept)-1].Outcome)
+	s.turn = "t6"
+	s.begin()
+	s.start(1)
+	require.NoError(t, s.append(1, 1, " \n"))
+	before := len(s.transcript())
+	finish(s, cancelled(s))
+	assert.Len(t, s.transcript(), before, "providers refuse a message without text")
+}
+
+func rolesOf(list []turn.Message) (roles []turn.Role) {
+	for _, m := range list {
+		roles = append(roles, m.Role)
+	}
+	return roles
+}
+
+// partialOfAClosedTurn closes a turn that was ended from outside in the middle of an inference.
+func partialOfAClosedTurn(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	s.start(1)
+	require.NoError(t, s.append(1, 1, "half"))
+	s.turn = "t2"
+	assert.Equal(t, "t1", s.begin().Closed)
+	kept := s.transcript()
+	require.Len(t, kept, 3)
+	assert.Equal(t, turn.Message{Role: turn.RoleAssistant, Text: "half", Outcome: turn.OutcomeError, TurnID: "t1", Step: 1},
+		kept[1])
+	s.infer(1, "whole")
+	assert.Equal(t, turn.StateCompleted, s.finish().State)
 }

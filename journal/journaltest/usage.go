@@ -12,12 +12,14 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 var usagePromises = []promise{
 	{"every attempt that was paid is in the ledger once", usageOnce},
 	{"an ended turn has the usage of all its attempts", usageOfFailures},
+	{"a turn that ends in the middle of an inference has an estimate of its usage", usageOfAnOpenInference},
 	{"an inference never exceeds a ceiling", ceilingsHold},
 	{"a ceiling of 0 leaves nothing, and none allows everything", ceilingOfNothing},
 	{"a reservation outlives its worker", reservationStays},
@@ -96,6 +98,55 @@ func usageOfFailures(t *testing.T, open func() *journal.DB) {
 	want := turn.Usage{InputTokens: 17, OutputTokens: 1, Unpriced: true, Estimated: true}
 	assert.Equal(t, want, s.finish().Usage)
 	require.NoError(t, s.RecordUsage(t.Context(), s.attemptUsage(2, 1, unpriced)), "the turn has ended")
+}
+
+func usageOfAnOpenInference(t *testing.T, open func() *journal.DB) {
+	s := &script{T: t, DB: open(), session: "s", turn: "t1", at: start}
+	in := s.beginInput()
+	in.Config = record.MustJSON(turn.Config{Provider: "p", Model: "model",
+		Models: []turn.Model{{Provider: "p", Name: "model", Price: perToken}}})
+	s.head = must(s.Begin(t.Context(), in))(t).Head
+	s.infer(1, "answer")
+	before := s.used()
+	s.start(2)
+	sent := journal.StreamInput{Key: s.key(2), Attempt: 1, PromptTokens: 40}
+	require.NoError(t, s.AppendStream(t.Context(), sent))
+	lost := s.start(2).Lost
+	assert.Equal(t, record.LostAttempt{Attempt: 1}, lost, "it was billed, although it has shown nothing")
+	sent.Attempt, sent.Chunks = 2, []turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hmm", At: s.now()},
+		{Kind: turn.ChunkTextDelta, Text: "eight by", At: s.now()}}
+	require.NoError(t, s.AppendStream(t.Context(), sent))
+	require.NoError(t, s.append(2, 2, "tes"))
+	assert.Equal(t, before, s.used())
+	stop := s.finishInput()
+	stop.State, stop.Reason = turn.StateCancelled, turn.FinishCancelled
+	want := before.Add(turn.Usage{InputTokens: 40, OutputTokens: 4, Estimated: true, Cost: *usd(44)})
+	assert.Equal(t, want, must(s.Finish(t.Context(), stop))(t).Usage)
+	assert.Equal(t, want, s.used())
+	known := turn.Usage{InputTokens: 35, OutputTokens: 5, Cost: *usd(40)}
+	for range 2 {
+		require.NoError(t, s.RecordUsage(t.Context(), s.attemptUsage(2, 2, known)), "the worker knows more than the journal")
+	}
+	assert.Equal(t, before.Add(known), s.used())
+	assert.Equal(t, before.Add(known), must(s.Turn(t.Context(), "t1"))(t).Usage)
+
+	s.turn = "t2"
+	s.begin()
+	s.start(1)
+	_, refusal := s.reserve(1, 1, 50, journal.Budget{Turn: usd(1000)})
+	require.Nil(t, refusal)
+	require.NoError(t, s.AppendStream(t.Context(), journal.StreamInput{Key: s.key(1), Attempt: 1, PromptTokens: 40}))
+	reserved := s.used()
+	stop = s.finishInput()
+	stop.State = turn.StateCancelled
+	assert.Equal(t, reserved, must(s.Finish(t.Context(), stop))(t).Usage, "a reservation stays")
+
+	s.turn = "t3"
+	s.begin()
+	s.start(1)
+	stop = s.finishInput()
+	stop.State, stop.Counters = turn.StateCancelled, turn.Counters{}
+	assert.Zero(t, must(s.Finish(t.Context(), stop))(t).Usage, "the provider has not begun to answer")
 }
 
 func ceilingsHold(t *testing.T, open func() *journal.DB) {

@@ -117,6 +117,9 @@ func sameMessage(shown chatMessage, m turn.Message) bool {
 			return false
 		}
 	}
+	if m.Role == turn.RoleAssistant && m.Outcome != "" { // the beginning of an answer, with a mark
+		return strings.HasPrefix(shown.Content, m.Text+"\n\n[")
+	}
 	return strings.TrimPrefix(shown.Content, "Error: ") == strings.TrimPrefix(m.Text, "Error: ") || m.Text == "" &&
 		shown.Content == "(no content)"
 }

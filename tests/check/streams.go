@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -53,12 +54,39 @@ func (c *checker) stream(t *turnLedger) {
 				ends[call.Call.ID], call.Call.ID)
 		}
 	}
+	c.interrupted(t)
 	if joined, told := c.joined(t), kinds[turn.ChunkMessageAdded]; joined != told {
 		c.breaks(I3, "%d messages have joined turn %s and its stream tells of %d", joined, id, told)
 	}
 	said := t.record.State == turn.StateCompleted && (!c.Partial || t.record.Reason == turn.FinishAnswered)
 	if text := reader.Text(); said && text != t.record.Answer {
 		c.breaks(I3, "a reader of turn %s sees %q in the end and the answer is %q", id, text, t.record.Answer)
+	}
+}
+
+// interrupted checks that the transcript has what readers saw of an answer in the middle of which the turn ended.
+func (c *checker) interrupted(t *turnLedger) {
+	if n := len(t.inferences); n == 0 || !t.record.State.Terminal() {
+		return
+	}
+	last := t.inferences[len(t.inferences)-1]
+	seen, kept := "", ""
+	for _, chunk := range t.chunks {
+		if !last.Settled && chunk.Kind == turn.ChunkTextDelta && chunk.Step == last.Key.Step &&
+			chunk.Attempt == last.Attempt {
+			seen += chunk.Text
+		}
+	}
+	for _, m := range t.transcript {
+		if m.TurnID == t.record.ID && m.Role == turn.RoleAssistant && m.Outcome != "" {
+			kept += m.Text
+		}
+	}
+	if strings.TrimSpace(seen) == "" {
+		seen = ""
+	}
+	if seen != kept {
+		c.breaks(I3, "a reader of turn %s saw %q when it ended, and the transcript has %q of it", t.record.ID, seen, kept)
 	}
 }
 

@@ -30,11 +30,15 @@ const (
 	CodeTokensUsedUp       Code = "tokens_used_up" // a fleet limit per day or month is reached
 	CodeBudgetUsedUp       Code = "budget_used_up" // of the session or tenant
 	CodeStoreUnavailable   Code = "store_unavailable"
-	CodeSessionBusy        Code = "session_busy"
-	CodeSessionEnding      Code = "session_ending" // the turn is ending; try again in a moment
-	CodeNotWaiting         Code = "not_waiting"    // no such request is open, or it is already settled
-	CodeConfigInvalid      Code = "config_invalid"
-	CodeInternal           Code = "internal"
+	// CodeWorkerUnavailable: the worker has no room for the task, stops, or still runs an earlier attempt of it.
+	CodeWorkerUnavailable   Code = "worker_unavailable"
+	CodeTemporalUnavailable Code = "temporal_unavailable"
+	CodeSessionBusy         Code = "session_busy"
+	CodeSessionEnding       Code = "session_ending" // the turn is ending; try again in a moment
+	CodeNotWaiting          Code = "not_waiting"    // no such request is open, or it is already settled
+	CodeConfigInvalid       Code = "config_invalid"
+	CodeInputInvalid        Code = "input_invalid" // a message, decision or input of a client is malformed
+	CodeInternal            Code = "internal"
 )
 
 // Error is a failure of a turn. Message is for the user: what happened, what was kept, what to do. Cause goes to
@@ -73,7 +77,8 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Retryable reports whether trying the same thing again may succeed.
 func (c Code) Retryable() bool {
 	switch c {
-	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMTruncated, CodeStoreUnavailable:
+	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMTruncated, CodeStoreUnavailable, CodeWorkerUnavailable,
+		CodeTemporalUnavailable:
 		return true
 	}
 	return false
@@ -85,8 +90,9 @@ func Codes() []Code {
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated,
 		CodeContextOverflow, CodeInvalidAction, CodeInvalidOutput,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeBudgetUsedUp, CodeStoreUnavailable, CodeSessionBusy,
-		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInternal,
+		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeBudgetUsedUp, CodeStoreUnavailable,
+		CodeWorkerUnavailable, CodeTemporalUnavailable, CodeSessionBusy,
+		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInputInvalid, CodeInternal,
 	}
 }
 

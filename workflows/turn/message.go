@@ -26,7 +26,9 @@ type Message struct {
 	Text string `json:"text,omitempty"`
 	// ToolCalls are the calls that an assistant message requests, in request order.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// CallID and Outcome are set on tool messages. They name the call that produced the result, and how it ended.
+	// CallID and Outcome are set on tool messages. They name the call that produced the result, and how it ended. Outcome
+	// is also set on an assistant message that is only the beginning of an answer: cancelled if the turn was stopped in
+	// the middle of the inference, error if the turn ended there for another reason.
 	CallID  string  `json:"call_id,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Media are the images and audio of a tool's result, for models that accept them.
@@ -154,7 +156,8 @@ type Usage struct {
 	// CacheWriteTokens are the input tokens that the provider wrote to its cache, if it charges for them.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
-	// Estimated is set if the provider reported no usage. The counts are then an estimate at four bytes per token.
+	// Estimated is set if the provider reported no usage, or only part of it because the inference was interrupted. What
+	// is missing is then estimated at four bytes per token.
 	Estimated bool `json:"estimated,omitempty"`
 	// Cost is the price of the tokens. It is incomplete if Unpriced is set: a price was unknown.
 	Cost     USD  `json:"cost_usd,omitempty"`

@@ -75,6 +75,8 @@ func renderMessage(mode Mode, m Message) Message {
 	switch {
 	case m.Role == RoleAssistant && m.Text == "" && len(m.ToolCalls) == 0:
 		m.Text = "(no content)"
+	case m.Role == RoleAssistant && m.Outcome != "":
+		m.Text += cutShort(m.Outcome)
 	case m.Role == RoleTool && m.Outcome == OutcomeError && mode == ModeNative:
 		m.Text = "Error: " + m.Text // providers have no other way to mark an error
 	case mode != ModeJSON:
@@ -85,6 +87,14 @@ func renderMessage(mode Mode, m Message) Message {
 			Media: m.Media}
 	}
 	return m
+}
+
+// cutShort tells the model where an answer of its own was cut.
+func cutShort(outcome Outcome) string {
+	if outcome == OutcomeCancelled {
+		return "\n\n[The user interrupted this answer here.]"
+	}
+	return "\n\n[This answer was cut off here.]"
 }
 
 func callsAsText(m Message) string {
@@ -175,7 +185,11 @@ func transcriptText(m Message) string {
 	if m.Role == RoleTool {
 		return fmt.Sprintf("tool (call %s, %s): %s", m.CallID, m.Outcome, m.Text)
 	}
-	return string(m.Role) + ": " + callsAsText(m)
+	text := string(m.Role) + ": " + callsAsText(m)
+	if m.Role == RoleAssistant && m.Outcome != "" {
+		text += cutShort(m.Outcome)
+	}
+	return text
 }
 
 // middleOut shortens a text to about most bytes, in the middle.

@@ -266,5 +266,5 @@ func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
 }
 
 func invalid(format string, args ...any) *Error {
-	return Errorf(CodeConfigInvalid, nil, fmt.Sprintf(format, args...))
+	return Errorf(CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }

@@ -65,8 +65,9 @@ func (m message) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m.ChatCompletionMessage)
 }
 
-// assistant renders an assistant message. Providers want their own fields back only with tool calls.
-func assistant(e inference.Entry) message {
+// assistant renders an assistant message. Providers want their own fields back only with tool calls. reasoning means that
+// the provider refuses calls without reasoning_content, also those of another model.
+func assistant(e inference.Entry, reasoning bool) message {
 	out := plain(openai.ChatMessageRoleAssistant, e.Text)
 	for _, p := range e.Parts() {
 		switch {
@@ -78,7 +79,10 @@ func assistant(e inference.Entry) message {
 			_ = json.Unmarshal(p.Raw, &out.own) // the reader wrote it
 		}
 	}
-	if len(e.Items) == 0 {
+	if reasoning && out.own.ReasoningContent == nil {
+		out.own.ReasoningContent = json.RawMessage(`""`)
+	}
+	if len(e.Items) == 0 && !reasoning {
 		out.calls = nil // the library's form will do
 	}
 	return out

@@ -95,7 +95,7 @@ func render(p turn.Prompt, r inference.Rules) (out []message, media bool) {
 		case len(e.Media) > 0:
 			out, media = append(out, shown(e.Media)), true
 		case e.Role == turn.RoleAssistant:
-			out = append(out, assistant(e))
+			out = append(out, assistant(e, r.Quirks.WantsReasoning || models.WantsReasoning(p.Model)))
 		case e.Role == turn.RoleTool:
 			m := plain(openai.ChatMessageRoleTool, e.Text)
 			m.ToolCallID = e.CallID

@@ -18,6 +18,7 @@ type Attempt struct {
 	Inf            record.Inference
 	Failed         int   // the last attempt whose failure was counted
 	Emitted        bool  // the running attempt has emitted text
+	PromptTokens   int64 // of the running attempt, by estimate; 0 until its provider begins to answer
 	Expect         int64 // the head's seq before the step's results were appended
 	HasLateResults bool  // the session has late results that its model has not been told
 	completion     Stored
@@ -26,7 +27,7 @@ type Attempt struct {
 
 // InferenceColumns are what Attempt.Scan reads of an inference i.
 const InferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.released, 0), coalesce(i.failures, 0), coalesce(i.failed_attempt, 0),
-	coalesce(i.emitted, FALSE), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
+	coalesce(i.emitted, FALSE), coalesce(i.prompt_tokens, 0), coalesce(i.model, ''), coalesce(i.expect_seq, 0), coalesce(i.base_seq, 0), coalesce(i.base_hash, ''),
 	coalesce(i.head_seq, 0), coalesce(i.head_hash, ''), i.completion, i.completion_blob, i.raw_blob,
 	coalesce(i.started_at, 0), coalesce(i.settled_at, 0), coalesce(i.late_count, 0), coalesce(i.step, 0)`
 
@@ -34,8 +35,8 @@ const InferenceColumns = `coalesce(i.id, 0), coalesce(i.attempt, 0), coalesce(i.
 func (a *Attempt) Scan(scan func(...any) error, before ...any) error {
 	var started, settled int64
 	in := &a.Inf
-	err := scan(append(before, &a.Row, &in.Attempt, &in.Released, &in.Failures, &a.Failed, &a.Emitted, &in.Model,
-		&a.Expect,
+	err := scan(append(before, &a.Row, &in.Attempt, &in.Released, &in.Failures, &a.Failed, &a.Emitted,
+		&a.PromptTokens, &in.Model, &a.Expect,
 		&in.Base.Seq, &in.Base.Hash,
 		&in.Head.Seq, &in.Head.Hash, &a.completion.Inline, &a.completion.Blob, &a.raw, &started, &settled, &in.Late,
 		&in.Key.Step)...)

@@ -36,3 +36,6 @@ CREATE VIEW used AS
   SELECT c.session, c.turn, 0, 0, c.provider, c.model, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
     c.output_tokens, c.reasoning_tokens, c.cost, c.unpriced, c.estimated, 0, c.at, c.day
   FROM condensations c WHERE c.input_tokens > 0 OR c.output_tokens > 0 OR c.cost > 0;
+
+-- What the running attempt of an inference has sent, by estimate; 0 until its provider begins to answer.
+ALTER TABLE inferences ADD COLUMN prompt_tokens INTEGER NOT NULL DEFAULT 0;

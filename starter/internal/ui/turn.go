@@ -70,3 +70,14 @@ func Totals(steps, calls int, u turn.Usage) string {
 func IsNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
 }
+
+// CutShort says why an assistant message is only the beginning of an answer; empty if it is a whole one.
+func CutShort(m turn.Message) string {
+	switch {
+	case m.Role != turn.RoleAssistant || m.Outcome == "":
+		return ""
+	case m.Outcome == turn.OutcomeCancelled:
+		return "(interrupted: the turn was stopped)"
+	}
+	return "(cut off: the turn ended)"
+}

@@ -89,8 +89,8 @@ type chunkIndexReused struct {
 	seen map[journal.StepKey]bool
 }
 
-func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey, attempt int,
-	chunks []turn.Chunk) error {
+func (m *chunkIndexReused) AppendStream(ctx context.Context, in journal.StreamInput) error {
+	key := in.Key
 	m.mu.Lock()
 	seen := m.seen[key]
 	if m.seen == nil {
@@ -99,9 +99,9 @@ func (m *chunkIndexReused) AppendChunks(ctx context.Context, key journal.StepKey
 	m.seen[key] = true
 	m.mu.Unlock()
 	if !seen {
-		return m.Journal.AppendChunks(ctx, key, attempt, chunks)
+		return m.Journal.AppendStream(ctx, in)
 	}
-	for _, c := range chunks {
+	for _, c := range in.Chunks {
 		err := m.write(ctx, []any{c.Text, key.Turn},
 			`UPDATE chunks SET text = $1 WHERE turn = (SELECT id FROM turns WHERE turn_id = $2) AND idx =
 			(SELECT max(idx) FROM chunks WHERE turn = (SELECT id FROM turns WHERE turn_id = $2))`)

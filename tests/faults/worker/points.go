@@ -95,6 +95,10 @@ func (p *points) AppendChunks(ctx context.Context, key journal.StepKey, attempt 
 	return p.killer.around("AppendChunks", func() error { return p.Journal.AppendChunks(ctx, key, attempt, chunks) })
 }
 
+func (p *points) AppendStream(ctx context.Context, in journal.StreamInput) error {
+	return p.killer.around("AppendChunks", func() error { return p.Journal.AppendStream(ctx, in) })
+}
+
 func (p *points) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	return p.killer.around("PublishCatalogue", func() error { return p.Journal.PublishCatalogue(ctx, c) })
 }

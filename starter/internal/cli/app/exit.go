@@ -85,7 +85,7 @@ func TurnExit(r workflows.Result) int {
 		return ExitCancelled
 	case r.State == turn.StateWaiting:
 		return ExitWaiting
-	case r.State == turn.StateFailed && r.Code == turn.CodeConfigInvalid:
+	case r.State == turn.StateFailed && (r.Code == turn.CodeConfigInvalid || r.Code == turn.CodeInputInvalid):
 		return ExitConfig
 	case r.State == turn.StateFailed && r.Code == turn.CodeLLMUnauthorized:
 		return ExitCredentials

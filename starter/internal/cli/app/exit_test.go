@@ -32,6 +32,7 @@ func TestExitCodesOfTurns(t *testing.T) {
 		{turn.StateClosed, turn.FinishTerminated, "", 1},
 		{turn.StateCancelled, turn.FinishCancelled, "", 2},
 		{turn.StateFailed, turn.FinishFailed, turn.CodeConfigInvalid, 3},
+		{turn.StateFailed, turn.FinishFailed, turn.CodeInputInvalid, 3},
 		{turn.StateWaiting, "", "", 6},
 		{turn.StateCompleted, turn.FinishMaxSteps, "", 7},
 		{turn.StateCompleted, turn.FinishMaxToolCalls, "", 7},

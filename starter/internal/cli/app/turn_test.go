@@ -22,7 +22,7 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 		"busy": {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, ExitFailed,
 			"stop it with `starter stop s`"},
 		"a full queue": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, ExitFailed, "100 messages wait"},
-		"empty": {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeConfigInvalid, nil, "the message is empty")),
+		"empty": {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, "the message is empty")),
 			false, ExitConfig, "the message is empty"},
 		"no worker": {client.ErrNoWorker, false, ExitUnreachable, "--message-id m1"},
 	} {

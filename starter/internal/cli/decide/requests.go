@@ -203,7 +203,7 @@ func decideError(r journal.RequestRecord, err error) error {
 		return err
 	}
 	switch refused.Code {
-	case turn.CodeNotWaiting, turn.CodeConfigInvalid:
+	case turn.CodeNotWaiting, turn.CodeInputInvalid:
 		return app.Usage("%s; `starter approvals` lists the pending requests: %w", refused.Message, codeOnly{refused})
 	case turn.CodeToolDrift:
 		return fmt.Errorf("%s; look at it again with `starter approvals %s`: %w", refused.Message, session, codeOnly{refused})

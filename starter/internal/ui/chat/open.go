@@ -135,6 +135,9 @@ func (m *Model) showPast(msg openedMsg) {
 			if text != "" {
 				m.addText(entryAnswer, text)
 			}
+			if cut := ui.CutShort(p); cut != "" {
+				m.addText(entryNote, cut)
+			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
 			size := int64(0) // unknown: the preview is all

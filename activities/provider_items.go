@@ -1,0 +1,55 @@
+package activities
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/internal/redact"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// redactItems returns the items, or nil if they hold a secret. A provider refuses reasoning that was changed after it
+// signed it, and the ID of a call or message whose reasoning is missing; it accepts a message without any of its items.
+func redactItems(r *redact.Redactor, items *turn.ProviderItems) *turn.ProviderItems {
+	if items == nil {
+		return nil
+	}
+	joined := map[string]*strings.Builder{}
+	for _, item := range items.Items {
+		raw := string(item.Raw)
+		if r.JSON(raw) != raw {
+			return nil
+		}
+		var value any
+		if json.Unmarshal(item.Raw, &value) == nil { // an item may be empty
+			joinStrings(joined, "", value)
+		}
+	}
+	for _, text := range joined { // a secret may be in pieces: parts of a summary, or several items
+		if s := text.String(); r.Values(s) != s {
+			return nil
+		}
+	}
+	return items
+}
+
+// joinStrings appends each string of a JSON value to the text of its key.
+func joinStrings(joined map[string]*strings.Builder, key string, value any) {
+	switch v := value.(type) {
+	case string:
+		if joined[key] == nil {
+			joined[key] = &strings.Builder{}
+		}
+		joined[key].WriteString(v)
+	case []any:
+		for _, element := range v {
+			joinStrings(joined, key, element)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			joinStrings(joined, name, v[name])
+		}
+	}
+}
