@@ -96,6 +96,15 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
+// missing is the error about a file that does not exist.
+type missing struct{}
+
+func (missing) Error() string { return "there is no such file; list_files shows what there is" }
+
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }
+
+var errNoFile error = missing{}
+
 var errChanged = errors.New("it changed while it was opened; try again")
 
 // explain turns a file system's error into one for the model, without this machine's paths.
@@ -103,7 +112,7 @@ func explain(name string, err error) error {
 	var pe *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no such file; list_files shows what there is", name)
+		return fmt.Errorf("%s: %w", name, errNoFile)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: permission denied", name)
 	case errors.Is(err, syscall.ELOOP):

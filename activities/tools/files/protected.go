@@ -10,7 +10,7 @@ import (
 // Protected is a file that the program itself uses, or a directory of such files with everything below it. The tools do
 // not change it.
 type Protected struct {
-	Path   string // need not exist
+	Path   string // need not exist; relative to the working directory
 	Unread bool   // the tools do not read it either
 	Use    string // what the program uses it for; a refusal tells it to the model
 }

@@ -187,8 +187,6 @@ type content struct {
 	mode fs.FileMode
 }
 
-var errNoFile = errors.New("there is no such file; list_files shows what there is")
-
 // current reads the file that is to be changed. The error is errNoFile if there is none; the mode is then that of a new
 // file.
 func (p place) current() (content, error) {
