@@ -96,7 +96,7 @@ func Edit(name string, old []byte, in EditInput) (text []byte, done string, err 
 // PatchInput are the arguments of patch_file.
 type PatchInput struct {
 	Path  string `json:"path" jsonschema:"file to change, relative to the workspace"`
-	Patch string `json:"patch" jsonschema:"a unified diff of this file: hunks with @@ lines; names of files are optional"`
+	Patch string `json:"patch" jsonschema:"a unified diff of this file: hunks with @@ lines; names of files are optional and ignored"`
 }
 
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
@@ -109,10 +109,13 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	if !ok {
 		return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
 	}
-	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks,
-		"\n") + "\n"))
+	hunks = "@@ " + strings.TrimRight(hunks, "\n") + "\n"
+	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n" + hunks))
 	if err == nil && len(parsed) != 1 {
 		err = errors.New("it changes several files; send one call for each")
+	}
+	if err == nil && strings.Count(hunks, "\n") != lines(parsed[0]) {
+		err = errors.New("it has lines after those that its @@ lines count")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("the patch is not a unified diff: %w", err)
@@ -122,6 +125,20 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 		return nil, "", fmt.Errorf("the patch does not fit %s: %w; read the file again", name, err)
 	}
 	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)), nil
+}
+
+// lines returns the number of lines that the hunks of a file take. An approval shows the whole patch, so a patch with
+// further lines, which change nothing, would show another change than the one that is made.
+func lines(f *gitdiff.File) (n int) {
+	for _, hunk := range f.TextFragments {
+		n += 1 + len(hunk.Lines)
+		for _, l := range hunk.Lines {
+			if l.NoEOL() {
+				n++ // \ No newline at end of file
+			}
+		}
+	}
+	return n
 }
 
 // change rewrites a text file.
