@@ -1,6 +1,8 @@
 package config
 
 import (
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -69,6 +71,21 @@ type Config struct {
 	Telemetry Telemetry `toml:"telemetry"`
 	// Servers that speak the Model Context Protocol (MCP).
 	MCP MCP `toml:"mcp"`
+
+	// The files that Load looked for: see Sources. It stays the last field, because it is no setting.
+	sources []string
+}
+
+// Sources returns the absolute paths of the files that Load looked for: the configuration file, which may be missing,
+// and the files of ${file:...} references.
+func (c Config) Sources() []string { return slices.Clone(c.sources) }
+
+// addSource records a file. A path that cannot be made absolute, because the working directory is gone, stays as it is.
+func (c *Config) addSource(path string) {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	c.sources = append(c.sources, path)
 }
 
 // Runtime describes the agent and limits its turns.

@@ -26,6 +26,9 @@ func (f field) members() (out []field) {
 		for i := range f.value.NumField() {
 			tag := f.value.Type().Field(i).Tag
 			name := tag.Get("toml")
+			if name == "" { // not a setting
+				continue
+			}
 			out = append(out, field{join(f.key, name), name, tag, f.value.Field(i)})
 		}
 	case reflect.Slice:

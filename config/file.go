@@ -25,6 +25,7 @@ const maxFileBytes = 1 << 20
 
 // applyFile applies the file's layer. Its error means that loading cannot continue.
 func (l *loader) applyFile(path string) error {
+	l.loaded.Config.addSource(cmp.Or(path, DefaultPath))
 	data, err := readFile(path)
 	if err != nil || data == nil {
 		return err

@@ -48,6 +48,7 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 			if err != nil {
 				refuse("${file:", secret, "refers to a file: %v", err)
 			}
+			l.loaded.Config.addSource(m[4])
 			return value
 		case name == "":
 			refuse("${", false, "has an invalid ${ reference; write ${VAR}, ${VAR:-default} or ${file:/path}, "+

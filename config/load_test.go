@@ -131,7 +131,9 @@ func TestTheFileIsOptionalOnlyWhereNobodyNamedIt(t *testing.T) {
 	t.Chdir(t.TempDir())
 	loaded, err := Load(LoadOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, Default(), loaded.Config)
+	want := Default()
+	want.addSource(DefaultPath)
+	assert.Equal(t, want, loaded.Config)
 	assert.Empty(t, loaded.Path)
 
 	_, err = Load(LoadOptions{Path: "other.toml"})

@@ -21,6 +21,7 @@ func TestASecretComesFromAFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "sk-from-a-file", loaded.Config.LLM.APIKey.Reveal())
 	assert.Equal(t, "Bearer sk-from-a-file", loaded.Config.MCP.Servers[0].Env["AUTH"].Reveal())
+	assert.Equal(t, []string{loaded.Path, file, file}, loaded.Config.Sources())
 	var shown strings.Builder
 	require.NoError(t, loaded.Show(&shown, true))
 	assert.NotContains(t, shown.String(), "sk-from-a-file")

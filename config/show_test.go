@@ -117,6 +117,7 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 	first := load(t, strings.NewReplacer("${TOKEN}", "x", "${KEY:-sk-fallback}", "y").Replace(secretive))
 	again := load(t, shown(t, first, true))
 	want := first.Config
+	want.sources = again.Config.sources
 	want.LLM.APIKey, want.Temporal.APIKey, want.Journal.URL = "set", "unset", "unset"
 	want.Encryption.Keys, want.CodecServer.Token = "unset", "unset"
 	want.MCP.Servers[0].Env["PASSWORD"], want.MCP.Servers[1].Headers["Authorization"] = "set", "set"

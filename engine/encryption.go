@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/everturn/everturn/codec"
 	"github.com/everturn/everturn/config"
@@ -15,18 +14,13 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// openKeys reads the keys of the encryption. They are blanked in logs and in what leaves a tool, and the file tools do
-// not read their file.
+// openKeys reads the keys of the encryption. They are blanked in logs and in what leaves a tool.
 func (e *Engine) openKeys(context.Context) (err error) {
 	if e.keys, err = codec.Open(e.cfg.Encryption); err != nil || e.keys == nil {
 		return err
 	}
 	e.keys.Learn(e.secrets.Add)
 	e.log = slog.New(temporalconn.ContentFree(e.log.Handler()))
-	if file := e.cfg.Encryption.KeyFile; file != "" {
-		e.cfg.LocalFiles.Deny = append(e.cfg.LocalFiles.Deny[:len(e.cfg.LocalFiles.Deny):len(e.cfg.LocalFiles.Deny)],
-			filepath.Base(file))
-	}
 	return nil
 }
 

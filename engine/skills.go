@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/skills"
@@ -66,7 +67,7 @@ func projectWords(cfg config.Config) (string, error) {
 	if !cfg.Runtime.TrustWorkspace {
 		return "", nil
 	}
-	b, err := os.ReadFile(filepath.Join(cfg.Runtime.Workspace, projectFile))
+	b, err := files.ReadFile(cfg.Runtime.Workspace, projectFile, fileRules(cfg, nil), maxProjectFile+1)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}

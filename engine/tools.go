@@ -50,19 +50,19 @@ func (e *Engine) openTools(ctx context.Context) error {
 	e.tools = tools.New(tools.Options{
 		MaxResultBytes: e.cfg.Runtime.MaxResultBytes, Secrets: e.secrets, Logger: e.log,
 	}, host)
-	hidden := files.Options{Deny: e.cfg.LocalFiles.Deny}.Hidden
+	rules := fileRules(e.cfg, e.options.environ)
 	repo, err := Canvas(ctx, e.cfg)
 	if err != nil {
 		return err
 	}
 	if repo != nil {
-		if err := canvastools.Register(e.tools, repo, hidden); err != nil {
+		if err := canvastools.Register(e.tools, repo, rules.Hidden); err != nil {
 			return err
 		}
 	}
 	if s := e.cfg.Shell; s.Enabled {
 		err := shell.Register(e.tools, shell.Options{Workspace: root, Write: s.Write, Environ: s.EnvAllow, Timeout: s.Timeout,
-			Hidden: hidden})
+			Hidden: rules.Hidden, Protected: rules.Protected})
 		if err != nil {
 			return temporalconn.WithKind(config.ErrInvalid, err)
 		}
@@ -72,8 +72,6 @@ func (e *Engine) openTools(ctx context.Context) error {
 			return err
 		}
 	}
-	rules := files.Options{Deny: e.cfg.LocalFiles.Deny, HardLinks: e.cfg.LocalFiles.HardLinks,
-		Write: e.cfg.LocalFiles.Write}
 	return errors.Join(
 		files.Register(e.tools, root, rules),
 		registerArtifacts(e.tools, e.artifacts, e.cfg.Runtime.MaxResultBytes),

@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
@@ -37,19 +40,31 @@ func skipped(name string) bool { return isHidden(name) || name == "node_modules"
 
 // workspace is the directory that the tools may read and, if Options.Write is set, write.
 type workspace struct {
-	root    *os.Root
+	root    *os.File   // the open directory
+	path    string     // of root, absolute
 	writing sync.Mutex // one call at a time changes files
 	Options
+}
+
+func open(root string, o Options) (*workspace, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(root, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the workspace: %w", err)
+	}
+	return &workspace{root: f, path: root, Options: o}, nil
 }
 
 // Register adds the tools to r, confined to the directory root, which must exist, and subject to the rules. The
 // directory stays open as long as the program runs.
 func Register(r *tools.Registry, root string, rules Options) error {
-	opened, err := os.OpenRoot(root)
+	w, err := open(root, rules)
 	if err != nil {
-		return fmt.Errorf("opening the workspace: %w", err)
+		return err
 	}
-	w := &workspace{root: opened, Options: rules}
 	opts := []tools.Option{tools.LocalActivity(), tools.Risk(turn.RiskLow), tools.ReadOnly()}
 	if rules.Write {
 		err = w.registerWriting(r)
@@ -81,14 +96,29 @@ func clean(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
+// missing is the error about a file that does not exist.
+type missing struct{}
+
+func (missing) Error() string { return "there is no such file; list_files shows what there is" }
+
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }
+
+var errNoFile error = missing{}
+
+var errChanged = errors.New("it changed while it was opened; try again")
+
 // explain turns a file system's error into one for the model, without this machine's paths.
 func explain(name string, err error) error {
 	var pe *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no such file; list_files shows what there is", name)
+		return fmt.Errorf("%s: %w", name, errNoFile)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: permission denied", name)
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("%s: %w", name, errChanged)
+	case errors.Is(err, syscall.EXDEV):
+		return fmt.Errorf("%s: it is on another file system, which the file tools do not enter", name)
 	case errors.As(err, &pe):
 		return fmt.Errorf("%s: %w", name, pe.Err)
 	}
@@ -97,7 +127,7 @@ func explain(name string, err error) error {
 
 // visit is called for each entry below a directory, in lexical order, parents first. It returns errStop to end the walk
 // early, and errSkip to leave out the rest of a directory.
-type visit func(name string, d fs.DirEntry) error
+type visit func(name string, e entry) error
 
 var (
 	errStop = errors.New("enough")
@@ -106,26 +136,26 @@ var (
 
 // walk visits the entries below dir, but not dir itself, and leaves out skipped directories. It does not follow
 // symbolic links.
-func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) error {
+func (c *call) walk(ctx context.Context, dir string, depth int, f visit) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	entries, err := w.readDir(dir)
+	entries, err := c.readDir(dir)
 	if err != nil {
-		return explain(dir, err)
+		return err
 	}
-	for _, d := range entries {
-		name := path.Join(dir, d.Name())
-		if skipped(d.Name()) {
+	for _, e := range entries {
+		name := path.Join(dir, e.name)
+		if skipped(e.name) {
 			continue
 		}
-		if err := f(name, d); errors.Is(err, errSkip) {
+		if err := f(name, e); errors.Is(err, errSkip) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		if d.IsDir() && depth > 1 && !w.denied(name) {
-			if err := w.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
+		if e.mode.IsDir() && depth > 1 && !c.denied(name) {
+			if err := c.walk(ctx, name, depth-1, f); err != nil && !unreadable(err) {
 				return err
 			}
 		}
@@ -133,13 +163,34 @@ func (w *workspace) walk(ctx context.Context, dir string, depth int, f visit) er
 	return nil
 }
 
+// readDir returns the entries of a directory in lexical order.
+func (c *call) readDir(dir string) (out []entry, err error) {
+	p, err := c.find(dir, reading)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	f, err := p.openDir()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if e, err := look(f, name); err == nil { // else it is gone
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
 // unreadable reports whether an error leaves out one directory instead of ending the walk.
 func unreadable(err error) bool { return !errors.Is(err, errStop) && !isContext(err) }
 
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-func (w *workspace) readDir(dir string) ([]fs.DirEntry, error) {
-	return fs.ReadDir(w.root.FS(), dir)
 }

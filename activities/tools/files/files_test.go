@@ -31,10 +31,10 @@ func tree(t *testing.T, files map[string]string) (*workspace, string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	r, err := os.OpenRoot(root)
+	w, err := open(root, Options{Deny: []string{".env*", "*.pem", ".aws/"}, Write: true})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = r.Close() })
-	return &workspace{root: r, Options: Options{Deny: []string{".env*", "*.pem", ".aws/"}}}, root
+	t.Cleanup(func() { _ = w.root.Close() })
+	return w, root
 }
 
 func TestList(t *testing.T) {
@@ -347,7 +347,7 @@ func (c *cancelledLater) Err() error {
 // TestASearchInALongLineEndsWithItsContext checks that a context ends a search within a line.
 func TestASearchInALongLineEndsWithItsContext(t *testing.T) {
 	w, _ := tree(t, map[string]string{"big.txt": strings.Repeat("ab ", maxSearchFile/3)})
-	s := &search{w: w}
+	s := &search{call: w.begin()}
 	var err error
 	s.pattern, s.instructions, err = compile(SearchInput{Query: strings.Repeat("[^z]{0,100}", 10) + "z", Regexp: true})
 	require.NoError(t, err)

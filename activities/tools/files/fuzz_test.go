@@ -35,7 +35,9 @@ func FuzzConfinement(f *testing.F) {
 	r, err := os.OpenRoot(root)
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = r.Close() })
-	w := &workspace{root: r, Options: Options{Deny: []string{".env*", "*.pem", ".aws/"}}}
+	w, err := open(root, Options{Deny: []string{".env*", "*.pem", ".aws/"}})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = w.root.Close() })
 	before := surroundings(f, above)
 	f.Fuzz(func(t *testing.T, target, name, link string, depth uint8) {
 		target, name = strings.ReplaceAll(target, "@", above), strings.ReplaceAll(name, "@", above)

@@ -17,22 +17,21 @@ const (
 type ignored struct{ patterns []gitignore.Pattern }
 
 // ignored returns the patterns that apply to a directory: its own, and those of the directories above.
-func (w *workspace) ignored(dir string) (i ignored) {
+func (c *call) ignored(dir string) (i ignored) {
 	at := "."
-	i.read(w, at)
+	i.read(c, at)
 	for _, part := range strings.Split(dir, "/") {
 		if part != "." {
 			at = path.Join(at, part)
-			i.read(w, at)
+			i.read(c, at)
 		}
 	}
 	return i
 }
 
 // read adds the patterns of a directory. A .gitignore that cannot be read has none.
-func (i *ignored) read(w *workspace, dir string) {
-	name := path.Join(dir, ".gitignore")
-	f, _, err := w.open(name, name)
+func (i *ignored) read(c *call, dir string) {
+	f, _, _, err := c.open(path.Join(dir, ".gitignore"))
 	if err != nil {
 		return
 	}

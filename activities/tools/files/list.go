@@ -15,10 +15,8 @@ type ListInput struct {
 }
 
 func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
-	dir, err := clean(in.Path)
-	if err == nil {
-		dir, err = w.reach(dir)
-	}
+	c := w.begin()
+	dir, err := c.directory(in.Path)
 	if err != nil {
 		return "", err
 	}
@@ -28,13 +26,13 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 	}
 	var b strings.Builder
 	count, cut := 0, false
-	err = w.walk(ctx, dir, min(depth, maxDepth), func(name string, d fs.DirEntry) error {
+	err = c.walk(ctx, dir, min(depth, maxDepth), func(name string, e entry) error {
 		if count == maxEntries {
 			cut = true
 			return errStop
 		}
 		count++
-		b.WriteString(entryLine(name, d))
+		b.WriteString(entryLine(name, e))
 		return nil
 	})
 	switch {
@@ -52,26 +50,40 @@ func (w *workspace) list(ctx context.Context, in ListInput) (string, error) {
 
 // entryLine returns "path\tsize" for a file and "path/" for a directory. It quotes a name with a line break, which
 // would otherwise look like two entries.
-func entryLine(name string, d fs.DirEntry) string {
+func entryLine(name string, e entry) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		name = fmt.Sprintf("%q", name)
 	}
-	if d.IsDir() {
+	switch {
+	case e.mode.IsDir():
 		return name + "/\n"
+	case e.mode.IsRegular():
+		return fmt.Sprintf("%s\t%d\n", name, e.size)
+	case e.mode&fs.ModeSymlink != 0:
+		return name + "\tlink\n"
 	}
-	if !d.Type().IsRegular() {
-		return fmt.Sprintf("%s\t%s\n", name, kind(d.Type()))
-	}
-	info, err := d.Info()
-	if err != nil {
-		return name + "\t?\n"
-	}
-	return fmt.Sprintf("%s\t%d\n", name, info.Size())
+	return name + "\tspecial\n"
 }
 
-func kind(m fs.FileMode) string {
-	if m&fs.ModeSymlink != 0 {
-		return "link"
+// directory returns the path without links of a place from the model.
+func (c *call) directory(given string) (string, error) {
+	p, err := c.find(given, reading)
+	if err != nil {
+		return "", err
 	}
-	return "special"
+	return p.path, p.Close()
+}
+
+// look describes a place.
+func (c *call) look(given string) (entry, error) {
+	p, err := c.find(given, reading)
+	if err != nil {
+		return entry{}, err
+	}
+	defer p.Close()
+	e, err := look(p.dir, p.base)
+	if err != nil {
+		err = explain(p.name, err)
+	}
+	return e, err
 }

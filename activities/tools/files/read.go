@@ -6,12 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
-	"syscall"
 	"unicode/utf8"
 )
+
+// ReadFile returns the first max bytes of a file of the directory root, by the rules of read_file, for the program
+// itself. The error is fs.ErrNotExist if there is no such file.
+func ReadFile(root, name string, rules Options, max int64) ([]byte, error) {
+	w, err := open(root, rules)
+	if err != nil {
+		return nil, err
+	}
+	defer w.root.Close()
+	f, _, _, err := w.begin().open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, max))
+}
 
 // ReadInput are the arguments of read_file.
 type ReadInput struct {
@@ -21,15 +34,7 @@ type ReadInput struct {
 }
 
 func (w *workspace) read(_ context.Context, in ReadInput) (string, error) {
-	name, err := clean(in.Path)
-	if err != nil {
-		return "", err
-	}
-	real, err := w.reach(name)
-	if err != nil {
-		return "", err
-	}
-	f, size, err := w.open(name, real)
+	f, name, size, err := w.begin().open(in.Path)
 	if err != nil {
 		return "", err
 	}
@@ -82,40 +87,18 @@ func wholeRunes(b []byte, cutHead, atEnd bool) span {
 	return span{skippedHead: b[:head], body: body}
 }
 
-// open opens the regular file real, which the model calls name. O_NONBLOCK keeps a FIFO from blocking the call.
-func (w *workspace) open(name, real string) (*os.File, int64, error) {
-	f, err := w.root.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// open opens a regular file. It returns the path as clean does.
+func (c *call) open(given string) (f *os.File, name string, size int64, err error) {
+	p, err := c.find(given, reading)
 	if err != nil {
-		return nil, 0, explain(name, err)
+		return nil, "", 0, err
 	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		err = explain(name, err)
-	case info.IsDir():
-		err = fmt.Errorf("%s is a directory; list_files shows what is in it", name)
-	case !info.Mode().IsRegular():
-		err = fmt.Errorf("%s is not a regular file", name)
-	default:
-		if err = errors.Join(w.checkLinks(name, info), w.stillNamed(name, real, info)); err == nil {
-			return f, info.Size(), nil
-		}
-	}
-	return nil, 0, errors.Join(err, f.Close())
-}
-
-// stillNamed returns an error if the open file is no longer the one at the path real without links: another process may
-// have replaced a part of the path with a link since it was resolved.
-func (w *workspace) stillNamed(name, real string, opened fs.FileInfo) error {
-	again, err := w.reach(real)
+	defer p.Close()
+	f, info, err := p.open()
 	if err != nil {
-		return err
+		return nil, "", 0, err
 	}
-	info, err := w.root.Lstat(again)
-	if err != nil || path.Clean(real) != again || !os.SameFile(info, opened) {
-		return fmt.Errorf("%s changed while it was opened; try again", name)
-	}
-	return nil
+	return f, p.name, info.Size(), nil
 }
 
 // isBinary reports whether the head of a file contains a NUL, which is how git detects binary files.

@@ -2,7 +2,6 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -19,6 +18,8 @@ type Options struct {
 	HardLinks bool
 	// Write adds the tools that change files.
 	Write bool
+	// Protected are the files and directories that the configuration names.
+	Protected []Protected
 }
 
 // denied reports whether a path matches the patterns of credential files.
@@ -66,82 +67,31 @@ func isHidden(name string) bool {
 	return false
 }
 
-// errDenied and errHardLink are refusals that a search counts.
+// The refusals by the rules. A search counts all but the first.
 var (
+	errHidden = errors.New(".git and .everturn are out of the file tools' reach")
 	errDenied = errors.New("it looks like a file of credentials, which the file tools do not read; the operator can " +
 		"allow it ([local_files] deny in agent.toml)")
 	errHardLink = errors.New("it has several hard links, and the others may be outside of the workspace; the operator " +
 		"can allow such files ([local_files] hard_links in agent.toml)")
+	errProtected = errors.New("it is out of the file tools' reach")
 )
 
-// check refuses a path by its name. Its arguments are the path from the model and the path without symbolic links.
-func (o Options) check(names ...string) error {
-	for _, name := range names {
-		if isHidden(name) {
-			return fmt.Errorf("%s: .git and .everturn are out of the file tools' reach", names[0])
-		}
-		if o.denied(name) {
-			return fmt.Errorf("%s: %w", names[0], errDenied)
-		}
+// check refuses a path by its name.
+func (o Options) check(name string) error {
+	if isHidden(name) {
+		return errHidden
+	}
+	if o.denied(name) {
+		return errDenied
 	}
 	return nil
 }
 
 // checkLinks refuses a file that has another hard link, unless HardLinks is set.
-func (o Options) checkLinks(name string, info fs.FileInfo) error {
+func (o Options) checkLinks(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 && !o.HardLinks {
-		return fmt.Errorf("%s: %w", name, errHardLink)
+		return errHardLink
 	}
 	return nil
-}
-
-// maxLinks bounds the symbolic links of a path, as Linux does.
-const maxLinks = 40
-
-// reach resolves the symbolic links of a path that clean has returned, checks the rules and returns the path without
-// links.
-func (w *workspace) reach(name string) (string, error) {
-	if err := w.check(name); err != nil {
-		return "", err
-	}
-	real, err := w.resolve(name)
-	if err != nil {
-		return "", explain(name, err)
-	}
-	return real, w.check(name, real)
-}
-
-func (w *workspace) resolve(name string) (string, error) {
-	real, links := ".", 0
-	for rest := strings.Split(name, "/"); len(rest) > 0; {
-		part := rest[0]
-		rest = rest[1:]
-		switch {
-		case part == "" || part == ".":
-			continue
-		case part == ".." && real == ".":
-			return "", errors.New("the path leads out of the workspace")
-		case part == "..":
-			real = path.Dir(real)
-			continue
-		}
-		next := path.Join(real, part)
-		info, err := w.root.Lstat(next)
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink == 0 {
-			real = next
-			continue
-		}
-		target, err := w.root.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if links++; links > maxLinks || path.IsAbs(target) {
-			return "", errors.New("the path leads out of the workspace, or has too many links")
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return real, nil
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -28,7 +26,7 @@ type SearchInput struct {
 
 // search is one search in progress.
 type search struct {
-	w            *workspace
+	call         *call
 	pattern      *regexp.Regexp
 	instructions int // of pattern
 	out          strings.Builder
@@ -36,19 +34,17 @@ type search struct {
 	matches      int
 	denied       int // files that look like credentials
 	linked       int // files with several hard links
+	protected    int // files that the configuration names
 	note         string
 	ignored      ignored
 }
 
 func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) {
-	dir, err := clean(in.Path)
-	if err == nil {
-		dir, err = w.reach(dir)
-	}
+	s := &search{call: w.begin()}
+	dir, err := s.call.directory(in.Path)
 	if err != nil {
 		return "", err
 	}
-	s := &search{w: w}
 	if s.pattern, s.instructions, err = compile(in); err != nil {
 		return "", err
 	}
@@ -66,6 +62,9 @@ func (w *workspace) search(ctx context.Context, in SearchInput) (string, error) 
 	if s.denied > 0 || s.linked > 0 {
 		fmt.Fprintf(&s.out, "[not searched: %d files that look like credentials, %d with several hard links]\n", s.denied,
 			s.linked)
+	}
+	if s.protected > 0 {
+		fmt.Fprintf(&s.out, "[not searched: %d files that the configuration names]\n", s.protected)
 	}
 	if s.note != "" {
 		fmt.Fprintf(&s.out, "[cut: %s; search a subdirectory, or for something rarer]\n", s.note)
@@ -104,23 +103,23 @@ func compile(in SearchInput) (*regexp.Regexp, int, error) {
 
 // run searches a file, or all files below a directory.
 func (s *search) run(ctx context.Context, dir, glob string) error {
-	if info, err := s.w.root.Stat(dir); err != nil {
-		return explain(dir, err)
-	} else if !info.IsDir() {
+	if e, err := s.call.look(dir); err != nil {
+		return err
+	} else if !e.mode.IsDir() {
 		return s.file(ctx, dir)
 	}
-	s.ignored = s.w.ignored(dir)
-	return s.w.walk(ctx, dir, maxDepth, func(name string, d fs.DirEntry) error {
-		if s.ignored.match(name, d.IsDir()) {
-			if d.IsDir() {
+	s.ignored = s.call.ignored(dir)
+	return s.call.walk(ctx, dir, maxDepth, func(name string, e entry) error {
+		if s.ignored.match(name, e.mode.IsDir()) {
+			if e.mode.IsDir() {
 				return errSkip
 			}
 			return nil
 		}
-		if d.IsDir() {
-			s.ignored.read(s.w, name)
+		if e.mode.IsDir() {
+			s.ignored.read(s.call, name)
 		}
-		if ok, _ := path.Match(glob, path.Base(name)); !d.Type().IsRegular() || glob != "" && !ok {
+		if ok, _ := path.Match(glob, path.Base(name)); !e.mode.IsRegular() || glob != "" && !ok {
 			return nil
 		}
 		if s.files == maxSearched {
@@ -133,18 +132,16 @@ func (s *search) run(ctx context.Context, dir, glob string) error {
 
 // file searches one file. It skips a file that cannot be read or is not text.
 func (s *search) file(ctx context.Context, name string) error {
-	err := s.w.check(name)
-	var f *os.File
-	var size int64
-	if err == nil {
-		f, size, err = s.w.open(name, name)
-	}
+	f, _, size, err := s.call.open(name)
 	switch {
 	case errors.Is(err, errDenied):
 		s.denied++
 		return nil
 	case errors.Is(err, errHardLink):
 		s.linked++
+		return nil
+	case errors.Is(err, errProtected):
+		s.protected++
 		return nil
 	}
 	s.files++

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path"
 	"strings"
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
+	"golang.org/x/sys/unix"
 
 	"github.com/everturn/everturn/activities/tools"
 	"github.com/everturn/everturn/workflows/turn"
@@ -45,25 +44,22 @@ type WriteInput struct {
 func (w *workspace) write(_ context.Context, in WriteInput) (string, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	name, real, err := w.target(in.Path)
+	p, err := w.begin().find(in.Path, creating)
 	if err != nil {
 		return "", err
 	}
-	old, err := w.current(name, real)
+	defer p.Close()
+	old, err := p.current()
 	switch {
-	case errors.Is(err, errNoFile):
-		if err := w.makeParents(name, real); err != nil {
-			return "", err
-		}
-	case err != nil:
+	case err != nil && !errors.Is(err, errNoFile):
 		return "", err
-	case !in.Overwrite:
-		return "", fmt.Errorf("%s exists: change it with edit_file, or set overwrite to replace all of it", name)
+	case err == nil && !in.Overwrite:
+		return "", fmt.Errorf("%s exists: change it with edit_file, or set overwrite to replace all of it", p.name)
 	}
-	if err := w.replace(name, real, []byte(in.Content), old.mode); err != nil {
+	if err := p.replace([]byte(in.Content), old); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("wrote %s: %d bytes", name, len(in.Content)), nil
+	return fmt.Sprintf("wrote %s: %d bytes", p.name, len(in.Content)), nil
 }
 
 // EditInput are the arguments of edit_file.
@@ -100,7 +96,7 @@ func Edit(name string, old []byte, in EditInput) (text []byte, done string, err 
 // PatchInput are the arguments of patch_file.
 type PatchInput struct {
 	Path  string `json:"path" jsonschema:"file to change, relative to the workspace"`
-	Patch string `json:"patch" jsonschema:"a unified diff of this file: hunks with @@ lines; names of files are optional"`
+	Patch string `json:"patch" jsonschema:"a unified diff of this file: hunks with @@ lines; names of files are optional and ignored"`
 }
 
 func (w *workspace) patch(_ context.Context, in PatchInput) (string, error) {
@@ -113,10 +109,13 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	if !ok {
 		return nil, "", errors.New("the patch has no hunk: a hunk begins with a line such as @@ -1,3 +1,4 @@")
 	}
-	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n@@ " + strings.TrimSuffix(hunks,
-		"\n") + "\n"))
+	hunks = "@@ " + strings.TrimRight(hunks, "\n") + "\n"
+	parsed, _, err := gitdiff.Parse(strings.NewReader("--- a/file\n+++ b/file\n" + hunks))
 	if err == nil && len(parsed) != 1 {
 		err = errors.New("it changes several files; send one call for each")
+	}
+	if err == nil && strings.Count(hunks, "\n") != lines(parsed[0]) {
+		err = errors.New("it has lines after those that its @@ lines count")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("the patch is not a unified diff: %w", err)
@@ -128,30 +127,48 @@ func Patch(name string, old []byte, in PatchInput) (text []byte, done string, er
 	return out.Bytes(), fmt.Sprintf("patched %s: %d hunks", name, len(parsed[0].TextFragments)), nil
 }
 
+// lines returns the number of lines that the hunks of a file take. An approval shows the whole patch, so a patch with
+// further lines, which change nothing, would show another change than the one that is made.
+func lines(f *gitdiff.File) (n int) {
+	for _, hunk := range f.TextFragments {
+		n += 1 + len(hunk.Lines)
+		for _, l := range hunk.Lines {
+			if l.NoEOL() {
+				n++ // \ No newline at end of file
+			}
+		}
+	}
+	return n
+}
+
 // change rewrites a text file.
 func (w *workspace) change(given string, f func(name string, old []byte) (text []byte, done string, err error)) (string,
 	error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	name, real, err := w.target(given)
+	p, err := w.begin().find(given, changing)
 	if err != nil {
 		return "", err
 	}
-	old, err := w.current(name, real)
+	defer p.Close()
+	old, err := p.current()
 	if err != nil {
 		return "", err
 	}
 	if bytes.IndexByte(old.text, 0) >= 0 {
-		return "", fmt.Errorf("%s is a binary file", name)
+		return "", fmt.Errorf("%s is a binary file", p.name)
 	}
-	text, done, err := f(name, old.text)
+	text, done, err := f(p.name, old.text)
 	if err == nil && len(text) > maxEditBytes {
-		err = fmt.Errorf("%s would have %d bytes; the maximum is %d", name, len(text), maxEditBytes)
+		err = fmt.Errorf("%s would have %d bytes; the maximum is %d", p.name, len(text), maxEditBytes)
+	}
+	if err == nil {
+		err = p.replace(text, old)
 	}
 	if err != nil {
 		return "", err
 	}
-	return done, w.replace(name, real, text, old.mode)
+	return done, nil
 }
 
 // DeleteInput are the arguments of delete_file.
@@ -162,121 +179,85 @@ type DeleteInput struct {
 func (w *workspace) delete(_ context.Context, in DeleteInput) (string, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	name, real, err := w.target(in.Path)
+	p, err := w.begin().find(in.Path, changing)
 	if err != nil {
 		return "", err
 	}
-	if _, err := w.current(name, real); err != nil {
+	defer p.Close()
+	old, err := p.current()
+	if err != nil {
 		return "", err
 	}
-	if err := w.root.Remove(real); err != nil {
-		return "", explain(name, err)
+	if err = p.still(old); err == nil {
+		err = unix.Unlinkat(int(p.dir.Fd()), p.base, 0)
 	}
-	return "deleted " + name, nil
+	if err != nil {
+		return "", explain(p.name, err)
+	}
+	return "deleted " + p.name, nil
 }
 
-// protected are files with which a model could change what it is told or permitted: this program's configuration, and
-// the instructions that agents read. Their names ignore letter case.
-var protected = []string{"agent.toml", "agents.md", "claude.md", ".agents", ".claude"}
-
-// target checks a path that is to be written, and returns it as the model gave it and without symbolic links. The last
-// part need not exist.
-func (w *workspace) target(given string) (name, real string, err error) {
-	if name, err = clean(given); err != nil {
-		return "", "", err
-	}
-	if name == "." {
-		return "", "", errors.New("path is empty: name a file")
-	}
-	dir, base := path.Split(name)
-	real, rest := path.Clean(dir), []string{base}
-	for { // the deepest directory that exists
-		if err := w.check(name, real); err != nil {
-			return "", "", err
-		}
-		found, err := w.resolve(real)
-		if err == nil {
-			real = path.Join(append([]string{found}, rest...)...)
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) || real == "." {
-			return "", "", explain(name, err)
-		}
-		real, rest = path.Dir(real), append([]string{path.Base(real)}, rest...)
-	}
-	if err := w.check(name, real); err != nil {
-		return "", "", err
-	}
-	for _, part := range strings.Split(real, "/") {
-		for _, p := range protected {
-			if strings.EqualFold(part, p) {
-				return "", "", fmt.Errorf("%s: %s is out of the file tools' reach, because it instructs or configures agents",
-					name, part)
-			}
-		}
-	}
-	if info, err := w.root.Lstat(real); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "", "", fmt.Errorf("%s is a symbolic link: name the file that it leads to", name)
-	}
-	return name, real, nil
-}
-
-// content is a file as it is now.
+// content is a file as it is before a change. Its id is zero if there is none.
 type content struct {
+	id   identity
 	text []byte
 	mode fs.FileMode
 }
 
-var errNoFile = errors.New("there is no such file; list_files shows what there is")
-
-// current reads a file that is to be changed. The error is errNoFile if there is none; the mode is then that of a new
+// current reads the file that is to be changed. The error is errNoFile if there is none; the mode is then that of a new
 // file.
-func (w *workspace) current(name, real string) (content, error) {
-	if _, err := w.root.Lstat(real); errors.Is(err, fs.ErrNotExist) {
-		return content{mode: 0o644}, fmt.Errorf("%s: %w", name, errNoFile)
-	} else if err != nil {
-		return content{}, explain(name, err)
+func (p place) current() (content, error) {
+	if _, err := look(p.dir, p.base); errors.Is(err, fs.ErrNotExist) {
+		none := content{mode: 0o644}
+		if err := p.call.guard(p.path, none.id, p.how); err != nil {
+			return none, explain(p.name, err)
+		}
+		return none, fmt.Errorf("%s: %w", p.name, errNoFile)
 	}
-	f, size, err := w.open(name, real)
+	f, info, err := p.open()
 	if err != nil {
 		return content{}, err
 	}
 	defer f.Close()
-	if size > maxEditBytes {
-		return content{}, fmt.Errorf("%s has %d bytes; the maximum is %d", name, size, maxEditBytes)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return content{}, explain(name, err)
+	if info.Size() > maxEditBytes {
+		return content{}, fmt.Errorf("%s has %d bytes; the maximum is %d", p.name, info.Size(), maxEditBytes)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxEditBytes))
-	return content{text, info.Mode().Perm()}, err
+	return content{identityOf(info), text, info.Mode().Perm()}, err
 }
 
-func (w *workspace) makeParents(name, real string) error {
-	if err := w.root.MkdirAll(path.Dir(real), 0o755); err != nil {
-		return explain(name, err)
+// still returns an error if the file is no longer the one that current has read.
+func (p place) still(old content) error {
+	e, err := look(p.dir, p.base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if e.id != old.id {
+		return errChanged
 	}
 	return nil
 }
 
 // replace gives a file its new content. It writes a file beside it and renames that, so a crash leaves the old content
 // or the new one; what an earlier crash has left is overwritten.
-func (w *workspace) replace(name, real string, text []byte, mode fs.FileMode) (err error) {
-	beside := path.Join(path.Dir(real), "."+path.Base(real)+".everturn-new")
-	if err := w.root.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explain(name, err)
+func (p place) replace(text []byte, old content) (err error) {
+	dir, beside := int(p.dir.Fd()), "."+p.base+".everturn-new"
+	if err := unix.Unlinkat(dir, beside, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return explain(p.name, err)
 	}
-	f, err := w.root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	f, err := openFile(p.dir, beside, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, old.mode)
 	if err != nil {
-		return explain(name, err)
+		return explain(p.name, err)
 	}
 	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = w.root.Rename(beside, real)
+	if err = errors.Join(err, f.Chmod(old.mode), f.Sync(), f.Close()); err == nil {
+		err = p.still(old)
+	}
+	if err == nil {
+		err = unix.Renameat(dir, beside, dir, p.base)
 	}
 	if err != nil {
-		return explain(name, errors.Join(err, w.root.Remove(beside)))
+		return explain(p.name, errors.Join(err, unix.Unlinkat(dir, beside, 0)))
 	}
 	return nil
 }

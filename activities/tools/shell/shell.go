@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/activities/tools"
+	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -25,6 +27,8 @@ type Options struct {
 	Timeout time.Duration
 	// Hidden reports whether an entry of the workspace must not be read.
 	Hidden func(name string) bool
+	// Protected are files that commands must not write, and some of which they must not read.
+	Protected []files.Protected
 }
 
 // maxOutput bounds what is kept of a command's output, in bytes.
@@ -58,6 +62,7 @@ func (o Options) writable() string {
 func (o Options) check() error {
 	for _, dir := range o.Write {
 		clean := filepath.Clean(dir)
+		whole := filepath.Join(o.Workspace, clean)
 		if !filepath.IsLocal(dir) || clean == "." {
 			return fmt.Errorf("shell.write: %q must be a directory below the workspace", dir)
 		}
@@ -66,7 +71,12 @@ func (o Options) check() error {
 				return fmt.Errorf("shell.write: %q is out of the tools' reach", dir)
 			}
 		}
-		info, err := os.Lstat(filepath.Join(o.Workspace, clean))
+		for _, p := range o.Protected {
+			if files.Within(whole, p.Path) != "" {
+				return fmt.Errorf("shell.write: commands in %q could change %s, which is %s: move one of them", dir, p.Path, p.Use)
+			}
+		}
+		info, err := os.Lstat(whole)
 		if err != nil || !info.IsDir() {
 			return fmt.Errorf("shell.write: there is no directory %q in the workspace: make it first", dir)
 		}
@@ -92,6 +102,45 @@ var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/o
 // variables are those that every command gets.
 var variables = []string{"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM"}
 
+// readable returns the entries of a directory of the workspace that commands may read. Landlock permits whole
+// directories, so of one that holds an unreadable file the other entries are returned.
+func (o Options) readable(dir string) (out []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(o.Workspace, dir))
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		whole := filepath.Join(o.Workspace, name)
+		if o.Hidden(name) || e.Type()&os.ModeSymlink != 0 { // a link leads to a place with rules of its own
+			continue
+		}
+		switch o.unread(whole) {
+		case "":
+			out = append(out, whole)
+		case ".":
+		default:
+			below, err := o.readable(name)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, below...)
+		}
+	}
+	return out, err
+}
+
+// unread returns "." if commands must not read an entry of the workspace, or where in it they must not read something,
+// or else "".
+func (o Options) unread(whole string) (where string) {
+	for _, p := range o.Protected {
+		if !p.Unread {
+			continue
+		}
+		if where = cmp.Or(files.Within(whole, p.Path), where); where == "." {
+			return where
+		}
+	}
+	return where
+}
+
 // run runs a command to its end.
 func (o Options) run(ctx context.Context, in input) (string, error) {
 	if strings.TrimSpace(in.Command) == "" || strings.ContainsRune(in.Command, 0) {
@@ -106,14 +155,8 @@ func (o Options) run(ctx context.Context, in input) (string, error) {
 	for _, dir := range o.Write {
 		c.Write = append(c.Write, filepath.Join(o.Workspace, dir))
 	}
-	entries, err := os.ReadDir(o.Workspace)
-	if err != nil {
+	if c.Read, err = o.readable("."); err != nil {
 		return "", fmt.Errorf("reading the workspace: %w", err)
-	}
-	for _, e := range entries {
-		if !o.Hidden(e.Name()) && e.Type()&os.ModeSymlink == 0 { // a link leads to a place with rules of its own
-			c.Read = append(c.Read, filepath.Join(o.Workspace, e.Name()))
-		}
 	}
 	environ := []string{"HOME=" + tmp, "TMPDIR=" + tmp}
 	for _, name := range slices.Concat(variables, o.Environ) {

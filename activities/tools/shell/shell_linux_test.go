@@ -109,3 +109,26 @@ func TestACommandCannotLeave(t *testing.T) {
 		assert.Error(t, bad.check(), wrong)
 	}
 }
+
+// TestACommandDoesNotReachWhatTheConfigurationNames tries to read the journal in a directory of the workspace, and to
+// have the program of a server in a directory that commands may write.
+func TestACommandDoesNotReachWhatTheConfigurationNames(t *testing.T) {
+	o := workspace(t)
+	data := filepath.Join(o.Workspace, "data")
+	require.NoError(t, os.Mkdir(data, 0o755))
+	for name, text := range map[string]string{"j.db": "canary", "rows.csv": "plain\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(data, name), []byte(text), 0o644))
+	}
+	o.Protected = []files.Protected{{Path: filepath.Join(data, "j.db"), Unread: true},
+		{Path: filepath.Join(o.Workspace, "main.go"), Unread: true}, {Path: filepath.Join(o.Workspace, "sub/f")}}
+	require.NoError(t, o.check())
+	out, err := o.run(t.Context(), input{Command: "cat data/rows.csv sub/f; cat main.go data/j.db"})
+	require.NoError(t, err)
+	assert.Contains(t, out, "plain\nx")
+	assert.NotContains(t, out, "canary")
+	assert.NotContains(t, out, "package main")
+	for _, named := range []string{"build/server", "build", "."} {
+		o.Protected = []files.Protected{{Path: filepath.Join(o.Workspace, named)}}
+		assert.Error(t, o.check(), named)
+	}
+}

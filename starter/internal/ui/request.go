@@ -43,7 +43,7 @@ func Describe(session string, r turn.Request) []Part {
 		add("its steps:")
 		parts = append(parts, Part{Text: steps, Quoted: true})
 	}
-	if diff := Diff(r.Arguments); diff != "" {
+	if diff := Diff(r.Tool, r.Arguments); diff != "" {
 		add("it changes a text:")
 		parts = append(parts, Part{Text: diff, Quoted: true})
 	}

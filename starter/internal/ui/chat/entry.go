@@ -147,7 +147,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 		arguments = termsafe.Visible(indented.String())
 	}
 	var lines []string
-	if diff := ui.Diff(c.Arguments); diff != "" {
+	if diff := ui.Diff(c.Tool, c.Arguments); diff != "" {
 		lines = append(m.theme.paintDiff(breakText(diff, width)), m.theme.dim.Render("exact arguments:"))
 	}
 	if arguments != "" {

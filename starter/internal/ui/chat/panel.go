@@ -69,7 +69,7 @@ func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
 // diff; the steps of a plan come first, too.
 func (m *Model) argumentLines(w *pendingRequest) []string {
 	exact := breakText(termsafe.Visible(w.Arguments), m.cols())
-	diff := ui.Diff(w.Arguments)
+	diff := ui.Diff(w.Tool, w.Arguments)
 	if steps := ui.Steps(w.Request); steps != "" {
 		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
 		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/activities/tools/files"
+	"github.com/everturn/everturn/config"
+)
+
+func TestWhatTheConfigurationNamesIsKeptFromTheTools(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, file := range []string{"bin/serve", "tools/server.py", "tools/data.json", "docs/a.md", "repo.git/HEAD", "key",
+		"lib/main.py"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	}
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile("everturn.toml", []byte(`
+[llm]
+tape = "record:tapes"
+api_key = "${file:`+here+`/key}"
+[journal]
+path = "data/j.db"
+[encryption]
+key_file = "keys.json"
+[codec_server]
+tls_cert = "cert.crt"
+tls_key = "cert.priv"
+[canvas]
+repo = "repo.git"
+[[skills.sources]]
+path = "skills"
+[[mcp.servers]]
+id = "a"
+command = "./serve"
+dir = "bin"
+[[mcp.servers]]
+id = "b"
+command = "python3"
+args = ["-u", "tools/server.py", "--state=tools/data.json", "docs", "build/later.js", "word"]
+env = { PATH = "`+here+`/own" }
+[[mcp.servers]]
+id = "c"
+command = "uv"
+args = ["--directory", "lib", "run", "main.py"]
+`), 0o600))
+	loaded, err := config.Load(config.LoadOptions{Path: "everturn.toml"})
+	require.NoError(t, err)
+	list := protectedFiles(loaded.Config, []string{"TEMPORAL_CONFIG_FILE=" + here + "/temporal.toml",
+		"PATH=" + here + "/local:/usr/bin"})
+	var unread, unchanged []string
+	for _, p := range list {
+		name := files.Within(here, p.Path)
+		switch {
+		case name == "":
+		case p.Unread:
+			unread = append(unread, name)
+		default:
+			unchanged = append(unchanged, name)
+		}
+		assert.NotEmpty(t, p.Use)
+	}
+	slices.Sort(unread)
+	assert.Equal(t, []string{"cert.priv", "data/j.db", "data/j.db-journal", "data/j.db-shm", "data/j.db-wal",
+		"everturn.toml", "key", "keys.json", "repo.git", "tapes", "temporal.toml"}, unread)
+	for _, name := range []string{"cert.crt", "skills", "bin/serve", "own/python3", "local/uv", "tools/server.py",
+		"tools/data.json", "build/later.js", "lib/main.py"} {
+		assert.Contains(t, unchanged, name)
+	}
+	assert.NotContains(t, unchanged, "docs")
+	assert.NotContains(t, unchanged, "word")
+}
+
+func TestTheProjectsInstructionsAreNotReadThroughALinkOutOfTheWorkspace(t *testing.T) {
+	cfg := config.Default()
+	cfg.Runtime.Workspace, cfg.Runtime.TrustWorkspace = t.TempDir(), true
+	words, err := projectWords(cfg)
+	require.NoError(t, err)
+	assert.Empty(t, words)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("canary"), 0o600))
+	file := filepath.Join(cfg.Runtime.Workspace, projectFile)
+	require.NoError(t, os.Symlink(secret, file))
+	words, err = projectWords(cfg)
+	require.Error(t, err)
+	assert.Empty(t, words)
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.Runtime.Workspace, "CLAUDE.md"), []byte("Be brief."), 0o600))
+	require.NoError(t, os.Symlink("CLAUDE.md", file))
+	words, err = projectWords(cfg)
+	require.NoError(t, err)
+	assert.Contains(t, words, "Be brief.")
+}
