@@ -35,7 +35,8 @@ const version = 1
 // Store holds the records, one file for each folder.
 type Store struct{ dir string }
 
-// Open returns the store of the user with this environment. It creates nothing.
+// Open returns the store of the user with this environment. It creates nothing. The file tools do not reach the store,
+// because of its name, also if the workspace is the user's home.
 func Open(environ []string) (Store, error) {
 	state := lookup(environ, "XDG_STATE_HOME")
 	if !filepath.IsAbs(state) { // the XDG Base Directory Specification ignores relative paths
@@ -45,10 +46,10 @@ func Open(environ []string) (Store, error) {
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	return Store{filepath.Join(state, "everturn", "trust")}, nil
+	return Store{filepath.Join(state, statedir.Name, "trust")}, nil
 }
 
-// Dir returns the folder of the records. Tools must not reach it.
+// Dir returns the folder of the records.
 func (s Store) Dir() string { return s.dir }
 
 // file returns the name of a folder's record. JSON cannot hold every path, so the name is a hash.

@@ -189,6 +189,7 @@ func TestRecordsAreTheirUsersAlone(t *testing.T) {
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.EqualValues(t, 0o600, info.Mode().Perm())
+	assert.Contains(t, file, "/.everturn/", "the file tools reach no folder of this name")
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.NotContains(t, string(b), "sk-canary")
