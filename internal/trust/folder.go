@@ -52,8 +52,8 @@ func Look(dir string, environ []string) (Folder, error) {
 // maxFile bounds a file that is hashed, in bytes.
 const maxFile = 1 << 30
 
-// Files returns the hashes of agent.toml and of the files that it runs, by their paths. Paths in the folder are relative
-// to it.
+// Files returns the hashes of agent.toml and of the files that it runs, by their paths. Paths in the folder are
+// relative to it.
 func (f Folder) Files() (map[string]string, error) {
 	files := map[string]string{}
 	if f.Settings == nil {
@@ -135,11 +135,14 @@ func (f Folder) words(s config.MCPServer) (words []string) {
 	for _, w := range written {
 		for _, text := range []string{w, f.expand(w)} {
 			words = append(words, text)
-			words = append(words, strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) })...)
+			words = append(words, strings.FieldsFunc(text, separates)...)
 		}
 	}
 	return words
 }
+
+// separates reports whether r ends a path in an argument.
+func separates(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
 
 // expand replaces references to environment variables, as package config does.
 func (f Folder) expand(s string) string {

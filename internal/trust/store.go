@@ -69,8 +69,8 @@ func (s Store) check() error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is a link or not a folder: delete it", s.dir)
 	case int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("others may write to %s, so what it says is not trusted: make it yours with chown and chmod 700, or "+
-			"delete it", s.dir)
+		return fmt.Errorf("others may write to %s, so what it says is not trusted: make it yours with chown and chmod 700, "+
+			"or delete it", s.dir)
 	}
 	return nil
 }

@@ -72,8 +72,8 @@ func (a *App) checkTrust(f trust.Folder, ifUntrusted func(trust.Folder, *trust.R
 	return ifUntrusted(f, r)
 }
 
-// instructs reports whether the AGENTS.md and the skills of a workspace count: the user trusts the working folder, which
-// it is in, or the workspace itself.
+// instructs reports whether the AGENTS.md and the skills of a workspace count: the user trusts the working folder,
+// which it is in, or the workspace itself.
 func (a *App) instructs(workspace string) bool {
 	if trust.Inside(".", workspace) {
 		return a.TrustOnce || a.trusts(".")
