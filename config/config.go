@@ -127,8 +127,9 @@ type Runtime struct {
 	// The folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace" default:"." required:"true"`
 	// The workspace's AGENTS.md, and the skills in its folders .agents/skills and .claude/skills, become part of the
-	// prompt. Set it only for a workspace whose authors may instruct the agent.
-	TrustWorkspace bool `toml:"trust_workspace"`
+	// prompt. If it is not set, they do in a folder that the user trusts (see `starter trust`), and for a worker in the
+	// folder in which it was started. Set it only for a workspace whose authors may instruct the agent.
+	TrustWorkspace *bool `toml:"trust_workspace" example:"true"`
 	// Agents of [[agents]] that the default agent may call, each as the tool agent/<id>.
 	Agents []string `toml:"agents" example:"reviewer"`
 	// Maximum number of agents above another one: with 2, an agent that was called may call one more.

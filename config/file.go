@@ -23,14 +23,13 @@ const DefaultPath = "agent.toml"
 // maxFileBytes bounds agent.toml.
 const maxFileBytes = 1 << 20
 
-// applyFile applies the file's layer. Its error means that loading cannot continue.
-func (l *loader) applyFile(path string) error {
-	l.loaded.Config.addSource(cmp.Or(path, DefaultPath))
-	data, err := readFile(path)
-	if err != nil || data == nil {
-		return err
+// applyFile applies the layer of a file, unless it is empty. Its error means that loading cannot continue.
+func (l *loader) applyFile(path string, data []byte) error {
+	l.loaded.Config.addSource(path)
+	if len(data) == 0 {
+		return nil
 	}
-	l.loaded.Path = cmp.Or(path, DefaultPath)
+	l.loaded.Path = path
 	var document map[string]any
 	if err := toml.Unmarshal(data, &document); err != nil {
 		p := Problem{Source: l.loaded.Path, Message: "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
@@ -44,8 +43,9 @@ func (l *loader) applyFile(path string) error {
 	return nil
 }
 
-// readFile returns nil if the file is optional and missing.
-func readFile(path string) ([]byte, error) {
+// ReadFile returns the content of a configuration file. The path "" means DefaultPath, which may be missing: then the
+// content is nil.
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(cmp.Or(path, DefaultPath))
 	if path == "" && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

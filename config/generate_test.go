@@ -215,7 +215,8 @@ This page is generated from the package config: change the comments there, then 
 
 Everturn reads ~agent.toml~ in the working folder, or the file that ~--config~ names. ~starter init --write~ writes one
 with every setting and its default. ~starter config show --origin~ prints the values in effect and where each comes
-from; ~starter config schema~ prints a JSON schema for editors.
+from; ~starter config schema~ prints a JSON schema for editors. The command line uses a file that it finds in the working
+folder only if you trust it: see [security.md](security.md#an-agenttoml-that-came-with-a-folder).
 
 Later sources override earlier ones: the defaults, the file, the environment (~EVERTURN_<SECTION>_<KEY>~, for instance
 ~EVERTURN_RUNTIME_MAX_STEPS~) and the command line (~--set runtime.max_steps=3~). Lists are separated by commas there.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 )
@@ -24,6 +25,9 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 		return s, true
 	}
 	l.loaded.written[f.key] = s
+	if l.asis {
+		return s, f.value.Kind() == reflect.String && f.value.Type() != durationType
+	}
 	ok, secret := true, f.value.Type() == secretType
 	// refuse adds a problem at the first occurrence of text in the string as it is written.
 	refuse := func(text string, credentials bool, format string, args ...any) {
@@ -101,6 +105,9 @@ type Secret string
 
 // Reveal returns the secret itself, for the code that sends it.
 func (s Secret) Reveal() string { return string(s) }
+
+// References returns the references in a secret of a file that has not been resolved: see Written.
+func (s Secret) References() []string { return reference.FindAllString(string(s), -1) }
 
 func (s Secret) String() string {
 	if s == "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,9 @@ import (
 type LoadOptions struct {
 	// Path is the file's path. Empty means DefaultPath, which may be missing; a path that is given must exist.
 	Path string
+	// Content is the file's content, if it has been read already (see ReadFile); Path then only names it. Without bytes,
+	// but not nil, it means that there is no file.
+	Content []byte
 	// Environ is the environment in the form of os.Environ; nil means an empty one.
 	Environ []string
 	// Overrides are values of the command line by dotted key ("runtime.max_steps": "3"); lists are separated by commas.
@@ -30,11 +34,15 @@ type Loaded struct {
 // Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
 // cannot be read at all. A missing provider key is not an error here: see Config.CheckCredentials.
 func Load(o LoadOptions) (*Loaded, error) {
-	l := &loader{
-		env:    environment(o.Environ),
-		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, written: map[string]string{}},
+	l := newLoader(environment(o.Environ))
+	data := o.Content
+	if data == nil {
+		var err error
+		if data, err = ReadFile(o.Path); err != nil {
+			return nil, err
+		}
 	}
-	if err := l.applyFile(o.Path); err != nil {
+	if err := l.applyFile(cmp.Or(o.Path, DefaultPath), data); err != nil {
 		return nil, err
 	}
 	l.applyEnviron()
@@ -52,6 +60,14 @@ type loader struct {
 	env      map[string]string
 	loaded   *Loaded
 	problems []Problem
+	asis     bool // keep references (${VAR}) as they are written
+}
+
+func newLoader(env map[string]string) *loader {
+	return &loader{
+		env:    env,
+		loaded: &Loaded{Config: Default(), overridden: map[string]string{}, written: map[string]string{}},
+	}
 }
 
 // add records a problem. It truncates the message, which may quote names of the file of any length.

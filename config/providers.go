@@ -26,8 +26,8 @@ var knownProviders = map[Provider]ModelProvider{
 	"xai":          {BaseURL: "https://api.x.ai/v1", API: turn.APIResponses},
 }
 
-// keyVariable returns the environment variable of a provider's key: ANTHROPIC_API_KEY.
-func keyVariable(id Provider) string {
+// KeyVariable returns the environment variable of a provider's key: ANTHROPIC_API_KEY.
+func KeyVariable(id Provider) string {
 	return strings.ToUpper(strings.ReplaceAll(string(id), "-", "_")) + "_API_KEY"
 }
 
@@ -37,11 +37,11 @@ func (l *loader) applyProviderKeys() {
 	c := &l.loaded.Config
 	for i := range c.Providers {
 		if p := &c.Providers[i]; p.APIKey == "" {
-			p.APIKey = Secret(l.env[keyVariable(p.ID)])
+			p.APIKey = Secret(l.env[KeyVariable(p.ID)])
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(knownProviders)) {
-		key := l.env[keyVariable(id)]
+		key := l.env[KeyVariable(id)]
 		if id != ProviderOpenAI && key != "" && c.block(id) == nil {
 			c.Providers = append(c.Providers, ModelProvider{ID: id, API: APIAuto, APIKey: Secret(key)})
 		}
@@ -144,7 +144,7 @@ func (c Config) CheckCredentials() error {
 		key, instead = "llm.api_key", "llm.base_url for a server that needs no key"
 	}
 	return &Error{Problems: []Problem{{Key: key, Credentials: true, Message: fmt.Sprintf(
-		`%s is unset, and provider "%s" needs one; set %s, or %s, or provider = "demo"`, key, p.ID, keyVariable(p.ID),
+		`%s is unset, and provider "%s" needs one; set %s, or %s, or provider = "demo"`, key, p.ID, KeyVariable(p.ID),
 		instead)}}}
 }
 

@@ -77,24 +77,3 @@ args = ["--directory", "lib", "run", "main.py"]
 	assert.NotContains(t, unchanged, "docs")
 	assert.NotContains(t, unchanged, "word")
 }
-
-func TestTheProjectsInstructionsAreNotReadThroughALinkOutOfTheWorkspace(t *testing.T) {
-	cfg := config.Default()
-	cfg.Runtime.Workspace, cfg.Runtime.TrustWorkspace = t.TempDir(), true
-	words, err := projectWords(cfg)
-	require.NoError(t, err)
-	assert.Empty(t, words)
-	secret := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(secret, []byte("canary"), 0o600))
-	file := filepath.Join(cfg.Runtime.Workspace, projectFile)
-	require.NoError(t, os.Symlink(secret, file))
-	words, err = projectWords(cfg)
-	require.Error(t, err)
-	assert.Empty(t, words)
-	require.NoError(t, os.Remove(file))
-	require.NoError(t, os.WriteFile(filepath.Join(cfg.Runtime.Workspace, "CLAUDE.md"), []byte("Be brief."), 0o600))
-	require.NoError(t, os.Symlink("CLAUDE.md", file))
-	words, err = projectWords(cfg)
-	require.NoError(t, err)
-	assert.Contains(t, words, "Be brief.")
-}

@@ -4,36 +4,56 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/everturn/everturn/activities/tools"
-	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/skills"
+	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // Skills reads the skills of a configuration, and says which folders hold no usable one. Of a trusted workspace, the
 // skills come first.
 func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
-	var sources []skills.Source
-	if cfg.Runtime.TrustWorkspace {
-		for _, folder := range []string{".agents/skills", ".claude/skills"} {
-			sources = append(sources, skills.Source{Path: filepath.Join(cfg.Runtime.Workspace, folder), Recursive: true,
-				Optional: true})
-		}
-	}
+	sources, outside := workspaceSkills(cfg)
 	for _, s := range cfg.Skills.Sources {
 		sources = append(sources, skills.Source{Path: s.Path, Recursive: s.Recursive})
 	}
 	all, problems, err := skills.Read(sources)
 	all = slices.DeleteFunc(all, func(s skills.Skill) bool { return slices.Contains(cfg.Skills.Deny, s.Name) })
-	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens, Ratio: cfg.Prompt.SkillsRatio}, problems, err
+	return skills.Set{All: all, Tokens: cfg.Prompt.SkillsTokens, Ratio: cfg.Prompt.SkillsRatio},
+		append(outside, problems...), err
+}
+
+// workspaceSkills returns the folders of a trusted workspace that may hold skills, and those that are links out of it.
+func workspaceSkills(cfg config.Config) (sources []skills.Source, outside []skills.Problem) {
+	if !trustsWorkspace(cfg) {
+		return nil, nil
+	}
+	workspace := cfg.Runtime.Workspace
+	for _, folder := range []string{".agents/skills", ".claude/skills"} {
+		s := skills.Source{Path: filepath.Join(workspace, folder), Recursive: true, Optional: true}
+		if _, err := os.Stat(s.Path); err == nil && !trust.Inside(workspace, s.Path) {
+			outside = append(outside, skills.Problem{Path: s.Path, Message: "it is a link out of the workspace"})
+			continue
+		}
+		sources = append(sources, s)
+	}
+	return sources, outside
+}
+
+// trustsWorkspace reports whether the workspace's authors may instruct the agent.
+func trustsWorkspace(cfg config.Config) bool {
+	t := cfg.Runtime.TrustWorkspace
+	return t != nil && *t
 }
 
 // openSkills reads the skills and the workspace's AGENTS.md, and adds local/activate_skill if there are skills.
@@ -47,7 +67,7 @@ func (e *Engine) openSkills(context.Context) error {
 	}
 	e.skills = set
 	if e.projectWords, err = projectWords(e.cfg); err != nil {
-		return err
+		e.log.Warn(projectFile+" is left out", "error", err)
 	}
 	if len(set.All) == 0 {
 		return nil
@@ -64,10 +84,10 @@ const (
 
 // projectWords returns the part of the system prompt with the AGENTS.md of a trusted workspace.
 func projectWords(cfg config.Config) (string, error) {
-	if !cfg.Runtime.TrustWorkspace {
+	if !trustsWorkspace(cfg) {
 		return "", nil
 	}
-	b, err := files.ReadFile(cfg.Runtime.Workspace, projectFile, fileRules(cfg, nil), maxProjectFile+1)
+	b, err := readProjectFile(cfg.Runtime.Workspace)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -80,6 +100,36 @@ func projectWords(cfg config.Config) (string, error) {
 	}
 	text := printable.Sanitize(strings.ToValidUTF8(string(b), string(utf8.RuneError)))
 	return "\n\n# Instructions of the project (" + projectFile + ")\n\n" + strings.TrimSpace(text) + note, nil
+}
+
+// readProjectFile reads the beginning of a workspace's AGENTS.md. A link is followed within the workspace, and only to
+// another Markdown file.
+func readProjectFile(workspace string) ([]byte, error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(projectFile, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for its writer
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	target, err := filepath.EvalSymlinks(filepath.Join(workspace, projectFile))
+	if err == nil && filepath.Ext(target) != ".md" {
+		err = errors.New("it is a link to a file that is not Markdown")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxProjectFile+1))
 }
 
 // maxSkillLines bounds the list of skills in the description of local/activate_skill, in bytes.

@@ -36,6 +36,7 @@ func (h *home) screen(width, height int, settings []string, args ...string) *scr
 	}
 	dir, err := os.MkdirTemp("", "chat-") // not t.TempDir: the path of a socket must be short
 	require.NoError(h.t, err)
+	h.trust()
 	s := &screen{t: h.t, dir: dir, width: width}
 	h.t.Cleanup(s.close)
 	command := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "-c", h.dir, "env",

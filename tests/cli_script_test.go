@@ -39,7 +39,11 @@ func TestCLIScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary(t, "./starter"))+string(os.PathListSeparator)+env.Getenv("PATH"))
-			return os.WriteFile(filepath.Join(env.WorkDir, "agent.toml"), settings, 0o600)
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
+			here := &home{t: t, dir: env.WorkDir, environ: env.Vars}
+			here.write("agent.toml", string(settings))
+			here.trust()
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})

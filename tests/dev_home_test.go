@@ -44,7 +44,7 @@ func newDevHomeAt(t *testing.T, address string) *home {
 	dir, err := temporalDir()
 	require.NoError(t, err)
 	h := &home{t: t, dir: t.TempDir(), address: address}
-	h.environ = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + h.dir}
+	h.environ = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir()}
 	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address,
 		uiPort))
 	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/tests/proc"
 )
@@ -32,7 +33,7 @@ type home struct {
 func newHome(t *testing.T, settings string) *home {
 	t.Helper()
 	h := &home{t: t, dir: t.TempDir(), address: stack.Address, environ: []string{"PATH=" + os.Getenv("PATH")}}
-	h.environ = append(h.environ, "HOME="+h.dir)
+	h.environ = append(h.environ, "HOME="+h.dir, "XDG_STATE_HOME="+t.TempDir())
 	queue := fmt.Sprintf("cli-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
 	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ntask_queue = %q\n%s", stack.Address, queue, settings))
 	return h
@@ -54,6 +55,17 @@ func hosting(t *testing.T, id, more string, args ...string) string {
 	}
 	return fmt.Sprintf("[[mcp.servers]]\nid = %q\ncommand = %q\nargs = %s\n%s\n", id, binary(t, "./tests/mcpserver"), b,
 		more)
+}
+
+// trust trusts the home as it is, which the user of these tests does before each command.
+func (h *home) trust() {
+	h.t.Helper()
+	store, err := trust.Open(h.environ)
+	require.NoError(h.t, err)
+	folder, err := trust.Look(h.dir, h.environ)
+	if err == nil { // otherwise the command says what is wrong
+		require.NoError(h.t, store.Add(folder, time.Now()))
+	}
 }
 
 func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
@@ -112,6 +124,7 @@ func (h *home) worker(args ...string) *command {
 
 func (h *home) launch(cmd *exec.Cmd) *command {
 	h.t.Helper()
+	h.trust()
 	c := &command{t: h.t, cmd: cmd}
 	cmd.Dir, cmd.Env, cmd.WaitDelay = h.dir, h.environ, 5*time.Second
 	if cmd.Stdout == nil {

@@ -19,7 +19,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		fakellm.When("style", fakellm.Steps(fakellm.Call("local_activate_skill", `{"name":"go-style"}`),
 			fakellm.Text("Tabs."))),
 		fakellm.When("", fakellm.Text("Released."))))
-	h := newHome(t, asking(model)+"trust_workspace = true\n[[skills.sources]]\npath = \"team\"\n")
+	h := newHome(t, asking(model)+"[[skills.sources]]\npath = \"team\"\n")
 	h.write("AGENTS.md", "Answer in one word.")
 	h.write(".agents/skills/release/SKILL.md", "---\nname: release\ndescription: Publish a new version\n"+
 		"allowed-tools: local/list_files\n---\nCount the files first.")
@@ -63,7 +63,8 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 	h.starter("skills", "check", ".agents").exits(0)
 	h.starter("skills", "show", "go-style").exits(0)
 	h.starter("skills", "show", "nothing").exits(3)
-	h.starter("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
+	untrusted := h.starter("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
+	assert.NotContains(t, untrusted.out.String(), `"release"`)
 }
 
 func selected(t *testing.T, c turn.Chunk) (out turn.SkillsChunk) {

@@ -17,6 +17,7 @@ import (
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/internal/version"
 	"github.com/everturn/everturn/journal"
 )
@@ -97,6 +98,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	loaded, err := config.Load(config.LoadOptions{Path: *path, Environ: environ, Overrides: overrides})
 	if err != nil {
 		return err
+	}
+	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil { // whoever starts a worker decides about its folder
+		own := trust.Inside(".", r.Workspace)
+		r.TrustWorkspace = &own
 	}
 	if *check {
 		return healthcheck(ctx, loaded.Config.Worker)

@@ -136,7 +136,7 @@ func newHome(t *testing.T, more string, before ...[]string) home {
 
 // command is a command line in the folder, with the demo model whatever the environment has.
 func (h home) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(h.starter, args...)
+	cmd := exec.Command(h.starter, append([]string{"--trust-once"}, args...)...)
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), "OPENAI_API_KEY=")
 	return cmd

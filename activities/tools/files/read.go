@@ -10,22 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// ReadFile returns the first max bytes of a file of the directory root, by the rules of read_file, for the program
-// itself. The error is fs.ErrNotExist if there is no such file.
-func ReadFile(root, name string, rules Options, max int64) ([]byte, error) {
-	w, err := open(root, rules)
-	if err != nil {
-		return nil, err
-	}
-	defer w.root.Close()
-	f, _, _, err := w.begin().open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, max))
-}
-
 // ReadInput are the arguments of read_file.
 type ReadInput struct {
 	Path   string `json:"path" jsonschema:"file to read, relative to the workspace"`

@@ -33,6 +33,7 @@ func Main() int {
 // execute runs one command and returns the exit code.
 func execute(ctx context.Context, a *app.App, args []string, signals <-chan os.Signal) int {
 	ctx, a.Interrupts = app.Catch(ctx, signals)
+	a.Context = ctx
 	defer a.Interrupts.Take()
 	root := command(a)
 	root.SetArgs(args)

@@ -143,8 +143,9 @@ func TestWrongFilesAndSettingsSayWhereAndWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newConsole(t)
-			c.in = stdio.File(t, m.stdin)
+			c.in, c.environ = stdio.File(t, m.stdin), []string{"HOME=" + t.TempDir()}
 			require.NoError(t, os.WriteFile("agent.toml", []byte(m.toml), 0o600))
+			c.run(t, "trust") // fails for a file that cannot be read
 			assert.Equal(t, m.exit, c.run(t, m.args...))
 			assert.Empty(t, c.out.String())
 			var e struct {

@@ -32,7 +32,8 @@ func command(a *app.App) *cobra.Command {
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(app.FlagError)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.ConfigPath, "config", "", "configuration `file` (default: agent.toml, if it exists)")
+	flags.StringVar(&a.ConfigPath, "config", "", "configuration `file` (default: agent.toml, if it exists and is trusted)")
+	flags.BoolVar(&a.TrustOnce, "trust-once", false, "trust the working folder for this command: see starter trust")
 	a.Color = app.ColorAuto
 	app.Choose(root, flags, &a.Color, "color", "", "color the output: auto, always or never", app.ColorAuto,
 		app.ColorAlways,
@@ -71,7 +72,7 @@ func groups(a *app.App) []group {
 		{"Look", []*cobra.Command{look.List(a), look.Show(a), look.Usage(a), look.Diff(a), look.Open(a)}},
 		{"Branch and move", []*cobra.Command{branch.Fork(a), branch.Rewind(a), branch.Canvas(a), talk.Compact(a),
 			branch.Export(a), branch.Import(a), branch.Tape(a)}},
-		{"Set up", []*cobra.Command{setup.Init(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
+		{"Set up", []*cobra.Command{setup.Init(a), setup.Trust(a), setup.Config(a), setup.Doctor(a), setup.Tools(a, talk.ToolsCall(a)),
 			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Models(a), setup.Agents(a),
 			setup.Skills(a),
 			setup.Rollout(a), setup.Workers(a)}},

@@ -49,7 +49,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 
 // CompleteAgents offers the configured agents.
 func (a *App) CompleteAgents(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	loaded, err := a.Load()
+	loaded, err := a.LoadSilently()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

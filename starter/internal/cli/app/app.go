@@ -25,7 +25,9 @@ type App struct {
 	Program    string // how the user started the program; see ProgramName
 	Parsed     bool   // cobra has accepted the command line
 
+	Context    context.Context // of the command, which Load may ask the user in; nil means the background
 	ConfigPath string
+	TrustOnce  bool // the working folder is trusted for this command
 	Color      string
 	Overrides  map[string]string
 
@@ -67,11 +69,6 @@ func (a *App) Override(key, value string) {
 	if _, set := a.Overrides[key]; !set {
 		_ = a.Set(key + "=" + value) // the pair is well formed
 	}
-}
-
-// Load reads the configuration: defaults, file, environment, flags.
-func (a *App) Load() (*config.Loaded, error) {
-	return config.Load(config.LoadOptions{Path: a.ConfigPath, Environ: a.Environ, Overrides: a.Overrides})
 }
 
 // CheckEnviron checks the environment variables that the configured servers inherit, before the command starts the

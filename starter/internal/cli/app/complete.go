@@ -19,7 +19,7 @@ func (a *App) Completion(list func(ctx context.Context, store *journal.DB,
 	args []string) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-		loaded, err := a.Load()
+		loaded, err := a.LoadSilently()
 		if err != nil || !engine.HasJournal(loaded.Config) {
 			return nil, directive
 		}

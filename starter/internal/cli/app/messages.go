@@ -52,7 +52,7 @@ func (a *App) Aside(format string, args ...any) {
 var proposed = regexp.MustCompile("(?m)(`|^  )starter ")
 
 // WithTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the
-// program was started, and with this command's --config and --tenant, without which the commands would not find the
+// program was started, and with this command's --config, --trust-once and --tenant, without which the commands would not find the
 // session.
 func (a *App) WithTypedCommands(text string) string {
 	command := "starter"
@@ -61,6 +61,9 @@ func (a *App) WithTypedCommands(text string) string {
 	}
 	if a.ConfigPath != "" {
 		command += " --config " + Quoted(a.ConfigPath)
+	}
+	if a.TrustOnce {
+		command += " --trust-once"
 	}
 	if tenant := a.Overrides["tenant"]; tenant != "" {
 		command += " --tenant " + Quoted(tenant)

@@ -16,7 +16,7 @@ func Config(a *app.App) *cobra.Command {
 		Short: "Print the effective configuration without secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			loaded, err := a.Load()
+			loaded, err := a.LoadToShow()
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/starter/internal/cli/app"
 )
 
@@ -30,9 +31,28 @@ func Init(a *app.App) *cobra.Command {
 				return fmt.Errorf("writing agent.toml: %w", err)
 			}
 			a.Note("wrote agent.toml")
-			return f.Close()
+			if err := f.Close(); err != nil {
+				return fmt.Errorf("writing agent.toml: %w", err)
+			}
+			if err := trustOwn(a); err != nil {
+				a.Note("it is not trusted yet: %v", err)
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&write, "write", false, "write it to ./agent.toml instead of standard output")
 	return cmd
+}
+
+// trustOwn trusts the agent.toml that this program has just written. If the folder has instructions for the model, which
+// somebody else may have written, the next command asks.
+func trustOwn(a *app.App) error {
+	f, err := trust.Look(".", a.Environ)
+	if err != nil {
+		return err
+	}
+	if len(f.Instructions()) > 0 {
+		return nil
+	}
+	return a.Trust(f)
 }

@@ -44,7 +44,7 @@ func readSkills(a *app.App) (skills.Set, error) {
 		a.Note("%s", app.Line(p.String(), 400))
 	}
 	if len(set.All) == 0 {
-		a.Note("there are no skills: name a folder in [[skills.sources]], or set runtime.trust_workspace")
+		a.Note("there are no skills: name a folder in [[skills.sources]], or trust this folder with `starter trust`")
 	}
 	return set, nil
 }

@@ -1,0 +1,189 @@
+package trust
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/everturn/everturn/config"
+)
+
+// Folder is a folder with the content that the user may trust.
+type Folder struct {
+	Root string // its real path
+	// Content is the agent.toml, and Settings what is written in it. Both are nil if there is none.
+	Content  []byte
+	Settings *config.Loaded
+	environ  []string
+}
+
+// Look reads the agent.toml of a folder, if there is one, and nothing else. An error of config.Written is returned with
+// the folder.
+func Look(dir string, environ []string) (Folder, error) {
+	root, err := filepath.Abs(dir)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return Folder{}, fmt.Errorf("finding the folder: %w", err)
+	}
+	f := Folder{Root: root, environ: environ}
+	path := filepath.Join(root, config.DefaultPath)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f, nil
+	case err == nil && !info.Mode().IsRegular():
+		return f, fmt.Errorf("%s is not a regular file", path)
+	}
+	if f.Content, err = config.ReadFile(path); err != nil {
+		return f, err
+	}
+	f.Settings, err = config.Written(config.DefaultPath, f.Content)
+	return f, err
+}
+
+// maxFile bounds a file that is hashed, in bytes.
+const maxFile = 1 << 30
+
+// Files returns the hashes of agent.toml and of the files that it runs, by their paths. Paths in the folder are
+// relative to it.
+func (f Folder) Files() (map[string]string, error) {
+	files := map[string]string{}
+	if f.Settings == nil {
+		return files, nil
+	}
+	sum := sha256.Sum256(f.Content)
+	files[config.DefaultPath] = hex.EncodeToString(sum[:])
+	for _, path := range f.programs() {
+		hash, err := hashOf(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading a file that agent.toml runs: %w", err)
+		}
+		files[f.name(path)] = hash
+	}
+	return files, nil
+}
+
+func hashOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(file, maxFile+1))
+	if err == nil && n > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// name returns the name of a file in a record.
+func (f Folder) name(path string) string {
+	if rel, ok := strings.CutPrefix(path, f.Root+string(filepath.Separator)); ok {
+		return rel
+	}
+	return path
+}
+
+// programs returns the real paths of the regular files that the commands, arguments and environments of MCP servers
+// name: those in the folder, and those with a relative path. What they load in turn is not known.
+func (f Folder) programs() (paths []string) {
+	seen := map[string]bool{}
+	for _, s := range f.Settings.Config.MCP.Servers {
+		dir := f.expand(s.Dir)
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(f.Root, dir)
+		}
+		for _, word := range f.words(s) {
+			path := word
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			target, err := filepath.EvalSymlinks(path)
+			if err != nil || seen[target] || filepath.IsAbs(word) && !Inside(f.Root, target) {
+				continue
+			}
+			if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
+				seen[target] = true
+				paths = append(paths, target)
+			}
+		}
+	}
+	return paths
+}
+
+// words returns what may be a path in a server's command, arguments and environment: also a part, as in --require=x.js
+// and sh -c "python x.py".
+func (f Folder) words(s config.MCPServer) (words []string) {
+	written := append([]string{s.Command}, s.Args...)
+	for _, value := range s.Env {
+		written = append(written, value.Reveal())
+	}
+	if !strings.Contains(s.Command, "/") {
+		for _, dir := range filepath.SplitList(f.lookup("PATH")) {
+			written = append(written, filepath.Join(dir, s.Command))
+		}
+	}
+	for _, w := range written {
+		for _, text := range []string{w, f.expand(w)} {
+			words = append(words, text)
+			words = append(words, strings.FieldsFunc(text, separates)...)
+		}
+	}
+	return words
+}
+
+// separates reports whether r ends a path in an argument.
+func separates(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
+
+// expand replaces references to environment variables, as package config does.
+func (f Folder) expand(s string) string {
+	return os.Expand(s, func(name string) string {
+		name, otherwise, _ := strings.Cut(name, ":-")
+		if value := f.lookup(name); value != "" {
+			return value
+		}
+		return otherwise
+	})
+}
+
+func (f Folder) lookup(name string) string { return lookup(f.environ, name) }
+
+// lookup returns the value of an environment variable. The last value counts.
+func lookup(environ []string, name string) (value string) {
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// Inside reports whether path is folder, or in it, after links have been followed.
+func Inside(folder, path string) bool {
+	folder, err := realPath(folder)
+	if err != nil {
+		return false
+	}
+	if path, err = realPath(path); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
