@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -327,10 +326,10 @@ func (r *run) waitedForLimit(ctx workflow.Context, err error) bool {
 
 // untilReset returns how long the provider refuses requests, or 0 if that is not the reason of the error.
 func untilReset(err error) time.Duration {
-	var app *temporal.ApplicationError
 	var busy, wait time.Duration
 	var said string
-	if !errors.As(err, &app) || app.Details(&busy, &said, &wait) != nil { // fewer details, or others
+	app := failureOf(err)
+	if app == nil || app.Details(&busy, &said, &wait) != nil { // fewer details, or others
 		return 0
 	}
 	return wait

@@ -28,7 +28,7 @@ type callState struct {
 	elicited       int                        // the number of elicitations of its server so far
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
 	respondsTo     int                        // the dispatch that returned them
-	reached        bool                       // a dispatch may have reached the tool, and its end is unknown
+	reached        int                        // the dispatches that may have reached the tool, and whose ends are unknown
 	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
 	owningCall     string                     // the call that created this state
 	queue          string                     // the task queue of the worker with the call's open connection; empty: any
@@ -183,8 +183,8 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 	}
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
-		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(outcome, err)
-		if (f.reached || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
+		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(f, tool, outcome, err)
+		if (f.reached > 0 || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(f, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text,
@@ -231,7 +231,9 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}
-		f.reached = f.reached || mayHaveRun(err)
+		if mayHaveRun(err) {
+			f.reached++
+		}
 		err = checkHosted(tool, r.checkStateLost(f, tool, err))
 		f.busy += workingTime(err)
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
@@ -266,10 +268,9 @@ func (f *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && 
 
 // mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
-	var app *temporal.ApplicationError
 	var busy time.Duration
 	var reached bool
-	if errors.As(err, &app) && app.Details(&busy, &reached) == nil && reached {
+	if app := failureOf(err); app != nil && app.Details(&busy, &reached) == nil && reached {
 		return true
 	}
 	return code(err) == turn.CodeToolOutcomeUnknown || dispatchLost(err) && !neverStarted(err)
@@ -286,10 +287,10 @@ func workingTime(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
 	}
-	var failed *temporal.ApplicationError
 	var timeout *temporal.TimeoutError
+	failed := failureOf(err)
 	switch {
-	case errors.As(err, &failed) && failed.HasDetails():
+	case failed != nil && failed.HasDetails():
 		err = failed.Details(&busy)
 	case errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails():
 		err = timeout.LastHeartbeatDetails(&busy)
