@@ -109,15 +109,15 @@ func TestACallThatWasRefusedAndThenLostIsDispatchedAgain(t *testing.T) {
 		}
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
 	}, activity.RegisterOptions{Name: "CallTool"})
+	f := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}
 	env.ExecuteWorkflow(func(ctx workflow.Context) (CallResult, error) {
 		r := &run{progress: turn.Progress{Config: turn.Config{}}}
-		return r.dispatch(ctx, &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}},
-			turn.Tool{Timeout: time.Second, Repeatable: true})
+		return r.dispatch(ctx, f, turn.Tool{Timeout: time.Second, Repeatable: true})
 	})
 	var receipt CallResult
 	require.NoError(t, env.GetWorkflowResult(&receipt))
 	assert.Equal(t, turn.OutcomeOK, receipt.Outcome)
-	assert.Equal(t, 3*time.Second, receipt.Busy, "the working time of the attempt that was lost, not that of the first one")
+	assert.Equal(t, 3*time.Second, f.busy, "the working time of the attempt that was lost, not that of the first one")
 	assert.Empty(t, code(lost))
 	assert.Equal(t, turn.CodeToolNotSent, code(refused))
 }

@@ -73,6 +73,7 @@ type run struct {
 	requests     requestSet
 	expiresAt    time.Time          // of the requests that a run continues with; zero: none, or never
 	connecting   map[string]bool    // servers to which a call is making the turn's connection
+	worked       time.Duration      // working time of the step's calls so far
 	children     workflow.Semaphore // of the step's calls of agents
 	share        *LimitsRequest     // of each of these; nil if nothing is left
 	lesserShare  *LimitsRequest     // of each of these that works in the background
