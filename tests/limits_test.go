@@ -395,7 +395,7 @@ func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	assert.Equal(t, turn.CodeConfigInvalid, res.Code)
 
 	for name, input := range map[string]any{
-		workflows.TurnWorkflow: workflows.Input{Queue: []workflows.Message{{Text: "x"}}},
+		workflows.TurnWorkflow: workflows.Input{Turn: "another"},
 		workflows.DeliverWorkflow: workflows.DeliverInput{Session: "x", Since: time.Now(),
 			Message: workflows.Message{Text: "x"}},
 	} {

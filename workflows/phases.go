@@ -22,11 +22,6 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		}
 		return p.Done(failedResult(err))
 	}
-	if len(r.in.Queue) > 0 { // the search attributes still describe the previous turn
-		if err := r.upsertState(ctx, turn.StateRunning); err != nil {
-			return p.Done(r.resultOf(err))
-		}
-	}
 	message, ok := r.message(ctx)
 	switch {
 	case ok:
@@ -54,7 +49,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	return p.BuildPrompt()
 }
 
-// message returns the message of the input, or else the first one from an update or the previous turn.
+// message returns the message of the input, or else the first one from an update.
 func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if r.in.Message != nil {
 		return *r.in.Message, true
