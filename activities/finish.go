@@ -16,9 +16,9 @@ import (
 type DeliveryOptions struct {
 	// Journal returns a tenant's journal.
 	Journal func(tenant string) Deliverer
-	// Send hands a message to its session. A message that is sent again is still answered only once. If the session
-	// refuses the message, Send returns a *turn.Error.
-	Send func(context.Context, workflows.HandOverInput) error
+	// Send hands a message to its session and returns the ID of the turn that accepted it. A message that is sent again
+	// is still answered only once. If the session refuses the message, Send returns a *turn.Error.
+	Send func(context.Context, workflows.HandOverInput) (turnID string, err error)
 	// Running reports whether a turn of the session runs or waits.
 	Running func(context.Context, workflows.HandOverInput) (bool, error)
 }
@@ -51,9 +51,20 @@ func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (
 
 func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	res, err := d.look(ctx, in)
-	if err == nil && res.Turn == "" {
-		err = d.send(ctx, in)
+	accepted := res.Turn
+	if err == nil && accepted == "" {
+		accepted, err = d.send(ctx, in)
 	}
+	res, err = d.await(ctx, in, res, err)
+	if accepted != "" {
+		res.Accepted = map[string]string{in.Message.ID: accepted}
+	}
+	return res, err
+}
+
+// await looks for the end of the turn that has the message, up to in.MaxWait.
+func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput, res workflows.DeliverResult,
+	err error) (workflows.DeliverResult, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for enough := time.After(in.MaxWait); err == nil && !res.State.Terminal(); {
@@ -80,19 +91,20 @@ func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (work
 	return res, err
 }
 
-// send sends the message. If the session is too busy to accept it, send returns nil and a later attempt sends it again.
-func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) error {
+// send sends the message and returns the ID of the turn that accepted it. If the session is too busy to accept it, send
+// returns no ID and no error, and a later attempt sends it again.
+func (d *Deliveries) send(ctx context.Context, in workflows.HandOverInput) (turnID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
-	err := d.o.Send(ctx, in)
+	turnID, err = d.o.Send(ctx, in)
 	var refused *turn.Error
 	switch {
 	case errors.As(err, &refused) && (refused.Code == turn.CodeSessionBusy || refused.Code == turn.CodeSessionEnding):
-		return nil
+		return "", nil
 	case errors.As(err, &refused) || err == nil:
-		return err
+		return turnID, err
 	}
-	return turn.Errorf(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
+	return "", turn.Errorf(turn.CodeTemporalUnavailable, err, "the session cannot be reached; the message is sent again")
 }
 
 // ended looks a last time. A turn that was ended from outside is settled only when the session's next turn begins,

@@ -42,7 +42,7 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 			d := NewDeliveries(DeliveryOptions{
 				Journal: func(string) Deliverer { return absent{} },
 				Running: func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
-				Send:    func(context.Context, workflows.HandOverInput) error { sent++; return c.err },
+				Send:    func(context.Context, workflows.HandOverInput) (string, error) { sent++; return "t", c.err },
 			})
 			env.RegisterActivity(d)
 			v, err := env.ExecuteActivity(d.HandOver,
@@ -52,8 +52,11 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 				var res workflows.DeliverResult
 				require.NoError(t, err)
 				require.NoError(t, v.Get(&res))
-				assert.Equal(t, workflows.DeliverResult{Session: "s", MessageID: "m", Undelivered: true}, res,
-					"it is looked at, and sent, again")
+				want := workflows.DeliverResult{Session: "s", MessageID: "m", Undelivered: true}
+				if c.err == nil {
+					want.Accepted = map[string]string{"m": "t"}
+				}
+				assert.Equal(t, want, res, "it is looked at, and sent, again")
 				return
 			}
 			var app *temporal.ApplicationError

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -182,13 +181,9 @@ func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool)
 	switch {
 	case f.outcome == nil:
 		return false, false
-	case known && errors.Is(f.outcome.err, errContinued):
-		return false, false // the journal gets the end
 	case !known && f.switchTurn(ctx):
 		f.awaitOutcome(ctx)
 		return true, false
-	case errors.Is(f.outcome.err, errContinued):
-		f.outcome.err = fmt.Errorf("turn %s of session %q: %w; %w", f.t.ID, f.t.Session, errContinued, ErrNotFound)
 	}
 	return false, true
 }

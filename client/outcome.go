@@ -1,15 +1,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -25,9 +24,6 @@ type outcome struct {
 	// failed means that Temporal rejected the question: the turn may be running.
 	failed bool
 }
-
-// errContinued means that the run was continued as another one, which runs the session's next turn.
-var errContinued = errors.New("the session has gone on to another turn")
 
 // askAgainAfter is the pause before the client asks Temporal or the journal again after a failure.
 const askAgainAfter = time.Second
@@ -56,44 +52,61 @@ func pause(ctx context.Context) {
 	}
 }
 
-// turnOutcome waits for the end of a turn, across all of its runs. If no turn has taken the message that t names, it
-// waits until the session's workflow has ended for good, because the message is lost then.
+// turnOutcome waits for the end of a turn, across all of its runs. If no turn has used the message that t names, it
+// waits until all turns that have accepted the message, one after the other, have ended: the message is lost then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
-	if t.Merged {
-		err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), "").Get(ctx, nil)
+	if !t.Merged {
+		return c.runOutcome(ctx, t)
+	}
+	for {
+		first, run, err := c.currentRun(ctx, t)
+		if err == nil {
+			t.ID = first
+			err = c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, nil)
+		}
 		if !ended(err) {
 			return unanswered(err)
 		}
-		return outcome{err: fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)}
-	}
-	for run := t.ID; ; {
-		end := c.runOutcome(ctx, t, run)
-		if !errors.Is(end.err, errContinued) {
-			return end
-		}
-		row, err := c.journal.Turn(ctx, t.ID)
-		switch {
-		case errors.Is(err, ErrNotFound) || err == nil && row.State.Terminal() || ctx.Err() != nil:
-			return end
-		case err != nil:
-			pause(ctx)
-			continue
-		}
-		d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "") // the turn goes on in a later run
-		if err != nil {
+		if t.ID, err = c.nextTurn(ctx, t); err != nil {
 			return unanswered(err)
 		}
-		run = d.WorkflowExecutionInfo.GetExecution().GetRunId()
+		if t.ID == "" {
+			return outcome{err: fmt.Errorf("message %s: %w", t.MessageID, ErrUndelivered)}
+		}
 	}
+}
+
+// currentRun returns the turn's ID and its latest run, which is not that of the ID if the turn was reset. If t names no
+// turn, it is the session's latest one.
+func (c *Client) currentRun(ctx context.Context, t Turn) (id, run string, err error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "")
+	if err != nil {
+		return t.ID, "", err
+	}
+	info := d.WorkflowExecutionInfo
+	if t.ID != "" && t.ID != info.GetFirstRunId() {
+		return t.ID, t.ID, nil
+	}
+	return cmp.Or(info.GetFirstRunId(), info.GetExecution().GetRunId()), info.GetExecution().GetRunId(), nil
+}
+
+// nextTurn returns the turn that accepted the message after the turn t ended without using it, or an empty string if the
+// message was not sent again.
+func (c *Client) nextTurn(ctx context.Context, t Turn) (string, error) {
+	var sent workflows.DeliverResult
+	err := c.temporal.GetWorkflow(ctx, workflows.HandOnID(c.WorkflowID(t.Session), t.ID), "").Get(ctx, &sent)
+	if err != nil && ended(err) {
+		return "", nil
+	}
+	return sent.Accepted[t.MessageID], err
 }
 
 // ended reports whether a run has ended, from the error of waiting for its end. Otherwise Temporal has rejected the
 // request, and the run may continue.
 func ended(err error) bool {
 	var execution *temporal.WorkflowExecutionError
-	var continued *workflow.ContinueAsNewError
 	var unknown *serviceerror.NotFound
-	return err == nil || errors.As(err, &execution) || errors.As(err, &continued) || errors.As(err, &unknown)
+	return err == nil || errors.As(err, &execution) || errors.As(err, &unknown)
 }
 
 // unanswered returns the outcome if Temporal rejects the question.
@@ -101,15 +114,14 @@ func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// runOutcome waits for the end of one run. The result is its value, or the detail of its failure or cancellation.
-func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
+// runOutcome waits for the end of a turn's chain of runs. The result is its value, or the detail of its failure or
+// cancellation.
+func (c *Client) runOutcome(ctx context.Context, t Turn) outcome {
 	var r workflows.Result
-	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).
-		GetWithOptions(ctx, &r, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
+	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), t.ID).Get(ctx, &r)
 	if !ended(err) {
 		return unanswered(err)
 	}
-	var continued *workflow.ContinueAsNewError
 	var app *temporal.ApplicationError
 	var cancelled *temporal.CanceledError
 	var terminated *temporal.TerminatedError
@@ -118,8 +130,6 @@ func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	switch {
 	case err == nil:
 		return outcome{result: c.completeDuplicate(ctx, r)}
-	case errors.As(err, &continued):
-		return outcome{err: errContinued}
 	case errors.As(err, &app) && app.HasDetails() && app.Details(&r) == nil:
 		return outcome{result: r}
 	case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&r) == nil:

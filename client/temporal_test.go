@@ -20,7 +20,6 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
@@ -166,28 +165,6 @@ func TestWaitDoesNotTakeARejectionForTheEnd(t *testing.T) {
 		assert.ErrorAs(t, err, &denied, name)
 		assert.NotErrorIs(t, err, ErrUndelivered, name)
 	}
-}
-
-// flakyBook is a journal whose turns cannot be read a number of times.
-type flakyBook struct {
-	book
-	failures int
-}
-
-func (b *flakyBook) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
-	if b.failures--; b.failures >= 0 {
-		return journal.TurnRecord{}, journal.ErrUnavailable
-	}
-	return b.book.Turn(ctx, id)
-}
-
-func TestAJournalErrorIsNotTheEndOfATurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &flakyBook{failures: 2}
-		b.turns = map[string]journal.TurnRecord{"t": {ID: "t", State: turn.StateCompleted}}
-		c := New(&fakeTemporal{get: func() error { return &workflow.ContinueAsNewError{} }}, Options{Journal: b})
-		assert.ErrorIs(t, c.turnOutcome(t.Context(), Turn{ID: "t"}).err, errContinued)
-	})
 }
 
 func TestInvalidMessagesAreRejectedBeforeATurnBegins(t *testing.T) {

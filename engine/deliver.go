@@ -21,11 +21,11 @@ func (e *Engine) deliveries() *activities.Deliveries {
 		Running: func(ctx context.Context, in workflows.HandOverInput) (bool, error) {
 			return sessions(in.Tenant).Running(ctx, in.Session)
 		},
-		Send: func(ctx context.Context, in workflows.HandOverInput) error {
-			_, err := sessions(in.Tenant).Send(ctx, client.SendInput{
+		Send: func(ctx context.Context, in workflows.HandOverInput) (string, error) {
+			t, err := sessions(in.Tenant).Send(ctx, client.SendInput{
 				Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits,
 			})
-			return err
+			return t.ID, err
 		},
 	})
 }

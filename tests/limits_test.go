@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,34 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 			r.goesOn(session(t))
 		})
 	}
+}
+
+// TestTurnTimeoutHoldsInsideAStep runs five calls one after the other that together take far longer than the turn may.
+func TestTurnTimeoutHoldsInsideAStep(t *testing.T) {
+	t.Parallel()
+	work := func(ctx context.Context, _ struct{}) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(1200 * time.Millisecond):
+			return "done", nil
+		}
+	}
+	calls := slices.Repeat([]fakellm.ToolCall{{Name: "local_work", Arguments: `{}`}}, 5)
+	r := newEnv(t, fakellm.Calls(calls...), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	r.work(engine.WithTool("work", "Works.", work, engine.Risk(turn.RiskLow)))
+	res := r.result(r.begin(session(t), "Work.", limited("2s", "2s")))
+	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
+	var outcomes []turn.Outcome
+	messages, _ := r.transcript(session(t))
+	for _, m := range messages {
+		if m.Role == turn.RoleTool {
+			outcomes = append(outcomes, m.Outcome)
+		}
+	}
+	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeDenied,
+		turn.OutcomeDenied}, outcomes)
+	r.goesOn(session(t))
 }
 
 func TestALargeResultStaysOutOfHistoryAndPrompt(t *testing.T) {
@@ -366,7 +395,7 @@ func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	assert.Equal(t, turn.CodeInputInvalid, res.Code)
 
 	for name, input := range map[string]any{
-		workflows.TurnWorkflow: workflows.Input{Queue: []workflows.Message{{Text: "x"}}},
+		workflows.TurnWorkflow: workflows.Input{Turn: "another"},
 		workflows.DeliverWorkflow: workflows.DeliverInput{Session: "x", Since: time.Now(),
 			Message: workflows.Message{Text: "x"}},
 	} {

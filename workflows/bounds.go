@@ -42,7 +42,7 @@ func (in Input) bound(ctx workflow.Context) Input {
 // input.
 func (in Input) excess(info *workflow.Info) *turn.Error {
 	continued := info.ContinuedExecutionRunID != "" && info.CronSchedule == "" && info.Attempt <= 1
-	handedOn := in.Continued != nil || in.Turn != "" || len(in.Queue) > 0
+	handedOn := in.Continued != nil || in.Turn != ""
 	switch {
 	case in.refusal != nil:
 		return in.refusal
@@ -54,7 +54,7 @@ func (in Input) excess(info *workflow.Info) *turn.Error {
 	case handedOn && continued:
 		return nil
 	case handedOn:
-		return invalid("continued, turn and queue are for the workflow itself; leave them out of the input")
+		return invalid("continued and turn are for the workflow itself; leave them out of the input")
 	}
 	return checkStart(info, in.Agent, in, maxInput)
 }

@@ -61,6 +61,9 @@ func (r *run) delegate(ctx workflow.Context, f *callState, tool turn.Tool) (Call
 		return CallResult{}, ctx.Err()
 	}
 	defer r.children.Release(1)
+	if err := r.checkTime(f); err != nil {
+		return CallResult{}, err
+	}
 	f.attempt++
 	in := r.callInput(f, tool)
 	begun, err := runJournal(ctx, Activities.Delegate, in, summary(in))
@@ -70,21 +73,22 @@ func (r *run) delegate(ctx workflow.Context, f *callState, tool turn.Tool) (Call
 	if begun.Receipt != nil {
 		return *begun.Receipt, nil
 	}
-	child := agentTurn{CallInput: in, Message: begun.Message, Limits: r.share}
+	child := agentTurn{CallInput: in, Message: begun.Message,
+		Limits: r.share.within(turn.Remaining(r.progress.Config.Limits, r.workedSoFar()))}
 	if begun.Background {
 		return r.startBackground(ctx, child)
 	}
+	began := r.worked
 	busy, problem := child.run(ctx)
+	r.addWork(began, busy)
 	settling := ctx
 	if ctx.Err() != nil { // the child has been stopped with the turn, and has ended
 		var cancel workflow.CancelFunc
 		settling, cancel = workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 	}
-	receipt, err := runJournal(settling, Activities.SettleDelegated,
-		DelegatedInput{CallInput: in, Problem: problem}, "settle "+summary(in))
-	receipt.Busy = busy
-	return receipt, err
+	return runJournal(settling, Activities.SettleDelegated, DelegatedInput{CallInput: in, Problem: problem},
+		"settle "+summary(in))
 }
 
 func nothingLeft() error {

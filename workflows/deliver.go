@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,10 @@ type DeliverInput struct {
 	// Call, if it is set, is the call of an agent that works in the background: the delivery runs the agent's turn first,
 	// and Message is its answer. Clients leave it unset.
 	Call *agentTurn `json:"call,omitempty"`
+	// Left are the messages that a turn accepted and did not use: see handOn. Message is then empty. Accepted are the
+	// turns that have accepted others of them, by message ID. Clients leave both unset.
+	Left     []Message         `json:"left,omitempty"`
+	Accepted map[string]string `json:"accepted,omitempty"`
 	// Since is when the first run of the chain began. Clients leave it unset.
 	Since time.Time `json:"since,omitzero"`
 
@@ -48,6 +53,8 @@ type DeliverResult struct {
 	Turn         string            `json:"turn,omitempty"`
 	State        turn.State        `json:"state,omitempty"`
 	FinishReason turn.FinishReason `json:"finish_reason,omitempty"`
+	// Accepted are the turns that have accepted messages and may not have used them yet, by message ID.
+	Accepted map[string]string `json:"accepted,omitempty"`
 	// Undelivered means that no turn has the message and the session has no running turn. A turn that was to begin with
 	// the message could not, or was ended from outside before it did.
 	Undelivered bool `json:"undelivered,omitempty"`
@@ -94,9 +101,9 @@ const (
 // one. Cancelling a delivery does not affect the turn.
 func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	info := workflow.GetInfo(ctx)
-	in.Message.Background = true
-	if in.Message.ID == "" {
-		in.Message.ID = DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID)
+	if len(in.Left) == 0 {
+		in.Message.Background = true
+		in.Message.ID = cmp.Or(in.Message.ID, DeliveryID(info.WorkflowExecution.ID, info.OriginalRunID))
 	}
 	refused := in.check()
 	if refused == nil {
@@ -115,6 +122,9 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 		}
 		in.Message, in.Call = answer, nil
 		in.Message.Background = true
+	}
+	if len(in.Left) > 0 {
+		return in.handOn(ctx)
 	}
 	maxWait := time.Duration(0)
 	if in.Since.IsZero() {
@@ -156,12 +166,16 @@ func sleepAfter(passed time.Duration) time.Duration {
 }
 
 func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (res DeliverResult, err error) {
+	attempts := int32(handOverAttempts)
+	if len(in.Left) > 0 {
+		attempts = 0 // these messages were acknowledged: an outage must not lose them, however long it lasts
+	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: handOverWait + handOverRoom,
 		HeartbeatTimeout:    heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
-			MaximumAttempts: handOverAttempts, NonRetryableErrorTypes: nonRetryable,
+			MaximumAttempts: attempts, NonRetryableErrorTypes: nonRetryable,
 		},
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})
@@ -196,6 +210,9 @@ func (in DeliverInput) check() *turn.Error {
 	}
 	if in.Call != nil {
 		return in.Call.check(in)
+	}
+	if len(in.Left) > 0 {
+		return in.checkLeft()
 	}
 	return checkMessage(in.Message)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -92,6 +93,33 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestACallThatWasRefusedAndThenLostIsDispatchedAgain covers a dispatch whose first attempt the server refused and whose
+// second one died with its worker: Temporal's timeout has the refusal as its cause.
+func TestACallThatWasRefusedAndThenLostIsDispatchedAgain(t *testing.T) {
+	refused := temporal.NewApplicationError("not sent: connection refused", string(turn.CodeToolNotSent), nil,
+		time.Second, false)
+	lost := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, refused, 3*time.Second)
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
+		if in.Attempt == 1 {
+			return CallResult{}, lost
+		}
+		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
+	}, activity.RegisterOptions{Name: "CallTool"})
+	f := &callState{call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "c"}}}
+	env.ExecuteWorkflow(func(ctx workflow.Context) (CallResult, error) {
+		r := &run{progress: turn.Progress{Config: turn.Config{}}}
+		return r.dispatch(ctx, f, turn.Tool{Timeout: time.Second, Repeatable: true})
+	})
+	var receipt CallResult
+	require.NoError(t, env.GetWorkflowResult(&receipt))
+	assert.Equal(t, turn.OutcomeOK, receipt.Outcome)
+	assert.Equal(t, 3*time.Second, f.busy, "the working time of the attempt that was lost, not that of the first one")
+	assert.Empty(t, code(lost))
+	assert.Equal(t, turn.CodeToolNotSent, code(refused))
 }
 
 func ended(c turn.Code, details ...any) error {

@@ -31,7 +31,7 @@ func (r *run) resume(ctx workflow.Context, f *callState) (again bool) {
 			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
 				"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
 		f.receipt = CallResult{
-			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.outcome.Text, Busy: f.receipt.Busy,
+			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.outcome.Text,
 		}
 		return false
 	}
@@ -67,7 +67,7 @@ func (r *run) elicit(ctx workflow.Context, f *callState) error {
 		f.responses = append(f.responses, responseTo(q, decisions[elicitationID(f, i+1)]))
 	}
 	f.elicited += len(requests)
-	f.busy, f.receipt = f.receipt.Busy, CallResult{}
+	f.receipt = CallResult{}
 	return nil
 }
 

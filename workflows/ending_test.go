@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -24,6 +23,7 @@ type unavailable struct {
 	port
 	begin, finish bool // whether these activities fail
 	finished      []FinishInput
+	left          []DeliverInput // the deliveries that the turn has started
 }
 
 var errUnavailable = temporal.NewApplicationError("the journal is locked", string(turn.CodeStoreUnavailable))
@@ -53,6 +53,10 @@ func (u *unavailable) environment() *testsuite.TestWorkflowEnvironment {
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
+	env.RegisterWorkflowWithOptions(func(_ workflow.Context, in DeliverInput) error {
+		u.left = append(u.left, in)
+		return nil
+	}, workflow.RegisterOptions{Name: DeliverWorkflow})
 	for _, act := range []any{u.Begin, u.Infer, u.Finish} {
 		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: activityName(act)})
 	}
@@ -70,17 +74,17 @@ func send(t *testing.T, env *testsuite.TestWorkflowEnvironment, after time.Durat
 	}, after)
 }
 
-// queueOf returns the IDs of the messages that a run passes to the next run of its chain.
-func queueOf(t *testing.T, err error) (ids []string) {
+// leftBy returns the result of a turn that was stopped, and the IDs of the messages that it has handed on.
+func (u *unavailable) leftBy(t *testing.T, err error) (res Result, ids []string) {
 	t.Helper()
-	var next *workflow.ContinueAsNewError
-	require.ErrorAs(t, err, &next)
-	var in Input
-	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
-	for _, m := range in.Queue {
+	require.Len(t, u.left, 1, "one delivery")
+	for _, m := range u.left[0].Left {
+		assert.True(t, m.Late)
 		ids = append(ids, m.ID)
 	}
-	return ids
+	res = detailsOf(err)
+	assert.Equal(t, ids, res.Left)
+	return res, ids
 }
 
 // TestAQueuedMessageOutlivesATurnThatCouldNotBegin checks that a message that was accepted for the next turn begins
@@ -92,7 +96,9 @@ func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
 	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", Queue: true})
 	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
 	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
-	assert.Equal(t, []string{"queued"}, queueOf(t, env.GetWorkflowError()))
+	res, left := u.leftBy(t, env.GetWorkflowError())
+	assert.Equal(t, turn.StateCancelled, res.State)
+	assert.Equal(t, []string{"queued"}, left)
 	require.Len(t, u.finished, 1)
 	require.Len(t, u.finished[0].Messages, 1, "the stopped turn keeps only the message that joined it")
 	assert.Equal(t, "joins", u.finished[0].Messages[0].ID)
@@ -127,5 +133,6 @@ func TestAStoppedTurnThatCannotBeSettledLosesNoMessage(t *testing.T) {
 	send(t, env, time.Second, Message{ID: "queued", Text: "What next?", Queue: true})
 	env.RegisterDelayedCallback(env.CancelWorkflow, 2*time.Second)
 	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
-	assert.Equal(t, []string{"joins", "queued"}, queueOf(t, env.GetWorkflowError()))
+	_, left := u.leftBy(t, env.GetWorkflowError())
+	assert.Equal(t, []string{"joins", "queued"}, left)
 }

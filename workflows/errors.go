@@ -13,10 +13,20 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// failureOf returns the error with which the last attempt of an activity failed, or nil if it ended in another way. The
+// cause of a timeout is the error of an earlier attempt, and says nothing about the attempt that timed out.
+func failureOf(err error) *temporal.ApplicationError {
+	var app *temporal.ApplicationError
+	var timeout *temporal.TimeoutError
+	if !errors.As(err, &app) || errors.As(err, &timeout) && !errors.As(app, &timeout) {
+		return nil
+	}
+	return app
+}
+
 // code returns the turn.Code of an activity's error, or an empty one.
 func code(err error) turn.Code {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app := failureOf(err); app != nil {
 		return turn.Code(app.Type())
 	}
 	return ""
@@ -32,8 +42,7 @@ func knownCode(c turn.Code) turn.Code {
 
 // message returns the user-facing text of an error.
 func message(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app := failureOf(err); app != nil {
 		return app.Message()
 	}
 	var timeout *temporal.TimeoutError
@@ -46,10 +55,10 @@ func message(err error) string {
 // partialText returns what the model had said when the turn's time was over. It is empty if the error does not contain
 // it.
 func partialText(err error) string {
-	var app *temporal.ApplicationError
 	var busy time.Duration
 	var said string
-	if !errors.As(err, &app) || app.Details(&busy, &said) != nil { // no details, or details of another type
+	app := failureOf(err)
+	if app == nil || app.Details(&busy, &said) != nil { // no details, or details of another type
 		return ""
 	}
 	return said
@@ -57,10 +66,9 @@ func partialText(err error) string {
 
 // endedBy returns the limit with which an inference was refused, or an empty reason.
 func endedBy(err error) (reason turn.FinishReason) {
-	var app *temporal.ApplicationError
 	var busy time.Duration
 	var said string
-	if errors.As(err, &app) && app.Details(&busy, &said, &reason) == nil {
+	if app := failureOf(err); app != nil && app.Details(&busy, &said, &reason) == nil {
 		return reason
 	}
 	return ""
@@ -87,18 +95,22 @@ func failedResult(err *turn.Error) turn.Result {
 // The texts that the model gets for calls that have no result of their own.
 
 // modelText returns the model's text for a call that ended with an error.
-func modelText(outcome turn.Outcome, err error) string {
-	if outcome == turn.OutcomeUnknown {
-		return "Outcome unknown: " + message(err) +
-			". The call may or may not have taken effect, and it was not repeated. Check before you try again."
+func modelText(f *callState, tool turn.Tool, outcome turn.Outcome, err error) string {
+	switch {
+	case outcome != turn.OutcomeUnknown:
+		return message(err)
+	case tool.Repeatable && f.reached > 1:
+		return fmt.Sprintf("Outcome unknown: %s. The call was made up to %d times, and each may or may not have taken effect. "+
+			"Check before you try again.", strings.TrimSuffix(message(err), "."), f.reached)
 	}
-	return message(err)
+	return "Outcome unknown: " + strings.TrimSuffix(message(err), ".") +
+		". The call may or may not have taken effect, and it was not repeated. Check before you try again."
 }
 
 // reachedText returns the model's text for a call whose last dispatch did nothing, although an earlier one may have.
 func reachedText(f *callState, err error) string {
 	why := strings.TrimSuffix(message(err), ".")
-	if !f.reached {
+	if f.reached == 0 {
 		return "Outcome unknown: the tool's server had requested input and did not get it: " + why +
 			". The call may have taken effect in part. Check before you try again."
 	}

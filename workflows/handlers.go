@@ -108,7 +108,7 @@ func (r *run) validateSend(ctx workflow.Context, m Message) error {
 	}
 	switch {
 	case r.stopping:
-		return rejected(turn.CodeSessionEnding, "the turn is being stopped; send the message again in a moment")
+		return rejected(turn.CodeSessionEnding, "the turn is ending; send the message again in a moment")
 	case r.hasMessage(m.ID) || m.ID != "" && m.ID == r.opening:
 		return nil
 	case len(r.progress.Inbox) >= maxInbox || size > maxInboxBytes:
@@ -133,7 +133,7 @@ func checkSent(m Message) *turn.Error {
 	if err := checkMessage(m); err != nil {
 		return err
 	}
-	if strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:") {
+	if !m.Late && (strings.HasPrefix(m.ID, answerPrefix) || strings.HasPrefix(m.ID, "turn:")) {
 		return invalid("message IDs that begin with answer: or turn: are reserved; use another ID")
 	}
 	return checkEncodedSize(m, maxInboxBytes)

@@ -63,7 +63,8 @@ func (p *port) SettleDelegated(context.Context, DelegatedInput) (CallResult, err
 }
 
 func (p *port) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
-	return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
+	return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted,
+		Accepted: map[string]string{in.Message.ID: "t"}}, nil
 }
 
 // hostileRun runs a workflow with an input that any client of Temporal may send, stops it after a day, and returns how
@@ -144,9 +145,8 @@ func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 			requireRefused(t, hostileRun(t, name, []byte(rest+fields+"}"), nil), says)
 		}
 	}
-	queue := `{"queue":[` + strings.Repeat(`{"text":"`+strings.Repeat("x", 15<<10)+`"},`, 99) + `{"text":"x"}]}`
 	for _, input := range []string{
-		queue, `{"queue":[{"id":"one","text":"1"}]}`, `{"message":{"text":"hi"},"turn":"another"}`,
+		`{"message":{"text":"hi"},"turn":"another"}`,
 		`{"continued":{"config":{"limits":{"turn_timeout":-1}},"counters":{"step":9223372036854775807}}}`,
 	} {
 		requireRefused(t, hostileRun(t, TurnWorkflow, []byte(input), nil), "for the workflow itself")
@@ -154,6 +154,8 @@ func TestHostileInputsAreRefusedWithACode(t *testing.T) {
 	requireRefused(t, hostileRun(t, DeliverWorkflow,
 		[]byte(`{"session":"s","message":{"text":"hi"},"since":"2020-01-01T00:00:00Z"}`), nil),
 		"since is for the workflow itself")
+	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":"s","left":[{"text":"hi"}]}`), nil),
+		"left is for the workflow itself")
 	requireRefused(t, hostileRun(t, DeliverWorkflow, []byte(`{"session":5}`), nil), "cannot be read")
 	const call = `{"session":"s","call":{"session":"s","turn":"t","call":{"id":"1.0"},"tool":{"id":"agent/a"},"message":{"text":"x"}`
 	for _, forged := range []string{`,"tenant":"b"}}`, `,"session":"other"}}`, `,"call":{"id":"x"}}}`, `,"turn":"a/b"}}`,

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -22,11 +21,6 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 			return p.Done(r.resultOf(ctx.Err()))
 		}
 		return p.Done(failedResult(err))
-	}
-	if len(r.in.Queue) > 0 { // the search attributes still describe the previous turn
-		if err := r.upsertState(ctx, turn.StateRunning); err != nil {
-			return p.Done(r.resultOf(err))
-		}
 	}
 	message, ok := r.message(ctx)
 	switch {
@@ -55,7 +49,7 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	return p.BuildPrompt()
 }
 
-// message returns the message of the input, or else the first one from an update or the previous turn.
+// message returns the message of the input, or else the first one from an update.
 func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if r.in.Message != nil {
 		return *r.in.Message, true
@@ -327,10 +321,10 @@ func (r *run) waitedForLimit(ctx workflow.Context, err error) bool {
 
 // untilReset returns how long the provider refuses requests, or 0 if that is not the reason of the error.
 func untilReset(err error) time.Duration {
-	var app *temporal.ApplicationError
 	var busy, wait time.Duration
 	var said string
-	if !errors.As(err, &app) || app.Details(&busy, &said, &wait) != nil { // fewer details, or others
+	app := failureOf(err)
+	if app == nil || app.Details(&busy, &said, &wait) != nil { // fewer details, or others
 		return 0
 	}
 	return wait

@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"errors"
-
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/workflows/turn"
@@ -34,8 +32,8 @@ func (r *run) moved(err error) bool {
 
 // movedTo returns the task queues of an error that Elsewhere made; ok is false for every other error.
 func movedTo(err error) (queues turn.Queues, ok bool) {
-	var app *temporal.ApplicationError
-	ok = errors.As(err, &app) && app.Type() == elsewhereType && app.Details(&queues) == nil
+	app := failureOf(err)
+	ok = app != nil && app.Type() == elsewhereType && app.Details(&queues) == nil
 	return queues, ok
 }
 

@@ -24,11 +24,11 @@ type callState struct {
 	call           turn.CallProposal
 	decision       turn.Decision
 	attempt        int                        // the last dispatch
-	busy           time.Duration              // working time of failed dispatches, including waits for the server
+	busy           time.Duration              // working time of earlier dispatches, including waits for the server
 	elicited       int                        // the number of elicitations of its server so far
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
 	respondsTo     int                        // the dispatch that returned them
-	reached        bool                       // a dispatch may have reached the tool, and its end is unknown
+	reached        int                        // the dispatches that may have reached the tool, and whose ends are unknown
 	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
 	owningCall     string                     // the call that created this state
 	queue          string                     // the task queue of the worker with the call's open connection; empty: any
@@ -83,6 +83,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 // continues.
 func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	r.shareLimits(ctx, states)
+	r.worked = 0
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range states {
 		wg.Add(1)
@@ -107,16 +108,14 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c := &r.progress.Counters
 	c.ToolCalls += len(receipts)
-	var longest time.Duration
+	c.Busy += r.worked
 	succeeded := false
 	for _, receipt := range receipts {
-		longest = max(longest, receipt.Busy)
 		if receipt.Usage != nil {
 			c.Delegated = c.Delegated.Add(*receipt.Usage)
 		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
 	}
-	c.Busy += longest
 	switch {
 	case succeeded:
 		c.ConsecutiveErrors, c.Reprompts = 0, 0
@@ -171,29 +170,33 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
-	var receipt CallResult
-	var err error
-	if tool.Activity == turn.ActivityAgent {
-		receipt, err = r.delegate(ctx, f, tool)
-	} else {
-		receipt, err = r.dispatch(ctx, f, tool)
-	}
+	receipt, err := r.perform(ctx, f, tool)
 	if err != nil && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the journal knows whether the call was claimed
 	}
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
-		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(outcome, err)
-		if (f.reached || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
+		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(f, tool, outcome, err)
+		if (f.reached > 0 || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
 			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(f, err)
 		}
-		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text,
-			Busy: receipt.Busy}, nil
+		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
 	if receipt.Tool != "" {
 		r.noteTool(c.Tool)
 	}
 	return settled, receipt, err
+}
+
+// perform dispatches a call, or runs the turn of the agent that it calls, if the turn has time left for it.
+func (r *run) perform(ctx workflow.Context, f *callState, tool turn.Tool) (CallResult, error) {
+	if tool.Activity == turn.ActivityAgent {
+		return r.delegate(ctx, f, tool)
+	}
+	if err := r.checkTime(f); err != nil {
+		return CallResult{}, err
+	}
+	return r.dispatch(ctx, f, tool)
 }
 
 // denyReason returns why policy or a user's decision forbids a call, or an empty string if the call may run.
@@ -214,11 +217,10 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		return CallResult{}, err
 	}
 	defer func() { settle(receipt, err) }()
-	defer func() { receipt.Busy += f.busy }()
 	r.recordDependence(f, tool)
 	for n := 1; ; n++ {
 		f.attempt++
-		in := r.callInput(f, tool)
+		in, began := r.callInput(f, tool), r.worked
 		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
 			receipt, err = r.localCall(ctx, in)
 		} else {
@@ -231,9 +233,11 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}
-		f.reached = f.reached || mayHaveRun(err)
+		if mayHaveRun(err) {
+			f.reached++
+		}
 		err = checkHosted(tool, r.checkStateLost(f, tool, err))
-		f.busy += workingTime(err)
+		f.busy += r.addWork(began, cmp.Or(receipt.Busy, workingTime(err)))
 		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
@@ -266,10 +270,9 @@ func (f *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && 
 
 // mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
-	var app *temporal.ApplicationError
 	var busy time.Duration
 	var reached bool
-	if errors.As(err, &app) && app.Details(&busy, &reached) == nil && reached {
+	if app := failureOf(err); app != nil && app.Details(&busy, &reached) == nil && reached {
 		return true
 	}
 	return code(err) == turn.CodeToolOutcomeUnknown || dispatchLost(err) && !neverStarted(err)
@@ -286,10 +289,10 @@ func workingTime(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
 	}
-	var failed *temporal.ApplicationError
 	var timeout *temporal.TimeoutError
+	failed := failureOf(err)
 	switch {
-	case errors.As(err, &failed) && failed.HasDetails():
+	case failed != nil && failed.HasDetails():
 		err = failed.Details(&busy)
 	case errors.As(err, &timeout) && timeout.HasLastHeartbeatDetails():
 		err = timeout.LastHeartbeatDetails(&busy)
@@ -318,7 +321,7 @@ func outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
 		return turn.OutcomeError
-	case turn.CodeInvalidAction, turn.CodePolicyDenied:
+	case turn.CodeInvalidAction, turn.CodePolicyDenied, turn.CodeGuardExceeded:
 		return turn.OutcomeDenied
 	case turn.CodeToolOutcomeUnknown:
 		return turn.OutcomeUnknown
@@ -331,7 +334,7 @@ func outcomeOf(err error) turn.Outcome {
 
 func (r *run) callInput(f *callState, tool turn.Tool) CallInput {
 	l := r.progress.Config.Limits
-	timeout, left := tool.Timeout, max(turn.Remaining(l, r.progress.Counters)-f.busy, time.Second)
+	timeout, left := tool.Timeout, turn.Remaining(l, r.workedSoFar())
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -68,11 +69,12 @@ type run struct {
 	opening      string   // the ID of the message that the turn began with
 	refused      *Message // the message that the turn could not begin with
 	opened       bool     // a message has begun the turn
-	stopping     bool     // the turn was stopped and takes no more messages
+	stopping     bool     // the turn was stopped, or hands its messages on: it takes no more
 	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
 	requests     requestSet
 	expiresAt    time.Time          // of the requests that a run continues with; zero: none, or never
 	connecting   map[string]bool    // servers to which a call is making the turn's connection
+	worked       time.Duration      // working time of the step's calls so far
 	children     workflow.Semaphore // of the step's calls of agents
 	share        *LimitsRequest     // of each of these; nil if nothing is left
 	lesserShare  *LimitsRequest     // of each of these that works in the background
@@ -91,8 +93,6 @@ func newRun(ctx workflow.Context, in Input) *run {
 		if p := in.Continued.Parked; p != nil {
 			r.requests.requests, r.requests.messagesBefore = p.Requests, p.MessagesBefore
 		}
-	} else {
-		r.progress.Inbox = in.Queue
 	}
 	if in.Message != nil {
 		r.opening = in.Message.ID
@@ -101,16 +101,8 @@ func newRun(ctx workflow.Context, in Input) *run {
 	return r
 }
 
-// turnID returns the ID of the run in which the turn began. A chain of runs may contain several turns.
-func turnID(info *workflow.Info, in Input) string {
-	switch {
-	case in.Turn != "":
-		return in.Turn
-	case len(in.Queue) > 0:
-		return info.OriginalRunID
-	}
-	return info.FirstRunID
-}
+// turnID returns the ID of the run in which the turn began. A chain of runs is one turn.
+func turnID(info *workflow.Info, in Input) string { return cmp.Or(in.Turn, info.FirstRunID) }
 
 // observer returns the function that observes each transition: it logs the transition and sets the phase for the State
 // query.
@@ -138,8 +130,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	})
 }
 
-// done settles the turn, records its end in the search attributes and returns its result. Messages that came too late
-// for this turn begin the session's next turn. A stopped turn keeps in its transcript the messages that were to be
+// done settles the turn, records its end in the search attributes and returns its result. A delivery sends the messages
+// that came too late for this turn to the session, where they begin the next turn. A stopped turn keeps in its transcript the messages that were to be
 // merged into it.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -161,28 +153,23 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	}
 	r.showEnding(ctx, e)
 	left := slices.DeleteFunc(r.leftover(), func(m Message) bool { return slices.Contains(kept, m.ID) })
-	if left = r.release(left); len(left) > 0 {
-		return Result{}, nextRun(ctx, TurnWorkflow, Input{
-			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Queue: left,
-		})
+	left = r.release(left)
+	if err := r.handOn(ctx, left); err != nil {
+		return Result{}, err
 	}
 	takeNudges(ctx)
-	return r.outcome(e)
+	return r.outcome(e, left)
 }
 
 // settle records in the journal how the turn ended. It returns the ending to report, and the IDs of the accepted
-// messages that the transcript of a stopped turn keeps. If the journal cannot record the ending and no message is left
-// to begin the session's next turn, which would close this one, the turn has failed.
+// messages that the transcript of a stopped turn keeps. If the journal cannot record the ending, the turn has failed.
 func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string, error) {
-	if !r.begun && (r.refused == nil || !r.chained()) {
+	if !r.begun && (r.refused == nil || !r.refused.Late && len(r.leftover()) == 0) {
 		return e, nil, nil
 	}
 	late := r.lateMessages()
 	settled, err := r.finish(ctx, e, late)
 	if err != nil {
-		if len(r.leftover()) > 0 {
-			return e, nil, nil
-		}
 		said := e.Answer
 		e = r.resultOf(err)
 		e.Answer = said
@@ -214,10 +201,6 @@ func (r *run) lateMessages() []Message {
 	return slices.DeleteFunc(r.leftover(), func(m Message) bool { return m.Queue })
 }
 
-// chained reports whether another turn precedes or follows this one in the chain of runs. The sender of this turn's
-// message then does not see how its run closes.
-func (r *run) chained() bool { return len(r.in.Queue) > 0 || len(r.leftover()) > 0 }
-
 // release lets the messages that arrived after a stop be merged into the next turn. Otherwise later messages would
 // overtake them.
 func (r *run) release(left []Message) []Message {
@@ -233,9 +216,12 @@ func (r *run) leftover() []Message {
 	return append(slices.Clone(r.progress.Merging), r.progress.Inbox...)
 }
 
-// outcome returns the result or error with which the workflow closes.
-func (r *run) outcome(e turn.Result) (Result, error) {
+// outcome returns the result or error with which the workflow closes. left are the messages that the turn leaves.
+func (r *run) outcome(e turn.Result, left []Message) (Result, error) {
 	result := r.result(e)
+	for _, m := range left {
+		result.Left = append(result.Left, m.ID)
+	}
 	switch e.State {
 	case turn.StateFailed:
 		return Result{}, temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code),

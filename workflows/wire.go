@@ -47,11 +47,9 @@ type Input struct {
 	// could answer. Clients leave it unset.
 	Asks bool `json:"asks,omitempty"`
 	// Continued is the progress that a run hands to the next one of its chain in the middle of a turn, and Turn is the
-	// turn's ID. Queue are accepted messages that the previous turn left; the first one begins this turn. Clients leave
-	// all three unset.
+	// turn's ID. Clients leave both unset.
 	Continued *turn.Progress `json:"continued,omitempty"`
 	Turn      string         `json:"turn,omitempty"`
-	Queue     []Message      `json:"queue,omitempty"`
 
 	refusal *turn.Error // why the input cannot be read, or exceeds a bound
 }
@@ -87,6 +85,9 @@ type Result struct {
 	Steps       int        `json:"steps"`
 	ToolCalls   int        `json:"tool_calls"`
 	Model       string     `json:"model,omitempty"`
+	// Left are the IDs of the messages that the turn accepted and did not use. They are sent to the session again, where
+	// they begin its next turn.
+	Left []string `json:"left,omitempty"`
 	// Busy is the working time of an agent's turn, for the turn that has called the agent.
 	Busy time.Duration `json:"busy,omitempty"`
 }

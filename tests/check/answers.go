@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -179,8 +180,7 @@ func (c *checker) cancelRequested(turnID string) bool {
 	return false
 }
 
-// turnOf returns the ID of the turn that a history belongs to. A chain of runs may hold several turns, one after the
-// other, each begun with messages that the previous one left.
+// turnOf returns the ID of the turn that a history belongs to. A chain of runs is one turn.
 func turnOf(h *historypb.History) string {
 	if len(h.Events) == 0 {
 		return ""
@@ -189,13 +189,7 @@ func turnOf(h *historypb.History) string {
 	var in workflows.Input
 	// an input that cannot be read names no turn
 	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &in)
-	switch {
-	case in.Turn != "":
-		return in.Turn
-	case len(in.Queue) > 0:
-		return started.GetOriginalExecutionRunId()
-	}
-	return started.GetFirstExecutionRunId()
+	return cmp.Or(in.Turn, started.GetFirstExecutionRunId())
 }
 
 // goesOn reports whether a run has closed in the middle of its turn.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
@@ -134,25 +134,21 @@ func (u *user) update(ctx context.Context, t turnPlan) (string, error) {
 // errUndecided reports that the message's outcome is not known yet.
 var errUndecided = errors.New("the result is not known")
 
-// result waits for a run and returns its result, failed and cancelled turns included. If the run has continued with
-// another turn, for messages that came too late for this one, it asks the journal, as every client must.
+// result waits for a turn as any Temporal client does, and returns its result, failed and cancelled turns included. If
+// the turn has handed the message on, because it came too late, it asks the journal for the turn that has it.
 func (u *user) result(ctx context.Context, t turnPlan, run string) (workflows.Result, error) {
 	for {
 		var res workflows.Result
-		err := u.client.GetWorkflow(ctx, t.session, run).GetWithOptions(ctx, &res,
-			sdk.WorkflowRunGetOptions{DisableFollowingRuns: true})
-		var more *workflow.ContinueAsNewError
+		err := u.client.GetWorkflow(ctx, t.session, run).Get(ctx, &res)
 		var app *temporal.ApplicationError
 		var cancelled *temporal.CanceledError
 		var ended *temporal.WorkflowExecutionError
+		known := err == nil || errors.As(err, &app) && app.HasDetails() && app.Details(&res) == nil ||
+			errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&res) == nil
 		switch {
-		case err == nil:
-			return res, nil
-		case errors.As(err, &more):
+		case known && slices.Contains(res.Left, t.id):
 			return u.delivered(ctx, t)
-		case errors.As(err, &app) && app.HasDetails() && app.Details(&res) == nil:
-			return res, nil
-		case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&res) == nil:
+		case known:
 			return res, nil
 		case errors.As(err, &ended):
 			return res, err

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +24,44 @@ func aways() []point {
 	return []point{
 		away("away_stdio", "an MCP server over stdio is killed between two calls and stays away for 1.5 s", local[0]),
 		away("away_http", "an MCP server over HTTP is killed between two calls and stays away for 1.5 s", remote),
+		awayThenKilled(),
 	}
+}
+
+// awayThenKilled makes a point at which a server refuses the first attempt of a repeatable call, and the worker dies in
+// the second one. The call is dispatched again.
+func awayThenKilled() point {
+	s := local[1]
+	p := away("away_killed", "an MCP server refuses a repeatable call, and the worker dies when it is sent again", s)
+	shape := p.shape
+	p.interruptions = 1
+	p.shape = func(r *rig) {
+		shape(r)
+		r.blocked().block = "before"
+	}
+	p.act = func(ctx context.Context, r *rig) error {
+		err := errors.Join(r.askTarget(ctx), r.atGate(ctx), r.withdraw(s), r.openGate(),
+			reach(ctx, "an attempt that was refused", func() bool { return r.refused(ctx) }),
+			r.readmit(ctx, s), r.noted(ctx, "begun", r.blocked().key))
+		if err != nil {
+			return err
+		}
+		r.first().kill()
+		return errors.Join(r.release(), r.heal(ctx), r.settle())
+	}
+	p.then = func(ctx context.Context, r *rig) error {
+		return r.became(ctx, r.blocked().key, verdict{turn.OutcomeOK, 1, 2})
+	}
+	return p
+}
+
+// refused reports whether the target's stream shows an attempt of a call that was not sent.
+func (r *rig) refused(ctx context.Context) bool {
+	chunks, err := r.store.Chunks(ctx, r.turnID(ctx), -1, 1000)
+	return err == nil && slices.ContainsFunc(chunks, func(c turn.Chunk) bool {
+		var failed turn.ErrorChunk
+		return c.Kind == turn.ChunkError && json.Unmarshal(c.Data, &failed) == nil && failed.Code == turn.CodeToolNotSent
+	})
 }
 
 func away(name, about string, s toolServer) point {

@@ -97,7 +97,7 @@ func block(tool, side string) func(r *rig) {
 }
 
 // blocked returns the call that waits.
-func (r *rig) blocked() callPlan { return r.target.steps[1][0] }
+func (r *rig) blocked() *callPlan { return &r.target.steps[1][0] }
 
 // killInCall makes a point in the middle of a call, seen in the tool's own ledger.
 func killInCall(name, about, tool, side, event string) point {

@@ -90,7 +90,7 @@ func ofServer(p point) point {
 
 // people returns the points around requests, decisions and messages in the middle of a turn.
 func people() []point {
-	return slices.Concat(approvals(), questions(), joins(), stopped(), stores())
+	return slices.Concat(approvals(), questions(), joins(), lateMessages(), stopped(), stores())
 }
 
 func approvals() []point {

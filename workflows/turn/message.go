@@ -137,6 +137,10 @@ type UserMessage struct {
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
+	// Late means that an earlier turn has acknowledged the message and ended without it. The journal then records the
+	// message even if the turn that begins with it cannot begin, because its sender does not see how that turn's run
+	// closes.
+	Late bool `json:"late,omitempty"`
 	// TraceParent is the W3C trace context of the sender, to which the turn's trace links.
 	TraceParent string `json:"traceparent,omitempty"`
 }

@@ -1,0 +1,79 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	everturn "github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/tests/fakellm"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// TestAPlainClientGetsTheResultOfItsTurn starts 30 turns, each of which gets a message that is too late for it. Plain
+// Get, which follows continued runs, returns the result of the turn that was started, although the session goes on.
+func TestAPlainClientGetsTheResultOfItsTurn(t *testing.T) {
+	t.Parallel()
+	const turns = 30
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+		reply := fakellm.Text("To: " + q.Chat.Asked())
+		if strings.HasPrefix(q.Chat.Asked(), "First") {
+			reply = reply.Hold(0, gate)
+		}
+		return reply
+	}))
+	r.work()
+	var runs []client.WorkflowRun
+	for i := range turns {
+		id := fmt.Sprintf("%s %d", session(t), i)
+		runs = append(runs, r.start(id, workflows.Input{Message: &workflows.Message{ID: "m1", Text: fmt.Sprint("First ", i)}}))
+	}
+	require.Eventually(t, func() bool { return len(r.model.Requests()) == turns }, within, 10*time.Millisecond)
+	late := make([]everturn.Turn, turns)
+	for i, run := range runs {
+		late[i] = r.say(run.GetID(), workflows.Message{ID: "m2", Text: fmt.Sprint("Late ", i)})
+		assert.Equal(t, run.GetRunID(), late[i].ID)
+	}
+	gate.Release()
+	for i, run := range runs {
+		res := r.result(run)
+		assert.Equal(t, run.GetRunID(), res.Turn)
+		assert.Equal(t, fmt.Sprint("To: First ", i), res.Answer)
+		assert.Equal(t, []string{"m2"}, res.Left)
+		next, err := r.people().Wait(t.Context(), late[i])
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprint("To: Late ", i), next.Answer)
+		assert.NotEqual(t, res.Turn, next.Turn)
+		assert.Equal(t, next.Turn, r.result(r.client.GetWorkflow(t.Context(), run.GetID(), next.Turn)).Turn)
+		r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: next.Turn})
+	}
+}
+
+// TestALostLateMessageIsReported checks that a client that waits for a late message learns that no turn uses it, if the
+// turn that it was to begin is ended from outside.
+func TestALostLateMessageIsReported(t *testing.T) {
+	t.Parallel()
+	gate := fakellm.NewGate()
+	r := newEnv(t, fakellm.Text("First.").Hold(0, gate))
+	stop := r.work()
+	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	r.reach(gate)
+	late := r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
+	require.NoError(t, r.people().Terminate(t.Context(), session(t)))
+	gate.Release()
+	_, err := r.people().Wait(t.Context(), late)
+	require.ErrorIs(t, err, everturn.ErrUndelivered)
+	stop()
+	r.ran = nil
+	rec, err := r.store.Turn(t.Context(), first.ID)
+	require.NoError(t, err)
+	assert.NotEqual(t, turn.StateCompleted, rec.State)
+}

@@ -1,0 +1,108 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// A turn that ends may have accepted messages that it did not use. A run under the same workflow ID cannot begin before
+// this one closes, and if the run continued as a new one, a client that waits for this turn would get the next turn's
+// result. So the turn starts a delivery before it closes, which sends the messages to the session again. The journal
+// recognizes a message that it has already.
+
+// HandOnID returns the workflow ID of the delivery of the messages that a turn left. workflowID is that of the turn.
+func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" + turnID }
+
+// handOnPause is the pause before a delivery is started whose ID is taken: a run of this turn that was reset has left
+// messages, too.
+const handOnPause = time.Second
+
+// handOn starts the delivery of the messages that the turn leaves. It returns when the delivery has started.
+func (r *run) handOn(ctx workflow.Context, left []Message) error {
+	if len(left) == 0 {
+		return nil
+	}
+	r.stopping = true
+	left = slices.Clone(left)
+	for i := range left {
+		left[i].Late = true
+	}
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            HandOnID(r.id, r.turnID),
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		Priority:              r.priority(false),
+		StaticSummary:         Summary(fmt.Sprintf("messages for the next turn of %s: %d", r.session, len(left))),
+	})
+	for {
+		err := workflow.ExecuteChildWorkflow(ctx, DeliverWorkflow, DeliverInput{
+			Version: WireVersion, Session: r.session, Tenant: r.in.Tenant, Agent: r.in.Agent, Left: left,
+		}).GetChildWorkflowExecution().Get(ctx, nil)
+		var taken *temporal.ChildWorkflowExecutionAlreadyStartedError
+		if !errors.As(err, &taken) {
+			return err
+		}
+		if err := workflow.Sleep(ctx, handOnPause); err != nil {
+			return err
+		}
+	}
+}
+
+// handOn sends the messages that a turn left to their session, in their order, and completes when turns have accepted
+// all of them. The first one begins a turn, unless another client's message has begun one meanwhile. A message that the
+// session refuses for good is left out of the result's Accepted, and the others are sent nevertheless.
+func (in DeliverInput) handOn(ctx workflow.Context) (DeliverResult, error) {
+	if in.Since.IsZero() {
+		in.Since = workflow.Now(ctx)
+	}
+	out := DeliverResult{Session: in.Session, Accepted: in.Accepted}
+	for range checksPerRun {
+		if len(in.Left) == 0 {
+			return out, nil
+		}
+		in.Message = in.Left[0]
+		res, err := in.handOver(ctx, 0)
+		id, ok := res.Accepted[in.Message.ID]
+		switch {
+		case ctx.Err() != nil:
+			return out, ctx.Err()
+		case err != nil:
+			workflow.GetLogger(ctx).Error("a message is not delivered", "session", in.Session, "message", in.Message.ID,
+				"error", err)
+		case !ok: // the session takes no message at the moment
+			if err := workflow.Sleep(ctx, sleepAfter(workflow.Now(ctx).Sub(in.Since))); err != nil {
+				return out, err
+			}
+			continue
+		default:
+			if out.Accepted == nil {
+				out.Accepted = map[string]string{}
+			}
+			out.Accepted[in.Message.ID] = id
+		}
+		in.Left = in.Left[1:]
+	}
+	in.Message, in.Accepted = Message{}, out.Accepted
+	return out, nextRun(ctx, DeliverWorkflow, in)
+}
+
+// checkLeft rejects messages that no turn has left.
+func (in DeliverInput) checkLeft() *turn.Error {
+	for _, m := range in.Left {
+		if err := checkMessage(m); err != nil {
+			return err
+		}
+		if m.ID == "" || !m.Late {
+			return invalid("left is for the workflow itself; leave it out of the input")
+		}
+	}
+	return nil
+}
