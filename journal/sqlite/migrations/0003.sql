@@ -36,3 +36,23 @@ CREATE VIEW used AS
   SELECT c.session, c.turn, 0, 0, c.provider, c.model, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
     c.output_tokens, c.reasoning_tokens, c.cost, c.unpriced, c.estimated, 0, c.at, c.day
   FROM condensations c WHERE c.input_tokens > 0 OR c.output_tokens > 0 OR c.cost > 0;
+
+-- What a turn that has ended has used of its limits, as JSON: turn.Spending. It is null if no workflow has said so. root is
+-- the turn that the user's message began, null if this is that turn: another one began with the answer of a subagent.
+ALTER TABLE turns ADD COLUMN spent TEXT;
+ALTER TABLE turns ADD COLUMN root INTEGER;
+CREATE INDEX turns_root ON turns (root) WHERE root IS NOT NULL;
+
+-- The subagents that turns have called. turn and session are the caller's, name is the session_id of the subagent's own
+-- session. granted is JSON: turn.Allowance. state is working, ended, or stopped: then its answer begins no turn.
+CREATE TABLE subagents (
+  call       INTEGER PRIMARY KEY REFERENCES calls (id),
+  turn       INTEGER NOT NULL REFERENCES turns (id),
+  session    INTEGER NOT NULL REFERENCES sessions (id),
+  name       TEXT NOT NULL,
+  background INTEGER NOT NULL,
+  granted    TEXT NOT NULL,
+  state      TEXT NOT NULL
+) STRICT;
+CREATE INDEX subagents_session ON subagents (session, state);
+CREATE INDEX subagents_turn ON subagents (turn);
