@@ -99,7 +99,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return turn.Config{}, err
 	}
 	if by != nil {
-		limits = limits.Within(by.granted)
+		limits, in.Message.Tools = limits.Within(by.granted), by.config.MessageTools
 	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
 		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, LimitWait: g.LimitWait,
+		Background:  in.Message.Background, LimitWait: g.LimitWait, MessageTools: in.Message.Tools,
 	}
 	from.applyLimits(&cfg)
 	condense, err := g.condensing(cfg)
@@ -129,7 +129,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		return cfg, err
 	}
 	descriptors = a.addAgents(g, by, &cfg, descriptors)
-	if err := checkNarrowed(cfg); err != nil {
+	if err := checkNarrowed(cfg); err != nil && by == nil && from == nil {
 		return cfg, err
 	}
 	g.narrow(&cfg)

@@ -68,7 +68,7 @@ func (o *origin) apply(in *workflows.BeginInput) {
 		return
 	}
 	in.Agent, in.Limits, in.OutputSchema = o.caller.Agent, nil, nil
-	in.Message.Model, in.Message.Tools = "", nil
+	in.Message.Model, in.Message.Tools = "", o.caller.MessageTools
 	in.Message.Temperature, in.Message.Plan = o.caller.Temperature, o.plan
 }
 

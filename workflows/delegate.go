@@ -23,6 +23,8 @@ type stepAgents struct {
 	slots workflow.Semaphore
 	// busy is the working time of each slot that is free: the subagents that ran in it one after the other.
 	busy []time.Duration
+	// before is Counters.Granted before the step, and granted is what the step has granted.
+	before, granted turn.Spending
 }
 
 // newStepAgents divides what is left of the turn's limits between the subagents that a step calls.
@@ -40,9 +42,21 @@ func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgen
 	if inline+background == 0 {
 		return nil
 	}
-	return &stepAgents{
-		Shares: turn.SharesOf(r.progress.Config.Limits, r.progress.Counters, len(states), inline, background),
-		slots:  workflow.NewSemaphore(ctx, maxChildren), busy: make([]time.Duration, maxChildren),
+	c := &r.progress.Counters
+	a := &stepAgents{
+		Shares: turn.SharesOf(r.progress.Config.Limits, *c, len(states), inline, background), before: c.Granted,
+		slots: workflow.NewSemaphore(ctx, maxChildren), busy: make([]time.Duration, maxChildren),
+	}
+	for range background { // the step's other calls get what these leave
+		c.Granted = c.Granted.Add(a.Background.All())
+	}
+	return a
+}
+
+// settle counts what the step has granted instead of what it might have.
+func (a *stepAgents) settle(c *turn.Counters) {
+	if a != nil {
+		c.Granted = a.before.Add(a.granted)
 	}
 }
 
@@ -234,8 +248,7 @@ func (r *run) delegateBackground(ctx workflow.Context, f *callState, tool turn.T
 	if err != nil {
 		return CallResult{}, err
 	}
-	c := &r.progress.Counters
-	c.Granted = c.Granted.Add(begun.Granted.All())
+	r.agents.granted = r.agents.granted.Add(begun.Granted.All())
 	if begun.Receipt != nil {
 		return *begun.Receipt, nil
 	}

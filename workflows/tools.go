@@ -100,6 +100,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		})
 	}
 	wg.Wait(ctx)
+	r.agents.settle(&r.progress.Counters)
 }
 
 // count adds a step's calls to the turn's counters. A step counts as an error if none of its calls succeeded, unless

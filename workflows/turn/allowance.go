@@ -109,7 +109,10 @@ func SharesOf(l Limits, c Counters, calls, inline, background int) Shares {
 	if n == 0 || left.Steps < n {
 		return Shares{}
 	}
-	s := Shares{Inline: left.part(n), Background: left.part(2 * n)}
+	s := Shares{Inline: left.part(n)}
+	if half := left.part(2 * n); half.Enough() {
+		s.Background = half
+	}
 	s.Inline.Time = left.Time - time.Duration(background)*s.Background.Time
 	return s
 }

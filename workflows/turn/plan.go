@@ -94,6 +94,8 @@ type Config struct {
 	TraceParent string `json:"traceparent,omitempty"`
 	// Skills are those that were selected for the turn; nil if there are none.
 	Skills *SkillsChunk `json:"skills,omitempty"`
+	// MessageTools are UserMessage.Tools of the message that the turn comes of.
+	MessageTools []string `json:"message_tools,omitempty"`
 	// Answers is how many answers of subagents lie between the user's message and the turn: 0 if the message began it.
 	Answers int `json:"answers,omitempty"`
 }
