@@ -25,20 +25,30 @@ func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workfl
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
-	cfg, err := a.newConfig(ctx, in)
+	from, err := a.originOf(ctx, in)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	raw, err := json.Marshal(cfg)
-	if err != nil {
-		return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
+	in.At, in.NothingLeft = time.Now(), from != nil && !from.left.Enough()
+	if !in.NothingLeft {
+		cfg, err := a.newConfig(ctx, in, from)
+		if err != nil {
+			return workflows.BeginResult{}, err
+		}
+		raw, err := json.Marshal(cfg)
+		if err != nil {
+			return workflows.BeginResult{}, fmt.Errorf("encoding the turn config: %w", err)
+		}
+		in.Agent, in.Config, in.Skills = cfg.Agent, raw, cfg.Skills
 	}
-	in.Agent, in.Config, in.Skills, in.At = cfg.Agent, raw, cfg.Skills, time.Now()
 	begun, err := a.journal.Begin(ctx, in.BeginInput)
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	res := workflows.BeginResult{Head: begun.Head}
+	res := workflows.BeginResult{Head: begun.Head, Kept: begun.Kept}
+	if begun.Kept {
+		return res, nil
+	}
 	if d := begun.DuplicateOf; d != nil && begun.TextDiffers {
 		return workflows.BeginResult{}, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
 			"the session already has a message with the ID %q and another text, which turn %s took. Nothing was done; send "+
@@ -72,8 +82,10 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 }
 
 // newConfig builds the turn config of a new turn from the agent's settings, the requested limits and the tools that the
-// workers have published, and selects the turn's skills.
-func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (turn.Config, error) {
+// workers have published, and selects the turn's skills. from is what the answer of a subagent comes of, nil for other
+// messages.
+func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, from *origin) (turn.Config, error) {
+	from.apply(&in)
 	g, err := a.agentOf(in.Agent)
 	if err != nil {
 		return turn.Config{}, err
@@ -87,7 +99,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		return turn.Config{}, err
 	}
 	if by != nil {
-		limits = limits.Narrow(g.Limits)
+		limits, in.Message.Tools = limits.Within(by.granted), by.config.MessageTools
 	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
@@ -99,8 +111,9 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
 		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, LimitWait: g.LimitWait,
+		Background:  in.Message.Background, LimitWait: g.LimitWait, MessageTools: in.Message.Tools,
 	}
+	from.applyLimits(&cfg)
 	condense, err := g.condensing(cfg)
 	if err != nil {
 		return cfg, err
@@ -116,11 +129,12 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		return cfg, err
 	}
 	descriptors = a.addAgents(g, by, &cfg, descriptors)
-	if err := checkNarrowed(cfg); err != nil {
+	if err := checkNarrowed(cfg); err != nil && by == nil && from == nil {
 		return cfg, err
 	}
 	g.narrow(&cfg)
 	by.narrowTo(&cfg)
+	from.narrow(&cfg)
 	chosen, err := a.chooseSkills(ctx, g.Skills, in.Message, &cfg)
 	if err != nil {
 		return cfg, err

@@ -49,7 +49,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 }
 
 func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock *clock) (workflows.CallResult, error) {
-	call, tool, claim, err := a.claim(ctx, in)
+	call, tool, claim, err := a.claim(ctx, in, nil)
 	in.Tool = tool
 	if err != nil {
 		return workflows.CallResult{}, err
@@ -101,8 +101,8 @@ func mayHaveRun(err error) error {
 }
 
 // claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
-func (a *Activities) claim(ctx context.Context,
-	in workflows.CallInput) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
+	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
 	at := time.Now() // once: a repetition must name the same claim, in case the first one was committed
 	claim, err = retryUntilAvailable(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
 		if call, err = a.requested(ctx, in); err != nil {
@@ -114,7 +114,7 @@ func (a *Activities) claim(ctx context.Context,
 		}
 		return a.journal.ClaimCall(ctx, journal.ClaimInput{
 			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-			Approved: in.CheckApproval || ask, Worker: a.worker, At: at,
+			Approved: in.CheckApproval || ask, Worker: a.worker, At: at, Subagent: subagent,
 		})
 	})
 	return call, tool, claim, err

@@ -76,7 +76,7 @@ func (a *Activities) compactInput(ctx context.Context, j *journal.DB,
 	}
 	begin := workflows.BeginInput{}
 	begin.Tenant = in.Tenant
-	cfg, err := a.newConfig(ctx, begin)
+	cfg, err := a.newConfig(ctx, begin, nil)
 	if err != nil {
 		return out, err
 	}

@@ -21,44 +21,52 @@ const inlineTask = 8 << 10
 
 // Delegate claims a call of an agent's tool. A claimed call may be claimed again: the agent's session and the ID of its
 // message derive from the call, so its turn runs once. Session and message have the same ID.
-func (a *Activities) Delegate(ctx context.Context, in workflows.CallInput) (workflows.DelegateResult, error) {
+func (a *Activities) Delegate(ctx context.Context, in workflows.DelegateInput) (workflows.DelegateResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.delegate(ctx, in)
 	return res, failure(ctx, err)
 }
 
-func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res workflows.DelegateResult, err error) {
-	call, pinned, claim, err := a.claim(ctx, in)
+func (a *Activities) delegate(ctx context.Context,
+	in workflows.DelegateInput) (res workflows.DelegateResult, err error) {
+	call, pinned, claim, err := a.claim(ctx, in.CallInput,
+		&journal.Subagent{Granted: in.Granted, Background: in.Call.Background})
 	if err != nil {
 		return res, err
 	}
-	switch in.Tool = pinned; claim.State {
-	case journal.ClaimSettled:
-		receipt, err := a.delegated(ctx, in, claim.Record)
+	switch in.Tool = pinned; {
+	case claim.State == journal.ClaimSettled:
+		receipt, err := a.delegated(ctx, in.CallInput, claim.Record)
 		res.Receipt = &receipt
 		return res, err
-	case journal.ClaimStale:
+	case claim.State == journal.ClaimStale:
 		return res, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale, "a later dispatch has this call")
+	case claim.Subagent == nil || claim.Subagent.Background != isBackground(call):
+		return res, turn.Errorf(turn.CodeInternal, nil, "the journal has another subagent of this call")
 	}
+	res.Granted = claim.Subagent.Granted
 	var arguments struct {
-		Task       string `json:"task"`
-		Background bool   `json:"background"`
+		Task string `json:"task"`
 	}
 	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil {
 		return res, turn.Errorf(turn.CodeInvalidAction, err, "the call's arguments cannot be read")
 	}
-	parent, err := a.journal.TurnConfig(ctx, in.Turn)
-	if err != nil {
-		return res, fmt.Errorf("reading the turn: %w", behind(err))
-	}
-	cfg, err := decodeConfig(parent.Config)
+	cfg, err := a.configOf(ctx, in.Turn)
 	if err != nil {
 		return res, err
 	}
 	res.Message, err = a.messageOf(ctx, turn.ChildSession(in.Turn, in.Call.ID), arguments.Task)
 	res.Message.Background, res.Message.TraceParent = cfg.Background, cfg.TraceParent
-	res.Background = arguments.Background
 	return res, err
+}
+
+// isBackground reports whether a call asks for a subagent that works in the background.
+func isBackground(c turn.ToolCall) bool {
+	var arguments struct {
+		Background bool `json:"background"`
+	}
+	return strings.HasPrefix(c.Tool, turn.AgentTools) && json.Unmarshal([]byte(c.Arguments), &arguments) == nil &&
+		arguments.Background
 }
 
 // SettleDelegated settles a call with the answer of the agent's turn, which has ended or could not begin.
@@ -69,10 +77,12 @@ func (a *Activities) SettleDelegated(ctx context.Context, in workflows.Delegated
 }
 
 func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
-	if in.Started {
+	if in.Started || in.Deliver { // an answer must not settle a call that its turn reports as started
 		settled, err := a.journal.SettleCall(ctx, settlement(in.CallInput, turn.ToolResult{Outcome: turn.OutcomeOK,
 			Text: "The agent works on it in the background. Its answer will be a message of this conversation."}))
-		return a.receipt(in.CallInput, settled), err
+		if err != nil || in.Started {
+			return a.receipt(in.CallInput, settled), err
+		}
 	}
 	own := a.journal.Tenant(in.Tenant)
 	agent := strings.TrimPrefix(in.Tool.ID, turn.AgentTools)
@@ -109,8 +119,7 @@ func (a *Activities) settleDelegated(ctx context.Context, in workflows.Delegated
 	}
 	res, err := a.delegated(ctx, in.CallInput, settled)
 	if in.Deliver && err == nil {
-		m, merr := a.messageOf(ctx, session+"/answer", fmt.Sprintf("(The agent %s, which you have called in the background, "+
-			"has ended its task.)\n\n%s", agent, result.Text))
+		m, merr := a.messageOf(ctx, turn.SubagentAnswerID(session), record.SubagentAnswer(agent, result.Text))
 		res.Message, err = &m, merr
 	}
 	return res, err
@@ -164,42 +173,16 @@ func (a *Activities) childResult(ctx context.Context, j *journal.DB, agent strin
 	return turn.ToolResult{Outcome: turn.OutcomeError, Text: text}, nil
 }
 
-// delegated returns the receipt of a settled call, with what its agent and the agents below it have used.
+// delegated returns the receipt of a settled call, with what its subagent and those below it have used.
 func (a *Activities) delegated(ctx context.Context, in workflows.CallInput,
 	settled journal.CallRecord) (workflows.CallResult, error) {
 	res := a.receipt(in, settled)
-	u, err := usageOf(ctx, a.journal.Tenant(in.Tenant), turn.ChildSession(in.Turn, in.Call.ID))
-	res.Usage = &u
+	used, err := a.journal.Tenant(in.Tenant).SpentBySubagent(ctx, in.Turn, in.Call.ID)
+	if errors.Is(err, journal.ErrNotFound) { // the call was settled before it was claimed
+		return res, nil
+	}
+	res.Used = &used
 	return res, err
-}
-
-// usageOf returns what the turn of a child session has used, with those of its own children.
-func usageOf(ctx context.Context, j *journal.DB, session string) (u turn.Usage, err error) {
-	t, err := j.Delivered(ctx, session, session)
-	if errors.Is(err, journal.ErrNotFound) {
-		return u, nil
-	}
-	if err == nil {
-		u, err = j.TurnUsage(ctx, t.ID)
-	}
-	if err != nil {
-		return u, fmt.Errorf("reading the agent's usage: %w", err)
-	}
-	calls, err := j.Calls(ctx, t.ID)
-	if err != nil {
-		return u, fmt.Errorf("reading the agent's calls: %w", err)
-	}
-	for _, c := range calls {
-		if !strings.HasPrefix(c.Call.Tool, turn.AgentTools) {
-			continue
-		}
-		below, err := usageOf(ctx, j, turn.ChildSession(t.ID, c.Call.ID))
-		if err != nil {
-			return u, err
-		}
-		u = u.Add(below)
-	}
-	return u, nil
 }
 
 // note shows a message in the stream of a turn, as the progress of one of its calls.
@@ -237,8 +220,9 @@ func (a *Activities) tellCallers(ctx context.Context, in workflows.AskInput) {
 
 // caller is the turn whose call started a session.
 type caller struct {
-	agents []string // the agents from the caller up to the root
-	config turn.Config
+	agents  []string // the agents from the caller up to the root
+	config  turn.Config
+	granted turn.Allowance // of the session's turn
 }
 
 // callerOf returns the caller of a child session; nil for a session that no call has started. The journal must have the
@@ -269,7 +253,11 @@ func (a *Activities) callerOf(ctx context.Context, in workflows.BeginInput) (*ca
 			return nil, err
 		}
 		if c == nil {
-			c = &caller{config: cfg}
+			its, err := own.Subagent(ctx, turnID, callID)
+			if err != nil {
+				return nil, fmt.Errorf("reading what the call has granted: %w", err)
+			}
+			c = &caller{config: cfg, granted: its.Granted}
 		}
 		c.agents = append(c.agents, cfg.Agent)
 		session, agent = rec.Session, cfg.Agent
@@ -295,12 +283,17 @@ func (c *caller) narrowTo(cfg *turn.Config) {
 	if c == nil {
 		return
 	}
-	cfg.Policy.Deny = slices.Concat(cfg.Policy.Deny, c.config.Policy.Deny)
-	cfg.Policy.Ask = slices.Concat(cfg.Policy.Ask, c.config.Policy.Ask)
+	narrowBy(cfg, c.config.Policy)
 	leave(cfg, func(t turn.Tool) bool {
 		_, has := c.config.Find(t.ID)
 		return (has || t.Activity == turn.ActivityAgent) && cfg.Policy.Offered(t)
 	})
+}
+
+// narrowBy adds the calls that another policy denies or asks for.
+func narrowBy(cfg *turn.Config, other turn.Policy) {
+	cfg.Policy.Deny = slices.Concat(cfg.Policy.Deny, other.Deny)
+	cfg.Policy.Ask = slices.Concat(cfg.Policy.Ask, other.Ask)
 }
 
 // addAgents adds the tools of the agents that the agent may call: not itself, none that led to its turn, and none below
@@ -318,7 +311,7 @@ func (a *Activities) addAgents(g Agent, c *caller, cfg *turn.Config, descriptors
 		if i < 0 || slices.Contains(above, id) {
 			continue
 		}
-		d := agentTool(a.agents[i], c == nil)
+		d := agentTool(a.agents[i], c == nil && cfg.Answers < g.MaxDepth)
 		only := cfg.Policy
 		only.Allow = append(slices.Clone(only.Allow), d.ID)
 		if !only.Offered(d.Pinned()) {

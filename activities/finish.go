@@ -26,6 +26,7 @@ type DeliveryOptions struct {
 // Deliverer is the part of journal.DB that reports which turn has a message.
 type Deliverer interface {
 	Delivered(ctx context.Context, session, messageID string) (journal.TurnRecord, error)
+	AnswerKept(ctx context.Context, session, messageID string) (bool, error)
 }
 
 // Deliveries implements workflows.Deliveries. Register a pointer to it; it has no other exported methods.
@@ -52,7 +53,7 @@ func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (
 func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
 	res, err := d.look(ctx, in)
 	accepted := res.Turn
-	if err == nil && accepted == "" {
+	if err == nil && accepted == "" && !res.Kept {
 		accepted, err = d.send(ctx, in)
 	}
 	res, err = d.await(ctx, in, res, err)
@@ -67,7 +68,7 @@ func (d *Deliveries) await(ctx context.Context, in workflows.HandOverInput, res 
 	err error) (workflows.DeliverResult, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for enough := time.After(in.MaxWait); err == nil && !res.State.Terminal(); {
+	for enough := time.After(in.MaxWait); err == nil && !res.State.Terminal() && !res.Kept; {
 		select {
 		case <-tick.C:
 			res, err = d.look(ctx, in)
@@ -85,7 +86,11 @@ func (d *Deliveries) look(ctx context.Context, in workflows.HandOverInput) (work
 	res := workflows.DeliverResult{Session: in.Session, MessageID: in.Message.ID}
 	t, err := d.o.Journal(in.Tenant).Delivered(ctx, in.Session, in.Message.ID)
 	if errors.Is(err, journal.ErrNotFound) {
-		return res, nil
+		res.Kept, err = d.o.Journal(in.Tenant).AnswerKept(ctx, in.Session, in.Message.ID)
+		if errors.Is(err, journal.ErrNotFound) { // a new session
+			err = nil
+		}
+		return res, err
 	}
 	res.Turn, res.State, res.FinishReason = t.ID, t.State, t.Reason
 	return res, err
@@ -119,7 +124,7 @@ func (d *Deliveries) ended(ctx context.Context, in workflows.HandOverInput) (wor
 	if err == nil && !running && res.Turn != "" && !res.State.Terminal() {
 		res.State, res.FinishReason = turn.StateClosed, turn.FinishTerminated
 	}
-	res.Undelivered = err == nil && !running && res.Turn == ""
+	res.Undelivered = err == nil && !running && res.Turn == "" && !res.Kept
 	return res, err
 }
 
@@ -145,8 +150,12 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	if record.State == turn.StateCancelled && record.Answer != "" {
 		res.Answer = a.redact(record.Answer)
 	}
+	own := a.journal.Tenant(in.Tenant)
 	if err == nil {
-		res.Undelivered, err = a.undelivered(ctx, a.journal.Tenant(in.Tenant), in.Session, in.Messages)
+		res.Undelivered, err = a.undelivered(ctx, own, in.Session, in.Messages)
+	}
+	if err == nil && record.State == turn.StateCancelled {
+		res.Stopped, err = own.StopSubagents(ctx, in.Session)
 	}
 	return res, failure(ctx, err)
 }
@@ -180,7 +189,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 }
 
 // undelivered returns the IDs of the messages that no turn of the session has.
-func (a *Activities) undelivered(ctx context.Context, sessions Deliverer, session string,
+func (a *Activities) undelivered(ctx context.Context, sessions *journal.DB, session string,
 	messages []workflows.Message) (ids []string, err error) {
 	for _, m := range messages {
 		if m.ID == "" {

@@ -23,6 +23,8 @@ func (absent) Delivered(context.Context, string, string) (journal.TurnRecord, er
 	return journal.TurnRecord{}, journal.ErrNotFound
 }
 
+func (absent) AnswerKept(context.Context, string, string) (bool, error) { return false, nil }
+
 func TestWhatASessionSaysToADelivery(t *testing.T) {
 	for name, c := range map[string]struct {
 		err       error

@@ -135,9 +135,9 @@ func stepHead(key journal.StepKey) turn.Head {
 func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 	out := make([]turn.CallProposal, 0, min(len(calls), maxCalls))
 	for _, c := range atMost(calls) {
-		hash := record.HashOf([]byte(c.Arguments))
+		hash, background := record.HashOf([]byte(c.Arguments)), isBackground(c)
 		c.Tool, c.Arguments = turn.Truncate(c.Tool, 120), turn.Truncate(a.secrets.JSON(c.Arguments), turn.ArgumentsPreview)
-		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash})
+		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash, Background: background})
 	}
 	return out
 }

@@ -29,6 +29,8 @@ type Journal interface {
 	Inferences(ctx context.Context, turnID string) ([]journal.Inference, error)
 	Requests(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
 	PendingRequests(ctx context.Context, session string, limit int) ([]journal.RequestRecord, error)
+	PendingOfTurn(ctx context.Context, turnID string) ([]journal.RequestRecord, error)
+	StopSubagents(ctx context.Context, session string) ([]string, error)
 	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
 	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)

@@ -14,13 +14,16 @@ import (
 
 // PendingInput selects pending requests.
 type PendingInput struct {
-	Session string // empty: all sessions of the tenant
-	Turn    string // only those of this turn; Session and Limit are ignored then
-	Limit   int    // the maximum to return; 0 means 100
+	Session string // with the subagents at work for it; empty: all sessions of the tenant
+	// Turn selects those that this turn waits for, with those of the subagents whose answers it waits for. Session and
+	// Limit are ignored then.
+	Turn  string
+	Limit int // the maximum to return; 0 means 100
 }
 
 // Pending returns the requests that turns wait for, the oldest first: approvals of tool calls with their exact
-// arguments, questions of the model, and elicitations of MCP servers.
+// arguments, questions of the model, and elicitations of MCP servers. A subagent's request names the session of the
+// subagent, which is the one to decide it in.
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
@@ -33,14 +36,7 @@ func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.Reques
 		}
 		return c.journal.PendingRequests(ctx, in.Session, in.Limit)
 	}
-	all, err := c.journal.Requests(ctx, in.Turn)
-	var pending []journal.RequestRecord
-	for _, w := range all {
-		if w.Decision == nil {
-			pending = append(pending, w)
-		}
-	}
-	return pending, err
+	return c.journal.PendingOfTurn(ctx, in.Turn)
 }
 
 // DecideInput is a decision on a tool call that waits for an approval.

@@ -197,25 +197,59 @@ func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// Stop stops the session's running turn. It returns as soon as Temporal has accepted the stop; the turn ends within
-// moments if a worker runs, and Wait returns how. Everything done so far is kept.
+// Stop stops the session's running turn and the subagents that work for the session in the background, whichever turn has
+// called them. It returns as soon as Temporal has accepted the stop; the turn ends within moments if a worker runs, and
+// Wait returns how. Everything done so far is kept. A client without a journal stops only the running turn, which then
+// stops the subagents.
 //
-// Errors: ErrNotRunning, ErrUnreachable.
+// Errors: ErrNotRunning, ErrUnreachable, and those of the journal.
 func (c *Client) Stop(ctx context.Context, session string) error {
-	return c.end(ctx, session, func(ctx context.Context, run string) error {
+	return c.endAll(ctx, session, func(ctx context.Context, run string) error {
 		return c.temporal.CancelWorkflow(ctx, c.WorkflowID(session), run)
 	})
 }
 
 // Terminate ends the session's running turn at once, even if no worker runs. It is for a turn that does not end after
 // Stop: messages that the turn has accepted and not used are lost, a tool call in progress continues, and the journal
-// shows the turn as running until the session's next turn closes it.
+// shows the turn as running until the session's next turn closes it. Subagents in the background are stopped.
 //
-// Errors: ErrNotRunning, ErrUnreachable.
+// Errors: ErrNotRunning, ErrUnreachable, and those of the journal.
 func (c *Client) Terminate(ctx context.Context, session string) error {
-	return c.end(ctx, session, func(ctx context.Context, run string) error {
+	return c.endAll(ctx, session, func(ctx context.Context, run string) error {
 		return c.temporal.TerminateWorkflow(ctx, c.WorkflowID(session), run, "stopped by force")
 	})
+}
+
+// endAll ends the session's running turn, after it has stopped the subagents in the background: from then on, no answer
+// of theirs begins another turn.
+func (c *Client) endAll(ctx context.Context, session string, request func(ctx context.Context, run string) error) error {
+	if c.temporal == nil {
+		return ErrUnreachable
+	}
+	stopped, unstopped := c.stopSubagents(ctx, session)
+	err := c.end(ctx, session, request) // a turn that is stopped stops them, too
+	if errors.Is(err, ErrNotRunning) && (stopped || unstopped != nil) {
+		return unstopped
+	}
+	return err
+}
+
+// stopSubagents stops the subagents in the background, and reports whether there are any.
+func (c *Client) stopSubagents(ctx context.Context, session string) (any bool, err error) {
+	if c.journal == nil {
+		return false, nil
+	}
+	names, err := c.journal.StopSubagents(ctx, session)
+	for _, name := range names {
+		id := workflows.BackgroundID(c.options.Tenant, name)
+		cancelled := c.retry(ctx, ErrUnreachable, func(ctx context.Context) error {
+			return c.temporal.CancelWorkflow(ctx, id, "")
+		})
+		if cancelled != nil && !errors.Is(cancelled, ErrNotRunning) {
+			err = errors.Join(err, fmt.Errorf("stopping a subagent: %w", cancelled))
+		}
+	}
+	return len(names) > 0, err
 }
 
 // end persists in a request that ends the session's running turn. All attempts name the same run: if the reply to one

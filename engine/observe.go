@@ -100,7 +100,7 @@ func (j *observedJournal) follow(turnID string, owned bool) {
 // Begin implements Journal. It may close the session's unfinished turn, which has ended then.
 func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	out, err := j.Journal.Begin(ctx, in)
-	if err != nil || out.DuplicateOf != nil {
+	if err != nil || out.DuplicateOf != nil || out.Kept {
 		return out, err
 	}
 	j.follow(in.Turn, true)

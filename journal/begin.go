@@ -60,11 +60,18 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
 	}
+	from, err := answered(t.Querier, sc, in.Message.ID)
+	if err != nil {
+		return BeginResult{}, err
+	}
+	if from.Call != 0 && (in.NothingLeft || from.State == tables.SubagentStopped) {
+		return BeginResult{Kept: true}, t.KeepAnswer(from)
+	}
 	closed, err := t.closeUnfinished(&sc, record.ClosedMessage, in.At)
 	if err != nil {
 		return BeginResult{}, err
 	}
-	out, err := t.open(&sc, in)
+	out, err := t.open(&sc, in, from)
 	out.Closed = closed
 	return out, err
 }
@@ -136,7 +143,7 @@ func (t *tx) sessionScope(in turn.BeginInput) (sc scope, err error) {
 }
 
 // open appends the message and opens the turn.
-func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
+func (t *tx) open(sc *scope, in turn.BeginInput, from tables.Subagent) (out BeginResult, err error) {
 	if in.Message.Text, err = t.wholeText(in.Message); err != nil {
 		return out, err
 	}
@@ -145,6 +152,12 @@ func (t *tx) open(sc *scope, in turn.BeginInput) (out BeginResult, err error) {
 	}
 	if err := t.insertTurn(sc, in); err != nil {
 		return out, err
+	}
+	if from.Call != 0 {
+		if err := t.Exec(`UPDATE turns SET root = (SELECT coalesce(c.root, c.id) FROM turns c WHERE c.id = ?)
+			WHERE id = ?`, from.Turn, sc.Turn); err != nil {
+			return out, err
+		}
 	}
 	media, err := t.attached(in.Message.Media)
 	if err != nil {

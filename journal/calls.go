@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal/internal/tables"
@@ -29,6 +30,9 @@ func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error
 			return errors.New("the call is recorded with another tool or other arguments")
 		}
 		out.State, err = t.claim(&c, in)
+		if err == nil && in.Subagent != nil {
+			out.Subagent, err = t.claimSubagent(c, *in.Subagent)
+		}
 		if err == nil {
 			err = t.Load(&c)
 		}
@@ -185,6 +189,9 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	err = t.Exec(`UPDATE calls SET outcome = ?, text = ?, text_blob = ?, full_blob = ?, size = ?, settled_attempt = ?, settled_at = ?,
 		duration_ms = ?, media = ?, code = ?, continuation_blob = NULL WHERE id = ?`, string(r.Outcome), c.Text.Inline, c.Text.Blob, full, c.Rec.SizeBytes, attempt,
 		tables.Nanos(at), c.Rec.DurationMS, c.Media, string(r.Code), c.Row)
+	if err == nil && strings.HasPrefix(c.Rec.Call.Tool, turn.AgentTools) {
+		err = t.EndSubagent(c.Row, false)
+	}
 	if err != nil {
 		return err
 	}

@@ -86,10 +86,14 @@ func (t *tx) closeTurn(sc scope, in turn.FinishInput) error {
 	if err != nil {
 		return err
 	}
+	spent := ""
+	if in.State != turn.StateClosed { // a closed turn has no counters of its workflow
+		spent = string(record.MustJSON(in.Counters.Used()))
+	}
 	err = t.Exec(`UPDATE turns SET state = ?, reason = ?, code = ?, message = ?, answer = ?, usage = ?, steps = ?, calls = ?,
-		ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), tables.ContentOf(in.Result.Message),
+		spent = ?, ended_at = ? WHERE id = ?`, string(in.State), string(in.Reason), string(in.Code), tables.ContentOf(in.Result.Message),
 		tables.ContentOf(in.Answer), string(usage),
-		in.Counters.Step, in.Counters.ToolCalls, tables.Nanos(in.At), sc.Turn)
+		in.Counters.Step, in.Counters.ToolCalls, tables.Null(spent), tables.Nanos(in.At), sc.Turn)
 	if err != nil {
 		return err
 	}

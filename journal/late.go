@@ -3,6 +3,7 @@ package journal
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/everturn/everturn/journal/internal/tables"
@@ -38,7 +39,8 @@ func (t *tx) settleLate(c *call, in SettleInput) error {
 		return err
 	}
 	c.Rec.LateCount++
-	return t.Exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.Row)
+	return errors.Join(t.EndSubagent(c.Row, true),
+		t.Exec(`UPDATE calls SET late_count = late_count + 1 WHERE id = ?`, c.Row))
 }
 
 // sessionToNotify returns the session whose model must be told of a late result, null if there is none. The model is
@@ -75,12 +77,15 @@ func (t *tx) appendNotices(sc *scope, step int, at time.Time) error {
 }
 
 func (t *tx) notice(sc *scope, step int, d tables.LateResult, at time.Time) error {
-	id := record.LateID(d.Late.Turn, d.Late.CallID, d.Late.Attempt)
+	id := record.NoticeID(d.Call, d.Late)
 	had, err := t.HasMessage(sc.Session, id)
 	if err != nil || had {
 		return err
 	}
 	m := turn.Message{ID: id, Role: turn.RoleUser, Text: record.LateNotice(d.Call, d.Late), Step: step}
+	if strings.HasPrefix(d.Call.Call.Tool, turn.AgentTools) {
+		return t.addMessage(sc, step, m, at)
+	}
 	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}

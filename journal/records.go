@@ -18,6 +18,7 @@ type (
 	CallRecord    = record.CallRecord
 	RequestRecord = record.RequestRecord
 	TaintSource   = record.TaintSource
+	Subagent      = record.Subagent
 )
 
 // Topic is something that followers wait for: a turn's chunks, or a session's next turn.
@@ -50,6 +51,19 @@ type BeginResult struct {
 	TextDiffers bool
 	// Closed is the ID of the unfinished turn that Begin closed, if any.
 	Closed string
+	// Kept means that the message is the answer of a subagent that begins no turn: nothing is left for one, or a user has
+	// stopped the subagent. The session's next inference brings it to the model. Begin has opened no turn then.
+	Kept bool
+}
+
+// Origin is what the journal knows of the user's message that the answer of a subagent comes of.
+type Origin struct {
+	Turn string // that called the subagent
+	Root string // that began with the user's message
+	// Spent is what all that came of the message has used, or may still use. Known is false if a turn has left no record of
+	// that: then nothing is left.
+	Spent turn.Spending
+	Known bool
 }
 
 // StartInference is the input of DB.StartInference.
@@ -104,8 +118,10 @@ type ClaimInput struct {
 	Attempt    int
 	Repeatable bool
 	Approved   bool // the journal must have a decision that allows the call
-	Worker     string
-	At         time.Time
+	// Subagent is set for the call of an agent's tool. The first claim's stands.
+	Subagent *Subagent
+	Worker   string
+	At       time.Time
 }
 
 // ClaimState is the state in which a claim found the call.
@@ -128,6 +144,8 @@ const (
 type Claim struct {
 	State  ClaimState
 	Record CallRecord
+	// Subagent is that of the first claim, nil for other calls.
+	Subagent *Subagent
 }
 
 // SettleInput settles or suspends a call.

@@ -258,15 +258,25 @@ func (s *DB) Requests(ctx context.Context, turnID string) ([]RequestRecord, erro
 		})
 }
 
-// PendingRequests returns the open requests of turns that have not ended, the oldest first: those of one session, or of
-// all the tenant's sessions if session is empty.
+// PendingRequests returns the open requests of turns that have not ended, the oldest first: those of one session and of
+// the subagents at work for it, or of all the tenant's sessions if session is empty.
 func (s *DB) PendingRequests(ctx context.Context, session string, limit int) ([]RequestRecord, error) {
 	if session == "" {
 		return s.pending(ctx, `w.status = '' AND s.tenant = ? ORDER BY w.id LIMIT ?`, s.tables.Tenant, limit)
 	}
-	return s.pending(ctx,
-		`w.session = (SELECT id FROM sessions WHERE tenant = ? AND session_id = ?) AND w.status = '' ORDER BY w.id LIMIT ?`,
-		s.tables.Tenant, session, limit)
+	return s.pending(ctx, `w.session IN (`+
+		tables.BelowSession(`(SELECT id FROM sessions WHERE tenant = ? AND session_id = ?)`)+
+		`) AND w.status = '' ORDER BY w.id LIMIT ?`, s.tables.Tenant, session, limit)
+}
+
+// PendingOfTurn returns the open requests that a turn waits for, the oldest first: its own and those of its inline
+// subagents. ErrNotFound.
+func (s *DB) PendingOfTurn(ctx context.Context, turnID string) ([]RequestRecord, error) {
+	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the open requests",
+		func(q querier, sc scope) ([]RequestRecord, error) {
+			return q.Records(`w.status = '' AND (w.turn = ?1 OR w.session IN (`+tables.BelowTurn(`?1`)+`)) ORDER BY w.id`,
+				sc.Turn)
+		})
 }
 
 func (s *DB) pending(ctx context.Context, where string, args ...any) ([]RequestRecord, error) {

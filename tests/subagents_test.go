@@ -337,7 +337,8 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 		fakellm.When("task two", fakellm.Steps(write("page.md", "from b\n"), fakellm.Text("Two."))),
 		fakellm.When("other", fakellm.Steps(write("secret.md", "secret\n"), fakellm.Text("Other."))))
 	r := newEnv(t, m, agents, func(c *config.Config) {
-		c.Canvas.Repo, c.Runtime.MaxConsecutiveErrors, c.Runtime.MaxToolCalls = repo, 5, 20
+		c.Canvas.Repo, c.Runtime.MaxConsecutiveErrors = repo, 5
+		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 30, 20
 	})
 	r.work()
 	r.ask(t.Name()+"-other", "other")

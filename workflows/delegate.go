@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -17,66 +16,69 @@ import (
 // maxChildren bounds the children of a turn that run at the same time.
 const maxChildren = 4
 
-// shareLimits divides what is left of the turn's limits between the step's calls of agents.
-func (r *run) shareLimits(ctx workflow.Context, states []*callState) {
-	n := 0
-	for _, f := range states {
-		if tool, ok := r.progress.Config.Find(f.call.Tool); ok && tool.Activity == turn.ActivityAgent {
-			n++
-		}
-	}
-	r.children, r.share, r.lesserShare = nil, nil, nil
-	if n > 0 {
-		r.children = workflow.NewSemaphore(ctx, maxChildren)
-		r.share, r.lesserShare = r.shareOf(n), r.shareOf(2*n)
-	}
+// stepAgents are the subagents of a step, and what each may use.
+type stepAgents struct {
+	turn.Shares
+	slots workflow.Semaphore
+	// before is Counters.Granted before the step, and granted is what the step has granted.
+	before, granted turn.Spending
 }
 
-// shareOf returns an nth of what is left of the turn's limits; nil if nothing is left.
-func (r *run) shareOf(n int) *LimitsRequest {
-	share, ok := turn.ShareOf(r.progress.Config.Limits, r.progress.Counters, n)
-	if !ok {
+// newStepAgents divides what is left of the turn's limits between the subagents that a step calls.
+func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgents {
+	inline, background := 0, 0
+	for _, f := range states {
+		switch tool, ok := r.progress.Config.Find(f.call.Tool); {
+		case !ok || tool.Activity != turn.ActivityAgent:
+		case f.call.Background:
+			background++
+		default:
+			inline++
+		}
+	}
+	if inline+background == 0 {
 		return nil
 	}
-	timeout := share.Timeout.String()
-	limits := &LimitsRequest{TurnTimeout: &timeout}
-	if share.Tokens > 0 {
-		limits.MaxTokens = &share.Tokens
+	c := &r.progress.Counters
+	a := &stepAgents{
+		Shares: turn.SharesOf(r.progress.Config.Limits, *c, len(states), inline, background), before: c.Granted,
+		slots: workflow.NewSemaphore(ctx, maxChildren),
 	}
-	if share.Cost != nil {
-		dollars := share.Cost.Dollars()
-		limits.MaxCostUSD = &dollars
+	for range background { // the step's other calls get what these leave
+		c.Granted = c.Granted.Add(a.Background.All())
 	}
-	return limits
+	return a
+}
+
+// settle counts what the step has granted instead of what it might have.
+func (a *stepAgents) settle(c *turn.Counters) {
+	if a != nil {
+		c.Granted = a.before.Add(a.granted)
+	}
 }
 
 // delegate runs a call of an agent's tool: it claims the call, runs the agent's turn as a child workflow, and settles
 // the call with its answer. The child's session and the ID of its message derive from the call, so a turn that was
 // reset, or whose worker died, gets the answer of the child that it started before.
 func (r *run) delegate(ctx workflow.Context, f *callState, tool turn.Tool) (CallResult, error) {
-	if r.share == nil {
-		return CallResult{}, nothingLeft()
+	if f.call.Background {
+		return r.delegateBackground(ctx, f, tool)
 	}
-	if err := r.children.Acquire(ctx, 1); err != nil {
+	if err := r.agents.slots.Acquire(ctx, 1); err != nil {
 		return CallResult{}, ctx.Err()
 	}
-	defer r.children.Release(1)
+	defer r.agents.slots.Release(1)
 	if err := r.checkTime(f); err != nil {
 		return CallResult{}, err
 	}
-	f.attempt++
-	in := r.callInput(f, tool)
-	begun, err := runJournal(ctx, Activities.Delegate, in, summary(in))
-	if err != nil {
-		return CallResult{}, err
+	share := r.agents.Inline
+	share.Time = min(share.Time, turn.Remaining(r.progress.Config.Limits, r.workedSoFar()))
+	if !share.Enough() {
+		return CallResult{}, nothingLeft()
 	}
-	if begun.Receipt != nil {
-		return *begun.Receipt, nil
-	}
-	child := agentTurn{CallInput: in, Message: begun.Message,
-		Limits: r.share.within(turn.Remaining(r.progress.Config.Limits, r.workedSoFar()))}
-	if begun.Background {
-		return r.startBackground(ctx, child)
+	begun, child, err := r.claimAgent(ctx, f, tool, share)
+	if err != nil || begun.Receipt != nil {
+		return orEmpty(begun.Receipt), err
 	}
 	began := r.worked
 	busy, problem := child.run(ctx)
@@ -87,13 +89,29 @@ func (r *run) delegate(ctx workflow.Context, f *callState, tool turn.Tool) (Call
 		settling, cancel = workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 	}
-	return runJournal(settling, Activities.SettleDelegated, DelegatedInput{CallInput: in, Problem: problem},
-		"settle "+summary(in))
+	return runJournal(settling, Activities.SettleDelegated, DelegatedInput{CallInput: child.CallInput, Problem: problem},
+		"settle "+summary(child.CallInput))
+}
+
+// claimAgent claims a call of an agent's tool, with what its subagent may use.
+func (r *run) claimAgent(ctx workflow.Context, f *callState, tool turn.Tool,
+	share turn.Allowance) (DelegateResult, agentTurn, error) {
+	f.attempt++
+	in := r.callInput(f, tool)
+	begun, err := runJournal(ctx, Activities.Delegate, DelegateInput{CallInput: in, Granted: share}, summary(in))
+	return begun, agentTurn{CallInput: in, Message: begun.Message}, err
+}
+
+func orEmpty(receipt *CallResult) CallResult {
+	if receipt == nil {
+		return CallResult{}
+	}
+	return *receipt
 }
 
 func nothingLeft() error {
-	return temporal.NewApplicationError("nothing is left of the turn's max_tokens or max_cost_usd",
-		string(turn.CodePolicyDenied))
+	return temporal.NewApplicationError("not enough is left of the turn's max_steps, max_tokens, max_cost_usd or "+
+		"turn_timeout for an agent", string(turn.CodePolicyDenied))
 }
 
 // The pauses before a child whose session has a running turn is started again.
@@ -105,8 +123,7 @@ const (
 // agentTurn is the turn of an agent that a call starts.
 type agentTurn struct {
 	CallInput
-	Message Message        `json:"message"`
-	Limits  *LimitsRequest `json:"limits,omitempty"`
+	Message Message `json:"message"`
 	// Agent is the agent of the caller, and Asks is Input's.
 	Agent string `json:"agent,omitempty"`
 	Asks  bool   `json:"asks,omitempty"`
@@ -133,9 +150,6 @@ func (a *agentTurn) check(in DeliverInput) *turn.Error {
 	}
 	if err := checkAgent(a.name()); err != nil {
 		return err
-	}
-	if _, err := a.Limits.Apply(turn.DefaultLimits()); err != nil {
-		return invalid("%s", err.Error())
 	}
 	return checkMessage(a.Message)
 }
@@ -166,8 +180,7 @@ func (a agentTurn) run(ctx workflow.Context) (busy time.Duration, problem string
 	for pause := firstChildPause; ; pause = min(2*pause, maxChildPause) {
 		var result Result
 		err := workflow.ExecuteChildWorkflow(ctx, TurnWorkflow, Input{
-			Version: WireVersion, Session: session, Tenant: a.Tenant, Message: &a.Message, Agent: a.name(), Limits: a.Limits,
-			Asks: a.Asks,
+			Version: WireVersion, Session: session, Tenant: a.Tenant, Message: &a.Message, Agent: a.name(), Asks: a.Asks,
 		}).Get(ctx, &result)
 		if err == nil {
 			return result.Busy, ""
@@ -195,31 +208,42 @@ func stop(ctx workflow.Context, id string) {
 // maxBackground bounds the agents that a turn calls in the background.
 const maxBackground = 4
 
-// backgroundID is the workflow ID of the delivery that runs an agent's turn in the background.
-func backgroundID(tenant, session string) string { return WorkflowID(tenant, session) + "/answer" }
+// BackgroundID returns the ID of the workflow that runs the turn of a subagent in the background and sends its answer to
+// the caller's session.
+func BackgroundID(tenant, session string) string {
+	return WorkflowID(tenant, turn.SubagentAnswerID(session))
+}
 
-// startBackground starts a delivery that runs the agent's turn and sends its answer to the caller's session, and
-// settles the call. The delivery outlives this turn. The agent gets half of an inline agent's share, which counts as
-// used: the turn goes on meanwhile.
-func (r *run) startBackground(ctx workflow.Context, child agentTurn) (CallResult, error) {
-	if child.Limits = r.lesserShare; child.Limits == nil {
+// delegateBackground starts a delivery that runs the agent's turn and sends its answer to the caller's session, and
+// settles the call. The delivery outlives this turn, which goes on meanwhile: what the agent may use is taken from what
+// is left of the turn's limits.
+func (r *run) delegateBackground(ctx workflow.Context, f *callState, tool turn.Tool) (CallResult, error) {
+	switch share := r.agents.Background; {
+	case !share.Enough():
 		return CallResult{}, nothingLeft()
-	}
-	if len(r.progress.Background) >= maxBackground {
+	case len(r.progress.Background) >= maxBackground:
 		return CallResult{}, temporal.NewApplicationError(fmt.Sprintf("the turn has called %d agents in the background, "+
 			"which is the maximum", maxBackground), string(turn.CodePolicyDenied))
 	}
-	r.progress.Background = append(r.progress.Background, child.session())
+	r.progress.Background = append(r.progress.Background, turn.ChildSession(r.turnID, f.call.ID))
+	begun, child, err := r.claimAgent(ctx, f, tool, r.agents.Background)
+	if err != nil {
+		return CallResult{}, err
+	}
+	r.agents.granted = r.agents.granted.Add(begun.Granted.All())
+	if begun.Receipt != nil {
+		return *begun.Receipt, nil
+	}
 	child.Agent, child.Asks = r.progress.Config.Agent, true
 	own, _ := workflow.NewDisconnectedContext(ctx) // a cancelled one would stop the delivery: see stopBackground
 	options := workflow.WithChildOptions(own, workflow.ChildWorkflowOptions{
-		WorkflowID:            backgroundID(child.Tenant, child.session()),
+		WorkflowID:            BackgroundID(child.Tenant, child.session()),
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		Priority:              child.priority(),
 		StaticSummary:         Summary(child.name() + " for " + child.Session + ", in the background"),
 	})
-	err := workflow.ExecuteChildWorkflow(options, DeliverWorkflow, DeliverInput{
+	err = workflow.ExecuteChildWorkflow(options, DeliverWorkflow, DeliverInput{
 		Version: WireVersion, Session: child.Session, Tenant: child.Tenant, Agent: child.Agent, Call: &child,
 	}).GetChildWorkflowExecution().Get(ctx, nil)
 	var started *temporal.ChildWorkflowExecutionAlreadyStartedError
@@ -229,23 +253,15 @@ func (r *run) startBackground(ctx workflow.Context, child agentTurn) (CallResult
 	case err != nil && !errors.As(err, &started): // which an earlier run of this turn has done, before a reset
 		return CallResult{}, err
 	}
-	receipt, err := runJournal(ctx, Activities.SettleDelegated, DelegatedInput{CallInput: child.CallInput, Started: true},
+	return runJournal(ctx, Activities.SettleDelegated, DelegatedInput{CallInput: child.CallInput, Started: true},
 		"settle "+summary(child.CallInput))
-	granted := turn.Usage{}
-	if l := child.Limits; l.MaxTokens != nil {
-		granted.InputTokens = *l.MaxTokens
-	}
-	if l := child.Limits; l.MaxCostUSD != nil {
-		granted.Cost = turn.USD(math.Round(*l.MaxCostUSD * float64(turn.Dollar)))
-	}
-	receipt.Usage = &granted
-	return receipt, err
 }
 
-// stopBackground stops the agents that a stopped turn has called in the background.
-func (r *run) stopBackground(ctx workflow.Context) {
-	for _, session := range r.progress.Background {
-		stop(ctx, backgroundID(r.in.Tenant, session))
+// stopBackground stops the agents in the background with these sessions. A stopped turn stops its own even if the journal
+// is unavailable, and then those of the session's earlier turns, which Finish reports.
+func (r *run) stopBackground(ctx workflow.Context, sessions []string) {
+	for _, session := range sessions {
+		stop(ctx, BackgroundID(r.in.Tenant, session))
 	}
 }
 

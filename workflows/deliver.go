@@ -58,6 +58,8 @@ type DeliverResult struct {
 	// Undelivered means that no turn has the message and the session has no running turn. A turn that was to begin with
 	// the message could not, or was ended from outside before it did.
 	Undelivered bool `json:"undelivered,omitempty"`
+	// Kept means that the message is a subagent's answer that begins no turn: the session's next turn gets it.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // HandOverInput asks to send a message, or for the state of its delivery.
@@ -133,7 +135,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	undelivered := 0
 	for range checksPerRun {
 		res, err := in.handOver(ctx, maxWait)
-		if err != nil || res.State.Terminal() {
+		if err != nil || res.State.Terminal() || res.Kept {
 			return res, err
 		}
 		if undelivered++; !res.Undelivered {

@@ -191,7 +191,7 @@ func (r *run) infer(ctx workflow.Context, plan turn.PromptPlan) (InferResult, er
 			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
 			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
-			LimitWaited: r.progress.LimitWaited, Delegated: c.Delegated.Cost,
+			LimitWaited: r.progress.LimitWaited, Delegated: c.Delegated.Cost + c.Granted.Cost,
 		})
 		if r.waitedForLimit(ctx, err) {
 			return r.infer(ctx, plan)

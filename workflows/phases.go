@@ -34,11 +34,14 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	if err := checkMessage(message); err != nil {
 		return p.Done(failedResult(err))
 	}
-	r.opening, r.opened = message.ID, true
-	begun, err := r.begin(ctx, message)
+	r.opened = true
+	begun, err := r.beginWith(ctx, message)
 	if err != nil {
-		r.refused = &message
 		return p.Done(r.resultOf(err))
+	}
+	if begun.Kept {
+		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishKept,
+			Message: "the answer of a subagent is kept for the session's next turn"})
 	}
 	if begun.Duplicate != nil {
 		return p.Done(duplicateEnding(*begun.Duplicate))
@@ -47,6 +50,23 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 	r.progress.Config, r.progress.Head = begun.Config, begun.Head
 	r.progress.From, r.progress.Anchor = 1, begun.Head.Seq
 	return p.BuildPrompt()
+}
+
+// beginWith begins the turn with a message. If the journal keeps it for the session's next turn, which this may be, the
+// next message begins the turn.
+func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
+	for {
+		r.opening = m.ID
+		begun, err := r.begin(ctx, m)
+		if err != nil {
+			r.refused = &m
+			return begun, err
+		}
+		if !begun.Kept || len(r.progress.Inbox) == 0 {
+			return begun, nil
+		}
+		m = r.takeMessage()
+	}
 }
 
 // message returns the message of the input, or else the first one from an update.
@@ -64,9 +84,19 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 	if len(r.progress.Inbox) == 0 {
 		return Message{}, false
 	}
-	first := r.progress.Inbox[0]
-	r.progress.Inbox = r.progress.Inbox[1:]
-	return first, true
+	return r.takeMessage(), true
+}
+
+// takeMessage removes from the inbox the message that begins the turn: the first one of a user, which brings limits of
+// its own, or else the answer of a subagent.
+func (r *run) takeMessage() Message {
+	i := max(slices.IndexFunc(r.progress.Inbox, func(m Message) bool {
+		_, _, answer := turn.AnsweredCall(m.ID)
+		return !answer
+	}), 0)
+	m := r.progress.Inbox[i]
+	r.progress.Inbox = slices.Delete(slices.Clone(r.progress.Inbox), i, i+1)
+	return m
 }
 
 // duplicateEnding repeats the message's first answer. A turn that was ended from outside has no answer to repeat.
@@ -152,7 +182,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
 	}
 	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
-		c.Busy = cfg.Limits.TurnTimeout
+		c.Busy += max(cfg.Limits.TurnTimeout-c.Taken().Time, 0)
 		if text := partialText(err); text != "" {
 			r.progress.LastText = text
 		}

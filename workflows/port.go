@@ -29,7 +29,7 @@ type Activities interface {
 	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
 	AwaitCall(context.Context, AwaitCallInput) error
 	// Delegate claims a call of an agent's tool, and returns the message with which the agent's turn begins.
-	Delegate(context.Context, CallInput) (DelegateResult, error)
+	Delegate(context.Context, DelegateInput) (DelegateResult, error)
 	// SettleDelegated settles that call with the answer of the agent's turn, which has ended or could not begin.
 	SettleDelegated(context.Context, DelegatedInput) (CallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
@@ -86,6 +86,9 @@ type BeginResult struct {
 	// Duplicate is set if another turn has already received this message. It is that turn's result, as far as it is
 	// known.
 	Duplicate *Result `json:"duplicate,omitempty"`
+	// Kept means that the message begins no turn, because it is a subagent's answer for which nothing is left or which a
+	// user has stopped. The session's next inference gets it.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // RefreshInput names the servers whose tools a turn lacks.
@@ -124,7 +127,8 @@ type InferInput struct {
 	Background bool   `json:"background,omitempty"`
 	// LimitWaited is how long the turn has waited for its providers to accept requests again.
 	LimitWaited time.Duration `json:"limit_waited,omitempty"`
-	// Delegated is what the turn's children have cost. It lowers what is left of the turn's max_cost_usd.
+	// Delegated is what the turn's subagents have cost, or may still cost. It lowers what is left of the turn's
+	// max_cost_usd.
 	Delegated turn.USD `json:"delegated,omitempty"`
 }
 
@@ -195,18 +199,24 @@ type CallResult struct {
 	Held bool `json:"held,omitempty"`
 	// StickyQueue is the task queue of the worker that holds the turn's connection to this server.
 	StickyQueue string `json:"sticky_queue,omitempty"`
-	// Usage is what the agent that was called has used, with the agents that it called; nil for other calls.
-	Usage *turn.Usage `json:"usage,omitempty"`
+	// Used is what the subagent that was called has used, with those below it; nil for other calls.
+	Used *turn.Spending `json:"used,omitempty"`
 	// Message is the one that DelegatedInput.Deliver asks for.
 	Message *Message `json:"message,omitempty"`
+}
+
+// DelegateInput is the call of an agent's tool, with what its subagent may use.
+type DelegateInput struct {
+	CallInput
+	Granted turn.Allowance `json:"granted"`
 }
 
 // DelegateResult is the message for the agent's session, or the receipt of a call that is settled already.
 type DelegateResult struct {
 	Message Message `json:"message"`
-	// Background means that the turn does not wait for the agent's.
-	Background bool        `json:"background,omitempty"`
-	Receipt    *CallResult `json:"receipt,omitempty"`
+	// Granted is what the subagent may use, as the first claim of the call has recorded it.
+	Granted turn.Allowance `json:"granted"`
+	Receipt *CallResult    `json:"receipt,omitempty"`
 }
 
 // DelegatedInput names the call. Problem says why the agent's turn may have left nothing in the journal.
@@ -262,4 +272,6 @@ type FinishResult struct {
 	// Undelivered are the IDs of FinishInput.Messages that no turn has: a workflow task that was lost accepted them after
 	// the turn was settled.
 	Undelivered []string `json:"undelivered,omitempty"`
+	// Stopped are the sessions of the subagents in the background that end with a turn that was stopped.
+	Stopped []string `json:"stopped,omitempty"`
 }

@@ -82,7 +82,7 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 // runCalls runs calls in parallel, up to MaxParallelCalls at a time. A suspended call does not count until it
 // continues.
 func (r *run) runCalls(ctx workflow.Context, states []*callState) {
-	r.shareLimits(ctx, states)
+	r.agents = r.newStepAgents(ctx, states)
 	r.worked = 0
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
 	for _, f := range states {
@@ -101,6 +101,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		})
 	}
 	wg.Wait(ctx)
+	r.agents.settle(&r.progress.Counters)
 }
 
 // count adds a step's calls to the turn's counters. A step counts as an error if none of its calls succeeded, unless
@@ -111,8 +112,10 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 	c.Busy += r.worked
 	succeeded := false
 	for _, receipt := range receipts {
-		if receipt.Usage != nil {
-			c.Delegated = c.Delegated.Add(*receipt.Usage)
+		if receipt.Used != nil {
+			used := *receipt.Used
+			used.Time = 0 // which Busy has
+			c.Delegated = c.Delegated.Add(used)
 		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
 	}

@@ -72,12 +72,10 @@ type run struct {
 	stopping     bool     // the turn was stopped, or hands its messages on: it takes no more
 	queuedByStop []string // the IDs of messages that arrived after the stop and would have been merged
 	requests     requestSet
-	expiresAt    time.Time          // of the requests that a run continues with; zero: none, or never
-	connecting   map[string]bool    // servers to which a call is making the turn's connection
-	worked       time.Duration      // working time of the step's calls so far
-	children     workflow.Semaphore // of the step's calls of agents
-	share        *LimitsRequest     // of each of these; nil if nothing is left
-	lesserShare  *LimitsRequest     // of each of these that works in the background
+	expiresAt    time.Time       // of the requests that a run continues with; zero: none, or never
+	connecting   map[string]bool // servers to which a call is making the turn's connection
+	worked       time.Duration   // working time of the step's calls so far
+	agents       *stepAgents     // that the step calls; nil if there are none
 }
 
 // newRun sets all state that the handlers use. An update that arrives with the start of a run is handled while the
@@ -138,7 +136,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	defer cancel()
 	e := p.Result
 	if e.State == turn.StateCancelled {
-		r.stopBackground(ctx)
+		r.stopBackground(ctx, r.progress.Background)
 	}
 	r.stopping = e.State == turn.StateCancelled
 	if err := r.upsertResult(ctx, e); err != nil {
@@ -175,6 +173,8 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 		e.Answer = said
 		return e, nil, r.upsertResult(ctx, e)
 	}
+	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped,
+		func(s string) bool { return slices.Contains(r.progress.Background, s) }))
 	if settled.Answer != "" {
 		e.Answer = settled.Answer
 	}

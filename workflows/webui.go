@@ -92,8 +92,8 @@ func (r *run) details(state string) string {
 	b.WriteString("| | |\n|---|---|\n")
 	for _, row := range [][2]string{
 		{"state", state}, {"turn", r.turnID}, {"model", cfg.Model},
-		{"steps", fmt.Sprintf("%d of %d", c.Spent, cfg.Limits.MaxSteps)},
-		{"tool calls", fmt.Sprintf("%d of %d", c.ToolCalls, cfg.Limits.MaxToolCalls)},
+		{"steps", fmt.Sprintf("%d of %d", c.Taken().Steps, cfg.Limits.MaxSteps)},
+		{"tool calls", fmt.Sprintf("%d of %d", c.Taken().ToolCalls, cfg.Limits.MaxToolCalls)},
 		{"tools", strings.Join(r.progress.Tools, ", ")},
 		{"tokens", c.Usage.Describe()}, {"cost", c.Usage.DescribeCost()},
 		{"said", turn.Truncate(r.progress.LastText, 400)},

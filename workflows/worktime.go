@@ -34,10 +34,3 @@ func (r *run) checkTime(f *callState) error {
 	}
 	return temporal.NewApplicationError("not run: "+exceeded.Message, string(turn.CodeGuardExceeded))
 }
-
-// within returns the requested limits with this turn_timeout.
-func (r LimitsRequest) within(left time.Duration) *LimitsRequest {
-	timeout := left.String()
-	r.TurnTimeout = &timeout
-	return &r
-}

@@ -238,6 +238,25 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(0, err)
 	_, err = view.AddCondensation(ctx, session, "r1", turn.Condensation{At: turn.Head{Seq: 1000}})
 	add(0, err)
+	return append(results, s.subagents(view, session, turnID)...)
+}
+
+// subagents returns what a view has of the subagent of call 1.1.
+func (s *script) subagents(view *journal.DB, session, turnID string) (results []any) {
+	add := func(v any, err error) { results = append(results, v, kindOf(err)) }
+	ctx, answer := s.Context(), turn.SubagentAnswerID(turn.ChildSession(turnID, "1.1"))
+	its, err := view.Subagent(ctx, turnID, "1.1")
+	add(its, err)
+	spent, err := view.SpentBySubagent(ctx, turnID, "1.1")
+	add(spent, err)
+	origin, err := view.Origin(ctx, session, answer, "")
+	add(origin, err)
+	kept, err := view.AnswerKept(ctx, session, answer)
+	add(kept, err)
+	requests, err := view.PendingOfTurn(ctx, turnID)
+	add(len(requests), err)
+	names, err := view.StopSubagents(ctx, session)
+	add(len(names), err)
 	return results
 }
 
@@ -276,8 +295,10 @@ func fullFor(t *testing.T, store *journal.DB) *script {
 	t.Helper()
 	s := begunFor(t, store, "acme", "s")
 	_ = must(s.AddCondensation(t.Context(), "s", "r1", s.condensation(s.sessionRecord().Head, 1, "notes")))(t)
-	list := calls(1, 1)
+	list := append(calls(1, 1), subagentCall("1.1"))
 	s.infer(1, "look", list...)
+	s.callInBackground(list[1], turn.Allowance{Steps: 1})
+	s.settleCall(list[1], 1, turn.OutcomeOK, "its answer")
 	s.ask(approvalOf(list[0]), questionOf("q1", 1))
 	always := allowed(approvalOf(list[0]))
 	always.Grant = turn.GrantCall

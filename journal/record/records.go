@@ -95,7 +95,7 @@ type SessionRecord struct {
 	ForkSeq int64  `json:"fork_seq,omitempty"`
 	// Usage is SessionUsage. DB does not set it, because it reads all turns of the session.
 	Usage turn.Usage `json:"usage,omitzero"`
-	// Waiting is how many requests are open.
+	// PendingRequests is how many requests are open, with those of subagents at work. LastTurn is then waiting.
 	PendingRequests int `json:"pending_requests,omitempty"`
 }
 
@@ -134,6 +134,13 @@ type CallRecord struct {
 	// if the journal does not have it, as after an import.
 	Suspended    int    `json:"suspended,omitempty"`
 	Continuation []byte `json:"-"`
+}
+
+// Subagent is an agent whose turn a call has started.
+type Subagent struct {
+	Granted turn.Allowance `json:"granted"`
+	// Background means that the caller's turn does not wait for the subagent.
+	Background bool `json:"background,omitempty"`
 }
 
 // LateResult is a settlement that came after the first one.

@@ -59,6 +59,9 @@ const SuspendedText = "outcome unknown: the tool's server had asked for somethin
 // LateNotice returns the text of the message that reports a late result of a call whose outcome was unknown. No user
 // wrote that message. rec is the call as it was settled, late is the late result.
 func LateNotice(rec CallRecord, late LateResult) string {
+	if agent, ok := strings.CutPrefix(rec.Call.Tool, turn.AgentTools); ok && late.Outcome != turn.OutcomeUnknown {
+		return SubagentAnswer(agent, late.Text)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Notice of the system, not of the user: the call %s of %s, whose outcome was unknown, has come to "+
 		"an end after all. Its outcome is %s.",
@@ -78,9 +81,23 @@ func LateNotice(rec CallRecord, late LateResult) string {
 	return b.String()
 }
 
-// LateID is the ID of the message that holds a LateNotice.
+// NoticeID is the ID of the message that holds a LateNotice. The answer of a subagent has one ID, however it arrives.
+func NoticeID(rec CallRecord, late LateResult) string {
+	if strings.HasPrefix(rec.Call.Tool, turn.AgentTools) {
+		return turn.SubagentAnswerID(turn.ChildSession(late.Turn, late.CallID))
+	}
+	return LateID(late.Turn, late.CallID, late.Attempt)
+}
+
+// LateID is the ID of the message that holds the LateNotice of another call.
 func LateID(turnID, callID string, attempt int) string {
 	return fmt.Sprintf("late:%s:%s:%d", turnID, callID, attempt)
+}
+
+// SubagentAnswer returns the text of the message with which the answer of a subagent in the background reaches its
+// caller's session.
+func SubagentAnswer(agent, answer string) string {
+	return fmt.Sprintf("(The agent %s, which you have called in the background, has ended its task.)\n\n%s", agent, answer)
 }
 
 // ForkedMessage is the message of a turn of which an imported fork has only the beginning. Readers of the session see

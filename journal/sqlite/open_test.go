@@ -76,8 +76,9 @@ func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	raw(t, path,
-		`DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending;
-			ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`)
+		`DROP TABLE subagents; DROP INDEX turns_root; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
+		DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending;
+		ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`)
 
 	s = open(t, path, sqlite.Options{})
 	again, err := s.Turn(t.Context(), "t")

@@ -115,6 +115,8 @@ type CallProposal struct {
 	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
 	// turn requests no approval.
 	Code Code `json:"code,omitempty"`
+	// Background means that the call asks for a subagent for which the turn does not wait.
+	Background bool `json:"background,omitempty"`
 }
 
 // The bounds on data in the workflow's history.

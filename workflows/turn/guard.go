@@ -50,16 +50,24 @@ type Counters struct {
 	ConsecutiveErrors int   `json:"consecutive_errors"`
 	Reprompts         int   `json:"reprompts"`
 	Usage             Usage `json:"usage"`
-	// Delegated is the usage of the turn's children, and of theirs. It counts against the turn's limits of tokens and
-	// cost; the journal records it with the turns of the children.
-	Delegated Usage `json:"delegated,omitzero"`
+	// Delegated is what the turn's inline subagents have used, and those below them; their time is in Busy. Granted is
+	// the allowance of those that work in the background. Both count against the turn's limits; the journal records usage
+	// with the turns of the subagents.
+	Delegated Spending `json:"delegated,omitzero"`
+	Granted   Spending `json:"granted,omitzero"`
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
 	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
 	Busy time.Duration `json:"busy"`
 }
 
-// Total returns the usage of the turn and its children.
-func (c Counters) Total() Usage { return c.Usage.Add(c.Delegated) }
+// Used returns what the turn has used, with its inline subagents.
+func (c Counters) Used() Spending {
+	own := Spending{Steps: c.Spent, ToolCalls: c.ToolCalls, Tokens: c.Usage.Total(), Cost: c.Usage.Cost, Time: c.Busy}
+	return own.Add(c.Delegated)
+}
+
+// Taken returns what the turn has used, with what it granted to subagents in the background.
+func (c Counters) Taken() Spending { return c.Used().Add(c.Granted) }
 
 // LimitExceeded says which limit the guard refused to exceed.
 type LimitExceeded struct {
@@ -69,20 +77,25 @@ type LimitExceeded struct {
 
 // CheckInferenceLimits returns the limit that forbids another inference, or nil.
 func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
+	taken := c.Taken()
 	switch {
-	case c.Busy >= l.TurnTimeout:
-		return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
-	case c.Spent >= l.MaxSteps:
+	case taken.Time >= l.TurnTimeout:
+		return timedOut(l)
+	case taken.Steps >= l.MaxSteps:
 		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
 	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
 		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors,
 			l.MaxConsecutiveErrors)
-	case l.MaxTokens > 0 && c.Total().Total() >= l.MaxTokens:
-		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", c.Total().Total(), l.MaxTokens)
-	case l.MaxCost() != nil && c.Total().Cost >= *l.MaxCost():
-		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", c.Total().Cost, *l.MaxCost()))
+	case l.MaxTokens > 0 && taken.Tokens >= l.MaxTokens:
+		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", taken.Tokens, l.MaxTokens)
+	case l.MaxCost() != nil && taken.Cost >= *l.MaxCost():
+		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", taken.Cost, *l.MaxCost()))
 	}
 	return nil
+}
+
+func timedOut(l Limits) *LimitExceeded {
+	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 }
 
 // MaxCostExceeded returns the limit with which a turn ends that has too little left for another inference.
@@ -90,15 +103,16 @@ func MaxCostExceeded(why string) *LimitExceeded { return exceeded(FinishMaxCost,
 
 // CheckCallLimits returns the limit that forbids n more tool calls, or nil.
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
+	taken := c.Taken()
 	switch {
-	case c.Busy >= l.TurnTimeout:
-		return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
-	case c.Spent >= l.MaxSteps:
+	case taken.Time >= l.TurnTimeout:
+		return timedOut(l)
+	case taken.Steps >= l.MaxSteps:
 		return exceeded(FinishMaxSteps,
 			"the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
-	case c.ToolCalls+n > l.MaxToolCalls:
+	case taken.ToolCalls+n > l.MaxToolCalls:
 		return exceeded(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)",
-			c.ToolCalls, n, l.MaxToolCalls)
+			taken.ToolCalls, n, l.MaxToolCalls)
 	}
 	return nil
 }
@@ -110,7 +124,7 @@ func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
 
 // Remaining returns the working time that is left, but at least one second, so that it is a valid timeout.
 func Remaining(l Limits, c Counters) time.Duration {
-	return max(l.TurnTimeout-c.Busy, time.Second)
+	return max(l.TurnTimeout-c.Taken().Time, minTime)
 }
 
 // The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not

@@ -26,6 +26,8 @@ type BeginInput struct {
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
 	// unchanged.
 	Config json.RawMessage `json:"config,omitempty"`
+	// NothingLeft means that nothing is left for a turn that begins with the answer of a subagent. The activity sets it.
+	NothingLeft bool `json:"nothing_left,omitempty"`
 	// Skills are what the activity selected for the turn; nil if there are none.
 	Skills *SkillsChunk `json:"skills,omitempty"`
 	At     time.Time    `json:"at,omitzero"`

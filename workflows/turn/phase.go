@@ -293,9 +293,11 @@ type FinishReason string
 
 // The finish reasons.
 const (
-	FinishAnswered     FinishReason = "answered"
-	FinishDuplicate    FinishReason = "duplicate" // another turn had this message first; its answer is given
-	FinishNoMessage    FinishReason = "no_message"
+	FinishAnswered  FinishReason = "answered"
+	FinishDuplicate FinishReason = "duplicate" // another turn had this message first; its answer is given
+	FinishNoMessage FinishReason = "no_message"
+	// FinishKept means that the message is a subagent's answer that begins no turn: the session's next turn gets it.
+	FinishKept         FinishReason = "kept"
 	FinishMaxSteps     FinishReason = "max_steps"
 	FinishMaxToolCalls FinishReason = "max_tool_calls"
 	FinishMaxErrors    FinishReason = "max_consecutive_errors"
@@ -315,7 +317,7 @@ const (
 // Known reports whether r is a finish reason of this package.
 func (r FinishReason) Known() bool {
 	switch r {
-	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
+	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishKept, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
 		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
 		FinishCancelled, FinishFailed, FinishTerminated:
 		return true

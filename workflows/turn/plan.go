@@ -94,6 +94,10 @@ type Config struct {
 	TraceParent string `json:"traceparent,omitempty"`
 	// Skills are those that were selected for the turn; nil if there are none.
 	Skills *SkillsChunk `json:"skills,omitempty"`
+	// MessageTools are UserMessage.Tools of the message that the turn comes of.
+	MessageTools []string `json:"message_tools,omitempty"`
+	// Answers is how many answers of subagents lie between the user's message and the turn: 0 if the message began it.
+	Answers int `json:"answers,omitempty"`
 }
 
 // Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.

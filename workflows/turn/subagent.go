@@ -2,7 +2,7 @@ package turn
 
 import (
 	"regexp"
-	"time"
+	"strings"
 )
 
 // AgentTools begins the IDs of the tools that stand for agents: "agent/<id>".
@@ -23,43 +23,19 @@ func ParentCall(session string) (turnID, callID string, ok bool) {
 	return m[1], m[2], true
 }
 
-// Share is the part of a turn's limits that one of its children gets. Zero tokens and a nil cost mean no limit.
-type Share struct {
-	Tokens  int64
-	Cost    *USD
-	Timeout time.Duration
-}
+// answerSuffix ends the ID of the message with the answer of a subagent in the background, and the workflow ID of the
+// delivery that sends it.
+const answerSuffix = "/answer"
 
-// ShareOf divides what is left of a turn's tokens and dollars between n children that run at the same time: together
-// they cannot use more than is left. The turn makes no inference of its own meanwhile. ok is false if nothing is left
-// for one of them.
-func ShareOf(l Limits, c Counters, n int) (s Share, ok bool) {
-	used := c.Total()
-	s.Timeout = Remaining(l, c)
-	if l.MaxTokens > 0 {
-		if s.Tokens = (l.MaxTokens - used.Total()) / int64(n); s.Tokens < 1 {
-			return s, false
-		}
-	}
-	if most := l.MaxCost(); most != nil {
-		cost := (*most - used.Cost) / USD(n)
-		if s.Cost = &cost; cost < 1 {
-			return s, false
-		}
-	}
-	return s, true
-}
+// SubagentAnswerID returns the ID of the message with which the answer of the subagent with this session reaches its caller's
+// session. Only a subagent's answer has such an ID.
+func SubagentAnswerID(session string) string { return session + answerSuffix }
 
-// Narrow returns l with the limits of other that are lower.
-func (l Limits) Narrow(other Limits) Limits {
-	if other.MaxTokens > 0 && (l.MaxTokens == 0 || other.MaxTokens < l.MaxTokens) {
-		l.MaxTokens = other.MaxTokens
+// AnsweredCall returns the call of the subagent whose answer a message is; ok is false for every other message.
+func AnsweredCall(messageID string) (turnID, callID string, ok bool) {
+	session, ok := strings.CutSuffix(messageID, answerSuffix)
+	if !ok {
+		return "", "", false
 	}
-	if other.MaxCostUSD > 0 && (l.MaxCostUSD == 0 || other.MaxCostUSD < l.MaxCostUSD) {
-		l.MaxCostUSD = other.MaxCostUSD
-	}
-	l.MaxSteps = min(l.MaxSteps, other.MaxSteps)
-	l.MaxToolCalls = min(l.MaxToolCalls, other.MaxToolCalls)
-	l.TurnTimeout, l.ToolTimeout = min(l.TurnTimeout, other.TurnTimeout), min(l.ToolTimeout, other.ToolTimeout)
-	return l
+	return ParentCall(session)
 }

@@ -15,12 +15,12 @@ var copied = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
 	"grants", "catalogues", "approved_tools", "config_versions", "chunks", "fleet_limits",
-	"inference_usage", "spending", "condensations",
+	"inference_usage", "spending", "condensations", "subagents",
 }
 
 // booleans are the columns that SQLite stores as numbers.
 var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed", "unpriced", "estimated",
-	"reserved"}
+	"reserved", "background"}
 
 // contents are the columns of content, by table: those that an encrypted journal seals.
 var contents = map[string][]string{

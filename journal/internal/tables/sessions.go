@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // TurnColumns are what ScanTurn reads of a turn t and its session s.
@@ -45,12 +46,12 @@ func (q Querier) NamedTurn(turnID string) (record.TurnRecord, error) {
 	return q.TurnRecord(`t.turn_id = ? AND s.tenant = ?`, turnID, q.Tenant)
 }
 
-const sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
-	(SELECT count(*) FROM requests w WHERE w.session = s.id AND w.status = ''),
+var sessionColumns = `s.session_id, s.tenant, s.agent, s.head_seq, s.head_hash, s.turns, s.created_at, s.updated_at, s.first_text,
+	(SELECT count(*) FROM requests w WHERE w.session IN (` + BelowSession(`s.id`) + `) AND w.status = ''),
 	coalesce((SELECT p.session_id FROM sessions p WHERE p.id = s.parent), ''), coalesce(s.fork_seq, 0)`
 
 // SessionQuery selects sessions s for ScanSession.
-const SessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
+var SessionQuery = `SELECT ` + lastTurnColumns + `, ` + sessionColumns + ` FROM sessions s
 	LEFT JOIN turns t ON t.id = (SELECT max(id) FROM turns WHERE session = s.id) `
 
 // ScanSession reads a row of SessionQuery.
@@ -60,6 +61,9 @@ func ScanSession(scan func(...any) error) (r record.SessionRecord, err error) {
 		Into(&r.FirstText), &r.PendingRequests,
 		&r.Parent, &r.ForkSeq)
 	r.CreatedAt, r.UpdatedAt = Instant(created), Instant(updated)
+	if r.PendingRequests > 0 && r.LastTurn.State == turn.StateRunning { // a subagent waits
+		r.LastTurn.State = turn.StateWaiting
+	}
 	return r, err
 }
 

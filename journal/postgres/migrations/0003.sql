@@ -39,3 +39,23 @@ CREATE VIEW used AS
 
 -- What the running attempt of an inference has sent, by estimate; 0 until its provider begins to answer.
 ALTER TABLE inferences ADD COLUMN prompt_tokens BIGINT NOT NULL DEFAULT 0;
+
+-- What a turn that has ended has used of its limits, as JSON: turn.Spending. It is null if no workflow has said so. root is
+-- the turn that the user's message began, null if this is that turn: another one began with the answer of a subagent.
+ALTER TABLE turns ADD COLUMN spent TEXT;
+ALTER TABLE turns ADD COLUMN root BIGINT;
+CREATE INDEX turns_root ON turns (root) WHERE root IS NOT NULL;
+
+-- The subagents that turns have called. turn and session are the caller's, name is the session_id of the subagent's own
+-- session. granted is JSON: turn.Allowance. state is working, ended, or stopped: then its answer begins no turn.
+CREATE TABLE subagents (
+  call       BIGINT PRIMARY KEY,
+  turn       BIGINT NOT NULL,
+  session    BIGINT NOT NULL,
+  name       TEXT COLLATE "C" NOT NULL,
+  background BOOLEAN NOT NULL,
+  granted    TEXT NOT NULL,
+  state      TEXT NOT NULL
+);
+CREATE INDEX subagents_session ON subagents (session, state);
+CREATE INDEX subagents_turn ON subagents (turn);
