@@ -123,7 +123,7 @@ var finding = [][]string{
 
 // others are the commands that do not concern sessions, or are tested below.
 var others = []string{
-	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "version", "man", // of no session
+	"completion", "config", "dev", "doctor", "events", "help", "init", "list", "tools", "trust", "version", "man", // of no session
 	"usage",                                             // of the tenant
 	"tape",                                              // only the journal of its tenant
 	"canvas",                                            // tested with the canvases
