@@ -50,10 +50,14 @@ func (s *DB) ID(ctx context.Context) (string, error) { return s.tables.ID(ctx) }
 // process may not write, or on a read-only or full disk. Its methods that write return that error.
 func (s *DB) ReadOnly() error { return s.tables.ReadOnly() }
 
-// CheckWrite checks with a small transaction that the journal can be written now.
+// CheckWrite checks with a small transaction that the journal can be written now. It changes a number and changes it
+// back, because SQLite writes nothing if nothing changes.
 func (s *DB) CheckWrite(ctx context.Context) error {
 	return s.write(ctx, "writing to the journal", func(t *tx) error {
-		return t.Exec(`UPDATE journal SET schema_version = schema_version`)
+		if err := t.Exec(`UPDATE journal SET schema_version = schema_version + 1`); err != nil {
+			return err
+		}
+		return t.Exec(`UPDATE journal SET schema_version = schema_version - 1`)
 	})
 }
 

@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,14 +18,6 @@ import (
 	"github.com/everturn/everturn/tests/loopback"
 	"github.com/everturn/everturn/tests/stdio"
 )
-
-// temporalDir returns the folder of the pinned `temporal` binary, looked up once.
-var temporalDir = sync.OnceValues(func() (string, error) {
-	cmd := exec.Command("go", "tool", "-modfile=tools/temporal.mod", "-n", "temporal")
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	return filepath.Dir(strings.TrimSpace(string(out))), err
-})
 
 // newDevHome makes a home whose --dev uses its own ports. All processes that it starts must be gone when the test ends.
 func newDevHome(t *testing.T) *home {
@@ -41,10 +31,10 @@ func newDevHomeAt(t *testing.T, address string) *home {
 	t.Helper()
 	uiPort, err := loopback.Port()
 	require.NoError(t, err)
-	dir, err := temporalDir()
+	server, err := temporalServer()
 	require.NoError(t, err)
 	h := &home{t: t, dir: t.TempDir(), address: address}
-	h.environ = []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir()}
+	h.environ = []string{"PATH=" + filepath.Dir(server) + ":/usr/bin:/bin", "HOME=" + h.dir, "XDG_STATE_HOME=" + t.TempDir()}
 	h.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\ndev_ui_port = %d\n[llm]\nprovider = \"demo\"\n", address,
 		uiPort))
 	h.write("notes.txt", "The lighthouse keeper is called Ottoline.\n")

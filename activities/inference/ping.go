@@ -9,7 +9,7 @@ import (
 )
 
 // pingTimeout bounds a Ping.
-const pingTimeout = 10 * time.Second
+const pingTimeout = 5 * time.Second
 
 // Ping lists the endpoint's models, which costs nothing. Its error is a *turn.Error like Infer's. A 404 may also mean
 // that the endpoint works and lists no models.
