@@ -136,7 +136,7 @@ func (a *Activities) applyPolicy(
 	byPlan := a.planGuard(ctx, key, promptConfig.Plan, &err)
 	for i, c := range calls {
 		d, _ := find(promptConfig, c.Tool)
-		permission, why, fromRule := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
+		permission, why, widest := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
 		if decided, reason := byPlan(d, c); decided != "" {
 			proposals[i].Permission, proposals[i].Why = decided, turn.Truncate(reason, turn.ResultPreview)
 			proposals[i].MaxGrant = turn.GrantNever
@@ -148,14 +148,14 @@ func (a *Activities) applyPolicy(
 			read, err = true, errors.Join(err, rerr)
 		}
 		if permission == turn.Ask && promptConfig.Policy.Taint != turn.TaintStrict &&
-			isCovered(rules, c.Tool, proposals[i].ArgumentsHash, fromRule) {
+			isCovered(rules, c, proposals[i].ArgumentsHash, widest) {
 			permission, why = turn.Allow, ""
 		}
 		if permission == turn.Ask {
 			if drifted := tools.drifted(d); drifted != "" { // an approval would not help: the tool would not run
 				proposals[i].Code, why = turn.CodeToolDrift, drifted
 			}
-			proposals[i].MaxGrant = maxGrant(promptConfig.Policy.Taint, fromRule)
+			proposals[i].MaxGrant = maxGrant(promptConfig.Policy.Taint, widest)
 		}
 		proposals[i].Permission = permission
 		if permission != turn.Allow {
@@ -165,38 +165,36 @@ func (a *Activities) applyPolicy(
 	return proposals, err
 }
 
-// isCovered reports whether a grant allows the call. If an operator's rule requires the approval because of the
-// arguments, only a grant for exactly these arguments covers it.
-func isCovered(rules []turn.Grant, tool, argumentsHash string, fromRule bool) bool {
+// isCovered reports whether a grant allows the call. widest is that of Policy.Permit.
+func isCovered(rules []turn.Grant, c turn.ToolCall, argumentsHash string, widest turn.GrantScope) bool {
 	return slices.ContainsFunc(rules, func(r turn.Grant) bool {
-		return r.Covers(tool, argumentsHash) && (r.ArgumentsHash != "" || !fromRule)
+		return r.Covers(c.Tool, c.Arguments, argumentsHash, widest)
 	})
 }
 
-// maxGrant returns the maxGrant grant that an approval of the call may carry: see covered.
-func maxGrant(taint turn.TaintMode, fromRule bool) turn.GrantScope {
-	switch {
-	case taint == turn.TaintStrict:
+// maxGrant returns the widest grant that an approval of the call may carry.
+func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
+	if taint == turn.TaintStrict {
 		return turn.GrantNever
-	case fromRule:
-		return turn.GrantCall
 	}
-	return ""
+	return widest
 }
 
 // taintGuard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
-// needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments; in strict
-// mode, not even then. If the journal cannot be read, the function sets failed and takes the session for tainted.
+// needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments, or for a
+// host that it names; in strict mode, not even then. A host that the operator listed may get what the model has read. If the journal cannot be read, the function sets failed and takes the session for tainted.
 func (a *Activities) taintGuard(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
-) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, bool) {
+) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, turn.GrantScope) {
 	var mark *journal.TaintSource
 	asked := false
-	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (turn.Permission, string, bool) {
-		permission, why, fromRule := policy.Permit(d.Pinned(), arguments)
-		if permission == turn.Deny || d.ReadOnly || mode != turn.TaintOn && mode != turn.TaintStrict {
-			return permission, why, fromRule
+	return func(d turn.Descriptor, arguments json.RawMessage, policy turn.Policy) (
+		turn.Permission, string, turn.GrantScope) {
+		permission, why, widest := policy.Permit(d.Pinned(), arguments)
+		listed := mode == turn.TaintOn && permission == turn.Allow && d.Hosts.Lists(arguments)
+		if permission == turn.Deny || d.ReadOnly || listed || mode != turn.TaintOn && mode != turn.TaintStrict {
+			return permission, why, widest
 		}
 		if !asked {
 			var err error
@@ -208,7 +206,7 @@ func (a *Activities) taintGuard(
 			}
 		}
 		if mark == nil {
-			return permission, why, fromRule
+			return permission, why, widest
 		}
 		if permission == turn.Ask {
 			why += "; "
@@ -216,7 +214,10 @@ func (a *Activities) taintGuard(
 		why += fmt.Sprintf(
 			"the conversation contains untrusted output of %s, and this call could change or send something because of it",
 			mark.Tool)
-		return turn.Ask, why, true
+		if widest != turn.GrantHost {
+			widest = turn.GrantCall
+		}
+		return turn.Ask, why, widest
 	}
 }
 

@@ -180,8 +180,13 @@ func (t *tx) decide(sc scope, r turn.Decision, at time.Time) error {
 		return nil
 	}
 	rule := turn.Grant{Tool: x.Rec.Tool, By: r.By, At: r.At}
-	if r.Grant == turn.GrantCall {
+	switch r.Grant {
+	case turn.GrantCall:
 		rule.ArgumentsHash = x.Rec.ArgumentsHash
+	case turn.GrantHost:
+		if rule.ArgumentsHash = turn.HostGrant(x.Rec.Arguments); rule.ArgumentsHash == "" {
+			rule.ArgumentsHash = x.Rec.ArgumentsHash
+		}
 	}
 	return t.insertGrant(sc.Session, rule)
 }

@@ -58,6 +58,12 @@ func ReadOnly() Option { return func(s *tool.Settings) { s.ReadOnly = true } }
 // Taints declares that the result may contain text from untrusted sources (see turn.Effects).
 func Taints() Option { return func(s *tool.Settings) { s.Taints = true } }
 
+// AskUnlistedHosts declares that calls send a request to the host of the argument url. They need an approval unless the
+// host matches one of the patterns.
+func AskUnlistedHosts(listed []string) Option {
+	return func(s *tool.Settings) { s.Hosts = &turn.HostRule{Listed: listed} }
+}
+
 // Values declares the only values of an argument, by its name in JSON.
 func Values(argument string, values ...any) Option {
 	return func(s *tool.Settings) { s.Values = map[string][]any{argument: values} }
@@ -122,8 +128,8 @@ func describe(name, description string, in reflect.Type, settings tool.Settings)
 	d := turn.Descriptor{
 		ID: Local + "/" + name, Wire: turn.WireName(Local + "/" + name), Description: description, Schema: canonical,
 		Activity: turn.ActivityRegular, Risk: settings.Risk, Repeatable: settings.Repeatable, Timeout: settings.Timeout,
-		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints},
-		Hash:    tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
+		Effects: turn.Effects{ReadOnly: settings.ReadOnly, Taints: settings.Taints}, Hosts: settings.Hosts,
+		Hash: tool.Hash(map[string]any{"name": name, "description": description, "input": canonical}),
 	}
 	if settings.LocalActivity {
 		d.Activity = turn.ActivityLocal

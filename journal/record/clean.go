@@ -112,7 +112,8 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 // CleanRequest returns w as stores keep it: see clean. Texts that are shown to users are bounded. Only a request of
 // kind elicitation keeps an elicitation.
 func CleanRequest(w turn.Request) turn.Request {
-	if w.Kind != turn.RequestApproval || !slices.Contains([]turn.GrantScope{turn.GrantCall, turn.GrantNever}, w.MaxGrant) {
+	if w.Kind != turn.RequestApproval || !slices.Contains(
+		[]turn.GrantScope{turn.GrantCall, turn.GrantHost, turn.GrantNever}, w.MaxGrant) {
 		w.MaxGrant = ""
 	}
 	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)

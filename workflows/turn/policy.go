@@ -73,31 +73,43 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit decides whether t may be called with these arguments, and returns the reason if not. The result fromRule is
-// set if the decision depends on the arguments: a rule with arguments decided, or may apply and so leads to ask. A
-// grant for the whole tool does not satisfy such a request.
-func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, fromRule bool) {
+// Permit decides whether t may be called with these arguments, and returns the reason if not. If it asks, widest is the
+// widest grant that satisfies it: GrantCall if a rule with arguments decided, or may apply and so leads to ask,
+// GrantHost if the call goes to a host that is not listed, or else empty, which means GrantTool.
+func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, widest GrantScope) {
 	if matches(p.Deny, t.ID) {
-		return Deny, fmt.Sprintf("policy denies %s", t.ID), false
+		return Deny, fmt.Sprintf("policy denies %s", t.ID), ""
 	}
 	if p.excludes(t) {
-		return Deny, fmt.Sprintf("the user's message excludes %s from this turn", t.ID), false
+		return Deny, fmt.Sprintf("the user's message excludes %s from this turn", t.ID), ""
 	}
 	doubt := ""
 	for _, r := range p.Rules {
 		switch c := r.applies(t, arguments); {
 		case c == surely:
 			permission, why = r.decide(t, doubt)
-			return permission, why, len(r.Arguments) > 0 || permission == Ask && doubt != ""
+			if permission == Ask && (len(r.Arguments) > 0 || doubt != "") {
+				widest = GrantCall
+			}
+			return permission, why, widest
 		case c == perhaps && doubt == "":
 			doubt = r.doubt(t)
 		}
 	}
 	permission, why = p.decideByLists(t)
+	if permission == Deny {
+		return permission, why, ""
+	}
 	if permission == Allow && doubt != "" {
 		permission, why = Ask, doubt
 	}
-	return permission, why, permission == Ask && doubt != ""
+	if doubt != "" {
+		return permission, why, GrantCall
+	}
+	if reason, scope := t.Hosts.ask(t, arguments); reason != "" {
+		return Ask, reason, scope
+	}
+	return permission, why, ""
 }
 
 // Offered reports whether the model is offered the tool, which needs a call that the policy does not deny.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -327,36 +328,86 @@ func TestWhatIsAskedForBecauseOfItsArguments(t *testing.T) {
 		policy    turn.Policy
 		arguments string
 		want      turn.Permission
-		fromRule  bool
+		widest    turn.GrantScope
 	}{
-		"surely":  {withRules(byArguments), path("prod/a"), turn.Ask, true},
-		"perhaps": {withRules(byArguments), path("./prod/a"), turn.Ask, true},
+		"surely":  {withRules(byArguments), path("prod/a"), turn.Ask, turn.GrantCall},
+		"perhaps": {withRules(byArguments), path("./prod/a"), turn.Ask, turn.GrantCall},
 		"perhaps, then allowed": {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Allow}), path("./prod/a"),
-			turn.Ask, true},
-		"perhaps, and the tool anyway": {withRules(byArguments, byTool), path("./prod/a"), turn.Ask, true},
+			turn.Ask, turn.GrantCall},
+		"perhaps, and the tool anyway": {withRules(byArguments, byTool), path("./prod/a"), turn.Ask, turn.GrantCall},
 		"perhaps, and the list anyway": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("./prod/a"),
-			turn.Ask, true},
+			turn.Ask, turn.GrantCall},
 		"perhaps, then denied": {withRules(byArguments, turn.Rule{Tool: "*", Permit: turn.Deny}), path("./prod/a"),
-			turn.Deny, false},
-		"perhaps, and not listed": {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, false},
+			turn.Deny, ""},
+		"perhaps, and not listed": {turn.Policy{Rules: []turn.Rule{byArguments}}, path("./prod/a"), turn.Deny, ""},
 		"perhaps denied": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Deny}),
-			path("./prod/a"), turn.Ask, true},
+			path("./prod/a"), turn.Ask, turn.GrantCall},
 		"perhaps allowed": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}),
-			path("./prod/a"), turn.Ask, true},
+			path("./prod/a"), turn.Ask, turn.GrantCall},
 		"allowed by them": {withRules(turn.Rule{Tool: "*", Arguments: production, Permit: turn.Allow}, byTool),
-			path("prod/a"), turn.Allow, true},
-		"not by them":  {withRules(byArguments), path("test/a"), turn.Allow, false},
-		"for the tool": {withRules(byArguments, byTool), path("test/a"), turn.Ask, false},
+			path("prod/a"), turn.Allow, ""},
+		"not by them":  {withRules(byArguments), path("test/a"), turn.Allow, ""},
+		"for the tool": {withRules(byArguments, byTool), path("test/a"), turn.Ask, ""},
 		"for the tool, listed": {turn.Policy{Ask: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("test/a"),
-			turn.Ask, false},
+			turn.Ask, ""},
 		"for the tool's risk": {turn.Policy{Allow: []string{"*"}, AskRisk: turn.RiskLow}, path("prod/a"), turn.Ask,
-			false},
+			""},
 		"on the deny list": {turn.Policy{Deny: []string{"*"}, Rules: []turn.Rule{byArguments}}, path("prod/a"),
-			turn.Deny, false},
-		"that cannot be read": {withRules(byArguments), `{"path":`, turn.Ask, true},
+			turn.Deny, ""},
+		"that cannot be read": {withRules(byArguments), `{"path":`, turn.Ask, turn.GrantCall},
 	} {
-		permission, why, fromRule := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
+		permission, why, widest := c.policy.Permit(writeFile, json.RawMessage(c.arguments))
 		assert.Equal(t, c.want, permission, "%s: %s", name, why)
-		assert.Equal(t, c.fromRule, fromRule, "%s: %s", name, why)
+		assert.Equal(t, c.widest, widest, "%s: %s", name, why)
+	}
+}
+
+// TestAHostThatIsNotListedIsAskedFor checks which calls of a tool that sends requests need an approval, and whether
+// later calls to the same host are spared one.
+func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
+	fetch := turn.Tool{ID: "local/fetch_url", Risk: turn.RiskMedium,
+		Hosts: &turn.HostRule{Listed: []string{"docs.python.org", "*.example.org"}}}
+	allowed := turn.Policy{Allow: []string{"*"}, AskRisk: turn.RiskHigh}
+	for address, c := range map[string]struct {
+		want   turn.Permission
+		widest turn.GrantScope
+	}{
+		"https://docs.python.org/3/?q=a%20b#c": {turn.Allow, ""},
+		"https://DOCS.python.org:443/":         {turn.Allow, ""},
+		"https://a.example.org/":               {turn.Allow, ""},
+		"https://example.org/":                 {turn.Ask, turn.GrantHost},
+		"https://evil.com/?docs.python.org":    {turn.Ask, turn.GrantHost},
+		"https://docs.python.org.evil.com/":    {turn.Ask, turn.GrantHost},
+		"https://docs.python.org@evil.com/":    {turn.Ask, turn.GrantCall},
+		"https://evil.com\\.example.org/":      {turn.Ask, turn.GrantCall},
+		"https://\u0435vil.example.org/":       {turn.Ask, turn.GrantCall},
+		"":                                     {turn.Ask, turn.GrantCall},
+	} {
+		arguments, err := json.Marshal(map[string]string{"url": address})
+		require.NoError(t, err)
+		permission, why, widest := allowed.Permit(fetch, arguments)
+		assert.Equal(t, c.want, permission, address)
+		assert.Equal(t, c.widest, widest, address)
+		assert.Equal(t, c.want == turn.Ask, why != "", address)
+	}
+	unlisted := json.RawMessage(`{"url":"https://evil.com/x"}`)
+	for name, c := range map[string]struct {
+		policy turn.Policy
+		want   turn.Permission
+		widest turn.GrantScope
+	}{
+		"not allowed": {turn.Policy{}, turn.Deny, ""},
+		"asked for":   {turn.Policy{Ask: []string{"*"}}, turn.Ask, turn.GrantHost},
+		"allowed by a rule": {turn.Policy{Rules: []turn.Rule{{Tool: "*", Permit: turn.Allow,
+			Arguments: map[string]string{"url": "https://evil.com/**"}}}}, turn.Allow, ""},
+		"of any risk": {turn.Policy{Allow: []string{"*"}}, turn.Ask, turn.GrantHost},
+	} {
+		permission, _, widest := c.policy.Permit(fetch, unlisted)
+		assert.Equal(t, c.want, permission, name)
+		assert.Equal(t, c.widest, widest, name)
+	}
+	for _, twice := range []string{`{"url":"https://docs.python.org/","url":"https://evil.com/"}`, `{"URL":"https://evil.com/"}`} {
+		permission, _, _ := allowed.Permit(fetch, json.RawMessage(twice))
+		assert.Equal(t, turn.Ask, permission, twice)
 	}
 }

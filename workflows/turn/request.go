@@ -39,8 +39,8 @@ type Request struct {
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	Risk          Risk   `json:"risk,omitempty"`
 	Why           string `json:"why,omitempty"`
-	// MaxGrant is the widest grant that would make this request unnecessary: GrantCall, GrantNever, or empty if both
-	// scopes would.
+	// MaxGrant is the widest grant that would make this request unnecessary: GrantCall, GrantHost, GrantNever, or empty
+	// if GrantTool would.
 	MaxGrant GrantScope `json:"max_grant,omitempty"`
 	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
@@ -52,19 +52,33 @@ type Request struct {
 
 // Grants reports whether a grant of scope s would make the request unnecessary.
 func (w Request) Grants(s GrantScope) bool {
-	return w.MaxGrant == "" || w.MaxGrant == s
+	switch w.MaxGrant {
+	case "":
+		return s == GrantCall || s == GrantTool
+	case GrantHost:
+		return s == GrantCall || s == GrantHost
+	}
+	return w.MaxGrant == s
 }
 
 // Covers reports whether a grant of scope s, given with the approval w, makes the approval other of the same turn
 // unnecessary.
 func (w Request) Covers(s GrantScope, other Request) bool {
 	return s != "" && other.Kind == RequestApproval && w.ID != other.ID && w.Tool == other.Tool && w.Risk == other.Risk &&
-		w.Grants(s) && other.Grants(s) && (s == GrantTool || w.ArgumentsHash == other.ArgumentsHash)
+		w.Grants(s) && other.Grants(s) && (s == GrantTool || w.ArgumentsHash == other.ArgumentsHash ||
+		s == GrantHost && HostOf(w.Arguments) != "" && HostOf(w.Arguments) == HostOf(other.Arguments))
 }
 
 // WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
 func (w Request) WhyNoGrant() string {
-	if w.MaxGrant == GrantCall {
+	switch w.MaxGrant {
+	case "":
+		return fmt.Sprintf("call %s is not remembered for a host: allow it for exactly these arguments (grant %q), or for "+
+			"the whole tool (grant %q)", w.ID, GrantCall, GrantTool)
+	case GrantHost:
+		return fmt.Sprintf("call %s cannot be remembered for the whole tool: it needs an approval because of its host; "+
+			"allow it once, for its host (grant %q), or for exactly these arguments (grant %q)", w.ID, GrantHost, GrantCall)
+	case GrantCall:
 		return fmt.Sprintf(
 			"call %s cannot be remembered for the whole tool: it needs an approval because of its arguments or "+
 				"of the conversation's text; allow it once, or for exactly these arguments (grant %q)", w.ID, GrantCall)
@@ -129,8 +143,8 @@ type Decision struct {
 	// Response is the response to an elicitation. That of a plan which the user has changed has the changed plan as its
 	// Content.
 	Response *ElicitationResponse `json:"response,omitempty"`
-	// Grant permits later calls of this tool in the session: with any arguments (GrantTool) or with the same ones
-	// (GrantCall).
+	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost)
+	// or with the same arguments (GrantCall).
 	Grant GrantScope `json:"grant,omitempty"`
 }
 
@@ -140,6 +154,7 @@ type GrantScope string
 // The scopes of grants.
 const (
 	GrantCall GrantScope = "call" // this tool with exactly these arguments
+	GrantHost GrantScope = "host" // this tool with any URL of this host
 	GrantTool GrantScope = "tool" // this tool
 	// GrantNever appears only in MaxGrant: no grant can replace the approval, so each call needs its own.
 	GrantNever GrantScope = "never"
@@ -148,14 +163,23 @@ const (
 // Grant is a session's permission for later calls of a tool that would otherwise need approval.
 type Grant struct {
 	Tool          string    `json:"tool"`
-	ArgumentsHash string    `json:"arguments_hash,omitempty"` // empty: any arguments
+	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or that of HostGrant; empty: any arguments
 	By            string    `json:"by,omitempty"`
 	At            time.Time `json:"at"`
 }
 
-// Covers reports whether the grant allows a call of this tool with these arguments.
-func (r Grant) Covers(tool, argumentsHash string) bool {
-	return r.Tool == tool && (r.ArgumentsHash == "" || r.ArgumentsHash == argumentsHash)
+// Covers reports whether the grant allows a call of this tool with these arguments, which have this hash. widest is
+// that of Policy.Permit.
+func (r Grant) Covers(tool, arguments, argumentsHash string, widest GrantScope) bool {
+	switch {
+	case r.Tool != tool:
+		return false
+	case r.ArgumentsHash == "":
+		return widest == ""
+	case r.ArgumentsHash == argumentsHash:
+		return true
+	}
+	return widest == GrantHost && r.ArgumentsHash == HostGrant(arguments)
 }
 
 // MaxResponseBytes bounds the content of a response to an elicitation.
@@ -177,8 +201,8 @@ func (w Request) Settle(d Decision) (Decision, *Error) {
 	case (d.Allowed || d.ArgumentsHash != "") && d.ArgumentsHash != w.ArgumentsHash:
 		return d, Errorf(CodeToolDrift, nil, "call "+w.ID+" has other arguments than the decision names; look at it again")
 	case d.Grant == "":
-	case d.Grant != GrantCall && d.Grant != GrantTool, d.Status != StatusAllowed:
-		return d, invalid(`a grant is "call" or "tool", and goes with allow`)
+	case d.Grant != GrantCall && d.Grant != GrantHost && d.Grant != GrantTool, d.Status != StatusAllowed:
+		return d, invalid(`a grant is "call", "host" or "tool", and goes with allow`)
 	case !w.Grants(d.Grant):
 		return d, invalid("%s", w.WhyNoGrant())
 	}

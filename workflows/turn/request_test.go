@@ -34,3 +34,25 @@ func TestAGrantCoversOnlyWhatItWouldHaveAllowed(t *testing.T) {
 		assert.False(t, given.Covers("", c.other), name)
 	}
 }
+
+func TestAGrantForAHostCoversItsOtherAddresses(t *testing.T) {
+	at := func(id, address string, widest turn.GrantScope) turn.Request {
+		return turn.Request{ID: id, Kind: turn.RequestApproval, Tool: "x", Arguments: `{"url":"` + address + `"}`,
+			ArgumentsHash: id, MaxGrant: widest}
+	}
+	given := at("1.0", "https://a.org/1", turn.GrantHost)
+	same, other := at("1.1", "https://A.org/2", turn.GrantHost), at("1.1", "https://b.org/1", turn.GrantHost)
+	assert.True(t, given.Covers(turn.GrantHost, same))
+	assert.False(t, given.Covers(turn.GrantHost, other))
+	assert.False(t, given.Covers(turn.GrantCall, same))
+	assert.False(t, given.Covers(turn.GrantTool, same))
+	assert.False(t, given.Covers(turn.GrantHost, at("1.1", "https://a.org/2", turn.GrantCall)), "a rule about arguments")
+	assert.False(t, at("1.0", "https://a.org/1", "").Grants(turn.GrantHost))
+
+	grant := turn.Grant{Tool: "x", ArgumentsHash: turn.HostGrant(given.Arguments)}
+	assert.True(t, grant.Covers("x", same.Arguments, "hash", turn.GrantHost))
+	assert.False(t, grant.Covers("x", other.Arguments, "hash", turn.GrantHost))
+	assert.False(t, grant.Covers("x", same.Arguments, "hash", turn.GrantCall))
+	assert.False(t, grant.Covers("y", same.Arguments, "hash", turn.GrantHost))
+	assert.False(t, turn.Grant{Tool: "x"}.Covers("x", same.Arguments, "hash", turn.GrantHost), "any arguments, listed hosts only")
+}

@@ -66,6 +66,8 @@ type Descriptor struct {
 	// Queue is the task queue of the workers that host the tool's server. If it is empty, every worker that runs tools
 	// does.
 	Queue string `json:"queue,omitempty"`
+	// Hosts is set for a tool that sends requests to the host of its argument url.
+	Hosts *HostRule `json:"hosts,omitempty"`
 }
 
 // Effects describes what a call can do besides returning its result. The zero value is the cautious one for what a call
@@ -93,6 +95,7 @@ type Tool struct {
 	TotalTimeout       time.Duration `json:"total_timeout,omitempty"`
 	ElicitationTimeout time.Duration `json:"elicitation_timeout,omitempty"`
 	Queue              string        `json:"queue,omitempty"`
+	Hosts              *HostRule     `json:"hosts,omitempty"`
 }
 
 // Pinned returns the part of d that a turn config holds.
@@ -101,7 +104,7 @@ func (d Descriptor) Pinned() Tool {
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
 		Effects: d.Effects,
 		Timeout: d.Timeout, TotalTimeout: d.TotalTimeout, ElicitationTimeout: d.ElicitationTimeout,
-		Queue: d.Queue,
+		Queue: d.Queue, Hosts: d.Hosts,
 	}
 }
 

@@ -86,6 +86,11 @@ func (g *Guard) Transport() *http.Transport {
 	}
 }
 
+// azureHost is the address under which a virtual machine in Azure reaches its host, which serves certificates and
+// configuration to it. The IANA's registries count it as public.
+// https://learn.microsoft.com/en-us/azure/virtual-network/what-is-ip-address-168-63-129-16
+var azureHost = netip.AddrFrom4([4]byte{168, 63, 129, 16})
+
 // control checks each address when it is dialled.
 func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
@@ -102,7 +107,11 @@ func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	case g.endpoint.Scheme == "http" && !g.loopback && !g.inNetworks(addr):
 		return fmt.Errorf("%s is outside of the networks that are named: plain http is refused there", it)
 	}
-	if err := g.safe(network, address, c); err != nil {
+	err = g.safe(network, address, c)
+	if addr == azureHost && !g.inNetworks(addr) {
+		err = errors.New("it is the host of an Azure machine")
+	}
+	if err != nil {
 		return fmt.Errorf("%s is not on the public internet: name its network in networks if that is meant", it)
 	}
 	return nil

@@ -19,6 +19,8 @@ type Settings struct {
 	// TotalTimeout bounds a call that reports progress. BackgroundTimeout is how long an abandoned call may go on.
 	TotalTimeout, BackgroundTimeout time.Duration
 	ReadOnly, Taints                bool // see turn.Effects
+	// Hosts makes calls ask that go to a host which is not listed.
+	Hosts *turn.HostRule
 	// Values are the only values of a function's arguments, by their names.
 	Values map[string][]any
 }

@@ -36,7 +36,7 @@ const (
 
 // Options say what may be fetched.
 type Options struct {
-	// Hosts are patterns (path.Match) of the hosts that may be asked; none means every public one.
+	// Hosts are patterns (path.Match) of the hosts that may be asked without an approval.
 	Hosts []string
 	// Networks are private networks that may be reached, in CIDR notation.
 	Networks []string
@@ -44,7 +44,9 @@ type Options struct {
 
 // Register adds fetch_url.
 func Register(r *tools.Registry, o Options) error {
-	for _, pattern := range o.Hosts {
+	o.Hosts = slices.Clone(o.Hosts)
+	for i, pattern := range o.Hosts {
+		o.Hosts[i] = strings.ToLower(pattern)
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("web.hosts: %q is no pattern of hosts", pattern)
 		}
@@ -53,7 +55,7 @@ func Register(r *tools.Registry, o Options) error {
 		return fmt.Errorf("web.networks: it %w", err)
 	}
 	return tools.Add(r, "fetch_url", "Read a page of the web over GET. HTML becomes text, with the addresses of links in "+
-		"parentheses.", o.fetch, tools.Repeatable(), tools.Taints(), tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
+		"parentheses.", o.fetch, tools.AskUnlistedHosts(o.Hosts), tools.Repeatable(), tools.Taints(), tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
 }
 
 type input struct {
@@ -62,7 +64,11 @@ type input struct {
 
 func (o Options) fetch(ctx context.Context, in input) (string, error) {
 	at := in.URL
-	for range maxRedirects + 1 {
+	for hop := range maxRedirects + 1 {
+		if hop > 0 && !o.follows(in.URL, at) {
+			return "", fmt.Errorf("the server redirects to %s, whose host is not listed: call fetch_url with that address, "+
+				"which asks the user", turn.Truncate(at, 500))
+		}
 		res, err := o.get(ctx, at)
 		if err != nil {
 			return "", err
@@ -82,6 +88,24 @@ func (o Options) fetch(ctx context.Context, in input) (string, error) {
 	return "", fmt.Errorf("the server redirects more than %d times", maxRedirects)
 }
 
+// follows reports whether a redirect of a call may be followed: to the host that the call was allowed for, or to one
+// that is listed.
+func (o Options) follows(from, to string) bool {
+	a, err := url.Parse(from)
+	if err != nil {
+		return false
+	}
+	b, err := url.Parse(to)
+	if err != nil {
+		return false
+	}
+	host := strings.ToLower(b.Hostname())
+	if host == "" {
+		return true // get refuses it
+	}
+	return strings.EqualFold(a.Hostname(), host) || (&turn.HostRule{Listed: o.Hosts}).ListsHost(host)
+}
+
 // get sends one request, and follows no redirect.
 func (o Options) get(ctx context.Context, address string) (*http.Response, error) {
 	u, err := url.Parse(address)
@@ -93,10 +117,6 @@ func (o Options) get(ctx context.Context, address string) (*http.Response, error
 	host := u.Hostname()
 	if loopback.Host(host) && !o.ownMachine() {
 		return nil, fmt.Errorf("%s is this machine, which is refused", host)
-	}
-	matches := func(pattern string) bool { ok, _ := path.Match(pattern, strings.ToLower(host)); return ok }
-	if len(o.Hosts) > 0 && !slices.ContainsFunc(o.Hosts, matches) {
-		return nil, fmt.Errorf("the operator does not permit %s ([web] hosts in agent.toml)", host)
 	}
 	guard, err := netguard.New(address, o.Networks)
 	if err != nil {

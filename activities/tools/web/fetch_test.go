@@ -66,12 +66,28 @@ func TestNothingPrivateIsFetched(t *testing.T) {
 		_, err := Options{}.fetch(t.Context(), input{URL: address})
 		assert.Error(t, err, address)
 	}
-	only := Options{Hosts: []string{"*.example.org"}, Networks: []string{"127.0.0.0/8"}}
-	_, err := only.fetch(t.Context(), input{URL: s.URL})
-	require.ErrorContains(t, err, "does not permit")
 	assert.Zero(t, asked)
 	elsewhere := httptest.NewServer(http.RedirectHandler("https://10.0.0.1/", http.StatusFound))
 	defer elsewhere.Close()
-	_, err = Options{Networks: []string{"127.0.0.0/8"}}.fetch(t.Context(), input{URL: elsewhere.URL})
+	_, err := Options{Networks: []string{"127.0.0.0/8"}, Hosts: []string{"*"}}.fetch(t.Context(), input{URL: elsewhere.URL})
 	require.ErrorContains(t, err, "10.0.0.1")
+}
+
+// TestARedirectToAHostThatIsNotListedIsNotFollowed checks that an approval for one host is none for the host that it
+// redirects to.
+func TestARedirectToAHostThatIsNotListedIsNotFollowed(t *testing.T) {
+	asked := 0
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked++ }))
+	defer other.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(other.URL, "http://"), ":")
+	s := httptest.NewServer(http.RedirectHandler("http://localhost:"+port+"/?q=secret", http.StatusFound))
+	defer s.Close()
+	o := Options{Networks: []string{"127.0.0.0/8", "::1/128"}}
+	_, err := o.fetch(t.Context(), input{URL: s.URL})
+	require.ErrorContains(t, err, "localhost:"+port+"/?q=secret")
+	assert.Zero(t, asked)
+	o.Hosts = []string{"localhost"}
+	_, err = o.fetch(t.Context(), input{URL: s.URL})
+	require.NoError(t, err)
+	assert.Equal(t, 1, asked)
 }

@@ -25,6 +25,7 @@ var verdicts = []Verdict{
 	{Key: "e", Word: "edit", Label: "edit the plan", Allow: true, Edit: true},
 	{Key: "n", Word: "no", Label: "deny"},
 	{Key: "a", Word: "always", Label: "always this call", Allow: true, Grant: turn.GrantCall},
+	{Key: "h", Word: "host", Label: "always this host", Allow: true, Grant: turn.GrantHost},
 	{Key: "t", Word: "tool", Label: "always this tool", Allow: true, Grant: turn.GrantTool},
 }
 

@@ -160,6 +160,8 @@ func Decision(d turn.Decision) string {
 	switch d.Grant {
 	case turn.GrantTool:
 		out += ", and every later call of this tool"
+	case turn.GrantHost:
+		out += ", and every later call to this host"
 	case turn.GrantCall:
 		out += ", and every later call with these arguments"
 	}
