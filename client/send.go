@@ -39,7 +39,8 @@ type SendInput struct {
 	// turn has its own. Ask derives it from a type.
 	OutputSchema json.RawMessage
 
-	summary string // for the Web UI
+	summary  string // for the Web UI
+	updateID string
 }
 
 // MaxAttachmentBytes is the size of the largest attachment.
@@ -75,6 +76,10 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 		in.Message.ID = "m-" + strings.ToLower(rand.Text()[:16])
 	}
 	in.Alone = in.Alone || len(in.OutputSchema) > 0
+	in.updateID = in.Message.ID
+	if in.Message.Late { // under its own ID, the turn that has left the message would repeat its acknowledgement
+		in.updateID = rand.Text()
+	}
 	t := Turn{Session: in.Session, MessageID: in.Message.ID}
 	if c.temporal == nil {
 		return t, ErrUnreachable
@@ -252,7 +257,7 @@ func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflo
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, c.input(in, nil)),
 		UpdateOptions: client.UpdateWorkflowOptions{
-			UpdateID: in.Message.ID, WorkflowID: o.ID, UpdateName: workflows.SendUpdate,
+			UpdateID: in.updateID, WorkflowID: o.ID, UpdateName: workflows.SendUpdate,
 			Args: []any{in.Message}, WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})

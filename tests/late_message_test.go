@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	everturn "github.com/everturn/everturn/client"
+	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/tests/fakellm"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
@@ -29,7 +31,7 @@ func TestAPlainClientGetsTheResultOfItsTurn(t *testing.T) {
 			reply = reply.Hold(0, gate)
 		}
 		return reply
-	}))
+	}), func(c *config.Config) { c.Worker.MaxConcurrentActivities = 2 * turns })
 	r.work()
 	var runs []client.WorkflowRun
 	for i := range turns {
@@ -48,8 +50,10 @@ func TestAPlainClientGetsTheResultOfItsTurn(t *testing.T) {
 		assert.Equal(t, run.GetRunID(), res.Turn)
 		assert.Equal(t, fmt.Sprint("To: First ", i), res.Answer)
 		assert.Equal(t, []string{"m2"}, res.Left)
-		next, err := r.people().Wait(t.Context(), late[i])
-		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		next, err := r.people().Wait(ctx, late[i])
+		cancel()
+		require.NoError(t, err, "%+v", late[i])
 		assert.Equal(t, fmt.Sprint("To: Late ", i), next.Answer)
 		assert.NotEqual(t, res.Turn, next.Turn)
 		assert.Equal(t, next.Turn, r.result(r.client.GetWorkflow(t.Context(), run.GetID(), next.Turn)).Turn)

@@ -28,7 +28,9 @@ func lateAndDies(name, about, at string) point {
 	return p
 }
 
-func targetToGate(r *rig, ctx context.Context) error { return errors.Join(r.askTarget(ctx), r.atGate(ctx)) }
+func targetToGate(r *rig, ctx context.Context) error {
+	return errors.Join(r.askTarget(ctx), r.atGate(ctx))
+}
 
 // killWhenHandedOn kills the worker as soon as Temporal has the delivery.
 func killWhenHandedOn(ctx context.Context, r *rig) error {
