@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/everturn/everturn/activities/capacity"
+	"github.com/everturn/everturn/internal/outage"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
@@ -38,10 +39,11 @@ type Agent struct {
 	MaxArgumentBytes int
 	Policy           turn.Policy
 	Approvals        turn.Approvals
-	RetryMax         int           // transport and rate-limit failures that one inference may retry
-	LimitWait        time.Duration // see turn.Config
-	Temperature      *float64
-	MaxTokens        int // of one completion; 0 leaves it to the provider
+	// RetryMax, FallbackAfter and JournalRetryFor are those of turn.Config.
+	RetryMax                       *int
+	FallbackAfter, JournalRetryFor time.Duration
+	Temperature                    *float64
+	MaxTokens                      int // of one completion; 0 leaves it to the provider
 	// Skills are those that turns get if their request asks for them.
 	Skills skills.Set
 	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
@@ -92,6 +94,7 @@ type Activities struct {
 	promptConfigs   *promptConfigCache
 	turns           *lru.Cache[string, begunTurn]
 	running         running
+	outages         *outage.Outages // of models
 	large           largeAnswers
 	prompts         *semaphore.Weighted
 	queues          turn.Queues
@@ -134,7 +137,7 @@ func New(o Options) (*Activities, error) {
 	}
 	return &Activities{
 		remembered: last,
-		turns:      turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		turns:      turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, waits: waits,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		stickyQueueName: o.StickyQueue,

@@ -97,9 +97,10 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput) (tu
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
 		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
+		FallbackAfter: g.FallbackAfter, JournalRetryFor: g.JournalRetryFor,
 		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, LimitWait: g.LimitWait,
+		Background:  in.Message.Background,
 	}
 	condense, err := g.condensing(cfg)
 	if err != nil {

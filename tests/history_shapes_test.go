@@ -109,7 +109,7 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
+			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryFor, cfg.Policy.OnModelError = 0, c.policy })
 			r.work()
 			res := r.result(r.begin(session(t), "Hello?", &c.limits))
 			assert.Equal(t, c.reason, res.FinishReason)

@@ -39,7 +39,8 @@ func (r *run) shareOf(n int) *LimitsRequest {
 		return nil
 	}
 	timeout := share.Timeout.String()
-	limits := &LimitsRequest{TurnTimeout: &timeout}
+	retryFor := r.progress.Config.Limits.RetryFor.String()
+	limits := &LimitsRequest{TurnTimeout: &timeout, RetryFor: &retryFor}
 	if share.Tokens > 0 {
 		limits.MaxTokens = &share.Tokens
 	}

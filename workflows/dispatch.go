@@ -189,13 +189,10 @@ func (r *run) infer(ctx workflow.Context, plan turn.PromptPlan) (InferResult, er
 		options.TaskQueue = r.progress.Config.Queues.Inference
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
 			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
+			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget,
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
-			LimitWaited: r.progress.LimitWaited, Delegated: c.Delegated.Cost,
+			Delegated: c.Delegated.Cost,
 		})
-		if r.waitedForLimit(ctx, err) {
-			return r.infer(ctx, plan)
-		}
 		if n == maxDispatches || !r.moved(err) {
 			return res, err
 		}

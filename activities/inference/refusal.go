@@ -113,11 +113,6 @@ func (r *refusal) ofModel() bool {
 		containsAny(r.Kind, "insufficient_quota", "billing", "model_not_found")
 }
 
-// limited reports whether the provider takes no requests for a while, because of a rate limit or a quota.
-func (r *refusal) limited() bool {
-	return r.Status == http.StatusTooManyRequests || containsAny(r.Kind, "rate_limit", "insufficient_quota")
-}
-
 // tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per time is something else.
 func (r *refusal) tooLong() bool {
 	switch {

@@ -61,5 +61,6 @@ func (l Limits) Narrow(other Limits) Limits {
 	l.MaxSteps = min(l.MaxSteps, other.MaxSteps)
 	l.MaxToolCalls = min(l.MaxToolCalls, other.MaxToolCalls)
 	l.TurnTimeout, l.ToolTimeout = min(l.TurnTimeout, other.TurnTimeout), min(l.ToolTimeout, other.ToolTimeout)
+	l.RetryFor = min(l.RetryFor, other.RetryFor)
 	return l
 }
