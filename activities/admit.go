@@ -102,10 +102,10 @@ const showWaitEvery = time.Minute
 // showWait shows the turn's readers what the inference waits for.
 func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r fleet.Refusal) {
 	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
-	if shown, ok := a.waits.Get(wait); ok && time.Since(shown) < showWaitEvery {
+	if shown, ok := a.times.Get(wait); ok && time.Since(shown) < showWaitEvery {
 		return
 	}
-	a.waits.Add(wait, time.Now())
+	a.times.Add(wait, time.Now())
 	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseChunk{
 		Phase: turn.PhaseLlmInfer,
 		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,

@@ -27,7 +27,7 @@ func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (wo
 	defer clock.stop()
 	done, err := a.compact(ctx, in)
 	if err != nil || done == nil {
-		return workflows.CompactResult{Nothing: err == nil}, failure(ctx, err)
+		return workflows.CompactResult{Nothing: err == nil}, a.failure(ctx, err)
 	}
 	return workflows.CompactResult{CondensedChunk: done.Report()}, nil
 }

@@ -24,7 +24,7 @@ const inlineTask = 8 << 10
 func (a *Activities) Delegate(ctx context.Context, in workflows.CallInput) (workflows.DelegateResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.delegate(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res workflows.DelegateResult, err error) {
@@ -65,7 +65,7 @@ func (a *Activities) delegate(ctx context.Context, in workflows.CallInput) (res 
 func (a *Activities) SettleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.settleDelegated(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {

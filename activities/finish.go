@@ -12,8 +12,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// DeliveryOptions are the dependencies of deliveries; all are required.
+// DeliveryOptions are the dependencies of deliveries; all but RetryFor are required.
 type DeliveryOptions struct {
+	// RetryFor is how long a delivery waits for a journal, or a session, that cannot be reached.
+	RetryFor time.Duration
 	// Journal returns a tenant's journal.
 	Journal func(tenant string) Deliverer
 	// Send hands a message to its session. A message that is sent again is still answered only once. If the session
@@ -46,7 +48,7 @@ func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (
 	beat := startClock(ctx)
 	defer beat.stop()
 	res, err := d.handOver(ctx, in)
-	return res, failure(ctx, err)
+	return res, failure(ctx, d.o.RetryFor, err)
 }
 
 func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
@@ -136,7 +138,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	if err == nil {
 		res.Undelivered, err = a.undelivered(ctx, a.journal.Tenant(in.Tenant), in.Session, in.Messages)
 	}
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {

@@ -25,21 +25,21 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	defer clock.stop()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx,
+		return workflows.InferResult{}, a.failure(ctx,
 			turn.Errorf(turn.CodeLLMTransport, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
 	if err := checkBegan(clock); err != nil { // the earlier attempt took long
-		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
-	ctx, release := a.detachFromAttempt(ctx, in.Turn)
+	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	model, err := a.modelOf(ctx, in)
 	if err == nil {
 		err = a.stillAway(ctx, in, model, clock)
 	}
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
 	res, err := a.infer(ctx, model.on(in), model, clock)
 	res.Failures = clock.modelWait().Cuts
@@ -47,16 +47,18 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	if model.position > 0 {
 		res.Provider, res.Model = model.Provider, model.Name
 	}
-	return res, failure(ctx, err, clock.busy())
+	return res, a.failure(ctx, err, clock.busy())
 }
 
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model modelInUse,
 	clock *clock) (workflows.InferResult, error) {
+	goOn := rest(ctx)
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
+	goOn()
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
@@ -251,7 +253,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
-	settled, err := retryUntilAvailable(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
+	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
 			Provider: spending.attempt.Provider, Reserved: spending.reserved,

@@ -20,7 +20,7 @@ import (
 // retries it after the delay on any worker, and each attempt claims the call and releases the claim. All attempts of a
 // dispatch share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
 // number of refused attempts. The wait is therefore bounded by the time in which workers tried, and counts as working
-// time of the turn.
+// time of the turn. For a call that was not claimed, see journalDelay.
 
 // Bounds of a retry delay. Another worker may reach the server before this worker tries again, so the delay does not
 // wait out the breaker's pause.
@@ -42,8 +42,9 @@ func repeats(in workflows.CallInput, clock *clock) bool {
 }
 
 // callFailure maps the error of a call to the one that leaves the worker. Its details are the working time so far, and
-// whether the call may have reached its tool. Only a call that was not sent and has time left may be retried.
-func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
+// whether the call may have reached its tool. Only a call that was not sent, or not claimed because the journal is
+// unavailable, may be retried, as long as it has time left.
+func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,30 +52,40 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 		return temporal.NewCanceledError()
 	}
 	clock.stop() // no heartbeat may follow the one recorded here
-	e, busy := asTurnError(err), clock.busy()
-	options := temporal.ApplicationErrorOptions{NonRetryable: true,
-		Details: []any{busy, errors.As(err, new(reachedError))}}
-	if e.Code != turn.CodeToolNotSent || local(ctx) {
-		logFailure(ctx, e)
-		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
+	e, busy, reached := asTurnError(err), clock.busy(), errors.As(err, new(reachedError))
+	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, reached}}
+	delay, more, message := time.Duration(0), false, e.Message
+	switch {
+	case local(ctx), reached:
+	case e.Code == turn.CodeToolNotSent:
+		delay, more = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
+		if !more {
+			message = gaveUpText(e, busy)
+		}
+		busy += delay
+	case e.Code == turn.CodeStoreUnavailable:
+		delay, more = journalDelay(ctx, err, a.journalRetryFor)
 	}
-	attempt := int32(1)
-	if activity.IsActivity(ctx) {
-		attempt = activity.GetInfo(ctx).Attempt
-	}
-	delay, more := retryDelay(e, in.ServerWait, in.ServerWait-busy, attempt)
 	if !more {
 		logFailure(ctx, e)
-		return temporal.NewApplicationErrorWithOptions(gaveUpText(e, busy), string(e.Code), options)
+		return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {
 		if e.Refused {
 			clock.refused++
 		}
-		activity.RecordHeartbeat(ctx, busy+delay, clock.refused)
+		activity.RecordHeartbeat(ctx, busy, clock.refused)
 	}
 	options.NonRetryable, options.NextRetryDelay, options.Category = false, delay, temporal.ApplicationErrorCategoryBenign
-	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
+}
+
+// attemptOf returns the number of the activity's attempt, from 1.
+func attemptOf(ctx context.Context) int32 {
+	if !activity.IsActivity(ctx) {
+		return 1
+	}
+	return activity.GetInfo(ctx).Attempt
 }
 
 // retryDelay returns how long a call waits before its next attempt: the Retry-After of the server's HTTP front, or the

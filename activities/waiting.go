@@ -222,13 +222,9 @@ func (a *Activities) showModelWait(ctx context.Context, inf journal.Inference, m
 	if !w.news(next) {
 		return
 	}
-	attempt := 1
-	if activity.IsActivity(ctx) {
-		attempt = int(activity.GetInfo(ctx).Attempt)
-	}
 	waited := time.Since(w.ModelSince)
 	chunk := chunkOf(turn.ChunkInferenceWaiting, turn.Truncate(e.Message, maxFailureText), turn.WaitingChunk{
-		Provider: m.Provider, Model: m.Name, Code: e.Code, Status: e.Status, Attempt: attempt, NextAt: next.UTC(),
+		Provider: m.Provider, Model: m.Name, Code: e.Code, Status: e.Status, Attempt: int(attemptOf(ctx)), NextAt: next.UTC(),
 		WaitedMS: waited.Milliseconds(), LimitMS: (waited + left).Milliseconds(),
 	})
 	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {

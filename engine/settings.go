@@ -80,7 +80,7 @@ func (e *Engine) agent() activities.Agent {
 		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
-		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter, JournalRetryFor: cfg.Journal.RetryFor,
+		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Condense: condensing(cfg),
 	}

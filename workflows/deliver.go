@@ -76,12 +76,11 @@ func DeliveryID(workflowID, runID string) string {
 // activities and sleeps for a fifth of the elapsed time between them, so that it checks neither often nor much too
 // late.
 const (
-	handOverWait     = 20 * time.Second
-	handOverRoom     = time.Minute // for a locked journal and a busy server
-	handOverAttempts = 10
-	minSleep         = 2 * time.Second
-	maxSleep         = 5 * time.Minute
-	checksPerRun     = 200 // about 2,200 events
+	handOverWait = 20 * time.Second
+	handOverRoom = time.Minute // for a locked journal and a busy server
+	minSleep     = 2 * time.Second
+	maxSleep     = 5 * time.Minute
+	checksPerRun = 200 // about 2,200 events
 	// A message that no turn has is sent again, and given up after maxUndelivered consecutive attempts, because the
 	// problem that keeps its turns from beginning needs a fix. beginWait is how long to wait for a turn that fails
 	// to begin.
@@ -161,7 +160,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (re
 		HeartbeatTimeout:    heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
-			MaximumAttempts: handOverAttempts, NonRetryableErrorTypes: nonRetryable,
+			MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
 		},
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})

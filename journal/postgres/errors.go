@@ -22,6 +22,26 @@ var advice = map[string]string{
 	"25006": "the server is read-only: connect to the primary",
 }
 
+// Away implements tables.Database.
+func (s *database) Away(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return isAwayCode(refused.Code)
+	}
+	return errors.Is(err, journal.ErrUnavailable) || isUnreachable(err)
+}
+
+// isAwayCode reports whether the server could not run a transaction whatever it does, by its code.
+func isAwayCode(code string) bool {
+	switch code {
+	case "40001", "40P01", "23505": // other transactions were faster
+		return false
+	case "53100", "53200", "58030": // its disk is full, its memory is used up, or its disk has failed
+		return true
+	}
+	return isTransientCode(code)
+}
+
 // Explain implements tables.Database.
 func (s *database) Explain(err error) error { return explain(err) }
 

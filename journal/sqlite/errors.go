@@ -38,6 +38,15 @@ var advice = map[int]string{
 	sqlite3.SQLITE_IOERR:    "the disk reported an error: check it and its free space, then try again",
 }
 
+// Away implements tables.Database.
+func (s *database) Away(err error) bool {
+	switch codeOf(err) {
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
+		return true
+	}
+	return errors.As(err, new(errBusy))
+}
+
 // Explain implements tables.Database.
 func (s *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
