@@ -138,7 +138,7 @@ var allowedImports = map[string][]string{
 		"client", "codec", "config", "engine", "internal/temporalconn", "internal/devserver", "internal/invisible",
 		"internal/nearest", "internal/statedir", "journal", "journal/record", "starter/internal/ui",
 		"starter/internal/ui/form",
-		"starter/internal/ui/termsafe", "charm.land/lipgloss", "github.com/charmbracelet",
+		"starter/internal/ui/termsafe", "charm.land/lipgloss", "github.com/charmbracelet", "go.temporal.io/api",
 		"github.com/muesli/cancelreader",
 		"workflows", "workflows/turn", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys",
 		"golang.org/x/term",

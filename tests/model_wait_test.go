@@ -34,7 +34,9 @@ func (r *env) modelWaits(turnID string) (all []turn.WaitingChunk) {
 	return all
 }
 
-func tooMany() fakellm.Reply { return fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow down") }
+func tooMany() fakellm.Reply {
+	return fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow down")
+}
 
 // until answers with bad until a time, and then with good.
 func until(end *time.Time, bad, good fakellm.Reply) fakellm.Script {
