@@ -196,7 +196,7 @@ func (c *clock) beginWait(now time.Time) modelWait {
 func (c *clock) endWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wait = modelWait{Since: c.wait.Since}
+	c.wait = modelWait{Since: c.wait.Since, CutBefore: c.wait.CutBefore + c.wait.Cuts}
 }
 
 // addCut counts a stream that was cut, and returns how many there were before.

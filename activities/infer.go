@@ -42,7 +42,8 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
 	res, err := a.infer(ctx, model.on(in), model, clock)
-	res.Failures = clock.modelWait().Cuts
+	w := clock.modelWait()
+	res.Failures = w.CutBefore + w.Cuts
 	res.Busy = clock.busy()
 	if model.position > 0 {
 		res.Provider, res.Model = model.Provider, model.Name

@@ -50,6 +50,9 @@ func failure(ctx context.Context, retryFor time.Duration, err error, details ...
 		Details: details}
 	if e.Code == turn.CodeStoreUnavailable {
 		delay, more := journalDelay(ctx, err, retryFor)
+		if more {
+			options.Category = temporal.ApplicationErrorCategoryBenign
+		}
 		if options.NonRetryable = !more; !local(ctx) { // which has pauses of its own: see workflows
 			options.NextRetryDelay = delay
 		}

@@ -66,8 +66,10 @@ func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, cl
 	case e.Code == turn.CodeStoreUnavailable:
 		delay, more = journalDelay(ctx, err, a.journalRetryFor)
 	}
-	if !more {
+	if !more || e.Code == turn.CodeStoreUnavailable {
 		logFailure(ctx, e)
+	}
+	if !more {
 		return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {

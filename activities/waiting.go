@@ -27,6 +27,7 @@ type modelWait struct {
 	Since      time.Time `json:"since,omitzero"`       // it waits since then
 	ModelSince time.Time `json:"model_since,omitzero"` // for the model that it asks now
 	Cuts       int       `json:"cuts,omitempty"`       // attempts of that model whose stream was cut
+	CutBefore  int       `json:"cut_before,omitempty"` // those of models before it
 	Shown      time.Time `json:"shown,omitzero"`       // the next attempt of which the turn's readers know
 }
 
