@@ -29,7 +29,8 @@ func journalDelay(ctx context.Context, err error, retryFor time.Duration) (time.
 			since = away.Since
 		}
 	}
-	return delay, !since.IsZero() && time.Since(since) < retryFor
+	behind := errors.Is(err, journal.ErrBehind) // until a later copy is restored, or the turn is stopped
+	return delay, behind || !since.IsZero() && time.Since(since) < retryFor
 }
 
 // failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is

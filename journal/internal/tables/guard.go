@@ -9,7 +9,7 @@ import (
 )
 
 // maxPause bounds the pause before a database that is away is asked again.
-const maxPause = 30 * time.Second
+const maxPause = 15 * time.Second
 
 // The kinds of transactions. On a full or read-only disk, reads succeed.
 const (
