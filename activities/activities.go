@@ -7,10 +7,10 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/everturn/everturn/activities/capacity"
+	"github.com/everturn/everturn/internal/outage"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/internal/skills"
 	"github.com/everturn/everturn/journal"
@@ -38,10 +38,11 @@ type Agent struct {
 	MaxArgumentBytes int
 	Policy           turn.Policy
 	Approvals        turn.Approvals
-	RetryMax         int           // transport and rate-limit failures that one inference may retry
-	LimitWait        time.Duration // see turn.Config
-	Temperature      *float64
-	MaxTokens        int // of one completion; 0 leaves it to the provider
+	// RetryMax and FallbackAfter are those of turn.Config.
+	RetryMax      *int
+	FallbackAfter time.Duration
+	Temperature   *float64
+	MaxTokens     int // of one completion; 0 leaves it to the provider
 	// Skills are those that turns get if their request asks for them.
 	Skills skills.Set
 	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
@@ -55,7 +56,7 @@ type Agent struct {
 	Required []string
 }
 
-// Options are the dependencies of the activities. All but Redact, Worker, Capacity and CacheBytes are required.
+// Options are the dependencies of the activities. All but Redact, Worker, Capacity, JournalRetryFor and CacheBytes are required.
 type Options struct {
 	Journal Journal
 	Model   Model
@@ -74,6 +75,8 @@ type Options struct {
 	Capacity *capacity.Limiter
 	// Budget are the ceilings of each session and tenant. Turns bring their own.
 	Budget journal.Budget
+	// JournalRetryFor is that of the turn.Config of turns that begin on this worker; its own activities keep to it, too.
+	JournalRetryFor time.Duration
 	// CacheBytes bounds the cache of transcript windows; 0 means 64 MiB.
 	CacheBytes int64
 }
@@ -92,14 +95,17 @@ type Activities struct {
 	promptConfigs   *promptConfigCache
 	turns           *lru.Cache[string, begunTurn]
 	running         running
+	outages         *outage.Outages // of models
 	large           largeAnswers
 	prompts         *semaphore.Weighted
 	queues          turn.Queues
 	elsewhere       turn.Queues
 	capacity        *capacity.Limiter
+	journalRetryFor time.Duration
 	budget          journal.Budget
-	waits           *lru.Cache[string, time.Time]  // when turns have shown what they wait for
-	remembered      *lru.Cache[string, remembered] // by the hash of the head after an inference
+	// times are when turns have shown what they wait for, and those of claims that may have been made.
+	times      *lru.Cache[string, time.Time]
+	remembered *lru.Cache[string, remembered] // by the hash of the head after an inference
 }
 
 var _ workflows.Activities = (*Activities)(nil)
@@ -124,9 +130,9 @@ func New(o Options) (*Activities, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of turns: %w", err)
 	}
-	waits, err := lru.New[string, time.Time](maxTurns)
+	times, err := lru.New[string, time.Time](maxTurns)
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of waits: %w", err)
+		return nil, fmt.Errorf("making the cache of times: %w", err)
 	}
 	last, err := lru.New[string, remembered](maxRemembered)
 	if err != nil {
@@ -134,8 +140,8 @@ func New(o Options) (*Activities, error) {
 	}
 	return &Activities{
 		remembered: last,
-		turns:      turns, large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
-		capacity: o.Capacity, budget: o.Budget, waits: waits,
+		turns:      turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		stickyQueueName: o.StickyQueue,
 		secrets:         o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
@@ -148,24 +154,6 @@ func decodeConfig(raw json.RawMessage) (turn.Config, error) {
 		return p, turn.Errorf(turn.CodeInternal, err, "the turn's config cannot be read")
 	}
 	return p, nil
-}
-
-// failure maps an error to the application error that leaves the worker. Its type is the turn.Code and its message is
-// for the user; its cause goes only to the log. An application error stays as it is.
-func failure(ctx context.Context, err error, details ...any) error {
-	switch {
-	case err == nil:
-		return nil
-	case temporal.IsCanceledError(context.Cause(ctx)):
-		return temporal.NewCanceledError()
-	case temporal.IsApplicationError(err):
-		return err
-	}
-	e := asTurnError(err)
-	logFailure(ctx, e)
-	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter, Details: details,
-	})
 }
 
 // Model is the port to model providers. Package activities/inference implements it.

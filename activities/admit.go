@@ -24,6 +24,8 @@ const (
 	guessedOutput = 1024
 	// rateLimitWait is the pause of all workers after a rate limit that names none.
 	rateLimitWait = time.Second
+	// maxRateLimitWait bounds that pause: then a request asks again.
+	maxRateLimitWait = time.Minute
 )
 
 // admit waits until the fleet limits let the inference be sent. The wait is not working time, and the turn's readers
@@ -48,6 +50,10 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		return lease, nil
 	case refusal.Final:
 		return nil, turn.Errorf(turn.CodeTokensUsedUp, nil, refusal.String())
+	case refusal.Limit == fleet.LimitRetryAfter: // the provider has told another worker
+		e := turn.Errorf(turn.CodeLLMRateLimited, nil, refusal.String())
+		e.RetryAfter = refusal.Retry
+		return nil, a.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)
 	}
 	a.showWait(ctx, inf, *refusal)
 	if err := a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt); err != nil {
@@ -86,7 +92,8 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 		return
 	}
 	lease.End(0)
-	a.capacity.RetryAfter(in.Provider, in.Plan.Model, jittered(max(e.RetryAfter, rateLimitWait)))
+	pause := min(max(e.RetryAfter, rateLimitWait), maxRateLimitWait)
+	a.capacity.RetryAfter(in.Provider, in.Plan.Model, jittered(pause))
 }
 
 // showWaitEvery is how often a turn shows the same wait again, which may last for hours.
@@ -95,10 +102,10 @@ const showWaitEvery = time.Minute
 // showWait shows the turn's readers what the inference waits for.
 func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r fleet.Refusal) {
 	wait := inf.Key.Turn + " " + string(r.Limit) + " " + r.Scope
-	if shown, ok := a.waits.Get(wait); ok && time.Since(shown) < showWaitEvery {
+	if shown, ok := a.times.Get(wait); ok && time.Since(shown) < showWaitEvery {
 		return
 	}
-	a.waits.Add(wait, time.Now())
+	a.times.Add(wait, time.Now())
 	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseChunk{
 		Phase: turn.PhaseLlmInfer,
 		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,

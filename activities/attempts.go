@@ -109,6 +109,7 @@ type clock struct {
 	paused time.Duration // time that does not count as work, such as waiting for memory
 	pauses int           // pauses under way
 	since  time.Time     // the first of them began
+	wait   modelWait
 }
 
 func startClock(ctx context.Context) *clock {
@@ -119,8 +120,8 @@ func startClock(ctx context.Context) *clock {
 	}
 	if activity.HasHeartbeatDetails(ctx) {
 		// Details of another shape count as no working time.
-		if err := activity.GetHeartbeatDetails(ctx, &c.before, &c.refused); err != nil {
-			c.before, c.refused = 0, 0
+		if err := activity.GetHeartbeatDetails(ctx, &c.before, &c.refused, &c.wait); err != nil {
+			c.before, c.refused, c.wait = 0, 0, modelWait{}
 		}
 	}
 	beat, cancel := context.WithCancel(ctx)
@@ -139,7 +140,7 @@ func (c *clock) heartbeat(stop, ctx context.Context) {
 		case <-stop.Done():
 			return
 		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, c.busy(), c.refused)
+			activity.RecordHeartbeat(ctx, c.busy(), c.refused, c.modelWait())
 		}
 	}
 }
@@ -169,6 +170,55 @@ func (c *clock) pause() (goOn func()) {
 			c.paused += time.Since(c.since)
 		}
 	}
+}
+
+// modelWait returns how long an inference has waited for its model, as far as is known.
+func (c *clock) modelWait() modelWait {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wait
+}
+
+// beginWait records that an inference waits for its model, since now unless it does already.
+func (c *clock) beginWait(now time.Time) modelWait {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wait.Since.IsZero() {
+		c.wait.Since = now
+	}
+	if c.wait.ModelSince.IsZero() {
+		c.wait.ModelSince = now
+	}
+	return c.wait
+}
+
+// endWait records that another model takes over.
+func (c *clock) endWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait = modelWait{Since: c.wait.Since, CutBefore: c.wait.CutBefore + c.wait.Cuts}
+}
+
+// addCut counts a stream that was cut, and returns how many there were before.
+func (c *clock) addCut() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait.Cuts++
+	return c.wait.Cuts - 1
+}
+
+// shown records that the turn's readers know when the next attempt begins.
+func (c *clock) shown(next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait.Shown = next
+}
+
+// discount takes back working time that turned out to be a wait.
+func (c *clock) discount(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused += d
 }
 
 func (c *clock) stop() {

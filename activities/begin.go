@@ -21,7 +21,7 @@ import (
 func (a *Activities) Begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	res, err := a.begin(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workflows.BeginResult, error) {
@@ -100,6 +100,7 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	if by != nil {
 		limits, in.Message.Tools = limits.Within(by.granted), by.config.MessageTools
+		limits.RetryFor = min(limits.RetryFor, by.config.Limits.RetryFor)
 	}
 	chain, err := g.Models(in.Message.Model)
 	if err != nil {
@@ -109,9 +110,10 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
 		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
+		FallbackAfter: g.FallbackAfter, JournalRetryFor: a.journalRetryFor,
 		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
-		Background:  in.Message.Background, LimitWait: g.LimitWait, MessageTools: in.Message.Tools,
+		Background:  in.Message.Background, MessageTools: in.Message.Tools,
 	}
 	from.applyLimits(&cfg)
 	condense, err := g.condensing(cfg)

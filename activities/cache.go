@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -95,13 +94,14 @@ type begunTurn struct {
 	promptConfig    string // hash
 	models          []turn.Model
 	maxCost         *turn.USD // nil: no limit
-	limitWait       time.Duration
+	retry           retries
 	limits          turn.Limits
 }
 
 func begunTurnOf(session, tenant string, cfg turn.Config) begunTurn {
 	return begunTurn{Session: session, Tenant: tenant, promptConfig: cfg.PromptConfig, models: cfg.Models,
-		maxCost: cfg.Limits.MaxCost(), limitWait: cfg.LimitWait, limits: cfg.Limits}
+		maxCost: cfg.Limits.MaxCost(), limits: cfg.Limits,
+		retry: retries{cfg.Limits.RetryFor, cfg.FallbackAfter, cfg.RetryMax}}
 }
 
 // maxTurns bounds the turns in memory; one takes about 600 bytes.

@@ -24,7 +24,7 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	switch {
 	case a.elsewhere.Tools == "", in.Tool.Queue != "":
 	case local(ctx): // the turn began on a worker that calls tools
-		return workflows.CallResult{}, failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
+		return workflows.CallResult{}, a.failure(ctx, turn.Errorf(turn.CodeToolNotSent, nil, "this worker calls no tools"))
 	default:
 		return workflows.CallResult{}, workflows.Elsewhere(a.queues)
 	}
@@ -34,16 +34,16 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
 		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
-			return workflows.CallResult{}, callFailure(ctx, in, clock,
+			return workflows.CallResult{}, a.callFailure(ctx, in, clock,
 				turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous dispatch is still running"))
 		}
 		defer leave()
 	}
-	ctx, release := a.detachFromAttempt(ctx, in.Turn)
+	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
 	res.Busy = clock.busy()
-	err = callFailure(ctx, in, clock, err)
+	err = a.callFailure(ctx, in, clock, err)
 	a.showRetry(ctx, in, err)
 	return res, err
 }
@@ -100,23 +100,47 @@ func mayHaveRun(err error) error {
 	return reachedError{err}
 }
 
-// claim finds the call in the journal and claims it. Both share one time bound: see workflows.CallDeadline.
+// claimTries is how often an attempt tries to claim its call before it leaves the worker to wait for the journal.
+const claimTries = 3
+
+// claim finds the call in the journal and claims it, within workflows.ClaimWithin.
 func (a *Activities) claim(ctx context.Context, in workflows.CallInput,
 	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
-	at := time.Now() // once: a repetition must name the same claim, in case the first one was committed
-	claim, err = retryUntilAvailable(ctx, workflows.ClaimWithin, func(ctx context.Context) (c journal.Claim, err error) {
-		if call, err = a.requested(ctx, in); err != nil {
-			return c, err
+	defer rest(ctx)()
+	ctx, cancel := context.WithTimeout(ctx, workflows.ClaimWithin)
+	defer cancel()
+	for n := 1; ; n++ {
+		call, tool, claim, err = a.claimOnce(ctx, in, subagent)
+		known := errors.As(err, new(*journal.AwayError)) // to be away: it is not asked again here
+		if !unavailable(err) || known || n == claimTries || !awaitJournal(ctx, err, 50*time.Millisecond) {
+			return call, tool, claim, err
 		}
-		var ask bool
-		if tool, ask, err = a.authorize(ctx, in, call); err != nil {
-			return c, err
-		}
-		return a.journal.ClaimCall(ctx, journal.ClaimInput{
-			Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
-			Approved: in.CheckApproval || ask, Worker: a.worker, At: at, Subagent: subagent,
-		})
+	}
+}
+
+func (a *Activities) claimOnce(ctx context.Context, in workflows.CallInput,
+	subagent *journal.Subagent) (call turn.ToolCall, tool turn.Tool, claim journal.Claim, err error) {
+	if call, err = a.requested(ctx, in); err != nil {
+		return call, tool, claim, err
+	}
+	tool, ask, err := a.authorize(ctx, in, call)
+	if err != nil {
+		return call, tool, claim, err
+	}
+	// A repetition must name the same claim, in case the first one was committed and its reply lost.
+	name := fmt.Sprintf("claim %s/%s/%d", in.Turn, in.Call.ID, in.Attempt)
+	at, again := a.times.Get(name)
+	if !again {
+		at = time.Now()
+		a.times.Add(name, at)
+	}
+	claim, err = a.journal.ClaimCall(ctx, journal.ClaimInput{
+		Turn: in.Turn, Step: in.Step, Call: call, Attempt: in.Attempt, Repeatable: tool.Repeatable,
+		Approved: in.CheckApproval || ask, Worker: a.worker, At: at, Subagent: subagent,
 	})
+	if err == nil {
+		a.times.Remove(name)
+	}
 	return call, tool, claim, err
 }
 
@@ -195,46 +219,11 @@ func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, 
 }
 
 func (a *Activities) release(ctx context.Context, in workflows.CallInput) error {
-	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
 		func(keep context.Context) (struct{}, error) {
 			return struct{}{}, a.journal.ReleaseCall(keep, in.Turn, in.Call.ID, in.Attempt)
 		})
 	return err
-}
-
-// retryUntilAvailable repeats an idempotent write while the journal is unavailable, for instance because its disk is
-// full, until its time is over. Dispatches follow each other immediately, so without the retries all of them would be
-// used up within a moment.
-func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
-	write func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	const firstPause = 50 * time.Millisecond
-	for pause := firstPause; ; pause = min(2*pause, time.Second) {
-		out, err := write(ctx)
-		if err == nil || asTurnError(err).Code != turn.CodeStoreUnavailable || errors.Is(err, journal.ErrReplaced) {
-			return out, err
-		}
-		if pause == firstPause {
-			e := asTurnError(err)
-			warn(ctx, "the write is repeated until the journal is available",
-				"code", e.Code, "message", e.Message, "cause", e.Cause)
-		}
-		timer := time.NewTimer(pause)
-		again := wait(ctx, nil, timer.C)
-		timer.Stop()
-		if !again {
-			return out, err
-		}
-	}
-}
-
-// settleWithin returns how long a settlement waits for the journal.
-func settleWithin(ctx context.Context) time.Duration {
-	if !activity.IsActivity(ctx) || local(ctx) {
-		return workflows.SettleWithin
-	}
-	return max(workflows.SettleWithin, time.Until(activity.GetInfo(ctx).Deadline)-workflows.CallRoom)
 }
 
 // settlement returns the input with which the journal settles or suspends a dispatch.
@@ -247,7 +236,7 @@ func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleIn
 // settleCall records the result of a call. The call's own context may have ended.
 func (a *Activities) settleCall(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
-	record, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+	record, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
 		func(keep context.Context) (journal.CallRecord, error) {
 			return a.journal.SettleCall(keep, settlement(in, result))
 		})

@@ -74,7 +74,7 @@ func TestASettlementWaitsAsLongAsItsActivityMayRun(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	within := func(ctx context.Context) (left [2]time.Duration, err error) {
-		return [2]time.Duration{settleWithin(ctx), time.Until(activity.GetInfo(ctx).Deadline)}, nil
+		return [2]time.Duration{(&Activities{}).settleWithin(ctx), time.Until(activity.GetInfo(ctx).Deadline)}, nil
 	}
 	env.RegisterActivity(within)
 	value, err := env.ExecuteActivity(within)
@@ -93,7 +93,7 @@ func TestARefusalOfTheJournalIsNotRepeated(t *testing.T) {
 	assert.Equal(t, 2, j.left)
 }
 
-// slowJournal is full for almost the whole time that a call's claim, settlement or release may take.
+// slowJournal takes almost the whole time that a claim may take, and is full for that of a settlement or release.
 type slowJournal struct {
 	Journal
 	clear    map[string]time.Time
@@ -115,7 +115,8 @@ func (j *slowJournal) room(what string, within time.Duration) error {
 }
 
 func (j *slowJournal) StepMessage(context.Context, journal.StepKey) (turn.Message, error) {
-	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, j.room("claim", workflows.ClaimWithin)
+	time.Sleep(workflows.ClaimWithin - 1100*time.Millisecond)
+	return turn.Message{ToolCalls: []turn.ToolCall{{ID: "1.0"}}}, nil
 }
 
 func (j *slowJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {

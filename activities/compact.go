@@ -27,7 +27,7 @@ func (a *Activities) Compact(ctx context.Context, in workflows.CompactInput) (wo
 	defer clock.stop()
 	done, err := a.compact(ctx, in)
 	if err != nil || done == nil {
-		return workflows.CompactResult{Nothing: err == nil}, failure(ctx, err)
+		return workflows.CompactResult{Nothing: err == nil}, a.failure(ctx, err)
 	}
 	return workflows.CompactResult{CondensedChunk: done.Report()}, nil
 }
@@ -141,7 +141,7 @@ func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, 
 			string(turn.CodeLLMRateLimited), temporal.ApplicationErrorOptions{NextRetryDelay: refusal.Retry})}
 	}
 	defer lease.End(-1) // the first end counts
-	answer, err := a.model.Infer(ctx, p, silent{})
+	answer, err := a.model.Infer(ctx, p, &silent{})
 	if err == nil {
 		lease.End(answer.Usage.Total())
 		return answer, nil
@@ -153,10 +153,10 @@ func (a *Activities) askCompact(ctx context.Context, in workflows.CompactInput, 
 }
 
 // silent is the sink of a summary, which no reader follows.
-type silent struct{}
+type silent struct{ received int64 }
 
-func (silent) Text(string)      {}
-func (silent) Reasoning(string) {}
+func (s *silent) Text(delta string)      { s.received += int64(len(delta)) }
+func (s *silent) Reasoning(delta string) { s.received += int64(len(delta)) }
 
 // tightness are the attempts of a summary: the second one shows the model a third of the text and asks for less.
 var tightness = []int{1, 3}
@@ -225,22 +225,17 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 	if err != nil {
 		return err
 	}
-	of := in.Provider
 	in.Provider, in.Plan.Model = c.Model.Provider, c.Model.Name
 	reserved := false
 	err = a.summarize(ctx, c, draft, todo, "", func(ctx context.Context, p turn.Prompt, n int) (turn.Completion, error) {
-		answer, err := a.askSummary(ctx, in, inf, p, c.Model.Price, n, &reserved, clock)
+		answer, failed, err := a.askSummary(ctx, in, inf, p, c.Model.Price, n, &reserved, clock)
 		if err == nil || ctx.Err() == nil && errors.As(err, new(fatalError)) {
 			return answer, err
 		}
 		if ctx.Err() != nil {
-			return answer, fatalError{a.inferenceError(ctx, ctx, in, inf, clock, "", err)}
+			return answer, fatalError{a.inferenceError(ctx, ctx, in, inf, clock, "", err, 0)}
 		}
-		left := model.limitWait - in.LimitWaited
-		if e := asTurnError(err); e.Reset > 0 && c.Model.Provider == of && e.Reset <= left {
-			return answer, fatalError{a.waitForReset(ctx, in, inf, e, left, clock.busy())}
-		}
-		return answer, a.summaryError(ctx, in, inf, model, clock, err)
+		return answer, a.summaryError(ctx, in, inf, model, clock, err, failed)
 	})
 	if err != nil {
 		for n := range tightness {
@@ -254,27 +249,44 @@ func (a *Activities) summarizeFor(ctx context.Context, in workflows.InferInput, 
 }
 
 // askSummary reserves what the n-th summary may cost and sends the request. It may take half of the time that the turn
-// has left.
+// has left. If it fails, askSummary also returns when the model may be asked again.
 func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
-	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, error) {
+	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, failedSummary, error) {
+	try, away := a.outages.Begin(modelKey(in.Provider, in.Plan.Model))
+	if away != nil {
+		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage)
+	}
+	defer try.Drop() // the first end counts
 	if err := a.reserveSummary(ctx, in, inf, p, price, n, reserved); err != nil {
-		return turn.Completion{}, err
+		return turn.Completion{}, failedSummary{}, err
 	}
 	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
-		return turn.Completion{}, fatalError{err}
+		return turn.Completion{}, failedSummary{}, fatalError{err}
 	}
 	defer lease.End(-1) // the first end counts
 	budget := max((in.Budget-clock.busy())/2, time.Second)
-	ctx, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
+	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
 		fmt.Sprintf("the model did not answer within %s", budget.Round(time.Second))))
 	defer cancel()
-	answer, err := a.model.Infer(ctx, p, silent{})
+	asked, sink := time.Now(), &silent{}
+	answer, err := a.model.Infer(limited, p, answering{sink, try})
 	a.endLease(lease, in, answer, err)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err == nil {
+		try.Up()
+		return answer, failedSummary{}, nil
 	}
-	return answer, err
+	failed := failedSummary{wait: a.endTry(limited, try, sink.received, err, clock, asked)}
+	if limited.Err() != nil {
+		err = context.Cause(limited)
+	}
+	return answer, failed, err
+}
+
+// failedSummary is a request for a summary that failed, or was not sent.
+type failedSummary struct {
+	wait     time.Duration // until the next attempt
+	notAsked bool
 }
 
 // reserveSummary reserves the most that a summary may cost, and sets reserved. It returns an error if that is more than
@@ -310,23 +322,34 @@ func summaryReserve(budget journal.Budget, p turn.Prompt, price *turn.Price) jou
 		AttemptUsage: journal.AttemptUsage{At: time.Now(), Usage: turn.Usage{InputTokens: maxInput(p)}}}
 }
 
-// summaryError counts the failure of a summary as one of the inference. If the inference may be retried, so is the
-// whole attempt: what the provider refuses now, it would refuse for the inference too.
+// summaryError decides what follows a failed summary. If its model is unavailable, the whole attempt is repeated, for
+// as long as a fallback would be waited for: what the provider refuses now, it would most likely refuse for the
+// inference too. Then the prompt is condensed without a summary.
 func (a *Activities) summaryError(ctx context.Context, in workflows.InferInput, inf journal.Inference,
-	model modelInUse, clock *clock, err error) error {
-	e := asTurnError(err)
+	model modelInUse, clock *clock, err error, f failedSummary) error {
+	e := a.redacted(asTurnError(err))
 	if !e.Code.Retryable() {
 		return e
 	}
-	message := a.redact(e.Message)
-	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, message)
-	if ferr != nil {
-		return fatalError{ferr}
+	failures := 0
+	if f.notAsked {
+		err = a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt)
+	} else {
+		failures, err = a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
+		failures -= model.failures
 	}
-	if failures-model.failures > in.RetryMax {
+	if err != nil {
+		return fatalError{err}
+	}
+	now := time.Now()
+	w := clock.beginWait(now)
+	left := min(model.retryFor, model.fallbackAfter) - now.Sub(w.ModelSince)
+	if left <= 0 || e.RetryAfter > left || w.Cuts > maxCuts || model.max != nil && failures > *model.max {
 		return e
 	}
-	a.showFailure(ctx, inf.Key, inf.Attempt, message, turn.ErrorChunk{Code: e.Code})
-	return fatalError{temporal.NewApplicationErrorWithOptions(message, string(e.Code),
-		temporal.ApplicationErrorOptions{NextRetryDelay: e.RetryAfter, Details: []any{clock.busy(), ""}})}
+	delay := min(max(f.wait, e.RetryAfter), left)
+	asking := model
+	asking.Provider, asking.Name = in.Provider, in.Plan.Model
+	a.showModelWait(ctx, inf, asking, e, now.Add(delay), left, clock)
+	return fatalError{tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)}
 }

@@ -216,7 +216,7 @@ func (a *Activities) settleCondensation(ctx context.Context, in *workflows.Infer
 	after.apply(&plan, draft)
 	draft.After = resized(draft.Before, before.Tokens(), after.render(plan).Tokens())
 	draft.SettledAt = time.Now()
-	settled, err := retryUntilAvailable(ctx, settleWithin(ctx), func(ctx context.Context) (turn.Condensation, error) {
+	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (turn.Condensation, error) {
 		return a.journal.SettleCondensation(ctx, journal.SettleCondensation{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Condensation: *draft,
 		})

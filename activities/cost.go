@@ -127,7 +127,7 @@ func (s spending) room(p turn.Prompt) int64 {
 	return max(output, leastOutput)
 }
 
-// recordWithin bounds how long an attempt that is not settled tries to record its usage.
+// recordWithin bounds how long an attempt of a turn that was stopped, or whose worker stops, tries to record its usage.
 const recordWithin = 5 * time.Second
 
 // record writes what an attempt has used that is not settled. It is not lost if the turn was stopped meanwhile.
@@ -139,7 +139,11 @@ func (a *Activities) record(ctx context.Context, s spending, u turn.Usage) {
 	if in.At = time.Now(); u != (turn.Usage{}) {
 		in.Usage = s.priced(u)
 	}
-	_, err := retryUntilAvailable(context.WithoutCancel(ctx), recordWithin, func(ctx context.Context) (struct{}, error) {
+	within := recordWithin
+	if ctx.Err() == nil {
+		within = a.settleWithin(ctx)
+	}
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), within, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, a.journal.RecordUsage(ctx, in)
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ const inlineTask = 8 << 10
 func (a *Activities) Delegate(ctx context.Context, in workflows.DelegateInput) (workflows.DelegateResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.delegate(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) delegate(ctx context.Context,
@@ -73,7 +73,7 @@ func isBackground(c turn.ToolCall) bool {
 func (a *Activities) SettleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	res, err := a.settleDelegated(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) settleDelegated(ctx context.Context, in workflows.DelegatedInput) (workflows.CallResult, error) {

@@ -12,8 +12,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// DeliveryOptions are the dependencies of deliveries; all are required.
+// DeliveryOptions are the dependencies of deliveries; all but RetryFor are required.
 type DeliveryOptions struct {
+	// RetryFor is how long a delivery waits for a journal, or a session, that cannot be reached.
+	RetryFor time.Duration
 	// Journal returns a tenant's journal.
 	Journal func(tenant string) Deliverer
 	// Send hands a message to its session and returns the ID of the turn that accepted it. A message that is sent again
@@ -47,7 +49,11 @@ func (d *Deliveries) HandOver(ctx context.Context, in workflows.HandOverInput) (
 	beat := startClock(ctx)
 	defer beat.stop()
 	res, err := d.handOver(ctx, in)
-	return res, failure(ctx, err)
+	retryFor := d.o.RetryFor
+	if in.Acknowledged {
+		retryFor = turn.MaxDuration
+	}
+	return res, failure(ctx, retryFor, err)
 }
 
 func (d *Deliveries) handOver(ctx context.Context, in workflows.HandOverInput) (workflows.DeliverResult, error) {
@@ -157,7 +163,7 @@ func (a *Activities) Finish(ctx context.Context, in workflows.FinishInput) (work
 	if err == nil && record.State == turn.StateCancelled {
 		res.Stopped, err = own.StopSubagents(ctx, in.Session)
 	}
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) finish(ctx context.Context, in workflows.FinishInput) (journal.TurnRecord, error) {

@@ -42,9 +42,10 @@ func TestWhatASessionSaysToADelivery(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			sent := 0
 			d := NewDeliveries(DeliveryOptions{
-				Journal: func(string) Deliverer { return absent{} },
-				Running: func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
-				Send:    func(context.Context, workflows.HandOverInput) (string, error) { sent++; return "t", c.err },
+				RetryFor: time.Hour,
+				Journal:  func(string) Deliverer { return absent{} },
+				Running:  func(context.Context, workflows.HandOverInput) (bool, error) { return false, nil },
+				Send:     func(context.Context, workflows.HandOverInput) (string, error) { sent++; return "t", c.err },
 			})
 			env.RegisterActivity(d)
 			v, err := env.ExecuteActivity(d.HandOver,

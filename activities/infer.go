@@ -25,34 +25,41 @@ func (a *Activities) Infer(ctx context.Context, in workflows.InferInput) (workfl
 	defer clock.stop()
 	leave, err := a.running.enter(ctx, fmt.Sprintf("%s/%d", in.Turn, in.Step))
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx,
+		return workflows.InferResult{}, a.failure(ctx,
 			turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"), clock.busy())
 	}
 	defer leave()
 	if err := checkBegan(clock); err != nil { // the earlier attempt took long
-		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
-	ctx, release := a.detachFromAttempt(ctx, in.Turn)
+	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	model, err := a.modelOf(ctx, in)
+	if err == nil {
+		err = a.stillAway(ctx, in, model, clock)
+	}
 	if err != nil {
-		return workflows.InferResult{}, failure(ctx, err, clock.busy())
+		return workflows.InferResult{}, a.failure(ctx, err, clock.busy())
 	}
 	res, err := a.infer(ctx, model.on(in), model, clock)
+	w := clock.modelWait()
+	res.Failures = w.CutBefore + w.Cuts
 	res.Busy = clock.busy()
 	if model.position > 0 {
 		res.Provider, res.Model = model.Provider, model.Name
 	}
-	return res, failure(ctx, err, clock.busy())
+	return res, a.failure(ctx, err, clock.busy())
 }
 
 func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model modelInUse,
 	clock *clock) (workflows.InferResult, error) {
+	goOn := rest(ctx)
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
 		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
 		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
 	})
+	goOn()
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
@@ -68,7 +75,7 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 		}
 		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
-	if inf.Attempt-inf.Released > maxAttempts {
+	if inf.Attempt-inf.Released-inf.Failures > maxAttempts {
 		return workflows.InferResult{}, turn.Errorf(turn.CodeInternal, nil,
 			fmt.Sprintf("the inference was interrupted %d times; it is not tried again", maxAttempts))
 	}
@@ -101,7 +108,7 @@ func cacheKey(in workflows.InferInput) string {
 	return record.HashOf([]byte(in.Tenant + "\n" + in.Session))[:32]
 }
 
-// maxAttempts bounds the attempts of one inference that reach the model, crashes of workers included.
+// maxAttempts bounds the attempts of one inference whose end nobody has recorded: their workers crashed.
 const maxAttempts = 25
 
 // largeAnswer is the size, in bytes, from which a completion counts as large. See largeAnswers.
@@ -165,6 +172,11 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	if err := checkBegan(clock); err != nil {
 		return turn.Completion{}, nil, err
 	}
+	try, err := a.beginRequest(ctx, in, inf, clock)
+	if err != nil {
+		return turn.Completion{}, nil, err
+	}
+	defer try.Drop() // the first end counts
 	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
 		return turn.Completion{}, nil, err
@@ -181,24 +193,28 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
 	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
-	answer, err := a.model.Infer(asking, a.withMedia(asking, p), s)
+	asked := time.Now()
+	answer, err := a.model.Infer(asking, a.withMedia(asking, p), answering{s, try})
 	rest := s.close()
 	a.endLease(lease, in, answer, err)
 	if err == nil {
+		try.Up()
 		answer.Usage = spending.priced(answer.Usage)
 		return answer, rest, nil
 	}
 	if mayCondense && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
+		try.Up()
 		return answer, nil, errOverflow
 	}
+	wait := a.endTry(asking, try, s.received(), err, clock, asked)
 	a.record(ctx, *spending, failedUsage(p, answer, s.received()))
-	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err)
+	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
 }
 
 // inferenceError decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt
-// do not count as failures. A failure of the provider is retried at most RetryMax times over all attempts.
+// do not count as failures. wait is the time until the next attempt, if the provider is unavailable.
 func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.InferInput, inf journal.Inference,
-	clock *clock, partial string, err error) error {
+	clock *clock, partial string, err error, wait time.Duration) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError() // the stream has the text so far
 	}
@@ -208,43 +224,27 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause // the budget, or the journal's refusal of a chunk
 	}
-	e := asTurnError(err)
+	e := a.redacted(asTurnError(err))
 	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeStoreUnavailable {
 		return err
 	}
-	e = &turn.Error{Code: e.Code, Message: a.redact(e.Message), Cause: e.Cause, RetryAfter: e.RetryAfter,
-		OfModel: e.OfModel, Reset: e.Reset}
 	model, err := a.modelOf(ctx, in)
 	if err != nil {
 		return err
 	}
-	if left := model.limitWait - in.LimitWaited; e.Reset > 0 && !model.hasHelp(e) && e.Reset <= left {
-		return a.waitForReset(ctx, in, inf, e, left, clock.busy())
-	}
-	failures, ferr := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
-	if ferr != nil {
-		return ferr
+	failures, err := a.journal.FailInference(ctx, inf.Key, inf.Attempt, e.Code, e.Message)
+	if err != nil {
+		return err
 	}
 	logFailure(ctx, e)
-	failures -= model.failures
-	final := !e.Code.Retryable() || failures > in.RetryMax || e.Reset > 0 && model.hasHelp(e)
-	if final {
-		if err := a.fallBack(ctx, in, inf, model, e, clock.busy()); err != nil {
-			return err
-		}
-	}
-	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorChunk{Code: e.Code, Final: final})
-	message := e.Message
-	if final && e.Code.Retryable() && failures > 1 {
-		message = fmt.Sprintf("%s (tried %d times)", message, failures)
-	}
-	if e.Code != turn.CodeGuardExceeded { // otherwise the turn's time is up, and the text so far is its partial result
-		partial = ""
-	}
-	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: final, NextRetryDelay: e.RetryAfter,
-		Details: []any{clock.busy(), turn.Truncate(partial, turn.AnswerInline)},
-	})
+	return a.afterFailure(ctx, inf, model, e, failedAttempt{wait, failures - model.failures, partial}, clock)
+}
+
+// redacted returns an error of a provider without secrets.
+func (a *Activities) redacted(e *turn.Error) *turn.Error {
+	own := *e
+	own.Message = a.redact(e.Message)
+	return &own
 }
 
 // settle appends the completion in its final form to the transcript.
@@ -254,7 +254,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
 		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
 	}
-	settled, err := retryUntilAvailable(ctx, settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
+	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
 			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
 			Provider: spending.attempt.Provider, Reserved: spending.reserved,
@@ -320,7 +320,7 @@ func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, p
 	inf journal.Inference, used turn.Usage) workflows.InferResult {
 	return workflows.InferResult{
 		Proposal: a.proposal(ctx, in, promptConfig, inf.Completion), Head: inf.Head,
-		Usage:    inf.Completion.Usage.Add(inf.OtherUsage).Add(used),
-		Failures: inf.Failures, Undelivered: inf.Undelivered,
+		Usage:       inf.Completion.Usage.Add(inf.OtherUsage).Add(used),
+		Undelivered: inf.Undelivered,
 	}
 }

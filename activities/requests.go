@@ -29,7 +29,7 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 	if err == nil {
 		a.tellCallers(ctx, in)
 	}
-	return workflows.AskResult{Decisions: decisions}, failure(ctx, err)
+	return workflows.AskResult{Decisions: decisions}, a.failure(ctx, err)
 }
 
 // Decide records decisions, unless the messages that carry them were all delivered to the session before.
@@ -42,7 +42,7 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 		err = a.journal.Decide(ctx, in)
 	}
 	res.AlreadySent = delivered
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 // alreadyDelivered reports whether there are messages and the turn's session has had each of them.

@@ -20,7 +20,7 @@ import (
 // retries it after the delay on any worker, and each attempt claims the call and releases the claim. All attempts of a
 // dispatch share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
 // number of refused attempts. The wait is therefore bounded by the time in which workers tried, and counts as working
-// time of the turn.
+// time of the turn. For a call that was not claimed, see journalDelay.
 
 // Bounds of a retry delay. Another worker may reach the server before this worker tries again, so the delay does not
 // wait out the breaker's pause.
@@ -42,8 +42,9 @@ func repeats(in workflows.CallInput, clock *clock) bool {
 }
 
 // callFailure maps the error of a call to the one that leaves the worker. Its details are the working time so far, and
-// whether the call may have reached its tool. Only a call that was not sent and has time left may be retried.
-func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
+// whether the call may have reached its tool. Only a call that was not sent, or not claimed because the journal is
+// unavailable, may be retried, as long as it has time left.
+func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,30 +52,42 @@ func callFailure(ctx context.Context, in workflows.CallInput, clock *clock, err 
 		return temporal.NewCanceledError()
 	}
 	clock.stop() // no heartbeat may follow the one recorded here
-	e, busy := asTurnError(err), clock.busy()
-	options := temporal.ApplicationErrorOptions{NonRetryable: true,
-		Details: []any{busy, errors.As(err, new(reachedError))}}
-	if e.Code != turn.CodeToolNotSent || local(ctx) {
+	e, busy, reached := asTurnError(err), clock.busy(), errors.As(err, new(reachedError))
+	options := temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{busy, reached}}
+	delay, more, message := time.Duration(0), false, e.Message
+	switch {
+	case local(ctx), reached:
+	case e.Code == turn.CodeToolNotSent:
+		delay, more = retryDelay(e, in.ServerWait, in.ServerWait-busy, attemptOf(ctx))
+		if !more {
+			message = gaveUpText(e, busy)
+		}
+		busy += delay
+	case e.Code == turn.CodeStoreUnavailable:
+		delay, more = journalDelay(ctx, err, a.journalRetryFor)
+	}
+	if !more || e.Code == turn.CodeStoreUnavailable {
 		logFailure(ctx, e)
-		return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
 	}
-	attempt := int32(1)
-	if activity.IsActivity(ctx) {
-		attempt = activity.GetInfo(ctx).Attempt
-	}
-	delay, more := retryDelay(e, in.ServerWait, in.ServerWait-busy, attempt)
 	if !more {
-		logFailure(ctx, e)
-		return temporal.NewApplicationErrorWithOptions(gaveUpText(e, busy), string(e.Code), options)
+		return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
 	}
 	if activity.IsActivity(ctx) {
 		if e.Refused {
 			clock.refused++
 		}
-		activity.RecordHeartbeat(ctx, busy+delay, clock.refused)
+		activity.RecordHeartbeat(ctx, busy, clock.refused)
 	}
 	options.NonRetryable, options.NextRetryDelay, options.Category = false, delay, temporal.ApplicationErrorCategoryBenign
-	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), options)
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), options)
+}
+
+// attemptOf returns the number of the activity's attempt, from 1.
+func attemptOf(ctx context.Context) int32 {
+	if !activity.IsActivity(ctx) {
+		return 1
+	}
+	return activity.GetInfo(ctx).Attempt
 }
 
 // retryDelay returns how long a call waits before its next attempt: the Retry-After of the server's HTTP front, or the
@@ -123,8 +136,13 @@ type modelInUse struct {
 	position int          // in the turn's models
 	left     []turn.Model // its fallbacks
 	failures int          // of the step, before this model took over
-	// limitWait is how long the turn may wait for a provider that refuses requests.
-	limitWait time.Duration
+	retries
+}
+
+// retries says how the turn's inferences are retried: see turn.Config and turn.Limits.
+type retries struct {
+	retryFor, fallbackAfter time.Duration
+	max                     *int
 }
 
 // modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model
@@ -136,9 +154,10 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 	}
 	switch len(t.models) {
 	case 0:
-		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Plan.Model, Mode: in.Plan.Mode}}, nil
+		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Plan.Model, Mode: in.Plan.Mode},
+			retries: t.retry}, nil
 	case 1:
-		return modelInUse{Model: t.models[0], limitWait: t.limitWait}, nil
+		return modelInUse{Model: t.models[0], retries: t.retry}, nil
 	}
 	change, err := a.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
 	if err != nil {
@@ -148,8 +167,7 @@ func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (mode
 		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
 	}
 	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position,
-		left:      t.models[change.Position+1:],
-		limitWait: t.limitWait}
+		left: t.models[change.Position+1:], retries: t.retry}
 	if change.Step == in.Step {
 		m.failures = change.Failures
 	}
@@ -201,8 +219,8 @@ func (m modelInUse) hasHelp(e *turn.Error) bool {
 
 // fallBack lets the next model take over from a failed attempt, and returns the error that begins the next attempt. It
 // returns nil if there is no such model.
-func (a *Activities) fallBack(ctx context.Context, in workflows.InferInput, inf journal.Inference, m modelInUse,
-	e *turn.Error, busy time.Duration) error {
+func (a *Activities) fallBack(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
+	clock *clock) error {
 	if !m.hasHelp(e) {
 		return nil
 	}
@@ -215,33 +233,9 @@ func (a *Activities) fallBack(ctx context.Context, in workflows.InferInput, inf 
 	if err != nil {
 		return err
 	}
-	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
-		NextRetryDelay: nextModelAfter, Details: []any{busy}})
+	clock.endWait()
+	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
 }
 
 // nextModelAfter is the pause before the next model is asked. 0 would mean the retry policy's.
 const nextModelAfter = 10 * time.Millisecond
-
-// waitForReset lets the turn wait until its provider accepts requests again. The workflow waits, without a worker; the
-// attempt was refused before it was paid for, so it does not count. left is how long the turn may still wait.
-func (a *Activities) waitForReset(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
-	left, busy time.Duration) error {
-	// Turns that wait for the same reset do not go on at once.
-	wait := min(e.Reset+rand.N(min(e.Reset/20, time.Minute)+1), left)
-	text := fmt.Sprintf("the turn waits until %s, when %s accepts requests again: %s",
-		time.Now().Add(wait).UTC().Format("2006-01-02 15:04 UTC"), in.Provider, e.Message)
-	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(text, maxFailureText), turn.PhaseChunk{Phase: turn.PhaseLlmInfer,
-		Wait: &turn.LimitWait{Scope: in.Provider, Limit: limitReset, AboutMS: wait.Milliseconds()}})
-	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
-		return err
-	}
-	if err := a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt); err != nil {
-		return err
-	}
-	logFailure(ctx, e)
-	return temporal.NewApplicationErrorWithOptions(e.Message, string(e.Code), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Category: temporal.ApplicationErrorCategoryBenign, Details: []any{busy, "", wait}})
-}
-
-// limitReset names the limit that a provider itself enforces.
-const limitReset = "provider_reset"

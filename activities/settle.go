@@ -17,7 +17,7 @@ import (
 // arrives, the workflow dispatches the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
-	_, err := retryUntilAvailable(context.WithoutCancel(ctx), settleWithin(ctx),
+	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
 		func(keep context.Context) (struct{}, error) {
 			return struct{}{}, a.journal.SuspendCall(keep, settlement(in, result))
 		})

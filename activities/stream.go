@@ -21,6 +21,8 @@ import (
 const (
 	flushEvery = 40 * time.Millisecond
 	firstFlush = 10 * time.Millisecond
+	// flushAgain is the pause after a flush that has found the journal unavailable.
+	flushAgain = time.Second
 )
 
 // stream batches a completion's deltas into chunks of the journal. It implements turn.Sink.
@@ -46,8 +48,8 @@ type stream struct {
 	done    chan struct{}
 }
 
-// openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails, for
-// instance because a newer attempt is running.
+// openStream starts the flusher. The caller must close the stream. The flusher calls abort if a flush fails because a
+// newer attempt is running, for instance. If the journal is unavailable, it tries again: the completion is paid for.
 func openStream(ctx context.Context, j Journal, inf journal.Inference, silent bool, promptTokens int64,
 	abort context.CancelCauseFunc) *stream {
 	s := &stream{journal: j, key: inf.Key, attempt: inf.Attempt, silent: silent, promptTokens: promptTokens, abort: abort,
@@ -62,7 +64,7 @@ func (s *stream) Text(delta string) {
 	s.text.WriteString(delta)
 	s.mu.Unlock()
 	if s.silent {
-		s.awake()
+		s.signal()
 		return
 	}
 	s.add(turn.ChunkTextDelta, delta)
@@ -88,14 +90,7 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 		s.seal()
 		s.pending = append(s.pending, turn.Chunk{Kind: kind, Text: delta, At: time.Now()})
 	}
-	s.awake()
-}
-
-func (s *stream) awake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.signal()
 }
 
 // seal appends the tail to the last pending chunk. Concatenating each delta at once would copy the text every time.
@@ -121,11 +116,33 @@ func (s *stream) run(ctx context.Context) {
 		if !due {
 			return
 		}
-		if err := s.flush(ctx); err != nil {
+		err := s.flush(ctx)
+		switch {
+		case err == nil:
+		case unavailable(err):
+			s.flushLater(ctx)
+		default:
 			s.abort(err)
 			return
 		}
 		last = time.Now()
+	}
+}
+
+// flushLater wakes the flusher again after a pause, unless the stream ends before that.
+func (s *stream) flushLater(ctx context.Context) {
+	timer := time.NewTimer(flushAgain)
+	defer timer.Stop()
+	if wait(ctx, s.quit, timer.C) {
+		s.signal()
+	}
+}
+
+// signal wakes the flusher.
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
 	}
 }
 

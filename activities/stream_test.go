@@ -48,7 +48,7 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "The answer to it all is 42.", shown)
-	assert.ErrorContains(t, context.Cause(ctx), "locked")
+	assert.NoError(t, context.Cause(ctx), "the completion goes on")
 }
 
 // strictJournal accepts chunks as the journal does, which refuses any that is too long, and signals the first ones.

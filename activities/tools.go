@@ -19,7 +19,7 @@ import (
 func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	ctx = withWork(ctx, in.Turn, 0, "")
 	res, err := a.refreshTools(ctx, in)
-	return res, failure(ctx, err)
+	return res, a.failure(ctx, err)
 }
 
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {

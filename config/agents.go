@@ -42,6 +42,8 @@ type Agent struct {
 	TurnTimeout time.Duration `toml:"turn_timeout" min:"0s"`
 	// Maximum number of input plus output tokens of a turn.
 	MaxTokens int64 `toml:"max_tokens" min:"0"`
+	// How long an inference waits for its provider, instead of llm.retry_for.
+	RetryFor *time.Duration `toml:"retry_for" min:"0s" max:"744h" example:"1h"`
 	// Maximum cost of a turn in US dollars.
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 }

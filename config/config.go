@@ -200,20 +200,15 @@ type LLM struct {
 	// The model, as its name or "provider:name"; empty means the one that [llm.select] selects, or else gpt-4.1-mini for
 	// openai. A message can name another (--model).
 	Model string `toml:"model" maxbytes:"200"`
-	// Models that take over, in this order, when an inference has failed for good with an error that another model may not
-	// have: the provider is unreachable, overloaded or out of quota, or does not have the model. The rest of the turn
-	// stays with the model that took over.
+	// Models that take over, in this order, when an inference has failed for good, or for fallback_after, with an error
+	// that another model may not have: the provider is unreachable, overloaded or out of quota, or does not have the
+	// model. The rest of the turn stays with the model that took over.
 	Fallback []string `toml:"fallback" example:"openai:gpt-4.1"`
 	// Selects the model by what it must do and may cost, if model is empty.
 	Select Select `toml:"select"`
 	// Where newer lists of models are fetched from, every 6 hours while a worker runs; empty means that the built-in list
 	// stays. `starter models update` fetches one now.
 	ModelsURL string `toml:"models_url"`
-	// What a turn does when the provider refuses requests for longer than max_retry_after and no fallback is left: "fail",
-	// or "wait" until the time that the provider names.
-	OnLimit OnLimit `toml:"on_limit" default:"fail" enum:"fail,wait"`
-	// The longest such wait of a turn in total.
-	MaxLimitWait time.Duration `toml:"max_limit_wait" default:"24h" min:"1m" max:"744h"`
 	// The media of messages and tool results that the model gets: "none", "images" (and PDFs), "all" (audio, too), or
 	// "auto" by its capabilities.
 	Media Media `toml:"media" default:"auto" enum:"auto,none,images,all"`
@@ -230,8 +225,15 @@ type LLM struct {
 	// The model's context window in tokens; 0 leaves it to what is known of the model. If it is not known, prompts are
 	// only condensed after the provider refuses one as too long.
 	ContextTokens int64 `toml:"context_tokens" min:"0"`
-	// Maximum number of retries after transport errors and rate limits.
-	RetryMax int `toml:"retry_max" default:"2" min:"0"`
+	// How long an inference waits for a provider that is unreachable, overloaded, silent or limits the rate, before it
+	// fails; "0s" means that it fails at once. The wait uses no working time of the turn. If the provider says that it
+	// accepts requests again later than that, the inference fails at once, too. A message can set another (--retry-for).
+	RetryFor time.Duration `toml:"retry_for" default:"15m" min:"0s" max:"744h"`
+	// How long it waits before the next model of fallback takes over.
+	FallbackAfter time.Duration `toml:"fallback_after" default:"1m" min:"0s"`
+	// Maximum number of retries within retry_for; not set means no maximum. A stream that was cut is retried at most 5
+	// times in any case, because its tokens are paid for.
+	RetryMax *int `toml:"retry_max" min:"0" example:"2"`
 	// Timeout of connecting, including the TLS handshake.
 	ConnectTimeout time.Duration `toml:"connect_timeout" default:"10s" min:"1ms"`
 	// Timeout from the request to the first event of the response.
@@ -240,8 +242,6 @@ type LLM struct {
 	IdleTimeout time.Duration `toml:"idle_timeout" default:"30s" min:"1ms"`
 	// Timeout of one inference in total.
 	TotalTimeout time.Duration `toml:"total_timeout" default:"5m" min:"1ms"`
-	// Upper limit of the delay that a provider requests with Retry-After.
-	MaxRetryAfter time.Duration `toml:"max_retry_after" default:"1m" min:"0s"`
 	// "record:DIR" keeps each request to a model and its answer as a file in the folder; "replay:DIR" answers from these
 	// files, without a network and a key: see docs/tapes.md. Empty means neither.
 	Tape string `toml:"tape" maxbytes:"4096" example:"record:tapes"`
@@ -411,6 +411,9 @@ type Journal struct {
 	// How long the stream of a finished turn is kept; "0s" means without limit. Transcripts and tool calls are always
 	// kept.
 	ChunkRetention time.Duration `toml:"chunk_retention" default:"720h" min:"1m" zero:"to keep all chunks"`
+	// How long turns wait for a journal that is unavailable, for instance because its disk is full or its server is down,
+	// before they fail. The wait uses no working time of a turn.
+	RetryFor time.Duration `toml:"retry_for" default:"1h" min:"0s" max:"744h"`
 }
 
 // Driver is a kind of database.

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Model describes a model: what the built-in list of models does not know, or gets wrong for this account.
 type Model struct {
@@ -42,23 +39,6 @@ type Select struct {
 	MaxOutputPrice *float64 `toml:"max_output_price_per_mtok" min:"0" example:"10"`
 	// Smallest context window in tokens.
 	MinContextTokens int64 `toml:"min_context_tokens" min:"0"`
-}
-
-// OnLimit is what a turn does when its provider refuses requests for hours.
-type OnLimit string
-
-// The values of OnLimit.
-const (
-	OnLimitFail OnLimit = "fail"
-	OnLimitWait OnLimit = "wait"
-)
-
-// LimitWait returns how long a turn may wait for a provider's limit; 0 means that it fails.
-func (l LLM) LimitWait() time.Duration {
-	if l.OnLimit == OnLimitWait {
-		return l.MaxLimitWait
-	}
-	return 0
 }
 
 func (v *validator) models(list []Model) {

@@ -17,7 +17,8 @@ func (e *Engine) deliveries() *activities.Deliveries {
 		})
 	}
 	return activities.NewDeliveries(activities.DeliveryOptions{
-		Journal: func(tenant string) activities.Deliverer { return e.journal.Tenant(tenant) },
+		RetryFor: e.cfg.Journal.RetryFor,
+		Journal:  func(tenant string) activities.Deliverer { return e.journal.Tenant(tenant) },
 		Running: func(ctx context.Context, in workflows.HandOverInput) (bool, error) {
 			return sessions(in.Tenant).Running(ctx, in.Session)
 		},

@@ -150,6 +150,7 @@ func (e *Engine) openJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	store = store.Guarded()
 	e.journal = e.observed(e.options.wrapJournal(store))
 	if err := store.ReadOnly(); err != nil {
 		return fmt.Errorf("a worker writes to its journal: %w", err)
@@ -254,7 +255,8 @@ func (e *Engine) build(context.Context) (err error) {
 	}
 	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
-		StickyQueue: queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
+		JournalRetryFor: e.cfg.Journal.RetryFor,
+		StickyQueue:     queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
 		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.agents(),
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),

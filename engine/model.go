@@ -96,7 +96,7 @@ func (e *Engine) openProvider(p config.ModelProvider) error {
 		Name: string(p.ID), BaseURL: p.BaseURL, APIKey: p.APIKey.Reveal(), Redact: e.secrets,
 		ConnectTimeout: c.ConnectTimeout, FirstTokenTimeout: c.FirstTokenTimeout,
 		IdleTimeout: c.IdleTimeout, TotalTimeout: c.TotalTimeout,
-		MaxRetryAfter: c.MaxRetryAfter, Modalities: modalities(c.Media),
+		Modalities: modalities(c.Media),
 		Capabilities: func(model string) []models.Capability {
 			r, err := e.models.Load().Resolve(string(p.ID) + ":" + model)
 			if err != nil {

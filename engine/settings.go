@@ -57,6 +57,9 @@ func (e *Engine) agents() []activities.Agent {
 		g.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
 		g.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
 		g.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
+		if c.RetryFor != nil {
+			g.Limits.RetryFor = *c.RetryFor
+		}
 		all = append(all, g)
 	}
 	return all
@@ -75,10 +78,10 @@ func (e *Engine) agent() activities.Agent {
 	return activities.Agent{
 		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.projectWords, Models: e.chain,
 		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
-		Limits: limits(cfg.Runtime), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
+		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
-		LimitWait: cfg.LLM.LimitWait(),
-		RetryMax:  cfg.LLM.RetryMax, Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
+		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
+		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
 		Servers: servers, Required: required, Condense: condensing(cfg),
 	}
 }
@@ -94,12 +97,14 @@ func condensing(cfg config.Config) *turn.Condensing {
 	}
 }
 
-func limits(r config.Runtime) turn.Limits {
+func limits(cfg config.Config) turn.Limits {
+	r := cfg.Runtime
 	return turn.Limits{
 		MaxSteps: r.MaxSteps, MaxToolCalls: r.MaxToolCalls, MaxConsecutiveErrors: r.MaxConsecutiveErrors,
 		TurnTimeout: r.TurnTimeout, ToolTimeout: r.ToolTimeout, MaxReprompts: r.MaxReprompts,
 		MaxHistoryMessages: r.MaxHistoryMessages, KeepHistoryMessages: r.KeepHistoryMessages,
 		MaxParallelCalls: r.MaxParallelCalls, MaxTokens: r.MaxTokens, MaxCostUSD: r.MaxCostUSD,
+		RetryFor: cfg.LLM.RetryFor,
 	}
 }
 

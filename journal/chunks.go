@@ -95,7 +95,8 @@ func checkChunks(chunks []turn.Chunk) error {
 	}
 	for _, c := range chunks {
 		switch c.Kind {
-		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError, turn.ChunkPhase:
+		case turn.ChunkTextDelta, turn.ChunkReasoningDelta, turn.ChunkError, turn.ChunkPhase,
+			turn.ChunkInferenceWaiting:
 		default:
 			return fmt.Errorf("a chunk of kind %q: the journal writes those itself", c.Kind)
 		}

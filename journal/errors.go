@@ -27,6 +27,9 @@ var (
 // TooLargeError reports content that exceeds its reader's bound.
 type TooLargeError = record.TooLargeError
 
+// AwayError means that the journal's database is away: see DB.Guarded.
+type AwayError = record.AwayError
+
 // SchemaVersion is the version of the schema that this program writes. A journal with a newer schema records in
 // min_program the lowest SchemaVersion that a program must have, so that older workers can continue during a rollout.
 const SchemaVersion = 3

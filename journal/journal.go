@@ -40,6 +40,11 @@ func newDB(h *tables.Handle, cache *catalogue.Cache) *DB {
 // Tenant returns the journal of one tenant, on the same database.
 func (s *DB) Tenant(tenant string) *DB { return newDB(s.tables.OfTenant(tenant), s.cache) }
 
+// Guarded returns the journal with a guard against outages of its database, for a process that runs many turns: while
+// the database is away, one write and one read at a time ask whether it is back, and all others fail at once with an
+// AwayError.
+func (s *DB) Guarded() *DB { return newDB(s.tables.Guarded(), s.cache) }
+
 // Close ends all operations that wait on the journal and closes its database.
 func (s *DB) Close() error { return s.tables.Close() }
 

@@ -89,7 +89,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 		turn.ChunkToolCallCompleted, turn.ChunkMessageAdded,
 		turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered,
 		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted,
-		turn.ChunkPhase, turn.ChunkError,
+		turn.ChunkPhase, turn.ChunkInferenceWaiting,
 	} {
 		assert.NotZero(t, kinds[k], k)
 	}

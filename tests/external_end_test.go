@@ -340,7 +340,7 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 	}})
 	require.NoError(t, err)
 	return acts, store, workflows.InferInput{
-		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute, RetryMax: 2,
+		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute,
 		Plan: turn.PromptPlan{Mode: turn.ModeNative, PromptConfig: begun.Config.PromptConfig, From: 1, Anchor: 1},
 	}
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// fallingBack lets the model "second" take over from "first".
-func fallingBack(c *config.Config) { c.LLM.Model, c.LLM.Fallback = "first", []string{"openai:second"} }
+// fallingBack lets the model "second" take over from "first" after two retries.
+func fallingBack(c *config.Config) {
+	c.LLM.Model, c.LLM.Fallback, c.LLM.RetryMax = "first", []string{"openai:second"}, ptr(2)
+}
 
 // byModel scripts each model by its name.
 func byModel(scripts map[string]fakellm.Script) fakellm.Script {
@@ -57,7 +59,8 @@ func TestAFallbackTakesOverForTheRestOfTheTurn(t *testing.T) {
 			text, kinds, _ := r.story(res.Turn)
 			assert.Equal(t, "five six", text)
 			assert.Equal(t, 1, kinds[turn.ChunkModelChanged])
-			assert.Equal(t, c.asked-1, kinds[turn.ChunkError], "the change shows the last failure")
+			assert.Zero(t, kinds[turn.ChunkError], "the change shows the last failure")
+			assert.Equal(t, min(c.asked-1, 1), kinds[turn.ChunkInferenceWaiting])
 			var change turn.ModelChunk
 			require.NoError(t, json.Unmarshal(r.awaitChunk(res.Turn, turn.ChunkModelChanged).Data, &change))
 			assert.Equal(t, turn.ModelChunk{Provider: "openai", Model: "second", FromProvider: "openai", FromModel: "first",
@@ -75,7 +78,7 @@ func TestAFallbackHasItsOwnRetriesAndFailsForGood(t *testing.T) {
 	t.Parallel()
 	down := fakellm.Status(http.StatusInternalServerError, "server_error", "oops")
 	r := newEnv(t, byModel(map[string]fakellm.Script{"first": down, "second": down}), fallingBack,
-		func(c *config.Config) { c.LLM.RetryMax = 1 })
+		func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
 	r.work()
 	app, res := r.failure(r.begin(session(t), "Count.", nil))
 	assert.Equal(t, string(turn.CodeLLMTransport), app.Type())

@@ -100,8 +100,6 @@ func TestARateLimitStopsAllWorkers(t *testing.T) {
 	for _, id := range []string{" 1", " 2", " 3", " 4"} {
 		runs = append(runs, r.begin(session(t)+id, "later", nil))
 	}
-	_, wait := r.limited(runs[4].GetRunID())
-	assert.Equal(t, "openai/scripted", wait.Scope)
 	for _, run := range runs {
 		assert.Equal(t, turn.StateCompleted, r.result(run).State)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -109,7 +110,7 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryMax, cfg.Policy.OnModelError = 0, c.policy })
+			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryFor, cfg.Policy.OnModelError = 0, c.policy })
 			r.work()
 			res := r.result(r.begin(session(t), "Hello?", &c.limits))
 			assert.Equal(t, c.reason, res.FinishReason)
@@ -190,7 +191,7 @@ func TestATurnWaitsForALockedJournal(t *testing.T) {
 		store *unavailableJournal
 	}{
 		"begin-locked":       {"Hello?", &unavailableJournal{begin: wait, left: 1}},
-		"begin-locked-large": {large, &unavailableJournal{begin: refuse, left: 3}},
+		"begin-locked-large": {large, &unavailableJournal{begin: refuse, left: 2}},
 		"finish-locked":      {"Hello?", &unavailableJournal{finish: wait, left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`), fakellm.Text("It echoed.")))
-		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one dispatch tries, and fewer than two do
+		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one attempt tries
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)
 		assert.Equal(t, "It echoed.", r.result(run).Answer)
@@ -279,7 +280,8 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")))
+		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")),
+			func(c *config.Config) { c.Journal.RetryFor = 3 * time.Second })
 		store := unavailableJournal{claim: refuse, left: 1000}
 		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
 		run := r.begin(session(t), "Echo hello.", nil)

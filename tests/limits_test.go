@@ -340,7 +340,10 @@ func TestARateLimitIsRetriedAfterItsDelay(t *testing.T) {
 	r.work()
 	res := r.ask(session(t), "Hi.")
 	assert.Equal(t, "here", res.Answer)
-	assert.Equal(t, []turn.ErrorChunk{{Code: turn.CodeLLMRateLimited}}, r.failures(res.Turn))
+	waits := r.modelWaits(res.Turn)
+	require.Len(t, waits, 1)
+	assert.Equal(t, turn.CodeLLMRateLimited, waits[0].Code)
+	assert.Equal(t, http.StatusTooManyRequests, waits[0].Status)
 	r.keep("v1-inference-retried", session(t), res.Turn)
 	requests := r.model.Requests()
 	require.Len(t, requests, 2)
@@ -360,7 +363,7 @@ func TestProviderFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = 1 })
+			r := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
 			r.work()
 			app, res := r.failure(r.begin(session(t), "Hi.", nil))
 			assert.Equal(t, string(c.code), app.Type())
@@ -369,8 +372,8 @@ func TestProviderFailures(t *testing.T) {
 			text, kinds, _ := r.story(res.Turn)
 			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted], text)
 			failures := r.failures(res.Turn)
-			require.Len(t, failures, c.requests, "one for each attempt")
-			assert.Equal(t, turn.ErrorChunk{Code: c.code, Final: true}, failures[c.requests-1])
+			assert.Equal(t, []turn.ErrorChunk{{Code: c.code, Final: true}}, failures)
+			assert.Len(t, r.modelWaits(res.Turn), c.requests-1)
 			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the other errors leave the same history
 				r.keep("v1-model-"+string(c.code), session(t), res.Turn)
 			}

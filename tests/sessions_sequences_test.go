@@ -119,7 +119,7 @@ func newSessionsEnv(t *testing.T, serves func(*env), change ...func(*config.Conf
 	g := &sessionsEnv{models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
 	g.env = newEnv(t, model.Agent(), append(change, askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
-		c.LLM.RetryMax, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
+		c.LLM.RetryFor, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})...)
 	serves(g.env)
 	return g

@@ -71,6 +71,8 @@ type HandOverInput struct {
 	Limits  *LimitsRequest `json:"limits,omitempty"`
 	// MaxWait is how long the activity waits for a running turn to end.
 	MaxWait time.Duration `json:"max_wait"`
+	// Acknowledged means that a turn has accepted the message, so no outage may lose it, however long it lasts.
+	Acknowledged bool `json:"acknowledged,omitempty"`
 }
 
 // DeliveryID returns the default ID of the message that a run of Deliver delivers.
@@ -85,12 +87,11 @@ func DeliveryID(workflowID, runID string) string {
 // activities and sleeps for a fifth of the elapsed time between them, so that it checks neither often nor much too
 // late.
 const (
-	handOverWait     = 20 * time.Second
-	handOverRoom     = time.Minute // for a locked journal and a busy server
-	handOverAttempts = 10
-	minSleep         = 2 * time.Second
-	maxSleep         = 5 * time.Minute
-	checksPerRun     = 200 // about 2,200 events
+	handOverWait = 20 * time.Second
+	handOverRoom = time.Minute // for a locked journal and a busy server
+	minSleep     = 2 * time.Second
+	maxSleep     = 5 * time.Minute
+	checksPerRun = 200 // about 2,200 events
 	// A message that no turn has is sent again, and given up after maxUndelivered consecutive attempts, because the
 	// problem that keeps its turns from beginning needs a fix. beginWait is how long to wait for a turn that fails
 	// to begin.
@@ -168,21 +169,18 @@ func sleepAfter(passed time.Duration) time.Duration {
 }
 
 func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (res DeliverResult, err error) {
-	attempts := int32(handOverAttempts)
-	if len(in.Left) > 0 {
-		attempts = 0 // these messages were acknowledged: an outage must not lose them, however long it lasts
-	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: handOverWait + handOverRoom,
 		HeartbeatTimeout:    heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
-			MaximumAttempts: attempts, NonRetryableErrorTypes: nonRetryable,
+			MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
 		},
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})
 	err = workflow.ExecuteActivity(ctx, activityName(Deliveries.HandOver), HandOverInput{
 		Session: in.Session, Tenant: in.Tenant, Message: in.Message, Agent: in.Agent, Limits: in.Limits, MaxWait: maxWait,
+		Acknowledged: len(in.Left) > 0,
 	}).Get(ctx, &res)
 	return res, err
 }

@@ -25,14 +25,18 @@ const (
 	// provider is paused (for at most 30 days, every 15 s). The activity itself bounds failures of the provider and
 	// crashes of workers, through the journal.
 	inferAttempts = 200_000
-	// storeAttempts and storeTimeout bound Begin and Finish while the journal is unavailable.
-	storeAttempts = 25
-	storeTimeout  = 10 * time.Minute
+	// storeAttempts bounds the attempts of an activity that waits for the journal. The activity itself bounds the wait.
+	storeAttempts = 10_000
+	// callAttempts bounds those of a call in the same way.
+	callAttempts = 5_000
 	// stopTimeout bounds Begin when the journal is unavailable and the turn was stopped. It is longer than one attempt
 	// waits for a locked journal, 10 s.
 	stopTimeout = 15 * time.Second
 
 	takeSummary = "take the message"
+	// localPause is the first pause between attempts of a local activity. A pause that is longer than a workflow task's
+	// timeout is a timer, so that the workflow task ends.
+	localPause = 15 * time.Second
 )
 
 // inferRoom is the time of an inference besides its budget. Before it starts, an inference may wait for a locked
@@ -52,9 +56,9 @@ const (
 // activity's deadline is their sum plus a margin. If the server timed out a call while it was being settled, the call
 // would be dispatched again and report an unknown outcome.
 const (
-	ClaimWithin = 4 * time.Second // a later dispatch waits again
+	ClaimWithin = 12 * time.Second // longer than any transaction waits for a locked journal
 	// SettleWithin is the minimum time that a settlement waits for the journal, because no other attempt can settle the
-	// call. It waits longer if its activity may run longer.
+	// call. It waits longer if its activity may run longer: for the turn's JournalRetryFor in addition.
 	SettleWithin = time.Minute
 	CallRoom     = 5 * time.Second // for a tool that ends late, a busy machine, and the round trip to the server
 )
@@ -69,21 +73,23 @@ func CallDeadline(tool time.Duration) time.Duration {
 const maxRecorded = 1900 << 10
 
 // callRetryPolicy lets the Temporal server wait on behalf of a call that was not sent, which uses no worker slot and no
-// history. The activity says when to try again (NextRetryDelay) and when its time is over. After a timeout, or an error
+// history, and likewise on behalf of a call that waits for the journal to claim it. The activity says when to try again
+// (NextRetryDelay) and when its time is over. After a timeout, or an error
 // that the SDK reports in place of the activity's, the call may have been sent, so the server must not retry it; the
 // workflow dispatches it again, and the journal decides. The type of a plain Go error is empty. The intervals and
 // MaximumAttempts bound errors that are not listed.
 var callRetryPolicy = &temporal.RetryPolicy{
-	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second, MaximumAttempts: 1000,
-	NonRetryableErrorTypes: slices.Concat(nonRetryable, allCodesBut(turn.CodeToolNotSent),
+	InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+	MaximumAttempts: callAttempts,
+	NonRetryableErrorTypes: slices.Concat(nonRetryable, allCodesBut(turn.CodeToolNotSent, turn.CodeStoreUnavailable),
 		[]string{"TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "", "wrapError", "PanicError"}),
 }
 
-// allCodesBut returns all error codes except one. The retry policy lists them because a worker of another version may
+// allCodesBut returns all error codes except some. The retry policy lists them because a worker of another version may
 // mark an error as retryable.
-func allCodesBut(retried turn.Code) (types []string) {
+func allCodesBut(retried ...turn.Code) (types []string) {
 	for _, c := range turn.Codes() {
-		if c != retried {
+		if !slices.Contains(retried, c) {
 			types = append(types, string(c))
 		}
 	}
@@ -159,9 +165,10 @@ func runRegular[In, Out any](ctx workflow.Context, act func(Activities, context.
 		MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
 	}
 	if encoded, err := json.Marshal(in); err != nil || len(encoded) > maxRecorded {
+		patient.InitialInterval = localPause
 		return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 			// Without ScheduleToCloseTimeout, StartToCloseTimeout would bound all attempts together.
-			ScheduleToCloseTimeout: storeTimeout, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
+			ScheduleToCloseTimeout: turn.MaxRetryFor, StartToCloseTimeout: localCap, RetryPolicy: patient, Summary: summary,
 		}), activityName(act), in)
 	}
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -183,19 +190,16 @@ func journalUnavailable(err error) bool {
 func (r *run) infer(ctx workflow.Context, plan turn.PromptPlan) (InferResult, error) {
 	cfg, c := r.progress.Config, r.progress.Counters
 	budget := turn.Remaining(cfg.Limits, c)
-	options := inferOptions(budget, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
+	options := inferOptions(budget+cfg.JournalRetryFor, fmt.Sprintf("%s · step %d", turn.Truncate(plan.Model, 80), c.Step))
 	options.Priority = r.priority(c.Step <= 1)
 	for n := 1; ; n++ {
 		options.TaskQueue = r.progress.Config.Queues.Inference
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Infer, InferInput{
 			Session: r.session, Turn: r.turnID, Step: c.Step, Expect: r.progress.Head,
-			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget, RetryMax: cfg.RetryMax,
+			Outcomes: r.progress.Pending, Messages: r.progress.Merging, Plan: plan, Budget: budget,
 			Tenant: cfg.Tenant, Provider: cfg.Provider, Background: cfg.Background,
-			LimitWaited: r.progress.LimitWaited, Delegated: c.Delegated.Cost + c.Granted.Cost,
+			Delegated: c.Delegated.Cost + c.Granted.Cost,
 		})
-		if r.waitedForLimit(ctx, err) {
-			return r.infer(ctx, plan)
-		}
 		if n == maxDispatches || !r.moved(err) {
 			return res, err
 		}
@@ -226,7 +230,7 @@ func (r *run) regularCall(ctx workflow.Context, in CallInput, sticky string) (Ca
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, ScheduleToStartTimeout: startWithin,
-		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)),
+		StartToCloseTimeout: CallDeadline(max(in.Timeout, in.TotalTimeout)) + r.progress.Config.JournalRetryFor,
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		RetryPolicy:         callRetryPolicy,

@@ -56,12 +56,8 @@ func TestACallThatWasMadeOnceIsNotSaidToHaveFailed(t *testing.T) {
 		"unknown, then not allowed": {ended(turn.CodeToolOutcomeUnknown), ended(turn.CodePolicyDenied), turn.OutcomeUnknown,
 			false},
 		"not sent in its time": {ended(turn.CodeToolNotSent), nil, turn.OutcomeError, false},
-		"not taken, then denied": {ended(turn.CodeStoreUnavailable), ended(turn.CodePolicyDenied), turn.OutcomeDenied,
-			false},
 		"lost, then denied": {errors.New("context canceled"), ended(turn.CodePolicyDenied), turn.OutcomeUnknown,
 			true},
-		"not settled, then denied": {ended(turn.CodeStoreUnavailable, time.Second, true), ended(turn.CodePolicyDenied),
-			turn.OutcomeUnknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite

@@ -150,8 +150,7 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	}
 	c.Usage = c.Usage.Add(res.Usage)
 	c.Busy += res.Busy
-	// each repetition of the step is counted already, and follows a failure
-	c.Spent += max(res.Failures-r.progress.Retries, 0)
+	c.Spent += res.Failures
 	r.progress.Head = res.Head
 	if res.Model != "" {
 		r.progress.Config.Provider, r.progress.Config.Model = res.Provider, res.Model
@@ -324,38 +323,4 @@ func (r *run) limitResult(exceeded *turn.LimitExceeded) turn.Result {
 func (r *run) interruptedResult(why string) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: r.progress.LastText,
 		Message: "stopped for the operator to inspect: " + why}
-}
-
-// maxLimitWaits bounds the waits of a turn for its providers: each adds about ten events to the history.
-const maxLimitWaits = 200
-
-// waitedForLimit waits until the provider accepts requests again, if that is why the inference failed and the turn may
-// wait that long. It reports whether the inference is to be repeated. A stop ends the wait.
-func (r *run) waitedForLimit(ctx workflow.Context, err error) bool {
-	wait, p := untilReset(err), &r.progress
-	if wait <= 0 || p.LimitWaited+wait > p.Config.LimitWait || p.LimitWaits >= maxLimitWaits || ctx.Err() != nil {
-		return false
-	}
-	p.Counters.Busy += workingTime(err)
-	p.LimitWaited += wait
-	p.LimitWaits++
-	until := workflow.Now(ctx).Add(wait).UTC().Format("2006-01-02 15:04 UTC")
-	workflow.SetCurrentDetails(ctx, r.details("waits until "+until+" for "+turn.Truncate(p.Config.Provider, 80)))
-	_, stopped := awaitWithin(ctx, wait, "wait until the provider accepts requests", func() bool { return false })
-	if stopped != nil {
-		return false
-	}
-	r.show(ctx)
-	return true
-}
-
-// untilReset returns how long the provider refuses requests, or 0 if that is not the reason of the error.
-func untilReset(err error) time.Duration {
-	var busy, wait time.Duration
-	var said string
-	app := failureOf(err)
-	if app == nil || app.Details(&busy, &said, &wait) != nil { // fewer details, or others
-		return 0
-	}
-	return wait
 }

@@ -119,14 +119,10 @@ type InferInput struct {
 	Messages []Message       `json:"messages,omitempty"`
 	Plan     turn.PromptPlan `json:"plan"`
 	Budget   time.Duration   `json:"budget"` // working time left, over all attempts
-	// RetryMax is the maximum number of retries after a transport error or a rate limit.
-	RetryMax int `json:"retry_max"`
 	// Tenant, Provider and Background select the fleet limits that apply.
 	Tenant     string `json:"tenant,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Background bool   `json:"background,omitempty"`
-	// LimitWaited is how long the turn has waited for its providers to accept requests again.
-	LimitWaited time.Duration `json:"limit_waited,omitempty"`
 	// Delegated is what the turn's subagents have cost, or may still cost. It lowers what is left of the turn's
 	// max_cost_usd.
 	Delegated turn.USD `json:"delegated,omitempty"`
@@ -137,7 +133,7 @@ type InferResult struct {
 	Proposal turn.Proposal `json:"proposal"`
 	Head     turn.Head     `json:"head"` // after the completion
 	Usage    turn.Usage    `json:"usage"`
-	Failures int           `json:"failures,omitempty"` // attempts of the step that failed at the provider
+	Failures int           `json:"failures,omitempty"` // attempts whose stream was cut, and that are paid for
 	Busy     time.Duration `json:"busy"`
 	// Provider and Model are set if a fallback has taken over from the turn's own model.
 	Provider string `json:"provider,omitempty"`

@@ -252,11 +252,11 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 // repeatable. n is the number of dispatches since the call was last resumed.
 func (f *callState) dispatchAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
-	case turn.CodeToolNotSent:
+	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
 		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
-			return false // the activity has already waited for the server
+			return false // the activity has already waited for the server or the journal
 		}
-	case turn.CodeStoreUnavailable, turn.CodeWorkerUnavailable:
+	case turn.CodeWorkerUnavailable:
 	case turn.CodeToolOutcomeUnknown:
 		return f.repeatable(tool)
 	default:

@@ -65,6 +65,8 @@ type LimitsRequest struct {
 	MaxCostUSD   *float64 `json:"max_cost_usd,omitempty"`
 	TurnTimeout  *string  `json:"turn_timeout,omitempty"`
 	ToolTimeout  *string  `json:"tool_timeout,omitempty"`
+	// RetryFor is how long an inference waits for a provider that is unavailable; "0s": it fails at once.
+	RetryFor *string `json:"retry_for,omitempty"`
 }
 
 // Result is the result of a turn. It is also the detail of the error of a failed or cancelled turn.
@@ -222,6 +224,9 @@ func (r *LimitsRequest) Apply(l turn.Limits) (turn.Limits, error) {
 		return l, err
 	}
 	if err := setDuration(&l.ToolTimeout, r.ToolTimeout, "tool_timeout"); err != nil {
+		return l, err
+	}
+	if err := setDuration(&l.RetryFor, r.RetryFor, "retry_for"); err != nil {
 		return l, err
 	}
 	return l, l.Validate()

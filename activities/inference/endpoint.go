@@ -35,9 +35,8 @@ type Options struct {
 	IdleTimeout       time.Duration // between two pieces of the stream, keep-alives included; 30 s
 	TotalTimeout      time.Duration // of the whole inference; 5 min
 
-	MaxAnswerBytes int           // of a response's body, framing included; 32 MiB
-	MaxRawBytes    int           // of turn.Completion.Raw; 1 MiB
-	MaxRetryAfter  time.Duration // the longest Retry-After that is honoured; 60 s
+	MaxAnswerBytes int // of a response's body, framing included; 32 MiB
+	MaxRawBytes    int // of turn.Completion.Raw; 1 MiB
 
 	// Redact redacts secrets in errors; nil means a redactor that knows the API key.
 	Redact *redact.Redactor
@@ -61,7 +60,6 @@ func (o Options) withDefaults() Options {
 	orDuration(&o.FirstTokenTimeout, time.Minute)
 	orDuration(&o.IdleTimeout, 30*time.Second)
 	orDuration(&o.TotalTimeout, 5*time.Minute)
-	orDuration(&o.MaxRetryAfter, time.Minute)
 	if o.Capabilities == nil {
 		o.Capabilities = models.CapabilitiesOf
 	}

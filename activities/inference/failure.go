@@ -98,12 +98,9 @@ func (e *Endpoint) providerError(status int, header http.Header, body []byte) *t
 	}
 	r.Message, r.Kind = e.redactShort(r.Message), e.redactShort(r.Kind)
 	out := turn.Errorf(r.code(), r, r.describe(e.opts.Name, header, e.redactShort))
-	out.OfModel = r.ofModel()
-	if reset := retryafter.Parse(header, time.Now(), maxReset); r.limited() && reset > e.opts.MaxRetryAfter {
-		out.Reset = reset
-	}
+	out.OfModel, out.Status = r.ofModel(), r.Status
 	if out.Code.Retryable() {
-		out.RetryAfter = retryafter.Parse(header, time.Now(), e.opts.MaxRetryAfter)
+		out.RetryAfter = retryafter.Parse(header, time.Now(), maxReset)
 	}
 	out.Message = e.redact(out.Message)
 	return out

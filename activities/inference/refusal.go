@@ -138,11 +138,6 @@ func (r *refusal) ofModel() bool {
 		r.code() == turn.CodeLLMRejected && r.codeOfStatus().Retryable()
 }
 
-// limited reports whether the provider takes no requests for a while, because of a rate limit.
-func (r *refusal) limited() bool {
-	return r.code().Retryable() && (r.Status == http.StatusTooManyRequests || strings.Contains(r.Kind, "rate_limit"))
-}
-
 // tooLong reports whether the prompt exceeds the model's context window. A limit of tokens per time is something else.
 func (r *refusal) tooLong() bool {
 	switch {

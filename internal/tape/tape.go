@@ -82,7 +82,7 @@ type failure struct {
 	Code       turn.Code     `json:"code"`
 	Message    string        `json:"message"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"` // nanoseconds
-	Reset      time.Duration `json:"reset,omitempty"`
+	Status     int           `json:"status,omitempty"`
 	OfModel    bool          `json:"of_model,omitempty"`
 	Refused    bool          `json:"refused,omitempty"`
 }
@@ -315,11 +315,11 @@ func failureOf(err error) *failure {
 	if !errors.As(err, &e) {
 		e = turn.Errorf(turn.CodeOf(err), nil, err.Error())
 	}
-	return &failure{e.Code, e.Message, e.RetryAfter, e.Reset, e.OfModel, e.Refused}
+	return &failure{e.Code, e.Message, e.RetryAfter, e.Status, e.OfModel, e.Refused}
 }
 
 func (f failure) err() error {
-	return &turn.Error{Code: f.Code, Message: f.Message, RetryAfter: f.RetryAfter, Reset: f.Reset, OfModel: f.OfModel,
+	return &turn.Error{Code: f.Code, Message: f.Message, RetryAfter: f.RetryAfter, Status: f.Status, OfModel: f.OfModel,
 		Refused: f.Refused}
 }
 

@@ -25,6 +25,26 @@ var advice = map[string]string{
 // readOnly is the code of a server, or of a user's transactions, that can only read.
 const readOnly = "25006"
 
+// Away implements tables.Database.
+func (s *database) Away(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return isAwayCode(refused.Code)
+	}
+	return errors.Is(err, journal.ErrUnavailable) || isUnreachable(err)
+}
+
+// isAwayCode reports whether the server could not run a transaction whatever it does, by its code.
+func isAwayCode(code string) bool {
+	switch code {
+	case "40001", "40P01", "23505": // other transactions were faster
+		return false
+	case "53100", "53200", "58030": // its disk is full, its memory is used up, or its disk has failed
+		return true
+	}
+	return isTransientCode(code)
+}
+
 // Explain implements tables.Database.
 func (s *database) Explain(err error) error { return explain(err) }
 

@@ -263,7 +263,11 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after %v: %w", s.retryFor, err)
+			err = fmt.Errorf("after %v: %w", s.retryFor, err)
+			if !errors.As(err, new(*pgconn.PgError)) { // the connection is lost again and again
+				err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
+			}
+			return err
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors that callers distinguish. Every other error means that the store is unavailable or broken.
@@ -40,6 +41,20 @@ var (
 	// ErrNewer: the database was written by a newer version of Everturn.
 	ErrNewer = errors.New("the journal was written by a newer version")
 )
+
+// AwayError is the error of an operation that has found the journal's database away, or was not tried because it is
+// known to be. It is an ErrUnavailable.
+type AwayError struct {
+	Since time.Time       // the first failure
+	Retry time.Duration   // try again after that
+	Back  <-chan struct{} // closed when the database is back, as far as this process knows
+	Cause error           // the latest failure
+}
+
+func (e *AwayError) Error() string { return e.Cause.Error() }
+
+// Unwrap makes the error an ErrUnavailable.
+func (e *AwayError) Unwrap() []error { return []error{e.Cause, ErrUnavailable} }
 
 // TooLargeError reports content that exceeds its reader's bound. The content was not loaded.
 type TooLargeError struct {

@@ -45,6 +45,15 @@ var kinds = map[int]error{
 	sqlite3.SQLITE_IOERR:    journal.ErrUnavailable,
 }
 
+// Away implements tables.Database.
+func (s *database) Away(err error) bool {
+	switch codeOf(err) {
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
+		return true
+	}
+	return errors.As(err, new(errBusy))
+}
+
 // Explain implements tables.Database.
 func (s *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {

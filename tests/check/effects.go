@@ -9,6 +9,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 
@@ -154,6 +155,19 @@ func (c *checker) repeatable(call portable.ExportCall) bool {
 		func(prefix string) bool { return strings.HasPrefix(call.Call.Tool, prefix) })
 }
 
+// sentNothing reports whether an attempt of a call failed before it sent anything: its server was away, or the journal
+// did not take its claim.
+func sentNothing(f *failurepb.ApplicationFailureInfo) bool {
+	switch turn.Code(f.GetType()) {
+	case turn.CodeToolNotSent:
+		return true
+	case turn.CodeStoreUnavailable: // the second detail says whether the call may have reached its tool
+		details := f.GetDetails().GetPayloads()
+		return len(details) > 1 && string(details[1].GetData()) == "false"
+	}
+	return false
+}
+
 // dispatches checks I2 in Temporal's history: a dispatch of a call is retried only if its last attempt had sent
 // nothing. The ledger, not a retry policy, says what became of a dispatch that may have sent something.
 func (c *checker) dispatches() {
@@ -165,7 +179,7 @@ func (c *checker) dispatches() {
 			}
 			started := e.GetActivityTaskStartedEventAttributes()
 			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 &&
-				started.GetLastFailure().GetApplicationFailureInfo().GetType() != string(turn.CodeToolNotSent) {
+				!sentNothing(started.GetLastFailure().GetApplicationFailureInfo()) {
 				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, after an attempt that may have sent it",
 					in.Call.ID, name,
 					in.Attempt, started.GetAttempt())

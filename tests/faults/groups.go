@@ -16,8 +16,10 @@ func groups() []group {
 			"result; the transcript is not changed.", killsOutside()},
 		{"The network", "Clients and workers reconnect. The journal has what could not be reported.", network()},
 		{"The model's provider",
-			"The failed attempt is counted and retried with the same prompt, at most `retry_max` times. " +
+			"The failed attempt is counted and retried with the same prompt, for at most `retry_for`. " +
 				"An answer over the limits is refused for good.", provider()},
+		{"A provider or a journal that is away for long", "Turns wait without slots of a worker and without working time; " +
+			"one of them asks whether the other side is back.", longOutages()},
 		{"A fallback, a condensation or a provider's limit", "The journal names the model that took over, and has the " +
 			"condensation that is settled. A turn that waits for a limit needs no worker.", models()},
 		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +

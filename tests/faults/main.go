@@ -55,6 +55,8 @@ func main() {
 		"instead of points, many sessions for this `time`, with one fault after the other")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions of a soak")
 	flag.DurationVar(&o.think, "think", 30*time.Second, "mean `time` between two messages of a soak's session")
+	flag.DurationVar(&outageTime, "outage", outageTime, "how long the outages of the points long_* last")
+	flag.IntVar(&outageTurns, "turns", outageTurns, "how many turns these outages hit; at least 2")
 	flag.BoolVar(&o.docs, "docs", false, "write the figures of this run into docs/faults.md")
 	flag.Parse()
 	if err := o.sane(flag.Args()); err != nil {
@@ -84,6 +86,8 @@ func (o order) sane(rest []string) error {
 		return errors.New("a soak has neither points nor mutants: leave -mutants and -point out")
 	case o.docs && (o.only != "" || o.share.of != 0):
 		return errors.New("-docs with -point or -share would blank the figures of everything else: leave one of them out")
+	case outageTurns < 2 || outageTime < time.Second:
+		return errors.New("-turns is at least 2, and -outage at least 1s")
 	case o.journal != "sqlite" && o.journal != "postgres":
 		return fmt.Errorf("-journal %s: use sqlite or postgres", o.journal)
 	}

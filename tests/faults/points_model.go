@@ -18,17 +18,15 @@ func models() []point {
 		withModel(dies("fallback_after", "the journal names another model, which was not asked", "ChangeModel:after",
 			firstOf),
 			"fallback = [\"openai:spare\"]\n", modelGone),
-		withModel(dies("limit_before", "the provider refuses for seconds, and the attempt is not released",
-			"ReleaseInference:before", firstOf), awaitsLimit, quotaUsedUp),
-		withModel(dies("limit_after", "the attempt is released and the turn does not wait yet", "ReleaseInference:after",
-			firstOf), awaitsLimit, quotaUsedUp),
+		withModel(dies("limit_before", "the provider refuses for seconds, and the failure is not counted",
+			"FailInference:before", firstOf), "", quotaUsedUp),
+		withModel(dies("limit_after", "the failure is counted and the turn does not wait yet", "FailInference:after",
+			firstOf), "", quotaUsedUp),
 		condensing(dies("condense_before", "a summary is paid for and not settled", "SettleCondensation:before", firstOf)),
 		condensing(dies("condense_after", "a condensation is settled and the prompt was not sent",
 			"SettleCondensation:after", firstOf)),
 	}
 }
-
-const awaitsLimit = "on_limit = \"wait\"\nmax_limit_wait = \"1m\"\n"
 
 // withModel adds lines to the section [llm], and answers one of the target's steps with bad as long as ill says so.
 func withModel(p point, llm string, bad func(q fakellm.Request) (reply fakellm.Reply, ill bool)) point {

@@ -44,7 +44,8 @@ func provider() []point {
 		misbehaves("llm_429_date", "429, Retry-After as a date", func(fakellm.Reply) fakellm.Reply {
 			return limited.RetryAfter(time.Now().Add(time.Second).UTC().Format(http.TimeFormat))
 		}),
-		misbehaves("llm_429_absurd", "429, Retry-After of a year", instead(limited.RetryAfter("31536000"))),
+		{name: "llm_429_absurd", about: "429, Retry-After of a year", shape: always(limited.RetryAfter("31536000")),
+			act: func(ctx context.Context, r *rig) error { return r.ask(ctx) }},
 		misbehaves("llm_500", "500", instead(fakellm.Status(http.StatusInternalServerError, "server_error", "oops"))),
 		misbehaves("llm_503_page", "503 with a page of HTML",
 			instead(fakellm.StatusBody(http.StatusServiceUnavailable, "text/html", "<h1>down</h1>"))),
@@ -60,23 +61,25 @@ func provider() []point {
 			instead(fakellm.Raw("data: {\"choices\":[{\n\n", "data: \xff\xfe\n\n"))),
 		misbehaves("llm_bad_utf8", "text that is not UTF-8, and no end", instead(fakellm.Raw(
 			"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\xff\xfe\xc3(\"}}]}\n\n"))),
-		{name: "llm_huge", about: "a body of 1 GB, again and again", shape: huge, act: refused},
+		{name: "llm_huge", about: "a body of 1 GB, again and again", shape: always(fakellm.Huge(1 << 30)), act: refused},
 		misbehaves("llm_no_finish", "no finish reason",
 			func(good fakellm.Reply) fakellm.Reply { return good.Finish("").CutAfter(3) }),
 	}
 }
 
-// huge has the provider answer one of the target's steps without an end.
-func huge(r *rig) {
-	busy(r)
-	step := r.rng.IntN(len(r.target.steps) + 1)
-	r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
-		if t.id == r.target.id && q.Step == step {
-			return fakellm.Huge(1 << 30)
+// always has the provider answer one of the target's steps badly, for good.
+func always(reply fakellm.Reply) func(*rig) {
+	return func(r *rig) {
+		busy(r)
+		step := r.rng.IntN(len(r.target.steps) + 1)
+		r.adapt = func(q fakellm.Request, t *turnPlan, good fakellm.Reply) fakellm.Reply {
+			if t.id == r.target.id && q.Step == step {
+				return reply
+			}
+			return good
 		}
-		return reply
+		r.failing = append(r.failing, r.target.id)
 	}
-	r.failing = append(r.failing, r.target.id)
 }
 
 // refused waits until the worker has rejected an answer. The turn then fails: a retry would pay for the same answer

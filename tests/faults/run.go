@@ -47,13 +47,13 @@ type outcome struct {
 
 func (o outcome) failed() bool { return o.err != nil || len(o.violations) > 0 }
 
-// runLimit bounds a run as a whole.
+// runLimit bounds a run as a whole, without an outage of the flag -outage.
 const runLimit = 4 * time.Minute
 
 // play runs one schedule and judges its ledgers. The folder stays if the run failed.
 func play(ctx context.Context, ps programs, shared *server, p point, seed uint64, dir string, keep bool) outcome {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	ctx, cancel := context.WithTimeout(ctx, runLimit+3*outageTime)
 	defer cancel()
 	o := outcome{point: p.name, seed: seed, dir: dir}
 	o.recovery, o.figures, o.err = schedule(ctx, ps, shared, p, seed, dir)

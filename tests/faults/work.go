@@ -36,9 +36,9 @@ func (r *rig) configure() error {
 		"40\nmax_consecutive_errors = 10\ntool_timeout = %q\n",
 		inDir(r.dir, "workspace"), r.settings.toolTimeout)
 	b.WriteString(r.settings.runtime)
-	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\nretry_max = 3\n",
+	fmt.Fprintf(&b, "[llm]\nprovider = \"openai\"\nbase_url = %q\nmodel = \"scripted\"\napi_key = %q\n",
 		base, r.canary(1))
-	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\nmax_retry_after = \"2s\"\n")
+	b.WriteString("first_token_timeout = \"10s\"\nidle_timeout = \"3s\"\n")
 	b.WriteString(r.settings.llm + "[journal]\n" + r.database.section() + r.settings.more)
 	fmt.Fprintf(&b, "[temporal]\naddress = %q\ntask_queue = %q\n[worker]\ndrain_timeout = \"3s\"\n%s",
 		r.temporal.address(), r.queue, r.settings.worker)

@@ -26,8 +26,10 @@ const (
 	ChunkQuestionAnswered  ChunkKind = "question_answered"
 	ChunkAttemptRestarted  ChunkKind = "attempt_restarted" // drop the step's text so far: the inference is repeated
 	ChunkModelChanged      ChunkKind = "model_changed"     // a fallback takes over for the rest of the turn
-	ChunkTurnCompleted     ChunkKind = "turn_completed"
-	ChunkPhase             ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
+	// the inference failed, or was not tried, because its provider is unavailable; it is tried again
+	ChunkInferenceWaiting ChunkKind = "inference_waiting"
+	ChunkTurnCompleted    ChunkKind = "turn_completed"
+	ChunkPhase            ChunkKind = "phase" // the turn is in LlmInfer, which no other chunk shows
 	// an attempt of an inference or of a call failed, or a completion is no valid action
 	ChunkError ChunkKind = "error"
 	// the beginning of the transcript was condensed for the prompts from now on; with a warning if it was cut
@@ -50,8 +52,8 @@ type Chunk struct {
 	Text string `json:"text,omitempty"`
 	// Data holds the kind's own fields: CallChunk for tool calls, ProgressChunk for tool_progress, RequestChunk for
 	// requests and decisions, MessageChunk for message_added, PhaseChunk for phase, ErrorChunk for error, ModelChunk for
-	// model_changed, CondensedChunk for condensed, SkillsChunk for
-	// skills_selected, plan.Progress for plan, DoneChunk for turn_completed.
+	// model_changed, WaitingChunk for inference_waiting, CondensedChunk for condensed, SkillsChunk for skills_selected,
+	// plan.Progress for plan, DoneChunk for turn_completed.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -105,6 +107,20 @@ type ErrorChunk struct {
 	Invalid InvalidKind `json:"invalid,omitempty"`
 	// Final means that the inference is not attempted again.
 	Final bool `json:"final,omitempty"`
+}
+
+// WaitingChunk is the data of inference_waiting; the chunk's text says what failed. While the wait lasts, the event is
+// repeated now and then, not with every attempt.
+type WaitingChunk struct {
+	Provider string    `json:"provider"`
+	Model    string    `json:"model"`
+	Code     Code      `json:"code"`
+	Status   int       `json:"status,omitempty"` // of HTTP
+	Attempt  int       `json:"attempt"`          // of the activity, from 1; those that another one stood for included
+	NextAt   time.Time `json:"next_at"`          // of the next attempt
+	WaitedMS int64     `json:"waited_ms"`
+	// LimitMS is the longest wait: then the turn's next model takes over or, if there is none, the inference fails.
+	LimitMS int64 `json:"limit_ms"`
 }
 
 // ModelChunk is the data of model_changed; the chunk's text describes it.

@@ -52,8 +52,8 @@ type Error struct {
 	// Refused means that the request reached the server and its front end answered that it did not act on it (HTTP 404,
 	// 429, some 400).
 	Refused bool
-	// Reset is when the provider accepts requests again, if that is longer away than a retry may wait; 0 otherwise.
-	Reset time.Duration
+	// Status is the HTTP status with which the other side refused the request; 0 if there is none.
+	Status int
 	// OfModel means that another model may take the same request: the provider does not have this one, or the account
 	// has no quota for it.
 	OfModel bool

@@ -20,6 +20,8 @@ type Limits struct {
 	MaxParallelCalls     int           `json:"max_parallel_calls"`
 	MaxTokens            int64         `json:"max_tokens,omitempty"`
 	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
+	// RetryFor is how long an inference waits for a provider that is unavailable; 0: it fails at once.
+	RetryFor time.Duration `json:"retry_for,omitempty"`
 }
 
 // MaxCost returns MaxCostUSD, or nil if there is no limit.
@@ -37,6 +39,7 @@ func DefaultLimits() Limits {
 		MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
 		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second,
 		MaxReprompts: 1, MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
+		RetryFor: 15 * time.Minute,
 	}
 }
 
@@ -133,6 +136,7 @@ const (
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	MaxCount    = 1_000_000_000
 	MaxCostUSD  = 1_000_000
+	MaxRetryFor = 31 * 24 * time.Hour
 )
 
 // Validate returns an error for the first invalid limit.
@@ -158,6 +162,9 @@ func (l Limits) Validate() error {
 	if min(l.TurnTimeout, l.ToolTimeout) <= 0 || max(l.TurnTimeout, l.ToolTimeout) > MaxDuration {
 		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout is %s; both must be positive and at most %s",
 			l.TurnTimeout, l.ToolTimeout, MaxDuration)
+	}
+	if l.RetryFor < 0 || l.RetryFor > MaxRetryFor {
+		return fmt.Errorf("limits: retry_for is %s; it must be from 0s to %s", l.RetryFor, MaxRetryFor)
 	}
 	if l.MaxHistoryMessages > 0 && l.KeepHistoryMessages >= l.MaxHistoryMessages {
 		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,

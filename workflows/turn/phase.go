@@ -57,9 +57,6 @@ type Progress struct {
 	StickyQueues map[string]string `json:"sticky_queues,omitempty"`
 	// OwningCalls are the calls that created these connections, by server.
 	OwningCalls map[string]string `json:"owning_calls,omitempty"`
-	// LimitWaits counts the turn's waits for providers that refused requests for long, and LimitWaited is their sum.
-	LimitWaits  int           `json:"limit_waits,omitempty"`
-	LimitWaited time.Duration `json:"limit_waited,omitempty"`
 	// Parked is set if the turn continues in a new run while it waits for decisions.
 	Parked *Parked `json:"parked,omitempty"`
 	// Background are the sessions of the agents that the turn has called in the background.

@@ -77,7 +77,6 @@ type Config struct {
 	Policy       Policy    `json:"policy"`
 	Approvals    Approvals `json:"approvals,omitzero"`
 	Tools        []Tool    `json:"tools,omitempty"`
-	RetryMax     int       `json:"retry_max"`
 	Background   bool      `json:"background,omitempty"` // see UserMessage
 	Temperature  *float64  `json:"temperature,omitempty"`
 	MaxTokens    int       `json:"max_output_tokens,omitempty"`
@@ -88,8 +87,12 @@ type Config struct {
 	// Models are the models that the turn may use: the first one, and its fallbacks in order. Provider, Model and Mode
 	// are those of the first. It is empty for turns that began before models were recorded.
 	Models []Model `json:"models,omitempty"`
-	// LimitWait is how long the turn may wait, in total, for providers that refuse requests for long; 0: it fails.
-	LimitWait time.Duration `json:"limit_wait,omitempty"`
+	// RetryMax is the maximum number of retries of an inference within Limits.RetryFor; nil: there is none.
+	// FallbackAfter is how long an inference waits before a fallback takes over.
+	RetryMax      *int          `json:"retry_max,omitempty"`
+	FallbackAfter time.Duration `json:"fallback_after,omitempty"`
+	// JournalRetryFor is how long the turn waits for a journal that is unavailable.
+	JournalRetryFor time.Duration `json:"journal_retry_for,omitempty"`
 	// TraceParent is that of the message which began the turn.
 	TraceParent string `json:"traceparent,omitempty"`
 	// Skills are those that were selected for the turn; nil if there are none.

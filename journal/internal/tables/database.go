@@ -19,6 +19,9 @@ type Database interface {
 	Read(ctx context.Context, once bool, fn func(Conn) error) error
 	// Explain returns err with advice for the operator, and an error that wraps ErrNotFound for sql.ErrNoRows.
 	Explain(err error) error
+	// Away reports whether an error of Write or Read means that the database cannot be used now, whatever is asked of it:
+	// its server or its disk is away, or another process has locked it for long.
+	Away(err error) bool
 	// Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no
 	// topics.
 	Changed(ctx context.Context, topics ...Topic) <-chan struct{}

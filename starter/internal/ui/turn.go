@@ -2,7 +2,9 @@ package ui
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -24,6 +26,18 @@ func Failure(why string, code turn.Code) string {
 		return why
 	}
 	return why + "; retrying"
+}
+
+// Waiting describes the wait of an inference for its model: why, and when the next attempt and the end of the wait come.
+func Waiting(why string, at time.Time, w turn.WaitingChunk) string {
+	status := ""
+	if w.Status != 0 && !strings.Contains(why, strconv.Itoa(w.Status)) {
+		status = fmt.Sprintf(" (%d)", w.Status)
+	}
+	end := at.Add(time.Duration(w.LimitMS-w.WaitedMS) * time.Millisecond)
+	return fmt.Sprintf("waiting for %s: %s%s · next attempt %s · gives up %s", termsafe.Line(w.Provider, 40),
+		strings.TrimSuffix(termsafe.Line(why, 300), "."), status, w.NextAt.Local().Format(time.TimeOnly),
+		end.Local().Format(time.TimeOnly))
 }
 
 // Tokens describes the tokens that were used: input with those from the provider's cache, and output with those of

@@ -2,6 +2,8 @@ package look
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -38,7 +40,7 @@ func List(a *app.App) *cobra.Command {
 					var rows [][]string
 					for _, s := range sessions {
 						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), cmp.Or(s.Usage.DescribeCost(), "-"),
-							ending(s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
+							state(cmd.Context(), store, s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
 							app.Line(s.FirstText, 60)})
 					}
 					return a.Table([]string{"SESSION", "TURNS", "COST", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
@@ -57,6 +59,19 @@ func ending(t journal.TurnRecord) string {
 		return fmt.Sprintf("%s (%s)", t.State, app.Line(string(t.Reason), 40))
 	}
 	return string(t.State)
+}
+
+// state returns the state of a turn, with the provider that its inference waits for.
+func state(ctx context.Context, store *journal.DB, t journal.TurnRecord) string {
+	if t.State != turn.StateRunning {
+		return ending(t)
+	}
+	last, err := store.LastChunk(ctx, t.ID)
+	var w turn.WaitingChunk
+	if err != nil || last.Kind != turn.ChunkInferenceWaiting || json.Unmarshal(last.Data, &w) != nil {
+		return ending(t)
+	}
+	return fmt.Sprintf("%s (waiting for %s)", t.State, app.Line(w.Provider, 40))
 }
 
 // openCount formats the number of open requests.

@@ -2,6 +2,7 @@ package look
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -163,8 +164,8 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 				return h, err
 			}
 		}
-		if last, err := store.LastChunk(ctx, t.ID); err == nil && last.Kind == turn.ChunkPhase {
-			th.Waits = last.Text
+		if !t.State.Terminal() {
+			th.Waits = waitsFor(ctx, store, t.ID)
 		}
 		h.Turns = append(h.Turns, th)
 	}
@@ -172,6 +173,20 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 		h.Context, err = readContext(ctx, store, h)
 	}
 	return h, err
+}
+
+// waitsFor says what the inference of a running turn waits for, or "".
+func waitsFor(ctx context.Context, store *journal.DB, turnID string) string {
+	last, err := store.LastChunk(ctx, turnID)
+	var w turn.WaitingChunk
+	switch {
+	case err != nil:
+	case last.Kind == turn.ChunkPhase:
+		return last.Text
+	case last.Kind == turn.ChunkInferenceWaiting && json.Unmarshal(last.Data, &w) == nil:
+		return ui.Waiting(last.Text, last.At, w)
+	}
+	return ""
 }
 
 // print writes the history as text. hint says how a pending request is decided.

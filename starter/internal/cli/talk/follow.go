@@ -46,6 +46,7 @@ type follower struct {
 	seen    int64            // the index of the last chunk
 	ended   bool             // the follower has seen turn_completed
 	silence <-chan time.Time // fires if the turn has no chunk within startWithin; nil after the first chunk
+	blind   <-chan time.Time // fires now and then while the journal cannot be read; nil before that
 	unheard <-chan time.Time // fires once, to look whether any worker can continue the turn
 	readers sync.WaitGroup
 }
@@ -157,9 +158,12 @@ func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done boo
 		return f.asker.look(ctx)
 	case <-f.silence:
 		f.silence = nil
-		if f.Online && !f.options.quiet {
+		if f.Online && !f.options.quiet && !f.NoteWait(ctx, f.turn.Session) {
 			f.NoteSilence(ctx, "no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
 		}
+		return false, nil
+	case <-f.blind:
+		f.NoteWait(ctx, f.turn.Session)
 		return false, nil
 	case <-f.unheard:
 		f.NoteStranded(ctx, f.turn.Session)
@@ -212,6 +216,9 @@ func (f *follower) deadline() <-chan time.Time {
 // within moments.
 const startWithin = 2 * time.Second
 
+// blindEvery is how often the command tells what the turn waits for while the journal cannot be read.
+const blindEvery = 30 * time.Second
+
 // strandedAfter is how long after its start the command looks whether any worker can continue the turn.
 const strandedAfter = time.Second
 
@@ -245,6 +252,8 @@ func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) 
 	}
 	f.App.Note("reading the journal: %v (the turn continues)", err)
 	f.chunks = nil
+	f.NoteWait(ctx, f.turn.Session)
+	f.blind = time.Tick(blindEvery)
 	f.wait(ctx)
 	return false, nil
 }

@@ -83,6 +83,8 @@ func (v *view) chunk(c turn.Chunk) {
 		v.request(c)
 	case turn.ChunkError:
 		v.retry(c)
+	case turn.ChunkInferenceWaiting:
+		v.modelWait(c)
 	case turn.ChunkModelChanged:
 		v.activity("%s", app.Line(c.Text, 300))
 	case turn.ChunkCondensed:
@@ -168,6 +170,17 @@ func (v *view) retry(c turn.Chunk) {
 	if decode(c, &e) && !e.Final {
 		v.activity("%s", ui.Failure(c.Text, e.Code))
 	}
+}
+
+// modelWait shows why the turn waits for its model. A user who watches the answer only is told, too, because nothing
+// else happens for a while.
+func (v *view) modelWait(c turn.Chunk) {
+	var w turn.WaitingChunk
+	if !decode(c, &w) || v.out.quiet || v.out.output != app.OutputText {
+		return
+	}
+	v.pause()
+	v.App.Aside("%s", ui.Waiting(c.Text, c.At, w))
 }
 
 func (v *view) message(c turn.Chunk) {

@@ -53,6 +53,11 @@ func (m *Model) showItem(i item) {
 		m.showDecision(c)
 	case turn.ChunkError:
 		m.showFailure(c)
+	case turn.ChunkInferenceWaiting:
+		var w turn.WaitingChunk
+		if json.Unmarshal(c.Data, &w) == nil {
+			m.addText(entryFault, ui.Waiting(c.Text, c.At, w))
+		}
 	case turn.ChunkModelChanged:
 		m.addText(entryFault, c.Text)
 	case turn.ChunkCondensed:

@@ -1,0 +1,236 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/internal/outage"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// An inference waits for a provider that is unavailable: its attempt fails, and the Temporal server begins the next one
+// after a delay, on any worker. Meanwhile it holds nothing: no slot of a worker, no fleet limit, no reservation. What
+// one attempt has to tell the next one is in the heartbeat's details. Of the inferences that wait on a worker for the
+// same model, one at a time asks whether it is back. The wait is no working time of the turn. It ends after the turn's
+// retry_for; then, or after fallback_after, another model may take over.
+
+// modelWait is the wait of an inference so far.
+type modelWait struct {
+	Since      time.Time `json:"since,omitzero"`       // it waits since then
+	ModelSince time.Time `json:"model_since,omitzero"` // for the model that it asks now
+	Cuts       int       `json:"cuts,omitempty"`       // attempts of that model whose stream was cut
+	CutBefore  int       `json:"cut_before,omitempty"` // those of models before it
+	Shown      time.Time `json:"shown,omitzero"`       // the next attempt of which the turn's readers know
+}
+
+const (
+	maxModelPause = time.Minute
+	// maxCuts bounds the retries after a stream was cut, because its tokens are paid for.
+	maxCuts = 5
+	// showNextAfter is by how much the next attempt must be later than the one that the turn's readers know of, for them
+	// to be told again.
+	showNextAfter = 10 * time.Second
+)
+
+// news reports whether the turn's readers should be told when the next attempt begins.
+func (w modelWait) news(next time.Time) bool { return next.Sub(w.Shown) >= showNextAfter }
+
+// patience returns how long the inference may still wait for its model, until another one takes over or it fails.
+func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Duration {
+	left := m.retryFor - now.Sub(w.Since)
+	if m.hasHelp(e) {
+		left = min(left, m.fallbackAfter-now.Sub(w.ModelSince))
+	}
+	return left
+}
+
+func modelKey(provider, model string) string { return provider + "/" + model }
+
+// lastError returns the error for which a model is known to be unavailable. What it asked for then says nothing now.
+func lastError(o outage.Outage) *turn.Error {
+	e := *asTurnError(o.Cause)
+	e.RetryAfter = 0
+	return &e
+}
+
+// stillAway returns the error of an attempt that has nothing to do but to wait on: its model is known to be
+// unavailable, and the turn's readers know it. It leaves the journal alone.
+func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m modelInUse, clock *clock) error {
+	w, away := clock.modelWait(), a.outages.Look(modelKey(m.Provider, m.Name))
+	if w.Since.IsZero() || away == nil || m.retryFor == 0 {
+		return nil
+	}
+	now, e := time.Now(), lastError(away.Outage)
+	left := m.patience(w, e, now)
+	delay := min(away.For, max(left, 0))
+	switch {
+	case left <= 0 && m.hasHelp(e), left > 0 && w.news(now.Add(delay)):
+		return nil
+	case left <= 0:
+		return finally(clock, e, gaveUpWaiting(e, m, w, 0, now), "")
+	}
+	return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
+}
+
+// beginRequest begins a request to the inference's model, unless that is known to be unavailable. An inference that
+// does not wait asks in any case.
+func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, inf journal.Inference,
+	clock *clock) (*outage.Try, error) {
+	m, err := a.modelOf(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	key := modelKey(in.Provider, in.Plan.Model)
+	if m.retryFor == 0 {
+		return a.outages.Insist(key), nil
+	}
+	try, away := a.outages.Begin(key)
+	if away != nil {
+		return nil, a.notAsked(ctx, in, inf, lastError(away.Outage), away.For, clock)
+	}
+	return try, nil
+}
+
+// notAsked returns the error of an attempt that has not asked its model. wait is the time until the next attempt.
+func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
+	wait time.Duration, clock *clock) error {
+	m, err := a.modelOf(ctx, in)
+	if err == nil {
+		err = a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt)
+	}
+	if err != nil {
+		return err
+	}
+	return a.afterFailure(ctx, inf, m, e, failedAttempt{wait: wait}, clock)
+}
+
+// endTry reports a failed request, and returns the time until the next attempt. asked is when it was sent.
+func (a *Activities) endTry(asking context.Context, try *outage.Try, received int64, err error, clock *clock,
+	asked time.Time) time.Duration {
+	e := asTurnError(err)
+	switch {
+	case asking.Err() != nil, e.Code == turn.CodeStoreUnavailable: // it was stopped: nothing is known of the model
+	case !e.Code.Retryable():
+		if e.Status != 0 {
+			try.Up()
+		}
+	case e.Code == turn.CodeLLMTruncated || received > 0:
+		try.Up()
+		return rand.N(min(time.Second<<min(clock.addCut(), 16), maxModelPause))
+	default:
+		clock.discount(time.Since(asked))
+		return try.Down(a.redacted(e), e.RetryAfter).For
+	}
+	return 0
+}
+
+// answering tells a request's Try that the model answers.
+type answering struct {
+	turn.Sink
+	try *outage.Try
+}
+
+// Text implements turn.Sink.
+func (s answering) Text(delta string) { s.try.Up(); s.Sink.Text(delta) }
+
+// Reasoning implements turn.Sink.
+func (s answering) Reasoning(delta string) { s.try.Up(); s.Sink.Reasoning(delta) }
+
+// failedAttempt is an attempt that failed, or did not ask its model.
+type failedAttempt struct {
+	wait     time.Duration // until the next one
+	failures int           // of the step with this model so far
+	partial  string        // what the model has said
+}
+
+// afterFailure decides what follows a failed attempt, and returns the error that says so: another attempt, another
+// model, or the end of the inference.
+func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
+	f failedAttempt, clock *clock) error {
+	now := time.Now()
+	w := clock.beginWait(now)
+	left := m.patience(w, e, now)
+	if e.Code.Retryable() && left > 0 && e.RetryAfter <= left && w.Cuts <= maxCuts &&
+		(m.max == nil || f.failures <= *m.max) {
+		delay := min(max(f.wait, e.RetryAfter), left)
+		a.showModelWait(ctx, inf, m, e, now.Add(delay), left, clock)
+		return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
+	}
+	if err := a.fallBack(ctx, inf, m, e, clock); err != nil {
+		return err
+	}
+	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorChunk{Code: e.Code, Final: true})
+	return finally(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
+}
+
+// tryAgain returns the error after which the Temporal server begins another attempt.
+func tryAgain(ctx context.Context, clock *clock, code turn.Code, message string, delay time.Duration) error {
+	clock.stop() // no heartbeat may follow the one recorded here
+	if activity.IsActivity(ctx) {
+		activity.RecordHeartbeat(ctx, clock.busy(), clock.refused, clock.modelWait())
+	}
+	return temporal.NewApplicationErrorWithOptions(message, string(code), temporal.ApplicationErrorOptions{
+		NextRetryDelay: delay, Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
+}
+
+// finally returns the error of an inference that has failed for good.
+func finally(clock *clock, e *turn.Error, message, partial string) error {
+	if e.Code != turn.CodeGuardExceeded { // otherwise the turn's time is up, and the text so far is its partial result
+		partial = ""
+	}
+	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{clock.busy(), turn.Truncate(partial, turn.AnswerInline)}})
+}
+
+const clockTime = "15:04:05 UTC"
+
+// waitingText describes a wait to operators, who see it with the pending activity.
+func waitingText(e *turn.Error, next, end time.Time) string {
+	return fmt.Sprintf("%s; next attempt %s, gives up %s", strings.TrimSuffix(e.Message, "."),
+		next.UTC().Format(clockTime), end.UTC().Format(clockTime))
+}
+
+// gaveUpWaiting says why an inference has failed for good.
+func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now time.Time) string {
+	message := strings.TrimSuffix(e.Message, ".")
+	waited := now.Sub(w.Since)
+	switch {
+	case !e.Code.Retryable():
+		return e.Message
+	case m.retryFor > 0 && e.RetryAfter > m.retryFor-waited:
+		return fmt.Sprintf("%s. It accepts requests again at %s, which is later than retry_for (%s) allows", message,
+			now.Add(e.RetryAfter).UTC().Format("2006-01-02 15:04 UTC"), m.retryFor)
+	case m.retryFor > 0 && waited >= m.retryFor:
+		return fmt.Sprintf("%s; waited %s, which is retry_for", message, about(waited))
+	case failures > 1:
+		return fmt.Sprintf("%s (tried %d times)", message, failures)
+	}
+	return e.Message
+}
+
+// showModelWait tells the turn's readers what the inference waits for.
+func (a *Activities) showModelWait(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
+	next time.Time, left time.Duration, clock *clock) {
+	w := clock.modelWait()
+	if !w.news(next) {
+		return
+	}
+	waited := time.Since(w.ModelSince)
+	chunk := chunkOf(turn.ChunkInferenceWaiting, turn.Truncate(e.Message, maxFailureText), turn.WaitingChunk{
+		Provider: m.Provider, Model: m.Name, Code: e.Code, Status: e.Status, Attempt: int(attemptOf(ctx)), NextAt: next.UTC(),
+		WaitedMS: waited.Milliseconds(), LimitMS: (waited + left).Milliseconds(),
+	})
+	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
+		logFailure(ctx, asTurnError(err))
+		return
+	}
+	clock.shown(next)
+}
