@@ -183,7 +183,8 @@ func maxGrant(taint turn.TaintMode, widest turn.GrantScope) turn.GrantScope {
 // taintGuard returns the function that decides whether a call of a session is allowed. If the session is tainted, its
 // transcript may contain instructions from an untrusted server. Every call that could change or send something then
 // needs an approval, whatever policy lists and rules allow. A grant counts only for exactly these arguments, or for a
-// host that it names; in strict mode, not even then. A host that the operator listed may get what the model has read. If the journal cannot be read, the function sets failed and takes the session for tainted.
+// host that it names; in strict mode, not even then. A host that the operator listed may get what the model has read. If
+// the journal cannot be read, the function sets failed and takes the session for tainted.
 func (a *Activities) taintGuard(
 	ctx context.Context, key journal.StepKey, mode turn.TaintMode, failed *error,
 ) func(turn.Descriptor, json.RawMessage, turn.Policy) (turn.Permission, string, turn.GrantScope) {

@@ -48,8 +48,8 @@ type DecideInput struct {
 	ArgumentsHash string
 	By            string // recorded with the decision, at most 120 bytes
 	Reason        string // recorded, at most 1000 bytes; the model is told why a call is denied
-	// Grant also permits later calls of the session without a request: with exactly these arguments, or with any. For
-	// Approve only. turn.Request.Grants reports which grants a request allows.
+	// Grant also permits later calls of the session without a request: with exactly these arguments, to the same host, or
+	// with any. For Approve only. turn.Request.Grants reports which grants a request allows.
 	Grant turn.GrantScope
 	// ChangedPlan replaces the plan of a request whose tool is plan.Tool, as JSON of a plan.Plan. For Approve only.
 	ChangedPlan json.RawMessage

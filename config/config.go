@@ -22,7 +22,8 @@ type Config struct {
 	Runtime Runtime `toml:"runtime"`
 	// More agents, one block each: see docs/agents.md.
 	Agents []Agent `toml:"agents"`
-	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git and .everturn.
+	// The tools list_files, read_file and search_text, and those that write. None of them reaches .git, .everturn, and the
+	// configuration, journal, keys and tapes that this file names.
 	LocalFiles LocalFiles `toml:"local_files"`
 	// The tool fetch_url, which reads pages of the web.
 	Web Web `toml:"web"`
@@ -161,7 +162,8 @@ type LocalFiles struct {
 type Web struct {
 	// Offer the tool.
 	Fetch bool `toml:"fetch"`
-	// Patterns of the hosts that it may ask; none means every public one.
+	// Patterns of the hosts to which it may send requests, with whatever the model has read, without an approval. Calls
+	// to other public hosts need one. "*" lists every host.
 	Hosts []string `toml:"hosts" example:"docs.python.org,*.wikipedia.org"`
 	// Private networks that it may reach, in CIDR notation; 127.0.0.0/8 is this machine.
 	Networks []string `toml:"networks" example:"10.1.0.0/16"`
@@ -344,7 +346,8 @@ type Policy struct {
 	// The lowest risk at which an allowed call needs an approval: "low" (every call), "medium", "high" or "never".
 	AskRisk turn.Risk `toml:"ask_risk" default:"high" enum:"low,medium,high,never"`
 	// "on": once the transcript contains text of an untrusted server, calls of tools that are not read_only need an
-	// approval. "strict": once it contains text of any server, every call needs an approval. "off": no such approvals.
+	// approval, except fetch_url of a listed host. "strict": once it contains text of any server, every call needs an
+	// approval. "off": no such approvals.
 	Taint turn.TaintMode `toml:"taint" default:"on" enum:"on,off,strict"`
 	// What follows an inference that failed permanently: "fail" ends the turn, "retry" repeats the inference within
 	// max_steps, "reprompt" tells the model within max_reprompts, "interrupt" ends the turn with its partial result.

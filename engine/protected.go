@@ -64,9 +64,9 @@ func sqliteFiles(path string) (out []string) {
 	return out
 }
 
-// programs returns the files that a server runs: its command, wherever PATH may find it, and those of its arguments that
-// are files or look like paths of files that do not exist yet. Arguments that are directories are what many servers
-// work on.
+// programs returns the files that a server runs: its command, wherever PATH may find it, and those of its arguments
+// that are files or look like paths of files that do not exist yet. Arguments that are directories are what many
+// servers work on.
 func programs(s config.MCPServer, environ temporalconn.Environ) (out []string) {
 	if s.Command == "" {
 		return nil

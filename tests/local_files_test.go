@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,4 +66,29 @@ func TestFilesAreWritten(t *testing.T) {
 	h.starter("approve", "delete", "1.0", "-y").exits(0)
 	h.starter("attach", "delete").exits(0)
 	assert.NoFileExists(t, file)
+}
+
+// TestToolsDoNotReachTheConfigurationAndTheJournal lets the demo model change and read a configuration under another
+// name than agent.toml, and a journal outside of .everturn.
+func TestToolsDoNotReachTheConfigurationAndTheJournal(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, "[llm]\nprovider = \"demo\"\n[local_files]\nwrite = true\n[journal]\npath = \"data/j.db\"\n")
+	require.NoError(t, os.Mkdir(h.path("data"), 0o700))
+	require.NoError(t, os.Rename(h.path("agent.toml"), h.path("everturn.toml")))
+	before, err := os.ReadFile(h.path("everturn.toml"))
+	require.NoError(t, err)
+	h.worker("--config", "everturn.toml")
+	for i, call := range []string{
+		`call local/write_file {"path":"everturn.toml","content":"gone","overwrite":true}`,
+		`call local/read_file {"path":"everturn.toml"}`,
+		`call local/write_file {"path":"data/j.db","content":"x","overwrite":true}`,
+		`call local/write_file {"path":"data/j.db-journal","content":"x"}`,
+	} {
+		said := h.starter("run", "--config", "everturn.toml", "-s", fmt.Sprint("s", i), call).exits(0)
+		assert.Contains(t, said.out.String(), "out of the file tools' reach", call)
+	}
+	after, err := os.ReadFile(h.path("everturn.toml"))
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+	assert.NoFileExists(t, h.path("data/j.db-journal"))
 }

@@ -114,7 +114,7 @@ func configFile(t *testing.T, c config.Config) string {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	loaded, err := config.Load(config.LoadOptions{Path: path})
 	require.NoError(t, err)
-	require.Equal(t, c, loaded.Config)
+	require.EqualExportedValues(t, c, loaded.Config)
 	return path
 }
 

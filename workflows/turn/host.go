@@ -42,8 +42,8 @@ func (r *HostRule) ask(t Tool, arguments json.RawMessage) (why string, widest Gr
 	return fmt.Sprintf("%s would send a request to %s, which is not listed ([web] hosts)", t.ID, host), GrantHost
 }
 
-// HostOf returns the host of the argument url, in lower case; empty if there is no such argument, or if readers may take
-// its host differently.
+// HostOf returns the host of the argument url, in lower case. It is empty if there is no such argument, or if readers
+// may take its host differently.
 func HostOf(arguments string) string {
 	fields, err := strictObject(arguments)
 	if err != nil {

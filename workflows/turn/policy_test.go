@@ -406,7 +406,8 @@ func TestAHostThatIsNotListedIsAskedFor(t *testing.T) {
 		assert.Equal(t, c.want, permission, name)
 		assert.Equal(t, c.widest, widest, name)
 	}
-	for _, twice := range []string{`{"url":"https://docs.python.org/","url":"https://evil.com/"}`, `{"URL":"https://evil.com/"}`} {
+	for _, twice := range []string{`{"url":"https://docs.python.org/","url":"https://evil.com/"}`,
+		`{"URL":"https://evil.com/"}`} {
 		permission, _, _ := allowed.Permit(fetch, json.RawMessage(twice))
 		assert.Equal(t, turn.Ask, permission, twice)
 	}

@@ -54,5 +54,6 @@ func TestAGrantForAHostCoversItsOtherAddresses(t *testing.T) {
 	assert.False(t, grant.Covers("x", other.Arguments, "hash", turn.GrantHost))
 	assert.False(t, grant.Covers("x", same.Arguments, "hash", turn.GrantCall))
 	assert.False(t, grant.Covers("y", same.Arguments, "hash", turn.GrantHost))
-	assert.False(t, turn.Grant{Tool: "x"}.Covers("x", same.Arguments, "hash", turn.GrantHost), "any arguments, listed hosts only")
+	assert.False(t, turn.Grant{Tool: "x"}.Covers("x", same.Arguments, "hash", turn.GrantHost),
+		"any arguments, listed hosts only")
 }

@@ -47,7 +47,8 @@ func TestWriteEditPatchDelete(t *testing.T) {
 	assert.Equal(t, "#!/bin/sh\nset -e\nprintf one\nprintf three\n", textOf(t, root, "run.sh"))
 	_, err = w.patch(t.Context(), PatchInput{Path: "run.sh", Patch: patch})
 	require.ErrorContains(t, err, "does not fit")
-	for _, wrong := range []string{"", "what?", "@@ nonsense @@\n x\n", "@@ -1 +1 @@\n-#!/bin/sh\n+#!/bin/evil\n-#!/bin/evil\n+#!/bin/sh\n",
+	for _, wrong := range []string{"", "what?", "@@ nonsense @@\n x\n",
+		"@@ -1 +1 @@\n-#!/bin/sh\n+#!/bin/evil\n-#!/bin/evil\n+#!/bin/sh\n",
 		"@@ -1 +1 @@\n-#!/bin/sh\n+#!/bin/evil\n nothing\n"} {
 		_, err = w.patch(t.Context(), PatchInput{Path: "run.sh", Patch: wrong})
 		require.Error(t, err, wrong)

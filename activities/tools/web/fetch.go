@@ -55,7 +55,8 @@ func Register(r *tools.Registry, o Options) error {
 		return fmt.Errorf("web.networks: it %w", err)
 	}
 	return tools.Add(r, "fetch_url", "Read a page of the web over GET. HTML becomes text, with the addresses of links in "+
-		"parentheses.", o.fetch, tools.AskUnlistedHosts(o.Hosts), tools.Repeatable(), tools.Taints(), tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
+		"parentheses.", o.fetch, tools.AskUnlistedHosts(o.Hosts), tools.Repeatable(), tools.Taints(),
+		tools.Risk(turn.RiskMedium), tools.Timeout(fetchTimeout))
 }
 
 type input struct {

@@ -69,7 +69,8 @@ func TestNothingPrivateIsFetched(t *testing.T) {
 	assert.Zero(t, asked)
 	elsewhere := httptest.NewServer(http.RedirectHandler("https://10.0.0.1/", http.StatusFound))
 	defer elsewhere.Close()
-	_, err := Options{Networks: []string{"127.0.0.0/8"}, Hosts: []string{"*"}}.fetch(t.Context(), input{URL: elsewhere.URL})
+	all := Options{Networks: []string{"127.0.0.0/8"}, Hosts: []string{"*"}}
+	_, err := all.fetch(t.Context(), input{URL: elsewhere.URL})
 	require.ErrorContains(t, err, "10.0.0.1")
 }
 

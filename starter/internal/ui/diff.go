@@ -18,8 +18,8 @@ var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 var patches = []string{"local/patch_file", "local/canvas_patch"}
 
 // Diff returns the change that a call makes, as a unified diff that is safe for a terminal and names the file of the
-// call's own path. It is empty unless the arguments are a path and one change of text, a list of changes, or a patch for
-// one of this program's tools, and nothing else: a diff beside other arguments would hide what the call does.
+// call's own path. It is empty unless the arguments are a path and one change of text, a list of changes, or a patch
+// for one of this program's tools, and nothing else: a diff beside other arguments would hide what the call does.
 func Diff(tool, arguments string) string {
 	fields, ok := object(arguments)
 	path := ""
