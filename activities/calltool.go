@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/everturn/everturn/internal/expiry"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
@@ -174,7 +175,7 @@ func (a *Activities) run(
 	ctx context.Context, in workflows.CallInput, call turn.ToolCall, continuation []byte, clock *clock,
 	kept <-chan struct{},
 ) (turn.ToolResult, error) {
-	limited, cancel := context.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
+	limited, cancel := expiry.WithTimeout(ctx, max(in.Timeout, in.TotalTimeout))
 	defer cancel()
 	caller, err := a.callerSession(ctx, in)
 	if err != nil {

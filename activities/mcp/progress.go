@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/everturn/everturn/internal/expiry"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -24,7 +25,7 @@ type callDeadline struct {
 	mu      sync.Mutex
 	idle    time.Duration
 	end     time.Time
-	timer   *time.Timer
+	timer   *expiry.Timer
 	asking  int       // elicitations in the middle of the call that wait for a response
 	since   time.Time // when the first of them began to wait
 	stopped bool
@@ -34,12 +35,12 @@ type callDeadline struct {
 func wait(ctx context.Context, idle, total time.Duration,
 	held bool) (context.Context, *callDeadline, context.CancelFunc) {
 	if total <= idle && !held {
-		ctx, cancel := context.WithTimeout(ctx, idle)
+		ctx, cancel := expiry.WithTimeout(ctx, idle)
 		return ctx, nil, cancel
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	p := &callDeadline{idle: idle, end: time.Now().Add(max(idle, total))}
-	p.timer = time.AfterFunc(idle, func() { cancel(context.DeadlineExceeded) })
+	p.timer = expiry.After(idle, func() { cancel(context.DeadlineExceeded) })
 	return ctx, p, func() {
 		p.stop()
 		cancel(context.Canceled)

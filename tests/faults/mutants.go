@@ -39,6 +39,8 @@ var mutants = []mutant{
 	{name: "cancel_for_stop", point: "begun", breaks: check.I1},
 	{name: "dedup_forgotten", point: "clients_later", breaks: check.I1},
 	{name: "message_lost", point: "order", breaks: check.I1},
+	{name: "nothing", point: "cancel_shown"},
+	{name: "text_forgotten", point: "cancel_shown", breaks: check.I3},
 	{name: "results_by_arrival", point: "order", breaks: check.I3},
 	{name: "late_over_transcript", point: "zombie_call", breaks: check.I3},
 	{name: "chunk_index_reused", point: "clients_later", breaks: check.I3},

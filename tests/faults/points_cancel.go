@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/everturn/everturn/workflows/turn"
 )
 
 // stops makes a point at which the operator stops the target and the worker dies before it can obey.
@@ -34,6 +37,8 @@ func cancels() []point {
 		{name: "cancel_queued", about: "the turn is stopped before any worker has seen it", shape: busy, act: stopQueued},
 		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate,
 			(*rig).openGate),
+		stops("cancel_shown", "the turn is stopped after a part of its answer was shown and the worker dies", hold,
+			(*rig).askToText, (*rig).openGate),
 		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"),
 			inCall("begun"), (*rig).release),
 		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"),
@@ -41,6 +46,19 @@ func cancels() []point {
 		stops("cancel_quick", "the turn is stopped during a quick call and the worker dies", block(quick, "before"),
 			inCall("begun"), (*rig).release),
 	}
+}
+
+// askToText asks the target and waits until a part of its last answer is in the stream.
+func (r *rig) askToText(ctx context.Context) error {
+	if err := r.askToGate(ctx); err != nil {
+		return err
+	}
+	return reach(ctx, "the beginning of the last answer", func() bool {
+		chunks, err := r.store.Chunks(ctx, r.turnID(ctx), -1, 10_000)
+		return err == nil && slices.ContainsFunc(chunks, func(c turn.Chunk) bool {
+			return c.Kind == turn.ChunkTextDelta && c.Step == len(r.target.steps)+1
+		})
+	})
 }
 
 // stopQueued stops a turn that is acknowledged while no worker runs.

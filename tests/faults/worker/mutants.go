@@ -28,6 +28,7 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },
 	"chunk_index_reused":   func(m mutant) engine.Journal { return &chunkIndexReused{mutant: m} },
 	"message_lost":         func(m mutant) engine.Journal { return &messageLost{m} },
+	"text_forgotten":       func(m mutant) engine.Journal { return &textForgotten{m} },
 	"secret_streamed":      func(m mutant) engine.Journal { return &secretStreamed{m} },
 	"child_left":           func(m mutant) engine.Journal { return &childLeft{mutant: m} },
 	"tools_lost":           func(m mutant) engine.Journal { return &toolsLost{mutant: m} },

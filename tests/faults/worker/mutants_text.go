@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -56,6 +57,19 @@ func (m *messageLost) Finish(ctx context.Context, in turn.FinishInput) (journal.
 	return record, m.write(ctx, []any{rand.Text(), in.Turn},
 		`UPDATE messages SET message_id = $1 WHERE role = 'user' AND turn = (SELECT id FROM turns WHERE turn_id = $2)`,
 		`UPDATE turns SET message_id = $1 WHERE turn_id = $2`)
+}
+
+// textForgotten ends a turn in the middle of an inference without the text that was shown: meanwhile the inference seems
+// to be at an attempt that has shown nothing.
+type textForgotten struct{ mutant }
+
+func (m *textForgotten) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+	const open = ` WHERE settled_at IS NULL AND turn = (SELECT id FROM turns WHERE turn_id = $1)`
+	if err := m.write(ctx, []any{in.Turn}, `UPDATE inferences SET attempt = attempt + 1`+open); err != nil {
+		return journal.TurnRecord{}, err
+	}
+	record, err := m.Journal.Finish(ctx, in)
+	return record, errors.Join(err, m.write(ctx, []any{in.Turn}, `UPDATE inferences SET attempt = attempt - 1`+open))
 }
 
 // paidAgain does not find settled inferences.
