@@ -185,31 +185,30 @@ func (a *Activities) delegated(ctx context.Context, in workflows.CallInput,
 	return res, err
 }
 
-// note shows a message in the stream of a turn, as the progress of one of its calls.
-func note(ctx context.Context, j *journal.DB, turnID, callID, message string) error {
+// note shows a message in the stream of a turn, as the progress of one of its calls. The stream of a turn that does not
+// wait for the call gets none.
+func note(ctx context.Context, j *journal.DB, turnID, callID string, p turn.ToolProgress) error {
 	call, err := j.Call(ctx, turnID, callID)
-	if err == nil {
-		err = j.NoteCall(ctx, turnID, callID, call.Attempt, turn.ToolProgress{Message: message}, time.Now())
+	if err == nil && call.Outcome == "" {
+		err = j.NoteCall(ctx, turnID, callID, call.Attempt, p, time.Now())
 	}
 	return err
 }
 
-// tellCallers notes in the streams of the turns above an agent's turn that it waits for users: they follow those.
-func (a *Activities) tellCallers(ctx context.Context, in workflows.AskInput) {
-	if _, _, ok := turn.ParentCall(in.Session); !ok {
+// tellCallers notes in the streams of the turns above a subagent's turn that its pending requests have changed: users
+// follow those.
+func (a *Activities) tellCallers(ctx context.Context, session, turnID, message string) {
+	if _, _, ok := turn.ParentCall(session); !ok {
 		return
 	}
-	t, err := a.begunTurn(ctx, in.Turn)
-	for session := in.Session; err == nil; {
+	t, err := a.begunTurn(ctx, turnID)
+	for p := (turn.ToolProgress{Message: message, Session: session}); err == nil; {
 		turnID, callID, ok := turn.ParentCall(session)
 		if !ok {
 			return
 		}
-		w := in.Requests[0]
 		own := a.journal.Tenant(t.Tenant)
-		err = note(ctx, own, turnID, callID, strings.TrimSpace(
-			fmt.Sprintf("waits for %s %s: see `starter approvals`", w.Kind, w.Tool)))
-		if err == nil {
+		if err = note(ctx, own, turnID, callID, p); err == nil {
 			var parent journal.TurnConfig
 			parent, err = own.TurnConfig(ctx, turnID)
 			session = parent.Session

@@ -84,12 +84,18 @@ func (a *Activities) planGuard(ctx context.Context, key journal.StepKey, confirm
 		return func(turn.Descriptor, turn.ToolCall) (turn.Permission, string) { return "", "" }
 	}
 	p, err := a.planBefore(ctx, key)
+	m, merr := a.stepMessage(ctx, key)
+	if err == nil {
+		err = merr
+	}
 	*failed = err
+	reflecting := slices.ContainsFunc(m.ToolCalls, reflects)
 	return func(d turn.Descriptor, c turn.ToolCall) (turn.Permission, string) {
 		why := ""
 		if err == nil {
 			why = p.Refuse(plan.Call{Tool: d.ID, Arguments: c.Arguments,
 				ReadOnly: d.ReadOnly && !strings.HasPrefix(d.ID, turn.AgentTools), Inference: key.Step, Proposals: p.proposals,
+				Reflects:      reflecting,
 				MaxInferences: p.limits.MaxSteps, MaxCalls: p.limits.MaxToolCalls, Calls: p.calls})
 		}
 		next := ""
@@ -109,6 +115,9 @@ func (a *Activities) planGuard(ctx context.Context, key journal.StepKey, confirm
 		return "", ""
 	}
 }
+
+// reflects reports whether a call reflects on a step.
+func reflects(c turn.ToolCall) bool { return c.Tool == plan.StepTool }
 
 // changePlan runs a call of a plan's tool: the journal has the call, so the result only says what it has changed.
 func (a *Activities) changePlan(ctx context.Context, in workflows.CallInput,

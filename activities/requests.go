@@ -27,7 +27,9 @@ func (a *Activities) Ask(ctx context.Context, in workflows.AskInput) (workflows.
 		a.windows.forget(stepHead(journal.StepKey{Turn: in.Turn, Step: w.Step}))
 	}
 	if err == nil {
-		a.tellCallers(ctx, in)
+		w := in.Requests[0]
+		a.tellCallers(ctx, in.Session, in.Turn,
+			strings.TrimSpace(fmt.Sprintf("waits for %s %s: see `starter approvals`", w.Kind, w.Tool)))
 	}
 	return workflows.AskResult{Decisions: decisions}, a.failure(ctx, err)
 }
@@ -39,7 +41,9 @@ func (a *Activities) Decide(ctx context.Context, in workflows.DecideInput) (work
 	delivered, err := a.alreadyDelivered(ctx, in.Turn, in.MessageIDs)
 	if err == nil && !delivered {
 		in.At = time.Now()
-		err = a.journal.Decide(ctx, in)
+		if err = a.journal.Decide(ctx, in); err == nil {
+			a.tellCallers(ctx, in.Session, in.Turn, "goes on")
+		}
 	}
 	res.AlreadySent = delivered
 	return res, a.failure(ctx, err)
@@ -139,7 +143,7 @@ func (a *Activities) applyPolicy(
 		permission, why, widest := guard(d, json.RawMessage(c.Arguments), promptConfig.Policy)
 		if decided, reason := byPlan(d, c); decided != "" {
 			proposals[i].Permission, proposals[i].Why = decided, turn.Truncate(reason, turn.ResultPreview)
-			proposals[i].MaxGrant = turn.GrantNever
+			proposals[i].MaxGrant, proposals[i].Retry = turn.GrantNever, decided == turn.Deny
 			continue
 		}
 		if permission == turn.Ask && !read {

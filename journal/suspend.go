@@ -79,6 +79,7 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 			ToolProgress: turn.ToolProgress{
 				Done: finite(p.Done), Total: finite(p.Total), Message: record.Preview(record.CleanText(p.Message),
 					record.PreviewBytes),
+				Session: record.Preview(record.CleanText(p.Session), record.PreviewBytes),
 			}})
 	})
 }

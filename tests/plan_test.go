@@ -277,3 +277,30 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	r.child(res.Turn, "3.1")
 	r.keep("v1-plan-agents", session(t), res.Turn)
 }
+
+// TestChangesBesideAReflectionAreRefused lets a model change something in the completion with which it reflects on a
+// step. The reflection counts, the change does not run, and the model may make it in its next answer.
+func TestChangesBesideAReflectionAreRefused(t *testing.T) {
+	t.Parallel()
+	var effects atomic.Int32
+	both := fakellm.Calls(
+		fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"verdict":"done","reflection":"as it should be"}`},
+		fakellm.ToolCall{Name: "local_set", Arguments: `{"text":"two"}`})
+	r := newEnv(t, fakellm.Steps(propose("one", "two"), set("one"), both, set("two"), reflects(2, plan.Done),
+		fakellm.Text("Done.")), planner(plan.ConfirmNever))
+	r.work(setting(&effects))
+	id := r.planned("both at once")
+	assert.Equal(t, "Done.", r.ended(id).Answer)
+	assert.EqualValues(t, 2, effects.Load())
+	got := r.lastResults()
+	assert.Contains(t, got[3], "reflects on a step")
+	assert.NotContains(t, got[3], "do not try again")
+	calls, err := r.store.Calls(t.Context(), id)
+	require.NoError(t, err)
+	outcomes := map[string]turn.Outcome{}
+	for _, c := range calls {
+		outcomes[c.Call.ID] = c.Outcome
+	}
+	assert.Equal(t, turn.OutcomeOK, outcomes["3.0"], "the reflection counts")
+	assert.Equal(t, turn.OutcomeDenied, outcomes["3.1"])
+}

@@ -210,6 +210,9 @@ func denyReason(c turn.CallProposal, decision turn.Decision) string {
 	case c.Permission == turn.Ask:
 		return denialText(decision)
 	}
+	if c.Retry {
+		return c.Why
+	}
 	return c.Why + "; do not try again"
 }
 

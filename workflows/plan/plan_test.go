@@ -37,6 +37,10 @@ func TestAPlanAdvancesStepByStep(t *testing.T) {
 	assert.Equal(t, "[x] 1. read — because\n[>] 2. write", p.String())
 	assert.True(t, p.Active())
 	assert.Contains(t, p.Instruction(), "Do step 2 now")
+	beside := Call{Tool: "local/write_file", Inference: 4, MaxInferences: 20, Reflects: true}
+	assert.NotEmpty(t, p.Refuse(beside), "a change beside a reflection is of no step")
+	beside.ReadOnly = true
+	assert.Empty(t, p.Refuse(beside))
 	p = p.After(reflected(5, 2, Done))
 	assert.True(t, p.Ended)
 	assert.Contains(t, p.Instruction(), "Give the final answer")

@@ -161,6 +161,7 @@ func (p Progress) Next(arguments string) string {
 type Call struct {
 	Tool, Arguments string
 	ReadOnly        bool // the call changes nothing, and starts no agent
+	Reflects        bool // the same completion reflects on a step
 	Inference       int  // the number of the inference that proposes it
 	Proposals       int  // how many plans the turn's model has proposed before
 	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls it has made.
@@ -182,6 +183,8 @@ func (p Progress) Refuse(c Call) string {
 		return "the plan has ended: give the final answer, or propose another plan with local/plan first"
 	case p.Revising:
 		return "the plan is being revised: propose the remaining steps with local/plan first"
+	case c.Reflects:
+		return "the same answer reflects on a step: call this tool in the next one, when the reflection has counted"
 	case c.Inference-p.began > p.share(c):
 		return fmt.Sprintf("the step has used its part of the turn's max_steps, which is %d: reflect on it with "+
 			"local/plan_step", p.share(c)+1)

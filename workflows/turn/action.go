@@ -115,6 +115,8 @@ type CallProposal struct {
 	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
 	// turn requests no approval.
 	Code Code `json:"code,omitempty"`
+	// Retry means that the call is denied as it comes, not for good: the model may propose another one. Why says how.
+	Retry bool `json:"retry,omitempty"`
 	// Background means that the call asks for a subagent for which the turn does not wait.
 	Background bool `json:"background,omitempty"`
 }

@@ -349,6 +349,9 @@ type ToolProgress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Message string  `json:"message,omitempty"`
+	// Session is set for the call of an agent's tool: the session of the subagent, or of one below it, whose pending
+	// requests have changed.
+	Session string `json:"session,omitempty"`
 }
 
 // Sink receives a completion in pieces as they arrive. It must not block for long.

@@ -24,7 +24,9 @@ func pending(ctx context.Context, t *app.TurnClient, session string,
 		}
 	}
 	all, err := t.Client.Pending(ctx, client.PendingInput{Session: session, Limit: 1000})
-	return slices.DeleteFunc(all, func(r journal.RequestRecord) bool { return !slices.Contains(kinds, r.Kind) }), err
+	return slices.DeleteFunc(all, func(r journal.RequestRecord) bool {
+		return !slices.Contains(kinds, r.Kind) || session != "" && r.Session != session // a subagent's
+	}), err
 }
 
 // approvals returns the approvals that the command line names.

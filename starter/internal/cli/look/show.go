@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,8 @@ type history struct {
 	// Condensations have replaced the beginning of the conversation in prompts; the last one still does.
 	Condensations []turn.Condensation `json:"condensations,omitempty"`
 	Context       *contextUse         `json:"context,omitempty"`
+	// SubagentRequests are the open requests of subagents that work for the session.
+	SubagentRequests []journal.RequestRecord `json:"subagent_requests,omitempty"`
 	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
 	Waiting []turn.UserMessage `json:"waiting,omitempty"`
 	Link    string             `json:"link,omitempty"` // of a turn that no worker has begun
@@ -169,6 +172,13 @@ func readHistory(ctx context.Context, store *journal.DB, id string) (history, er
 		}
 		h.Turns = append(h.Turns, th)
 	}
+	if session.PendingRequests > 0 {
+		open, err := store.PendingRequests(ctx, id, session.PendingRequests)
+		if err != nil {
+			return h, err
+		}
+		h.SubagentRequests = slices.DeleteFunc(open, func(r journal.RequestRecord) bool { return r.Session == id })
+	}
 	if h.Condensations, err = store.Condensations(ctx, id); err == nil {
 		h.Context, err = readContext(ctx, store, h)
 	}
@@ -207,6 +217,10 @@ func (h history) print(w io.Writer, hint string) {
 	}
 	for _, t := range h.Turns {
 		t.print(w, h.Messages, hint)
+	}
+	for _, r := range h.SubagentRequests {
+		fmt.Fprintf(w, "\nsubagent %s waits:\n", app.Line(r.Session, 200))
+		printRequest(w, r, hint)
 	}
 	for _, m := range h.Waiting {
 		state := "to be merged"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/everturn/everturn/client"
 	"github.com/everturn/everturn/journal"
@@ -35,6 +36,7 @@ type asked struct {
 
 // sent is the result of sending a decision, with the calls that its grant has allowed.
 type sent struct {
+	turn    string
 	covered []string
 	err     error
 }
@@ -54,10 +56,17 @@ func (k *asker) chunk(ctx context.Context, c turn.Chunk) (bool, error) {
 			k.shown[about.ID] = true
 		}
 	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
-		if decode(c, &about) && k.current != nil && k.current.Request.ID == about.ID && !k.decided[about.ID] {
-			k.close()
-			k.current = nil
-			k.f.App.Note("\nit was decided elsewhere")
+		if decode(c, &about) && k.current != nil && k.current.Request.Turn == c.Turn &&
+			k.current.Request.ID == about.ID && !k.decided[requestKey(k.current.Request)] {
+			k.decidedElsewhere()
+		}
+	case turn.ChunkToolProgress:
+		var p turn.ProgressChunk
+		if !decode(c, &p) || p.Session == "" {
+			return false, nil
+		}
+		if err := k.lookBelow(ctx); err != nil {
+			return true, err
 		}
 	default:
 		return false, nil
@@ -65,7 +74,30 @@ func (k *asker) chunk(ctx context.Context, c turn.Chunk) (bool, error) {
 	return k.look(ctx)
 }
 
-// look finds the pending requests of the turn. It asks the first one here, or prints how to decide all of them.
+// lookBelow ends the dialog about a subagent's request that was decided elsewhere.
+func (k *asker) lookBelow(ctx context.Context) error {
+	if k.current == nil || k.current.Request.Turn == k.f.turn.ID || k.decided[requestKey(k.current.Request)] {
+		return nil
+	}
+	requests, err := k.f.Client.Pending(ctx, client.PendingInput{Turn: k.f.turn.ID})
+	same := func(r journal.RequestRecord) bool { return requestKey(r) == requestKey(k.current.Request) }
+	if err == nil && !slices.ContainsFunc(requests, same) {
+		k.decidedElsewhere()
+	}
+	return err
+}
+
+func (k *asker) decidedElsewhere() {
+	k.close()
+	k.current = nil
+	k.f.App.Note("\nit was decided elsewhere")
+}
+
+// requestKey names a request of the followed turn, or of a subagent.
+func requestKey(r journal.RequestRecord) string { return r.Turn + " " + r.ID }
+
+// look finds the pending requests of the turn and of the subagents that it waits for. It asks the first one here, or
+// prints how to decide all of them.
 func (k *asker) look(ctx context.Context) (done bool, err error) {
 	f := k.f
 	if k.current != nil || f.turn.ID == "" {
@@ -78,8 +110,10 @@ func (k *asker) look(ctx context.Context) (done bool, err error) {
 	var pending []journal.RequestRecord
 	for _, r := range requests {
 		switch {
-		case k.decided[r.ID], f.turn.Merged &&
-			r.Kind == turn.RequestQuestion: // decided here, or answered by the sent message
+		case k.decided[requestKey(r)]:
+		case r.Turn != f.turn.ID: // a subagent's, which no chunk shows
+			pending = append(pending, r)
+		case f.turn.Merged && r.Kind == turn.RequestQuestion: // the sent message answers it
 		case !k.shown[r.ID] && f.options.after < 0 && !f.turn.Merged:
 			return false, nil // the chunk of this request is still to come
 		default:
@@ -188,10 +222,11 @@ func (k *asker) answered(ctx context.Context, d asked) (bool, error) {
 		k.f.App.Note("")
 		return k.look(ctx)
 	}
-	k.decided[k.current.Request.ID] = true
+	k.decided[requestKey(k.current.Request)] = true
+	turnID := k.current.Request.Turn
 	go func() {
 		_, covered, err := d.send(ctx)
-		k.sent <- sent{covered, err}
+		k.sent <- sent{turnID, covered, err}
 	}()
 	return false, nil
 }
@@ -200,7 +235,7 @@ func (k *asker) answered(ctx context.Context, d asked) (bool, error) {
 func (k *asker) acknowledged(ctx context.Context, s sent) (bool, error) {
 	k.current = nil
 	for _, id := range s.covered {
-		k.decided[id] = true
+		k.decided[s.turn+" "+id] = true
 	}
 	var refused *turn.Error
 	switch {

@@ -25,8 +25,8 @@ func Stop(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop [session]",
 		Short: "Stop the running turn of a session",
-		Long: `Stop the running turn of a session; the results so far are kept. Without a session, the only one
-with a running turn.
+		Long: `Stop the running turn of a session, and the subagents that work for the session in the background;
+the results so far are kept. Without a session, the only one with a running turn.
 
 A worker stops the turn within moments. If no worker does in time, --force ends the turn without
 one: messages that the turn has accepted but not used are lost, and a tool call in progress is not
@@ -52,9 +52,17 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 	if err != nil {
 		return err
 	}
-	r, err := cancel(ctx, t, s, f)
+	before, err := t.Store.Turn(ctx, s.ID)
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
+		return err
+	}
+	r, stopped, err := cancel(ctx, t, s, f)
 	if err != nil {
 		return err
+	}
+	if stopped && before.State.Terminal() {
+		a.Note("the turn had ended; the subagents that worked in the background are stopped")
+		return nil
 	}
 	if r.Message == "" {
 		a.Note("turn %s is %s", s.ID, r.State)
@@ -67,26 +75,29 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 // stopWithin is how long a worker has to carry out a stop.
 const stopWithin = 30 * time.Second
 
-// cancel asks Temporal to cancel the turn, waits until the turn is over and returns its result.
-func cancel(ctx context.Context, t *app.TurnClient, s app.Started, f stopFlags) (workflows.Result, error) {
+// cancel asks Temporal to cancel the turn, waits until the turn is over and returns its result. stopped is false if
+// nothing was running.
+func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
+	f stopFlags) (r workflows.Result, stopped bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, f.within)
 	defer cancel()
-	if err := t.Client.Stop(waiting, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
-		return workflows.Result{}, err
+	err = t.Client.Stop(waiting, s.Session)
+	if stopped = err == nil; err != nil && !errors.Is(err, client.ErrNotRunning) {
+		return r, false, err
 	}
-	var r workflows.Result
-	err := t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(waiting, s.Turn); return err })
+	err = t.UntilWorkerAnswers(func() (err error) { r, err = t.Client.Wait(waiting, s.Turn); return err })
 	switch {
 	case err == nil || waiting.Err() != context.DeadlineExceeded:
-		return r, err
+		return r, stopped, err
 	case !f.force:
-		return r, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
+		return r, stopped, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
 			"it stops when a worker runs; `starter stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
 	}
 	if err := t.Client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
-		return r, err
+		return r, stopped, err
 	}
-	return t.Client.Wait(ctx, s.Turn)
+	r, err = t.Client.Wait(ctx, s.Turn)
+	return r, true, err
 }
 
 // attachHint returns the command that follows the turn again.
@@ -120,7 +131,7 @@ func (f *follower) leave(ctx context.Context, first os.Signal) error {
 }
 
 func (f *follower) stopTurn(ctx context.Context) error {
-	r, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
+	r, _, err := cancel(context.WithoutCancel(ctx), f.TurnClient, f.turn, stopFlags{within: stopWithin})
 	if err != nil {
 		return err
 	}

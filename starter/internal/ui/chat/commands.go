@@ -161,9 +161,9 @@ func (m *Model) openCommand(string) tea.Cmd {
 	})
 }
 
-// stop asks the session's workflow to stop the turn. The turn is over once the journal has its end.
+// stop asks the session's workflow to stop the turn, and subagents in the background. The turn is over once the journal has its end.
 func (m *Model) stop() tea.Cmd {
-	if m.turn.id == "" && len(m.outbox.list) == 0 {
+	if m.turn.id == "" && len(m.outbox.list) == 0 && m.subagents == nil {
 		m.hint("no turn is running")
 		return nil
 	}

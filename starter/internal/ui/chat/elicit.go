@@ -49,7 +49,7 @@ func (m *Model) updateForm(msg tea.Msg) tea.Cmd {
 
 func (m *Model) respond(w *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
 	w.sent, m.focused = true, false
-	in := client.RespondInput{Session: m.session, Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
+	in := client.RespondInput{Session: m.sessionOf(w), Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
 	key := w.key()
 	return m.background(func(ctx context.Context) tea.Msg {
 		return decidedMsg{[]string{key}, m.o.Client.Respond(ctx, in)}

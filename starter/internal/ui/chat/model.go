@@ -40,12 +40,13 @@ type Model struct {
 	talk    viewport.Model
 	open    bool // the details of new calls are shown
 
-	pending []*pendingRequest
-	focused bool   // keys go to the current request
-	typing  bool   // the user has switched from the request to the input
-	watched string // the key of the request whose calm period has begun
-	reason  string // the key of the request to deny, while the user types the reason
-	draft   string // the input before the user began to type a reason
+	pending   []*pendingRequest
+	subagents *subagents // nil until the session has called an agent
+	focused   bool       // keys go to the current request
+	typing    bool       // the user has switched from the request to the input
+	watched   string     // the key of the request whose calm period has begun
+	reason    string     // the key of the request to deny, while the user types the reason
+	draft     string     // the input before the user began to type a reason
 
 	input   textarea.Model
 	pastes  pastes
@@ -153,6 +154,12 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 		return m.edited(msg)
 	case decidedMsg:
 		m.decided(msg)
+	case subagentsMsg:
+		return m.showSubagents(msg)
+	case lookMsg:
+		if msg.watch == m.subagents {
+			return m.lookForSubagents()
+		}
 	case calmMsg:
 		return m.endCalm(msg)
 	case replyMsg:
@@ -181,8 +188,12 @@ func (m *Model) showFed(msg itemsMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("reading the journal: %v (retrying; turns continue)", msg.err)
 	}
+	looks := m.subagents
 	for _, i := range msg.items {
 		m.showItem(i)
+	}
+	if m.subagents != looks { // the first call of an agent
+		return tea.Batch(m.feed.next, m.lookForSubagents())
 	}
 	return m.feed.next
 }

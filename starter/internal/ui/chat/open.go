@@ -102,10 +102,14 @@ func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	}
 	m.session, m.begun = msg.session, msg.found
 	m.turn, m.used, m.model = live{}, msg.used, cmp.Or(msg.model, m.o.Model)
+	m.pending, m.subagents = nil, nil
 	m.dropRequests()
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Store, msg.session, msg.cursor())
-	return m.feed.next
+	if msg.record.PendingRequests > 0 && m.subagents == nil {
+		m.subagents = &subagents{m.session}
+	}
+	return tea.Batch(m.feed.next, m.lookForSubagents())
 }
 
 func (m *Model) showPast(msg openedMsg) {
@@ -131,6 +135,7 @@ func (m *Model) showPast(msg openedMsg) {
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
+				m.noteAgent(c.Tool)
 			}
 			if text != "" {
 				m.addText(entryAnswer, text)

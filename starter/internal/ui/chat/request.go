@@ -24,6 +24,8 @@ import (
 type pendingRequest struct {
 	turn.Request
 	turn string
+	// session is that of a subagent whose turn makes the request; empty for the chat's own.
+	session string
 	// sent reports that a decision is on its way.
 	sent bool
 
@@ -64,6 +66,10 @@ func (m *Model) showRequest(c turn.Chunk, arguments string) {
 	if arguments != "" {
 		w.Arguments = arguments
 	}
+	m.addRequest(w)
+}
+
+func (m *Model) addRequest(w *pendingRequest) {
 	m.pending = append(m.pending, w)
 	if w.Kind == turn.RequestElicitation {
 		m.addText(entryNote, "? "+ui.Asks(w.Request)+":")
@@ -269,13 +275,13 @@ func (m *Model) send(w *pendingRequest, allow bool, in client.DecideInput) tea.C
 		return nil
 	}
 	w.sent, m.focused = true, false
-	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.session, w.turn, w.ID, w.ArgumentsHash, m.o.Person
+	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.sessionOf(w), w.turn, w.ID, w.ArgumentsHash, m.o.Person
 	decide, keys := m.o.Client.Deny, []string{w.key()}
 	if allow {
 		decide = m.o.Client.Approve
 	}
 	for _, other := range m.pending {
-		if !other.sent && w.Covers(in.Grant, other.Request) { // the client allows it, too
+		if !other.sent && other.turn == w.turn && w.Covers(in.Grant, other.Request) { // the client allows it, too
 			other.sent, keys = true, append(keys, other.key())
 		}
 	}
@@ -313,8 +319,10 @@ func (m *Model) decided(msg decidedMsg) {
 // answer sends the answer to a question.
 func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
 	w.sent = true
-	m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
-	in := client.AnswerInput{Session: m.session, Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
+	if w.session == "" {
+		m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
+	}
+	in := client.AnswerInput{Session: m.sessionOf(w), Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
 	key := w.key()
 	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{[]string{key}, m.o.Client.Answer(ctx, in)} })
 }

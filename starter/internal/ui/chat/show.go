@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,8 +101,10 @@ func (m *Model) startTurn(c turn.Chunk) {
 	m.begun = true
 }
 
+// dropRequests forgets the requests of a turn that has ended. Subagents may go on waiting.
 func (m *Model) dropRequests() {
-	m.pending, m.focused, m.typing = nil, false, false
+	m.pending = slices.DeleteFunc(m.pending, func(w *pendingRequest) bool { return w.session == "" })
+	m.focused, m.typing = false, false
 	if m.reason != "" {
 		m.endReason()
 	}
@@ -161,6 +164,7 @@ func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
 	shown := t.calls[call.CallID]
 	switch {
 	case c.Kind == turn.ChunkToolCallStarted:
+		m.noteAgent(call.Tool)
 		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallChunk: call}})
 		return
 	case c.Kind == turn.ChunkToolCallLateResult || shown == nil:
