@@ -276,7 +276,7 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 		run := r.begin(session(t), "Echo hello.", nil)
 		assert.Equal(t, "It echoed.", r.result(run).Answer)
 		assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
-		r.keep("v1-call-store-away", session(t), run.GetRunID())
+		r.keep("v1-call-journal-away", session(t), run.GetRunID())
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
@@ -288,6 +288,6 @@ func TestACallWaitsForTheJournal(t *testing.T) {
 		app, res := r.failure(run)
 		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
 		assert.Equal(t, "One moment.", res.Answer)
-		r.keep("v1-call-store-gone", session(t), run.GetRunID())
+		r.keep("v1-call-journal-gone", session(t), run.GetRunID())
 	})
 }

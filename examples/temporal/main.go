@@ -40,7 +40,7 @@ func run(ctx context.Context, queue, session, text string) error {
 	if err != nil {
 		return err
 	}
-	var result map[string]any // of this turn, whatever else is sent to the session meanwhile
+	var result map[string]any                      // of this turn, whatever else is sent to the session meanwhile
 	if err := turn.Get(ctx, &result); err != nil { // its type is an error code, its details are the result
 		return err
 	}
