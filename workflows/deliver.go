@@ -137,6 +137,7 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	for range checksPerRun {
 		res, err := in.handOver(ctx, maxWait)
 		if err != nil || res.State.Terminal() || res.Kept {
+			res.Accepted = nil // Turn names it
 			return res, err
 		}
 		if undelivered++; !res.Undelivered {
