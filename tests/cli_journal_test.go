@@ -49,7 +49,7 @@ func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	} {
 		assert.Contains(t, importInto(path).exits(3).err.String(), says)
 	}
-	assert.Contains(t, waiting.exits(1).err.String(), "another program has held")
+	assert.Contains(t, waiting.exits(5).err.String(), "another program has held")
 }
 
 // edit changes a database without the journal. A transaction that it begins stays open until the test ends.
