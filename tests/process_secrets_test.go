@@ -48,7 +48,7 @@ func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-canary-hidden-0123456789"
-	for program, args := range map[string][]string{"worker": nil, "starter": {"tools"}} {
+	for program, args := range map[string][]string{"worker": nil, "starter": {"tools", "--config", "agent.toml"}} {
 		t.Run(program, func(t *testing.T) {
 			h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = "+
 				"[\"-spy\", \"spied\"]\n")
