@@ -40,7 +40,8 @@ func (s *tomlWriter) changes(name string, f field, unchanged reflect.Value) (lin
 		return []string{name + " = " + value}
 	}
 	for i, m := range f.members() {
-		inner, before := join(name, m.name), reflect.Value{}
+		inner := join(name, m.name)
+		var before reflect.Value
 		switch f.value.Kind() {
 		case reflect.Struct:
 			before = unchanged.Field(i)

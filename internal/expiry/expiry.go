@@ -2,6 +2,7 @@ package expiry
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -88,7 +89,7 @@ func (d deadline) Deadline() (time.Time, bool) {
 
 // Err implements context.Context.
 func (d deadline) Err() error {
-	if err := d.Context.Err(); err == nil || context.Cause(d.Context) != context.DeadlineExceeded {
+	if err := d.Context.Err(); err == nil || !errors.Is(context.Cause(d.Context), context.DeadlineExceeded) {
 		return err
 	}
 	return context.DeadlineExceeded
