@@ -56,7 +56,8 @@ type Agent struct {
 	Required []string
 }
 
-// Options are the dependencies of the activities. All but Redact, Worker, Capacity, JournalRetryFor and CacheBytes are required.
+// Options are the dependencies of the activities. All but Redact, Worker, Capacity, JournalRetryFor and CacheBytes are
+// required.
 type Options struct {
 	Journal Journal
 	Model   Model
@@ -140,7 +141,8 @@ func New(o Options) (*Activities, error) {
 	}
 	return &Activities{
 		remembered: last,
-		turns:      turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4), prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
+		turns:      turns, outages: outage.New(maxModelPause), large: make(largeAnswers, 4),
+		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
 		stickyQueueName: o.StickyQueue,

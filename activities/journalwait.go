@@ -14,9 +14,9 @@ import (
 )
 
 // An activity that finds the journal unavailable before it has done anything fails, and the Temporal server begins
-// another attempt after a delay: meanwhile it holds no slot of a worker. What is done and not recorded yet, a completion
-// or the result of a call, stays in the memory of the activity until the journal takes it, so that nothing is paid for
-// or run twice. Both end after journal.retry_for. The wait is no working time of the turn.
+// another attempt after a delay: meanwhile it holds no slot of a worker. What is done and not recorded yet, a
+// completion or the result of a call, stays in the memory of the activity until the journal takes it, so that nothing
+// is paid for or run twice. Both end after journal.retry_for. The wait is no working time of the turn.
 
 // journalDelay returns the time until an activity that has found the journal unavailable is tried again; 0 leaves it to
 // the activity's retry policy. The result is false if the activity has waited for retryFor.

@@ -16,6 +16,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+func awayFor(retry time.Duration) error {
+	return &journal.AwayError{Since: time.Now(), Retry: retry, Cause: errors.New("full")}
+}
+
 // TestAnActivityWaitsForTheJournalOutsideOfTheWorker: it fails, and says when to begin again, until its time is over.
 func TestAnActivityWaitsForTheJournalOutsideOfTheWorker(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -23,8 +27,8 @@ func TestAnActivityWaitsForTheJournalOutsideOfTheWorker(t *testing.T) {
 		more  bool
 		delay time.Duration
 	}{
-		"away":              {&journal.AwayError{Since: time.Now(), Retry: 7 * time.Second, Cause: errors.New("full")}, true, 7 * time.Second},
-		"away for too long": {&journal.AwayError{Since: time.Now(), Retry: time.Second, Cause: errors.New("full")}, false, time.Second},
+		"away":              {awayFor(7 * time.Second), true, 7 * time.Second},
+		"away for too long": {awayFor(time.Second), false, time.Second},
 		"of unknown cause":  {errors.New("disk I/O error"), true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

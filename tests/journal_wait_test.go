@@ -48,13 +48,6 @@ func (j *fullJournal) StartInference(ctx context.Context, in journal.StartInfere
 	return j.Journal.StartInference(ctx, in)
 }
 
-func (j *fullJournal) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
-	if err := j.check("AppendChunks"); err != nil {
-		return err
-	}
-	return j.Journal.AppendChunks(ctx, key, attempt, chunks)
-}
-
 func (j *fullJournal) SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error) {
 	if err := j.check("SettleInference"); err != nil {
 		return journal.Inference{}, err
@@ -87,7 +80,7 @@ func (j *fullJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.
 // for or run twice, and the turn is answered.
 func TestATurnWaitsForItsJournal(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"StartInference", "AppendChunks", "SettleInference", "ClaimCall", "SettleCall",
+	for _, method := range []string{"StartInference", "SettleInference", "ClaimCall", "SettleCall",
 		"Finish"} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()

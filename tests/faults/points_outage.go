@@ -16,8 +16,8 @@ import (
 // outageTurn bounds the working time of turns that an outage hits, which is longer.
 const outageTurn = "turn_timeout = \"15s\"\n"
 
-// outageTime is how long an outage lasts, and outageTurns how many turns it hits, half of them in flight when it begins.
-// Flags set them for a run by hand with times that are not scaled.
+// outageTime is how long an outage lasts, and outageTurns how many turns it hits, half of them in flight when it
+// begins. Flags set them for a run by hand with times that are not scaled.
 var (
 	outageTime  = 20 * time.Second
 	outageTurns = 8

@@ -28,7 +28,8 @@ func Failure(why string, code turn.Code) string {
 	return why + "; retrying"
 }
 
-// Waiting describes the wait of an inference for its model: why, and when the next attempt and the end of the wait come.
+// Waiting describes the wait of an inference for its model: why, and when the next attempt and the end of the wait
+// come.
 func Waiting(why string, at time.Time, w turn.WaitingChunk) string {
 	status := ""
 	if w.Status != 0 && !strings.Contains(why, strconv.Itoa(w.Status)) {
