@@ -98,9 +98,9 @@ type Runtime struct {
 	// How the model requests tools: "native" tool calls, one "json" action per completion, or "auto" by the model's
 	// capabilities.
 	Mode turn.Mode `toml:"mode" default:"auto" enum:"auto,native,json"`
-	// Maximum number of inferences in a turn; reprompts and retries count.
+	// Maximum number of inferences in a turn and in those of its subagents; reprompts and retries count.
 	MaxSteps int `toml:"max_steps" default:"12" min:"1"`
-	// Maximum number of tool calls in a turn.
+	// Maximum number of tool calls in a turn and in those of its subagents.
 	MaxToolCalls int `toml:"max_tool_calls" default:"8" min:"0"`
 	// Number of consecutive errors that a turn survives.
 	MaxConsecutiveErrors int `toml:"max_consecutive_errors" default:"2" min:"0"`

@@ -19,6 +19,7 @@ const (
 	I6 Invariant = "I6" // every history replays on the current code
 	I7 Invariant = "I7" // no orphan, no leak
 	I8 Invariant = "I8" // no secret in any sink
+	I9 Invariant = "I9" // what comes of a message keeps to its limits and to its tools
 )
 
 // Violation is a broken promise, and the evidence for it.
@@ -44,6 +45,7 @@ func Check(l Ledgers) []Violation {
 	if !l.Partial {
 		c.answers()
 		c.effects()
+		c.allowances()
 		c.inquiries()
 		c.homes()
 		c.faces()

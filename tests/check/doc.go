@@ -18,5 +18,5 @@
 //
 // End-to-end tests keep what the journal and Temporal have (Ledgers.Partial); the others keep everything.
 //
-// A violation names its invariant, I1 to I8.
+// A violation names its invariant, I1 to I9.
 package check

@@ -9,6 +9,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/everturn/everturn/journal/portable"
+	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -59,6 +60,7 @@ type turnLedger struct {
 	transcript []turn.Message // of the whole session
 	inferences []portable.ExportInference
 	calls      []portable.ExportCall
+	late       []record.LateResult
 	chunks     []turn.Chunk
 }
 
@@ -84,7 +86,7 @@ func newChecker(l Ledgers) *checker {
 	for _, t := range c.turns {
 		for _, call := range t.calls {
 			if strings.HasPrefix(call.Call.Tool, turn.AgentTools) {
-				c.delegated(call)
+				c.delegated(t, call)
 			}
 		}
 	}
@@ -93,25 +95,60 @@ func newChecker(l Ledgers) *checker {
 }
 
 // delegated files the task of a call of an agent as a message to the agent's session, and the call's result as what its
-// sender was told.
-func (c *checker) delegated(call portable.ExportCall) {
+// sender was told. The answer of a subagent in the background is a message to the caller's session.
+func (c *checker) delegated(t *turnLedger, call portable.ExportCall) {
 	session := turn.ChildSession(call.Turn, call.Call.ID)
-	var arguments struct{ Task string }
+	var arguments struct {
+		Task       string
+		Background bool
+	}
 	if err := json.Unmarshal([]byte(call.Call.Arguments), &arguments); err != nil {
 		return // reported with the call
 	}
-	told := Entry{Event: Answered, Session: session, Message: session}
-	for id, t := range c.turns {
-		if t.session == session && t.record.MessageID == session {
-			told.Turn, told.State, told.Answer = id, string(t.record.State), t.record.Answer
-		}
+	told := c.toldOf(session, session)
+	ok, text := call.Outcome == turn.OutcomeOK, call.Text
+	if arguments.Background {
+		ok, text = c.deliveredLate(t, call, session)
 	}
-	ok := call.Outcome == turn.OutcomeOK
 	if ok {
-		told.State, told.Answer = string(turn.StateCompleted), call.Text
+		told.State, told.Answer = string(turn.StateCompleted), text
 	}
 	c.messages[session] = message{id: session, session: session, text: arguments.Task, acknowledged: ok,
 		results: []Entry{told}}
+}
+
+// toldOf returns what the sender of a message is told that began a turn of its own.
+func (c *checker) toldOf(session, message string) Entry {
+	told := Entry{Event: Answered, Session: session, Message: message}
+	for id, t := range c.turns {
+		if t.session == session && t.record.MessageID == message {
+			told.Turn, told.State, told.Answer = id, string(t.record.State), t.record.Answer
+		}
+	}
+	return told
+}
+
+// deliveredLate files the answer of a subagent in the background, which is a late result of its call, as a message to
+// the caller's session. If no turn has begun with it, a turn has merged it, or the journal keeps it for one.
+func (c *checker) deliveredLate(t *turnLedger, call portable.ExportCall, session string) (ok bool, text string) {
+	for _, late := range t.late {
+		if late.CallID != call.Call.ID {
+			continue
+		}
+		ok, text = late.Outcome == turn.OutcomeOK, late.Text
+		agent, id := strings.TrimPrefix(call.Call.Tool, turn.AgentTools), turn.SubagentAnswerID(session)
+		m := message{id: id, session: t.session, text: record.SubagentAnswer(agent, text),
+			acknowledged: !late.NotifyModel, results: []Entry{c.toldOf(t.session, id)}}
+		for _, other := range c.turns {
+			joined := func(x turn.Message) bool { return x.ID == id && x.TurnID == other.record.ID }
+			if other.session == t.session && other.record.MessageID != id && slices.ContainsFunc(other.transcript, joined) {
+				m.results[0].Turn, m.results[0].State = other.record.ID, string(other.record.State)
+				m.results[0].Answer = other.record.Answer
+			}
+		}
+		c.messages[id] = m
+	}
+	return ok, text
 }
 
 // join builds the indexes over the filed lines.
@@ -182,6 +219,10 @@ func (c *checker) file(l portable.Line) {
 	case l.Call != nil:
 		if t = c.turns[l.Call.Turn]; t != nil {
 			t.calls = append(t.calls, *l.Call)
+		}
+	case l.LateResult != nil:
+		if t = c.turns[l.LateResult.Turn]; t != nil {
+			t.late = append(t.late, *l.LateResult)
 		}
 	case l.Condensation != nil:
 		if l.Condensation.Summary != "" {

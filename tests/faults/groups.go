@@ -26,6 +26,8 @@ func groups() []group {
 			"reserved of a budget stands for what it may have spent.", limits()},
 		{"Agents that call agents", "The child's session derives from the call, so the next worker finds the same child, and " +
 			"its task runs once. A turn that is stopped stops its children.", helpers()},
+		{"Agents in the background", "The delivery is a workflow: the next worker continues it, and hands the answer over " +
+			"once. The turn that it begins gets what is left of the limits.", asides()},
 		{"Plans", "The plan is in the journal: the next worker reads from the calls which steps are done, and goes on.",
 			plans()},
 		{"Canvases", "A commit carries its call in a trailer. A call that is repeated finds the commit that it has made.",

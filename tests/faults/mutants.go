@@ -53,6 +53,8 @@ var mutants = []mutant{
 	{name: "model_misnamed", point: "fallback_after", breaks: check.I4},
 	{name: "nothing", point: "agent_settle_after"},
 	{name: "agent_misquoted", point: "agent_settle_after", breaks: check.I1},
+	{name: "nothing", point: "aside_answered"},
+	{name: "allowance_forgotten", point: "aside_answered", breaks: check.I9},
 	{name: "nothing", point: "wait_idle"},
 	{name: "nothing", point: "decide_20"},
 	{name: "nothing", point: "join_call"},

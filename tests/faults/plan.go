@@ -29,7 +29,8 @@ type turnPlan struct {
 type callPlan struct {
 	tool, key, block string
 	take             int
-	times            int // for tools that repeat something: ask, or report progress
+	times            int  // for tools that repeat something: ask, or report progress
+	aside            bool // for helper: in the background
 }
 
 // The tools of the schedules, by their wire names: append of a server whose calls are not repeatable, of one whose
@@ -107,6 +108,9 @@ func (c callPlan) arguments() string {
 	case planTool, stepTool:
 		return c.key
 	case helper:
+		if c.aside {
+			return fmt.Sprintf(`{"task":%q,"background":true}`, c.key)
+		}
 		return fmt.Sprintf(`{"task":%q}`, c.key)
 	case askUser:
 		return fmt.Sprintf(`{"question":%q}`, c.key)

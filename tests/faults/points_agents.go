@@ -1,5 +1,13 @@
 package main
 
+import (
+	"context"
+	"time"
+
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
 // helpers returns the points at which the worker dies while a turn and the agents that it calls are at work. Parent and
 // children run on the same worker, so both die.
 func helpers() []point {
@@ -22,6 +30,67 @@ func helpers() []point {
 }
 
 func second(*rig) int { return 2 }
+
+// asides returns the points at which the worker dies while an agent works in the background, or its answer begins a turn.
+func asides() []point {
+	return []point{
+		aside(dies("aside_started", "the agent works in the background and its call is not settled", "SettleCall:before",
+			firstOf)),
+		aside(dies("aside_answered", "the agent's answer is settled and not handed over", "SettleCall:after", theAnswer)),
+		aside(dies("aside_begin_before", "the answer is handed over and begins no turn yet", "Begin:before", fourth)),
+		aside(dies("aside_begin_after", "the answer has begun a turn and its workflow does not know", "Begin:after", fourth)),
+	}
+}
+
+// fourth is the turn of the answer, after those of the companion, the target and the agent.
+func fourth(*rig) int { return 4 }
+
+// theAnswer is the settlement with the answer. The calls of the agent are settled before, and its own call twice: by the
+// turn that made it, and before its answer.
+func theAnswer(r *rig) int { return 3 + r.task().calls() }
+
+// task returns the plan of the agent's task.
+func (r *rig) task() *turnPlan { return r.plans[r.target.steps[0][0].key] }
+
+// aside lets the target call an agent in the background, which makes calls of its own. Its answer begins the session's
+// next turn.
+func aside(p point) point {
+	p.shape = func(r *rig) {
+		r.settings.runtime = "agents = [\"helper\"]\n"
+		r.settings.extra += "[[agents]]\nid = \"helper\"\n"
+		r.companion.steps = nil
+		task := newTurn(r.rng, r.target.session, 50)
+		for range 2 {
+			task.add(1+r.rng.IntN(2), func(int) string { return tools[r.rng.IntN(len(tools))] })
+		}
+		task.session, task.pace = "", 20*time.Millisecond
+		r.plan(task)
+		r.target.steps = [][]callPlan{{{tool: helper, key: task.text, aside: true}}}
+		answer := newTurn(r.rng, r.target.session, 51)
+		answer.text = record.SubagentAnswer("helper", task.final)
+		answer.add(1, func(int) string { return tools[r.rng.IntN(len(tools))] })
+		r.plan(answer)
+	}
+	p.then = func(ctx context.Context, r *rig) error {
+		return reach(ctx, "the end of the answer's turn", func() bool { return r.answerArrived(ctx) })
+	}
+	return p
+}
+
+// answerArrived reports whether a turn of the target's session has the answer of its agent, and has ended.
+func (r *rig) answerArrived(ctx context.Context) bool {
+	turns, err := r.store.Turns(ctx, r.target.session)
+	if err != nil {
+		return false
+	}
+	for _, t := range turns {
+		its, err := r.store.Delivered(ctx, r.target.session, turn.SubagentAnswerID(turn.ChildSession(t.ID, "1.0")))
+		if err == nil && its.State.Terminal() {
+			return true
+		}
+	}
+	return false
+}
 
 // afterAgents is the settlement that follows those of all calls of the agents.
 func afterAgents(r *rig) int {

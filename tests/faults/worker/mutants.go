@@ -23,6 +23,7 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"dedup_forgotten":      func(m mutant) engine.Journal { return &dedupForgotten{m} },
 	"paid_again":           func(m mutant) engine.Journal { return &paidAgain{m} },
 	"agent_misquoted":      func(m mutant) engine.Journal { return &agentMisquoted{m} },
+	"allowance_forgotten":  func(m mutant) engine.Journal { return &allowanceForgotten{m} },
 	"summary_forgotten":    func(m mutant) engine.Journal { return &summaryForgotten{m} },
 	"model_misnamed":       func(m mutant) engine.Journal { return &modelMisnamed{m} },
 	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },

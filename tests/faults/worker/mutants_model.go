@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/everturn/everturn/journal"
@@ -37,4 +38,23 @@ func (m *agentMisquoted) SettleCall(ctx context.Context, in journal.SettleInput)
 		in.Result.Text += " Indeed."
 	}
 	return m.Journal.SettleCall(ctx, in)
+}
+
+// allowanceForgotten begins the turn of a subagent's answer with the limits of a new message.
+type allowanceForgotten struct{ mutant }
+
+func (m *allowanceForgotten) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
+	if _, _, ok := turn.AnsweredCall(in.Message.ID); ok {
+		var cfg turn.Config
+		if err := json.Unmarshal(in.Config, &cfg); err != nil {
+			return journal.BeginResult{}, err
+		}
+		cfg.Limits.MaxSteps, cfg.Limits.MaxToolCalls = m.cfg.Runtime.MaxSteps, m.cfg.Runtime.MaxToolCalls
+		raw, err := json.Marshal(cfg)
+		if err != nil {
+			return journal.BeginResult{}, err
+		}
+		in.Config = raw
+	}
+	return m.Journal.Begin(ctx, in)
 }
