@@ -72,7 +72,7 @@ func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
 		fakellm.When("blue", fakellm.Text("Blue it is.")),
 		fakellm.When("", fakellm.Steps(
-			fakellm.Attempts(fakellm.Text("I read the file now.").Reasoning("Hm.").Hold(3, gate).CutAfter(4),
+			fakellm.Attempts(fakellm.Text("I read the file now.").Reasoning("Hm.").Hold(6, gate).CutAfter(7),
 				fakellm.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
 			fakellm.Call("ask_user", `{"question":"Which colour?"}`),
 		)),
