@@ -4,5 +4,5 @@
 // loses nothing and causes nothing to be done twice.
 //
 // The model, the tools and the journal are interfaces (Model, Tools, Journal). Failures leave as Temporal
-// application errors whose type is a turn.Code, which asTurnError assigns.
+// application errors whose type is a turn.Code.
 package activities

@@ -7,6 +7,6 @@
 // An encrypted payload names its key and its namespace in its metadata, and both are authenticated. Nothing else is
 // needed to decrypt it, so a history in a file can be read as well as one on the server.
 //
-// Keys reads its file again when it is used (see refreshEvery) and when it meets a key that it does not know. A rotation
-// has two steps: add a key everywhere, then make it the primary key.
+// Keys reads its file again when it is used, at most every five seconds, and when it meets a key that it does not know.
+// A rotation has two steps: add a key everywhere, then make it the primary key.
 package codec

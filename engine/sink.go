@@ -24,7 +24,7 @@ type Event struct {
 	turn.Chunk
 }
 
-// Sink receives one event at a time. Each call has up to sinkTimeout; a call that fails is repeated twice.
+// Sink receives one event at a time. Each call has up to five seconds; a call that fails is repeated twice.
 type Sink func(ctx context.Context, e Event) error
 
 // WithSink sends the events of the turns that this worker runs to a sink, those of a turn in order and each at least

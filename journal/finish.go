@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Finish appends results that are still open (see Result) and turn.FinishInput.Messages, settles the turn and emits
+// Finish appends results that are still open and turn.FinishInput.Messages, settles the turn and emits
 // turn_completed. Calls of the last assistant message that have no result get one: a settled call its own outcome, a
 // claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn ends in the middle of an
 // inference, the text that the last attempt has emitted becomes a message, and the answer of a cancelled turn, up to

@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// StartInference appends the results of the step before (see Result), late results of the session's calls whose outcome
-// was unknown (see lateNotice; once each, with tool_call_late_result), and the messages that were merged into the turn.
+// StartInference appends the results of the step before, late results of the session's calls whose outcome was unknown
+// (once each, as a notice and with tool_call_late_result), and the messages that were merged into the turn.
 // Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its completion with
 // Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has emitted text.
 // ErrClosed, ErrConflict; ErrBehind also if the turn does not exist.

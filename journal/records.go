@@ -70,13 +70,13 @@ type Origin struct {
 type StartInference struct {
 	Session string
 	Key     StepKey
-	// Expect is the head before Results are appended. If an earlier attempt of the same step has appended the results,
+	// Expect is the head before Outcomes are appended. If an earlier attempt of the same step has appended the results,
 	// the head is ahead of Expect by exactly those, and that is no conflict.
 	Expect   turn.Head
-	Outcomes []turn.CallOutcome // see appendResult
-	// Messages are appended after Results, each with message_added. A message whose ID the session has had is skipped.
+	Outcomes []turn.CallOutcome // of the step before, in the order of its calls
+	// Messages are appended after Outcomes, each with message_added. A message whose ID the session has had is skipped.
 	Messages []turn.UserMessage
-	// Chunks are emitted by the first attempt, after the chunks of Results and Messages.
+	// Chunks are emitted by the first attempt, after the chunks of Outcomes and Messages.
 	Chunks []turn.Chunk
 	Model  string
 	At     time.Time

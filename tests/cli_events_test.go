@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/assert"
@@ -68,17 +67,22 @@ func TestCLIEventsOfAnInferenceKeepToTheirSchema(t *testing.T) {
 
 func TestCLIEventsKeepToTheirSchema(t *testing.T) {
 	t.Parallel()
+	gate := fakellm.NewGate()
+	t.Cleanup(gate.Release)
 	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
 		fakellm.When("blue", fakellm.Text("Blue it is.")),
 		fakellm.When("", fakellm.Steps(
-			fakellm.Attempts(fakellm.Text("I read the file now.").Reasoning("Hm.").Delay(100*time.Millisecond).CutAfter(4),
+			fakellm.Attempts(fakellm.Text("I read the file now.").Reasoning("Hm.").Hold(6, gate).CutAfter(7),
 				fakellm.Call("local_read_file", `{"path":"agent.toml"}`).Reasoning("Hm.")),
 			fakellm.Call("ask_user", `{"question":"Which colour?"}`),
 		)),
 	)))+askingToRead)
 	h.worker()
 	schema := published(t, h)
-	h.starter("run", "-s", "all", "Begin.").exits(6)
+	begun := h.begin(nil, "run", "-o", "jsonl", "-s", "all", "Begin.")
+	begun.says(string(turn.ChunkTextDelta)) // of the attempt that is cut
+	gate.Release()
+	begun.exits(6)
 	h.starter("approve", "all", "1.0", "--always", "call", "-y").exits(0)
 	h.starter("attach", "--no-wait", "all").exits(6)
 	h.starter("send", "all", "blue").exits(0)

@@ -25,21 +25,21 @@ func TestACallOverItsTimeGoesOnByItselfAndTellsItsEnd(t *testing.T) {
 	for name, server := range map[string]mcp.Server{"stdio": detaching(t, stdioActor(t, "act")),
 		"http": detaching(t, httpActor(t, "act"))} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server.IdleTimeout = 50 * time.Millisecond // the call keeps its connection open
 			h := newHost(t, mcp.Options{}, server)
-			req := request(t, h, "mcp/act/steps", `{"N":10,"Each":100,"Silent":true}`)
+			req := request(t, h, "mcp/act/steps", `{"N":30,"Each":100,"Silent":true}`)
 			late := make(chan turn.ToolResult, 2)
 			req.Timeout, req.Late = 100*time.Millisecond, func(r turn.ToolResult) { late <- r }
-			began := time.Now()
 			r, err := h.Call(t.Context(), req)
 			require.NoError(t, err)
-			assert.Less(t, time.Since(began), 900*time.Millisecond, "the model is told at once")
+			assert.Empty(t, late, "the model is told at once")
 			assert.Equal(t, turn.OutcomeUnknown, r.Outcome)
 			assert.Contains(t, r.Text, "continues in the background")
 			assert.True(t, r.Detached)
 			end := receive(t, late)
 			assert.Equal(t, turn.OutcomeOK, end.Outcome)
-			assert.Equal(t, "took 10 steps", end.Text)
+			assert.Equal(t, "took 30 steps", end.Text)
 			assert.Empty(t, late, "once")
 		})
 	}

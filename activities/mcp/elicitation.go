@@ -39,7 +39,7 @@ type continuation struct {
 	// Suspended names the suspendedCall, if the server keeps the call open. Round is then the elicitation's number.
 	Suspended    string             `json:"suspended,omitempty"`
 	Elicitations []turn.Elicitation `json:"elicitations"`
-	// Replies are the responses already accepted, kept while the others are requested again.
+	// Responses are the responses already accepted, kept while the others are requested again.
 	Responses []turn.ElicitationResponse `json:"responses,omitempty"`
 }
 

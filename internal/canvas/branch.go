@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Summary is what a session's canvas has. The list of files is cut at maxListed.
+// Summary is what a session's canvas has. It lists at most 1,000 commits and files.
 type Summary struct {
 	Branch  string   `json:"branch"`
 	Head    string   `json:"head"`
 	Base    string   `json:"base,omitempty"`
-	Commits []Commit `json:"commits"` // the newest first, at most maxLog
+	Commits []Commit `json:"commits"` // the newest first
 	Files   []File   `json:"files"`
 }
 
@@ -95,7 +95,7 @@ func (r *Repo) Show(ctx context.Context, tenant, session string) (Summary, error
 	return out, nil
 }
 
-// List returns the paths of the files below a directory of the canvas, at most maxListed.
+// List returns the paths of the files below a directory of the canvas, at most 1,000.
 func (r *Repo) List(ctx context.Context, tenant, session, dir string) (paths []string, cut bool, err error) {
 	s, _, err := r.state(ctx, tenant, session)
 	if err != nil || s.head == "" {
@@ -122,8 +122,8 @@ func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, 
 	if err != nil {
 		return "", err
 	}
-	args := []string{"diff-tree", "-r", "-p", "--text", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv", s.from(),
-		s.head}
+	args := []string{"diff-tree", "-r", "-p", "--text", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv",
+		s.from(), s.head}
 	if name != "" {
 		if name, err = cleanPath(name); err != nil {
 			return "", err

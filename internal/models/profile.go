@@ -11,7 +11,7 @@ import (
 // Capability is something that a model can do.
 type Capability string
 
-// The capabilities. Of these, CapabilityNames lists the ones that a configuration can name.
+// The capabilities. A configuration can name all of them.
 const (
 	ToolUse   Capability = "tool_use"  // it takes tools and returns tool calls
 	Vision    Capability = "vision"    // it takes images

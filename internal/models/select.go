@@ -32,7 +32,7 @@ const (
 	expectedOutput = 1_000
 )
 
-// Expected returns the cost in dollars of an inference with expectedInput and expectedOutput tokens.
+// Expected returns the cost in dollars of an inference with 10,000 tokens of input and 1,000 of output.
 func (p *Price) Expected() float64 {
 	r := p.Rates
 	for _, t := range p.Tiers {

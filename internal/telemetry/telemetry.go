@@ -197,7 +197,7 @@ func (t *Telemetry) serve() (sdkmetric.Reader, error) {
 // closeWithin bounds the last export.
 const closeWithin = 5 * time.Second
 
-// Close exports what is left, for at most closeWithin.
+// Close exports what is left, for at most five seconds.
 func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

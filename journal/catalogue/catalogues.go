@@ -148,8 +148,8 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 // server that is published for the first time are approved. Later, a new tool is approved if the server's configuration
 // (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An approval stays: a tool that disappears
 // and returns unchanged, or that two workers publish in two versions, needs no second approval. c.Quarantined is
-// ignored. A catalogue with a Problem keeps the tools of the one before and the Since of the first one with a Problem:
-// see keepDuringOutage.
+// ignored. A catalogue with a Problem keeps the Since of the first one with a Problem and, if the server's
+// configuration is the same, the tools of the one before.
 //
 // Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
 // gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// exportCheck is the state of ReadExport's checks after the lines so far. They make sure that the file is one whole
+// exportCheck is the state of the checks of an import after the lines so far. They make sure that the file is one whole
 // export, and that every name in it is safe to show and to look up. They do not make sure that a turn could have
 // written it: anyone can write an export.
 type exportCheck struct {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// ExportFormat and ExportVersion are in an export's first line. An import refuses a higher version with ErrNewer.
+	// Format and Version are in an export's first line. An import refuses a higher version with ErrNewer.
 	Format  = "everturn-session"
 	Version = 1
 	// MaxLineBytes bounds a line of an export: a blob of MaxBlobBytes in base64 and the JSON around it.

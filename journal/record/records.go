@@ -130,7 +130,7 @@ type CallRecord struct {
 	DurationMS int64        `json:"duration_ms,omitempty"`
 	Late       bool         `json:"late,omitempty"` // of a SettleCall: this settlement was kept as late
 	LateCount  int          `json:"late_count,omitempty"`
-	// Suspended is the attempt that was suspended (see SuspendCall), 0 if none was. Continuation is what it left: nil
+	// Suspended is the attempt that was suspended (DB.SuspendCall), 0 if none was. Continuation is what it left: nil
 	// if the journal does not have it, as after an import.
 	Suspended    int    `json:"suspended,omitempty"`
 	Continuation []byte `json:"-"`

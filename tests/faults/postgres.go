@@ -107,7 +107,7 @@ func (d *postgresDatabase) lock(ctx context.Context) (unlock func() error, err e
 	return unlock, errors.Join(waited, err)
 }
 
-// onTables runs a block of PL/pgSQL for each of the journal's tables, whose name is t.
+// onTables runs a block of Postgres's procedural language for each of the journal's tables, whose name is t.
 func onTables(block string) string {
 	return `DO $$ DECLARE t text; BEGIN FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP ` +
 		block + ` END LOOP; END $$;`

@@ -16,7 +16,7 @@
 //
 // and run that test with -record, which records missing histories and never replaces one:
 //
-//	go test ./tests -run 'TestAnApproval' -record
+//	go test ./tests -run '^TestAnApprovalTheNextDay$' -record
 //
 // The history must replay before it is written.
 //

@@ -21,8 +21,8 @@ import (
 // incompatible. Run returns ErrNondeterministic if the code does not fit the history.
 //
 // The replayer is a worker in everything that matters to a replay: the workflows under their names, the default data
-// and failure converters and the default panic policy, BlockWorkflow. TestTheReplayerIsLikeTheWorker checks that the
-// engine matches.
+// and failure converters and the default panic policy, worker.BlockWorkflow. TestTheReplayerIsLikeTheWorker checks that
+// the engine matches.
 func Run(events []*historypb.HistoryEvent, changes ...interceptor.WorkerInterceptor) error {
 	started := begun(events)
 	if started == nil {

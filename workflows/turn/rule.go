@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// Rule decides about calls of some tools by their arguments. The pattern of an argument describes one kind of value
-// (see kindOf), and each kind has one canonical form. A value in that form either matches or does not. A rule never
-// allows a value in another form: it asks, and a later rule may still deny. A rule that denies also denies a value that
-// matches in another form.
+// Rule decides about calls of some tools by their arguments. The pattern of an argument describes one kind of value (a
+// URL, an email address, a host, a number, or else a path or word), and each kind has one canonical form. A value in
+// that form either matches or does not. A rule never allows a value in another form: it asks, and a later rule may
+// still deny. A rule that denies also denies a value that matches in another form.
 //
 // A rule ignores arguments that it does not name, and follows neither links nor DNS. To confine a tool, allow the
 // values that are known to be good and deny the rest of its calls in the next rule.

@@ -25,7 +25,7 @@ var (
 )
 
 // Frames reads lines of JSON from a child's stdout. Many servers print a banner there: Frames writes a line that does
-// not begin with { or [ to the noise sink and skips it, up to maxNoise times. A line that begins like JSON but is
+// not begin with { or [ to the noise sink and skips it, up to 64 times. A line that begins like JSON but is
 // invalid or too long ends the stream with an error, so a reader behind Frames never waits for the rest of half an
 // object.
 type Frames struct {

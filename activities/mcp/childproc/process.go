@@ -148,7 +148,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 }
 
 // Stop ends the process: it closes stdin, then sends TERM after grace and KILL after another grace to the group. It
-// returns when the process was reaped, or an error if that took longer than two seconds plus drainDelay after KILL.
+// returns when the process was reaped, or an error if that took longer than three seconds after KILL.
 func (p *Process) Stop(grace time.Duration) error {
 	_ = p.Stdin.Close()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

@@ -15,7 +15,7 @@ const failuresAllowed = 3
 // admits one connect, or one call, as a trial, and refuses all others until the trial has ended.
 //
 // A lost connection is not a failure: the server may have been restarted. Only if connections keep ending before they
-// were useful does the breaker open as for failed connects. A successful connect clears all strikes.
+// were useful does the breaker open as for failed connects. A successful connect clears both counts.
 //
 // breaker is a plain value without a clock; its owner locks it.
 type breaker struct {
@@ -61,7 +61,7 @@ func (b *breaker) exceeded(now time.Time) {
 	b.barred = now.Add(jitter(backoff(b.offences, max(b.first, offenceFirst), b.most), rand.Float64()))
 }
 
-// connected records a successful connect, which clears failed connects and strikes.
+// connected records a successful connect, which clears failed connects and unanswered calls.
 func (b *breaker) connected() {
 	b.connects, b.failedCalls, b.trial = 0, 0, false
 	b.until = time.Time{}
@@ -91,7 +91,7 @@ func (b *breaker) connectFailed(now time.Time) {
 	b.open(now, b.connects)
 }
 
-// admit asks to let a call through. finding is true for the trial call; answered, struck or undecided must follow it.
+// admit asks to let a call through. finding is true for the trial call; answered, callFailed or undecided must follow it.
 func (b *breaker) admit(now time.Time) (ok, finding bool) {
 	switch {
 	case b.excluded(now):

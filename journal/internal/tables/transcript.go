@@ -104,7 +104,7 @@ func (t *Tx) putCalls(calls []turn.ToolCall) (Content, error) {
 	return ContentOf(string(b)), err
 }
 
-// GetCalls reads a column that putCalls has made.
+// GetCalls reads a column with tool calls.
 func (q Querier) GetCalls(column Content) ([]turn.ToolCall, error) {
 	room := Unbounded
 	return q.getCallsWithin(column, &room)

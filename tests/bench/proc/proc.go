@@ -97,7 +97,7 @@ func (p *Process) Ended() <-chan struct{} { return p.done }
 // stopWithin is how long a process may take to end after SIGTERM.
 const stopWithin = 20 * time.Second
 
-// Stop sends SIGTERM, and SIGKILL if the process has not ended within stopWithin.
+// Stop sends SIGTERM, and SIGKILL if the process has not ended within 20 seconds.
 func (p *Process) Stop() error {
 	select {
 	case <-p.done:

@@ -10,5 +10,5 @@
 // of the conversation keeps its layout until it or the width changes.
 //
 // Models, tools and other users write what the chat shows. The text passes through package termsafe before it is laid
-// out, and the output of glamour and huh then passes through sgrOnly.
+// out, and the output of glamour and huh then keeps no control sequences but colours.
 package chat

@@ -46,7 +46,7 @@ func membersOf(b []byte) ([]member, error) {
 	return members, nil
 }
 
-// property is the schema of a field, as far as the protocol defines it (PrimitiveSchemaDefinition).
+// property is the schema of a field, one of the protocol's primitive schemas.
 type property struct {
 	Type        json.RawMessage `json:"type"`
 	Title       string          `json:"title"`

@@ -44,7 +44,7 @@ func Line(s string, n int) string {
 
 // Visible writes the characters that Printable removes as Go escapes (\x1b, \u202e), and also all other characters
 // without a visible shape, such as a zero-width space, because a user must see the whole text of an approval. It keeps
-// a combining mark that follows a letter or a digit and at most maxMarks-1 other marks. Newlines stay; a tab becomes
+// a combining mark that follows a letter or a digit and at most three other marks. Newlines stay; a tab becomes
 // \t.
 func Visible(s string) string {
 	var b strings.Builder
