@@ -106,6 +106,13 @@ var broken = map[string]struct {
 			}
 		})
 	}},
+	"an interrupted answer is not kept": {check.I3, "saw", func(l *check.Ledgers) {
+		lines(*l, func(line *portable.Line) {
+			if line.Inference != nil {
+				line.Inference.Settled = false
+			}
+		})
+	}},
 	"a run stays open": {check.I1, "still open", func(l *check.Ledgers) {
 		for _, h := range l.Histories {
 			h.Events = h.Events[:len(h.Events)-1]

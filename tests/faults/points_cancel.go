@@ -37,8 +37,8 @@ func cancels() []point {
 		{name: "cancel_queued", about: "the turn is stopped before any worker has seen it", shape: busy, act: stopQueued},
 		stops("cancel_inference", "the turn is stopped in mid-inference and the worker dies", hold, (*rig).askToGate,
 			(*rig).openGate),
-		stops("cancel_shown", "the turn is stopped after a part of its answer was shown and the worker dies", hold,
-			(*rig).askToText, (*rig).openGate),
+		{name: "cancel_shown", about: "the turn is stopped after a part of its answer was shown, and then the worker dies",
+			interruptions: 1, shape: hold, act: stopShown},
 		stops("cancel_begun", "the turn is stopped before a call's effect and the worker dies", block(once, "before"),
 			inCall("begun"), (*rig).release),
 		stops("cancel_effect", "the turn is stopped after a call's effect and the worker dies", block(once, "after"),
@@ -59,6 +59,22 @@ func (r *rig) askToText(ctx context.Context) error {
 			return c.Kind == turn.ChunkTextDelta && c.Step == len(r.target.steps)+1
 		})
 	})
+}
+
+// stopShown stops the target in the middle of its last answer. The worker dies before it can record what it has used.
+func stopShown(ctx context.Context, r *rig) error {
+	if err := r.askToText(ctx); err != nil {
+		return err
+	}
+	r.stopped = append(r.stopped, r.target.id)
+	if err := r.direct.CancelWorkflow(ctx, r.target.session, ""); err != nil {
+		return err
+	}
+	if err := reach(ctx, "the end of the turn", func() bool { return r.over(ctx, r.target) }); err != nil {
+		return err
+	}
+	r.first().kill()
+	return errors.Join(r.openGate(), r.heal(ctx))
 }
 
 // stopQueued stops a turn that is acknowledged while no worker runs.
