@@ -45,7 +45,7 @@ func TestOpenNeedsTheTables(t *testing.T) {
 	open(t, url, postgres.Options{})
 
 	require.NoError(t, server.Exec(t.Context(), url,
-		`DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; UPDATE journal SET schema_version = 1`))
+		`DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; DROP TABLE tool_servers; UPDATE journal SET schema_version = 1`))
 	_, err = postgres.Open(t.Context(), url, postgres.Options{})
 	require.ErrorIs(t, err, postgres.ErrNotMigrated)
 	changed, err := postgres.Migrate(t.Context(), url)
