@@ -65,8 +65,10 @@ type Options struct {
 	// Agents are those that turns may have; the first one is the default.
 	Agents []Agent
 	Worker string // names this process in the journal's claims
-	// StickyQueue is the task queue that only this process polls; empty if no call must come back to this process.
-	StickyQueue string
+	// Home is the task queue that only this process polls; empty if it runs no calls. TaskQueue is that of its turns.
+	Home, TaskQueue string
+	// Offers returns the versions that this worker offers of its tool servers, by server: see turn.Catalogue.Version.
+	Offers func() map[string]string
 	// Redact removes secrets from text before it reaches the history, the journal or chunks. Nil leaves text unchanged.
 	Redact *redact.Redactor
 	// Queues are the task queues for the inferences and calls of the turns that begin on this worker. Elsewhere are
@@ -90,7 +92,8 @@ type Activities struct {
 	agent           Agent // the default
 	agents          []Agent
 	worker          string
-	stickyQueueName string
+	home, taskQueue string
+	offers          func() map[string]string
 	secrets         *redact.Redactor
 	windows         *windowCache
 	promptConfigs   *promptConfigCache
@@ -115,6 +118,9 @@ var _ workflows.Activities = (*Activities)(nil)
 func New(o Options) (*Activities, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
+	}
+	if o.Offers == nil {
+		o.Offers = func() map[string]string { return nil }
 	}
 	if len(o.Agents) == 0 {
 		o.Agents = []Agent{{}}
@@ -145,8 +151,8 @@ func New(o Options) (*Activities, error) {
 		prompts: semaphore.NewWeighted(largePrompts), journal: o.Journal,
 		capacity: o.Capacity, budget: o.Budget, times: times, journalRetryFor: o.JournalRetryFor,
 		model: redactedModel{o.Model, o.Redact}, tools: o.Tools, agent: o.Agents[0], agents: o.Agents, worker: o.Worker,
-		stickyQueueName: o.StickyQueue,
-		secrets:         o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
+		home: o.Home, taskQueue: o.TaskQueue, offers: o.Offers,
+		secrets: o.Redact, windows: windows, promptConfigs: promptConfigs, queues: o.Queues, elsewhere: o.Elsewhere,
 	}, nil
 }
 
@@ -188,7 +194,8 @@ type Journal interface {
 	Inferences
 	Calls
 	Requests
-	Catalogues(ctx context.Context) ([]turn.Catalogue, error)
+	Fleet
+	OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error)
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
 	GetBlob(ctx context.Context, hash string) ([]byte, error)
 	Tenant(tenant string) *journal.DB

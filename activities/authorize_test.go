@@ -28,7 +28,7 @@ func allowed(a *Activities, in workflows.CallInput) {
 // catalogued is a journal with one published tool.
 type catalogued struct{ Journal }
 
-func (c catalogued) Catalogues(context.Context) ([]turn.Catalogue, error) {
+func (c catalogued) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, error) {
 	return []turn.Catalogue{{Server: "x", Hash: "h",
 		Tools: []turn.Descriptor{{ID: "mcp/x/y", Hash: "h", Repeatable: false}}}}, nil
 }

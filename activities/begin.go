@@ -268,7 +268,7 @@ func checkNarrowed(cfg turn.Config) error {
 
 // selectTools selects the tools that policy does not deny outright from the published catalogues.
 func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.Descriptor, error) {
-	catalogues, err := a.catalogues(ctx)
+	catalogues, err := a.offered(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -292,10 +292,16 @@ func (a *Activities) selectTools(ctx context.Context, cfg *turn.Config) ([]turn.
 	return descriptors, nil
 }
 
-// catalogues returns the catalogues of the servers that turns of this worker may call. Workers with another
-// configuration may have published others.
+// offered returns the catalogues of the servers that turns of this worker may call, which are the versions that this
+// worker offers itself.
+func (a *Activities) offered(ctx context.Context) ([]turn.Catalogue, error) {
+	all, err := a.catalogues(ctx)
+	return slices.CompactFunc(all, func(a, b turn.Catalogue) bool { return a.Server == b.Server }), err
+}
+
+// catalogues is like offered, and includes the versions that other running workers offer, each after this worker's own.
 func (a *Activities) catalogues(ctx context.Context) ([]turn.Catalogue, error) {
-	all, err := a.journal.Catalogues(ctx)
+	all, err := a.journal.OfferedBy(ctx, a.offers())
 	return slices.DeleteFunc(all, func(c turn.Catalogue) bool { return !slices.Contains(a.agent.Servers, c.Server) }), err
 }
 

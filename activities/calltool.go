@@ -43,6 +43,9 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	ctx, release := a.detachFromAttempt(withClock(ctx, clock), in.Turn)
 	defer release()
 	res, err := a.callTool(ctx, withinBudget(in, clock.before), clock)
+	if err = a.redirect(ctx, in, err); temporal.IsApplicationError(err) {
+		return workflows.CallResult{}, err
+	}
 	res.Busy = clock.busy()
 	err = a.callFailure(ctx, in, clock, err)
 	a.showRetry(ctx, in, err)
@@ -197,7 +200,7 @@ func (a *Activities) run(
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model,
 		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
-		Waits: !local(ctx), MaySuspend: !local(ctx) && a.stickyQueueName != "",
+		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
 	})
@@ -262,7 +265,7 @@ func (a *Activities) stickyQueue(in workflows.CallInput) string {
 	if !in.Tool.SessionAffinity {
 		return ""
 	}
-	return a.stickyQueueName
+	return a.home
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -96,6 +97,12 @@ func (*readyJournal) StepMessage(context.Context, journal.StepKey) (turn.Message
 
 func (*readyJournal) ClaimCall(context.Context, journal.ClaimInput) (journal.Claim, error) {
 	return journal.Claim{State: journal.ClaimGranted}, nil
+}
+
+func (*readyJournal) Workers(context.Context) ([]fleet.WorkerReport, error) { return nil, nil }
+
+func (*readyJournal) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, error) {
+	return nil, nil
 }
 
 func (*readyJournal) ReleaseCall(context.Context, string, string, int) error { return nil }

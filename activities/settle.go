@@ -44,7 +44,7 @@ func (a *Activities) suspendedResult(in workflows.CallInput, asked int, result t
 	}
 	queue := a.stickyQueue(in)
 	if result.Held {
-		queue = a.stickyQueueName
+		queue = a.home
 	}
 	return workflows.CallResult{
 		CallID: in.Call.ID, Tool: in.Tool.ID,

@@ -24,7 +24,7 @@ func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput
 
 func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
 	res := workflows.RefreshResult{}
-	catalogues, err := a.catalogues(ctx)
+	catalogues, err := a.offered(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -89,14 +89,15 @@ func (s *toolStatus) now() []turn.Catalogue {
 // drifted explains why a tool of the turn config would not be called: it has changed since. An empty string means that
 // no change is known. A server that is unavailable may come back with the same tools.
 func (s *toolStatus) drifted(d turn.Descriptor) string {
+	if slices.ContainsFunc(s.now(), func(c turn.Catalogue) bool { return offers(c, d.Pinned()) }) {
+		return "" // of this worker, or of another one that runs
+	}
 	for _, c := range s.now() {
 		if c.Problem != "" || catalogue.ToolName(c.Server, d.ID) == d.ID {
 			continue
 		}
 		isIt := func(t turn.Descriptor) bool { return t.ID == d.ID }
 		switch {
-		case slices.ContainsFunc(c.Tools, func(t turn.Descriptor) bool { return isIt(t) && t.Hash == d.Hash }):
-			return ""
 		case slices.ContainsFunc(c.Quarantined, func(h turn.QuarantinedTool) bool { return isIt(h.Now) }):
 			return "not run: " + d.ID +
 				" has changed since this turn began and is quarantined until the operator approves it; go on without it"

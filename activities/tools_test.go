@@ -18,13 +18,13 @@ type shelf struct {
 	read       int
 }
 
-func (s *shelf) Catalogues(context.Context) ([]turn.Catalogue, error) {
+func (s *shelf) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, error) {
 	s.read++
 	return s.catalogues, s.err
 }
 
 func standingOf(t *testing.T, s *shelf) *toolStatus {
-	a := &Activities{journal: s, agent: Agent{Servers: []string{"local", "git", "git_hub", "away"}}}
+	a := &Activities{journal: s, offers: func() map[string]string { return nil }, agent: Agent{Servers: []string{"local", "git", "git_hub", "away"}}}
 	return a.toolStatus(t.Context())
 }
 

@@ -53,7 +53,7 @@ func sealed(ctx context.Context, store *journal.DB, keys journal.Keys) (*journal
 // host adds the secrets of the MCP servers' configuration and the access tokens that it gets for them.
 func newEngine(cfg config.Config, opts []Option) *Engine {
 	e := &Engine{
-		id: rand.Text(), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),
+		id: rand.Text(), home: homeQueue(cfg), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),
 		secrets: redact.New(cfg.Runtime.Redact...),
 	}
 	e.secrets.Add(cfg.LLM.APIKey.Reveal(), cfg.Temporal.APIKey.Reveal())

@@ -33,6 +33,8 @@ import (
 // Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
 	id        string // of this process, in the journal's reports on workers
+	home      string // the task queue that only this process polls
+	offers    offers // what it offers of its tool servers
 	cfg       config.Config
 	options   options
 	journal   Journal
@@ -90,6 +92,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beside.Go(func() { e.watchJournal(watched) })
 	beside.Go(func() { e.watchGauges(watched) })
 	beside.Go(func() { e.refreshModels(watched) })
+	e.reportOnce(ctx) // before it polls: calls of its turns may go to other workers, which send them back
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)
@@ -208,7 +211,7 @@ func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 // publish records the servers' catalogues in the journal before the first turn can ask for them. It does not wait for
 // an optional server that the journal already knows: turns use its last tools, or take them up when it is back.
 func (e *Engine) publish(ctx context.Context) error {
-	known, err := e.journal.Catalogues(ctx)
+	known, err := e.journal.OfferedBy(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("reading the catalogues: %w", err)
 	}
@@ -216,6 +219,7 @@ func (e *Engine) publish(ctx context.Context) error {
 		return slices.ContainsFunc(known, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
 	}
 	for _, c := range e.tools.CataloguesSoon(ctx, heardOf) {
+		e.offers.set(c)
 		if err := e.publishUnlessAvailable(ctx, c); err != nil {
 			return err
 		}
@@ -253,10 +257,10 @@ func (e *Engine) build(context.Context) (err error) {
 	if e.version, err = rollout.VersionOf(e.cfg.Worker); err != nil {
 		return err
 	}
-	queue := stickyQueue(e.cfg)
 	acts, err := activities.New(activities.Options{
 		JournalRetryFor: e.cfg.Journal.RetryFor,
-		StickyQueue:     queue, Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
+		Home:            e.home, TaskQueue: e.cfg.Temporal.TaskQueue, Offers: e.offers.versions,
+		Queues: queuesOf(e.cfg), Elsewhere: elsewhere(e.cfg),
 		Journal: e.journal, Model: e.observedModel(), Tools: e.observedTools(), Agents: e.agents(),
 		Budget: Budget(e.cfg.Budget),
 		Worker: e.identity(),
@@ -265,6 +269,6 @@ func (e *Engine) build(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	e.workers = e.newWorkers(acts, queue)
+	e.workers = e.newWorkers(acts, e.home)
 	return nil
 }

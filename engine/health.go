@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -34,6 +36,9 @@ type WorkerHealth struct {
 	TaskQueue string         // the task queue that it polls
 	At        time.Time      // when the worker reported it
 	Servers   []ServerHealth // in the order of the configuration
+	// Offers are the versions that it offers of its servers and of the local tools, by server: see
+	// turn.Catalogue.Version.
+	Offers map[string]string
 }
 
 // A worker checks every healthLook whether the state of its servers has changed, and reports it every healthEvery even
@@ -44,8 +49,7 @@ const (
 	removeWithin = 2 * time.Second
 )
 
-// Health returns the state of the tool servers of all running workers with this journal that have tool servers, as each
-// worker has last reported it. A worker that was killed is included for at most fleet.WorkerExpiry.
+// Health returns the state of the tool servers of all running workers with this journal that run calls, as each worker has last reported it. A worker that was killed is included for at most fleet.WorkerExpiry.
 func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
 	reports, err := store.Workers(ctx)
 	if err != nil {
@@ -53,7 +57,7 @@ func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
 	}
 	var out []WorkerHealth
 	for _, r := range reports {
-		w := WorkerHealth{ID: r.ID, Worker: r.Identity, TaskQueue: r.TaskQueue, At: r.SeenAt}
+		w := WorkerHealth{ID: r.ID, Worker: r.Identity, TaskQueue: r.TaskQueue, At: r.SeenAt, Offers: r.Offers}
 		if err := json.Unmarshal(r.Servers, &w.Servers); err != nil {
 			return nil, fmt.Errorf("reading the tool servers of worker %s: %w", r.Identity, err)
 		}
@@ -65,7 +69,7 @@ func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
 // reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report.
 // An error stops no turn: it is logged once.
 func (e *Engine) reportHealth(ctx context.Context) {
-	if len(e.cfg.MCP.Servers) == 0 {
+	if e.home == "" {
 		return
 	}
 	defer func() {
@@ -78,12 +82,13 @@ func (e *Engine) reportHealth(ctx context.Context) {
 	tick := time.NewTicker(healthLook)
 	defer tick.Stop()
 	var last []ServerHealth
+	var offered map[string]string
 	var reported time.Time
 	for warned := false; ; {
-		servers := e.tools.Health()
-		if time.Since(reported) >= healthEvery || !reflect.DeepEqual(servers, last) {
-			if err := e.report(ctx, servers); err == nil {
-				last, reported, warned = servers, time.Now(), false
+		servers, offers := e.tools.Health(), e.offers.versions()
+		if time.Since(reported) >= healthEvery || !reflect.DeepEqual(servers, last) || !maps.Equal(offers, offered) {
+			if err := e.report(ctx, servers, offers); err == nil {
+				last, offered, reported, warned = servers, offers, time.Now(), false
 			} else if !warned && ctx.Err() == nil {
 				e.log.Warn("reporting this worker's health to the journal", "error", err)
 				warned = true
@@ -97,21 +102,33 @@ func (e *Engine) reportHealth(ctx context.Context) {
 	}
 }
 
-func (e *Engine) report(ctx context.Context, servers []ServerHealth) error {
+// reportOnce reports the worker before it polls. reportHealth repeats a report that fails.
+func (e *Engine) reportOnce(ctx context.Context) {
+	if e.home == "" {
+		return
+	}
+	if err := e.report(ctx, e.tools.Health(), e.offers.versions()); err != nil && ctx.Err() == nil {
+		e.log.Warn("reporting this worker to the journal", "error", err)
+	}
+}
+
+func (e *Engine) report(ctx context.Context, servers []ServerHealth, offers map[string]string) error {
 	b, err := json.Marshal(servers)
 	if err != nil {
 		return err
 	}
 	return e.journal.ReportWorker(ctx, fleet.WorkerReport{ID: e.id, Identity: e.identity(),
-		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b})
+		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b, Home: e.home, Offers: offers})
 }
 
 // AskServers connects to the configured servers, lists their tools and closes them again, without journal, model or
 // Temporal. The catalogues are those of the local tools and of every server.
 func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, []ServerHealth, error) {
 	e := newEngine(cfg, opts)
-	if err := e.openTools(ctx); err != nil {
-		return nil, nil, err
+	for _, open := range []func(context.Context) error{e.openTools, e.openSkills} { // skills are a tool, too
+		if err := open(ctx); err != nil {
+			return nil, nil, errors.Join(err, e.Close())
+		}
 	}
 	catalogues := e.tools.Catalogues(ctx)
 	health := e.tools.Health()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -139,6 +140,7 @@ func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, 
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	known.last[c.Server] = c
+	e.offers.set(c)
 	return e.publishUnlessAvailable(ctx, c)
 }
 
@@ -149,43 +151,54 @@ func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) e
 	if c.Server == tools.Local && !e.cfg.Worker.Has(config.RoleTools) {
 		return nil
 	}
-	if c.Problem != "" && e.availableElsewhere(ctx, c.Server) {
+	if c.Problem != "" && e.availableElsewhere(ctx, c) {
 		e.log.Warn("MCP server is available only to another worker", "server", c.Server, "problem", c.Problem)
 		return nil
 	}
 	return e.publishCatalogue(ctx, c)
 }
 
-// reconcile republishes a catalogue that another worker, unable to reach the server, has overwritten. It also publishes
-// that a server is unavailable to all workers when the last worker that could reach it is gone. If two workers get
-// different tools from a server, reconcile does not choose between them.
+// reconcile republishes a catalogue that is missing, or that another worker, unable to reach the server, has marked as
+// unavailable. It also publishes that a server is unavailable to all workers with its configuration when the last worker
+// that could reach it is gone.
 func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	catalogues, err := e.journal.Catalogues(ctx)
+	catalogues, err := e.journal.OfferedBy(ctx, e.offers.versions())
 	if err != nil { // reconcile runs again after reconcileEvery
 		return
 	}
-	for _, c := range catalogues {
-		ours, ok := known.last[c.Server]
-		if !ok || (ours.Problem == "") == (c.Problem == "") || ours.Problem != "" && e.availableElsewhere(ctx, c.Server) {
+	for server, ours := range known.last {
+		i := slices.IndexFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) // this worker's own
+		if i >= 0 && !e.outdated(ctx, catalogues[i], ours) {
 			continue
 		}
-		if err := e.publishCatalogue(ctx, ours); err != nil && ctx.Err() == nil {
-			e.log.Error("publishing a catalogue again", "server", c.Server, "error", err)
+		if err := e.publishUnlessAvailable(ctx, ours); err != nil && ctx.Err() == nil {
+			e.log.Error("publishing a catalogue again", "server", server, "error", err)
 		}
 	}
 }
 
-// availableElsewhere reports whether another running worker with this journal can reach the server.
-func (e *Engine) availableElsewhere(ctx context.Context, server string) bool {
+// outdated reports whether a published catalogue is not what this worker offers, or has another availability.
+func (e *Engine) outdated(ctx context.Context, c, ours turn.Catalogue) bool {
+	if ours.Problem != "" {
+		return c.Problem == "" && !e.availableElsewhere(ctx, ours)
+	}
+	return c.Problem != "" || c.Version() != ours.Version()
+}
+
+// availableElsewhere reports whether another running worker with this configuration of a server can reach it.
+func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool {
 	workers, err := Health(ctx, e.journal)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
+		if offer, ok := w.Offers[c.Server]; ok && !strings.HasPrefix(offer, c.ConfigHash+"/") {
+			continue
+		}
 		for _, s := range w.Servers {
-			if s.Server == server && w.ID != e.id && isAvailable(s) {
+			if s.Server == c.Server && w.ID != e.id && isAvailable(s) {
 				return true
 			}
 		}

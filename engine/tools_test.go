@@ -38,7 +38,7 @@ func beside(t *testing.T) (*Engine, func(ServerHealth) func()) {
 
 func current(t *testing.T, e *Engine) turn.Catalogue {
 	t.Helper()
-	list, err := e.journal.Catalogues(t.Context())
+	list, err := e.journal.OfferedBy(t.Context(), nil)
 	require.NoError(t, err)
 	for _, c := range list {
 		if c.Server == "files" {

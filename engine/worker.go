@@ -21,17 +21,16 @@ const heartbeatThrottle = 2 * time.Second
 // firstPollers is the number of polls of a worker that starts.
 const firstPollers = 2
 
-// newWorkers returns a worker of the SDK for each task queue that this process polls, sticky being its own: see
-// stickyQueue.
-func (e *Engine) newWorkers(acts *activities.Activities, sticky string) (out []worker.Worker) {
+// newWorkers returns a worker of the SDK for each task queue that this process polls, home being its own: see homeQueue.
+func (e *Engine) newWorkers(acts *activities.Activities, home string) (out []worker.Worker) {
 	if e.cfg.Worker.Has(config.RoleTurns) {
 		out = append(out, e.newTurnWorker(acts))
 	}
 	for _, queue := range activityQueues(e.cfg) {
 		out = append(out, e.newActivityWorker(queue, acts, e.cfg.Worker.MaxConcurrentActivities))
 	}
-	if sticky != "" { // a suspended call needs an activity to keep it open and another one to continue it
-		out = append(out, e.newActivityWorker(sticky, acts, 2*e.cfg.Worker.MaxConcurrentActivities))
+	if home != "" { // a suspended call needs an activity to keep it open and another one to continue it
+		out = append(out, e.newActivityWorker(home, acts, 2*e.cfg.Worker.MaxConcurrentActivities))
 	}
 	return out
 }
@@ -124,14 +123,13 @@ func stopAll(workers []worker.Worker) {
 	all.Wait()
 }
 
-// stickyQueue returns a task queue that no other worker polls, for calls that must come back to this process: to
-// servers with session affinity, and suspended calls of servers that may send elicitations in the middle of a call. It
-// is empty if this worker hosts no such server. The queue ends with the process, as the servers' state does.
-func stickyQueue(cfg config.Config) string {
-	for _, s := range cfg.MCP.Servers {
-		if cfg.Worker.Hosts(s) && (s.SessionAffinity != "" || s.Timeouts.Elicitation > 0) {
-			return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
-		}
+// homeQueue returns a task queue that no other worker polls, for calls that must go to this process: to servers with
+// session affinity, suspended calls of servers that may send elicitations in the middle of a call, and calls of tools
+// that other workers of the task queue lack. It is empty if this worker runs no calls. The queue ends with the process, as
+// the servers' state does.
+func homeQueue(cfg config.Config) string {
+	if !cfg.Worker.Has(config.RoleTools) && len(cfg.Worker.ServerQueues) == 0 {
+		return ""
 	}
-	return ""
+	return cfg.Temporal.TaskQueue + "-home-" + rand.Text()
 }

@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"journal/record":          {"workflows/plan", "workflows/turn"},
 	"journal/internal/tables": {"workflows/turn", "journal/record", "internal/outage", "github.com/tink-crypto/tink-go/v2"},
 	"journal/fleet":           {"journal/internal/tables", "journal/record"},
-	"journal/catalogue":       {"workflows/turn", "journal/internal/tables", "journal/record"},
+	"journal/catalogue":       {"workflows/turn", "journal/fleet", "journal/internal/tables", "journal/record"},
 	"journal/portable":        {"workflows/turn", "internal/jsonbound", "journal/internal/tables", "journal/record"},
 	"journal/follow":          {"workflows/turn", "journal"},
 	"internal/statedir":       {"golang.org/x/sys"},

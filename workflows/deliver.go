@@ -136,8 +136,8 @@ func Deliver(ctx workflow.Context, in DeliverInput) (DeliverResult, error) {
 	undelivered := 0
 	for range checksPerRun {
 		res, err := in.handOver(ctx, maxWait)
+		res.Accepted = nil // it says nothing of how the turn ends
 		if err != nil || res.State.Terminal() || res.Kept {
-			res.Accepted = nil // Turn names it
 			return res, err
 		}
 		if undelivered++; !res.Undelivered {

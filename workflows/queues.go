@@ -37,6 +37,32 @@ func movedTo(err error) (queues turn.Queues, ok bool) {
 	return queues, ok
 }
 
+const onWorkerType = "elsewhere_worker"
+
+// OnWorker returns the error of a worker that lacks the tool of a call, or has it in another version. The turn dispatches
+// the call again, to the task queue of a worker that has it.
+func OnWorker(queue string) error {
+	return temporal.NewApplicationErrorWithOptions("the worker does not have this tool; the turn sends the call to one that has",
+		onWorkerType, temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{queue}})
+}
+
+// workerOf returns the task queue of an error that OnWorker made; empty for every other error.
+func workerOf(err error) (queue string) {
+	app := failureOf(err)
+	if app == nil || app.Type() != onWorkerType || app.Details(&queue) != nil {
+		return ""
+	}
+	return queue
+}
+
+// checkElsewhere explains the error of a call that was sent from worker to worker until its dispatches were used up.
+func checkElsewhere(err error) error {
+	if c := code(err); c != elsewhereType && c != onWorkerType {
+		return err
+	}
+	return temporal.NewApplicationError("not sent: no worker that took the call could run it", string(turn.CodeToolNotSent))
+}
+
 // checkHosted explains the error of a call that no worker took from the queue of the tool's server.
 func checkHosted(tool turn.Tool, err error) error {
 	if tool.Queue == "" || !neverStarted(err) {

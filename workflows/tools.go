@@ -235,7 +235,11 @@ func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (rece
 		if n < maxDispatches && r.moved(err) {
 			continue
 		}
-		err = checkKey(err)
+		if queue := workerOf(err); n < maxDispatches && queue != "" {
+			f.queue = queue
+			continue
+		}
+		err = checkElsewhere(checkKey(err))
 		if err == nil || dispatchLost(err) {
 			f.queue = ""
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/everturn/everturn/activities/mcp/childproc"
 	"github.com/everturn/everturn/activities/mcp/pool"
-	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
@@ -180,8 +179,7 @@ func (h *Host) Watch(ctx context.Context, changed func(turn.Catalogue)) {
 func (h *Host) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	c := h.route(req.Tool)
 	if c == nil {
-		return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
-			fmt.Sprintf("no server on this worker hosts %q", printable.Line(req.Tool, 200)))
+		return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 	}
 	k, result := h.resume(req)
 	switch {

@@ -203,11 +203,10 @@ func (r *Registry) callFunction(ctx context.Context, req turn.ToolRequest, name 
 	r.mu.Lock()
 	f, ok := r.functions[name]
 	r.mu.Unlock()
-	offered := map[string]turn.Descriptor{}
-	if ok {
-		offered[req.Tool] = f.descriptor
+	if !ok {
+		return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 	}
-	d, err := tool.Matching(offered, req, functions)
+	d, err := tool.Matching(map[string]turn.Descriptor{req.Tool: f.descriptor}, req, functions)
 	if err != nil {
 		return turn.ToolResult{}, err
 	}

@@ -79,12 +79,13 @@ func TestATypedToolHasASchemaAndAResult(t *testing.T) {
 	assert.Equal(t, turn.OutcomeDenied, call(t, reg, "local/sum", `{"a":1} and more`).Outcome)
 	drifted := request(t, reg, "local/sum", `{"a":1}`)
 	drifted.Hash = "another"
-	for _, req := range []turn.ToolRequest{drifted, {Tool: "local/nope"}} {
-		_, err := reg.Call(t.Context(), req)
-		assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err))
+	_, err := reg.Call(t.Context(), drifted)
+	assert.Equal(t, turn.CodeToolDrift, turn.CodeOf(err))
+	for _, absent := range []string{"local/nope", "mcp/srv/work"} {
+		_, err := reg.Call(t.Context(), turn.ToolRequest{Tool: absent})
+		assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err), "another worker may have it")
+		assert.ErrorIs(t, err, turn.ErrToolAbsent)
 	}
-	_, err := reg.Call(t.Context(), turn.ToolRequest{Tool: "mcp/srv/work"})
-	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err), "there is no such server")
 }
 
 func TestOptionsAndWordsDecideEffectsAndRisk(t *testing.T) {

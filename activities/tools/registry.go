@@ -14,7 +14,6 @@ import (
 	"github.com/everturn/everturn/activities/mcp"
 	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/activities/tools/tool"
-	"github.com/everturn/everturn/internal/printable"
 	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -147,8 +146,7 @@ func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolRes
 	case r.host != nil:
 		return r.host.Call(ctx, req)
 	}
-	return turn.ToolResult{}, turn.Errorf(turn.CodeToolNotSent, nil,
-		fmt.Sprintf("no server on this worker hosts %q", printable.Line(req.Tool, 200)))
+	return turn.ToolResult{}, turn.ToolAbsent(req.Tool)
 }
 
 // Await waits for a suspended call of an MCP server: see mcp.Host.Await.

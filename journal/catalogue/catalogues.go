@@ -1,8 +1,8 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/internal/tables"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
@@ -41,6 +42,11 @@ type ApproveToolsInput struct {
 	At     time.Time
 }
 
+// seen returns the version of a tool that the operator saw, or an empty string.
+func (in ApproveToolsInput) seen(d turn.QuarantinedTool) string {
+	return cmp.Or(in.Hashes[d.Now.ID], in.Hashes[ToolName(in.Server, d.Now.ID)])
+}
+
 // ToolName returns the server's own name of a tool: the part of its ID after the server.
 func ToolName(server, id string) string {
 	for _, prefix := range []string{"mcp/" + server + "/", server + "/"} {
@@ -57,23 +63,9 @@ const (
 	MaxApprovedVersions = 16
 	// MaxConfigVersions bounds the known configurations of one server.
 	MaxConfigVersions = 64
+	// MaxVersions bounds the catalogues of one server that workers with other configurations or programs have published.
+	MaxVersions = 8
 )
-
-// keepDuringOutage returns the catalogue to publish in place of before. While a server is unavailable, the time at
-// which it became unavailable stays and, if its configuration is the same, so do its last good tools.
-func keepDuringOutage(c, before turn.Catalogue) turn.Catalogue {
-	if c.Problem == "" {
-		c.Since = time.Time{}
-		return c
-	}
-	if before.Problem != "" {
-		c.Since = before.Since
-	}
-	if before.ConfigHash == c.ConfigHash {
-		c.Tools = before.Tools
-	}
-	return c
-}
 
 // Review decides about the tools that a server publishes: take are the tools to approve now, hold the tools to
 // quarantine. The others are approved already. accepted are the approved hashes, by tool ID; fresh means that the
@@ -133,23 +125,19 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 	if in.Hashes == nil {
 		return nil
 	}
-	seen, ok := in.Hashes[d.Now.ID]
-	if !ok {
-		seen = in.Hashes[ToolName(in.Server, d.Now.ID)]
-	}
-	if seen != d.Now.Hash {
+	if seen := in.seen(d); seen != d.Now.Hash {
 		return fmt.Errorf("tool %s has the hash %.8q now, not %.8q: it has changed since it was shown; review it again: %w",
 			d.Now.ID, d.Now.Hash, seen, record.ErrConflict)
 	}
 	return nil
 }
 
-// PublishCatalogue makes c the current catalogue of its server. Unchanged content changes nothing. All tools of a
-// server that is published for the first time are approved. Later, a new tool is approved if the server's configuration
-// (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An approval stays: a tool that disappears
-// and returns unchanged, or that two workers publish in two versions, needs no second approval. c.Quarantined is
-// ignored. A catalogue with a Problem keeps the Since of the first one with a Problem and, if the server's
-// configuration is the same, the tools of the one before.
+// PublishCatalogue makes c current: what the workers offer that have this version of the server. Unchanged content
+// changes nothing. All tools of a server that is published for the first time are approved. Later, a new tool is
+// approved if the server's configuration (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An
+// approval stays: a tool that disappears and returns unchanged, or that two workers publish in two versions, needs no
+// second approval. c.Quarantined is ignored. A catalogue with a Problem keeps the tools of its configuration's versions,
+// and the Since of the first one with a Problem: see publishOutage.
 //
 // Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
 // gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never
@@ -161,73 +149,130 @@ func (s Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error 
 		if err := errors.Join(record.CheckID("server", c.Server), lockCatalogue(t, c.Server)); err != nil {
 			return err
 		}
-		before, err := readCatalogue(t.Querier, `SELECT content FROM catalogues WHERE server = ?`, c.Server)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
+		if c.Problem != "" {
+			return publishOutage(t, c)
 		}
-		c := keepDuringOutage(c, before)
-		content, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		if len(content) > record.MaxBlobBytes {
-			return fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(content),
-				record.MaxBlobBytes)
-		}
-		hash, current := record.HashOf(content), ""
-		err = t.Row(`SELECT hash FROM catalogues WHERE server = ?`, c.Server).Scan(&current)
-		if tables.IgnoreNoRows(err) != nil || hash == current {
-			return err
-		}
-		if current == "" {
-			err = t.Exec(`INSERT INTO catalogues (server, hash, content, view_hash, view) VALUES (?, ?, ?, '', '')`, c.Server,
-				hash, string(content))
-		} else {
-			err = t.Exec(`UPDATE catalogues SET hash = ?, content = ? WHERE server = ?`, hash, string(content), c.Server)
-		}
-		if err != nil {
-			return err
-		}
-		return review(t, c)
+		return publish(t, c)
 	})
 }
 
-// lockCatalogue locks the catalogue of a server.
+// lockCatalogue locks all versions of a server, of which a transaction may insert and delete some.
 func lockCatalogue(t *tables.Tx, server string) error {
-	return t.LockRow(`SELECT 1 FROM catalogues WHERE server = ?`, server)
+	if t.Lock() == "" {
+		return nil
+	}
+	if err := t.Exec(`INSERT INTO tool_servers (server) VALUES (?) ON CONFLICT DO NOTHING`, server); err != nil {
+		return err
+	}
+	return t.LockRow(`SELECT 1 FROM tool_servers WHERE server = ?`, server)
 }
 
-// Catalogues returns the current catalogue of each server that has published one, ordered by server. Tools are the
+// Catalogues returns the catalogues that running workers offer, ordered by server and, if workers offer several versions
+// of one, the latest published first. Of a server that no running worker offers, it returns the latest. Tools are the
 // approved tools, Quarantined the others. Hash covers both. No tool of LocalServer is ever quarantined.
-func (s Registry) Catalogues(ctx context.Context) (out []turn.Catalogue, err error) {
+func (s Registry) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
+	return s.OfferedBy(ctx, nil)
+}
+
+// OfferedBy is like Catalogues, but the first catalogue of each server is the one that a worker offers itself. own are
+// the versions of the worker's servers, by server. If the worker has not got the server's tools yet, it is the latest one
+// of its configuration.
+func (s Registry) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
 	err = s.tables.Read(ctx, "reading the catalogues", func(q tables.Querier) error {
-		list, err := tables.Collect(q, func(scan tables.Scanner) (v version, err error) {
-			err = scan(&v.server, &v.hash)
-			return v, err
-		}, `SELECT server, view_hash FROM catalogues ORDER BY server`)
+		list, err := versions(q)
+		if err != nil {
+			return err
+		}
+		running, err := offers(q)
 		if err == nil {
-			out, err = s.cache.get(list, func(server string) (turn.Catalogue, error) { return view(q, server) })
+			out, err = s.cache.get(choose(list, own, running), list,
+				func(id int64) (turn.Catalogue, error) { return view(q, id) })
 		}
 		return err
 	})
 	return out, err
 }
 
-// view returns a server's catalogue as turns see it.
-func view(q tables.Querier, server string) (turn.Catalogue, error) {
-	return readCatalogue(q, `SELECT view FROM catalogues WHERE server = ?`, server)
+// versions returns all versions, ordered by server, the latest version first.
+func versions(q tables.Querier) ([]version, error) {
+	return tables.Collect(q, func(scan tables.Scanner) (v version, err error) {
+		err = scan(&v.id, &v.server, &v.version, &v.hash)
+		return v, err
+	}, `SELECT id, server, version, view_hash FROM catalogues ORDER BY server, id DESC`)
 }
 
-func readCatalogue(q tables.Querier, query, server string) (c turn.Catalogue, err error) {
+// offers returns the versions that running workers offer, as "server version".
+func offers(q tables.Querier) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := q.Each(func(rows tables.Rows) error {
+		var text string
+		var offers map[string]string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		err := json.Unmarshal([]byte(text), &offers)
+		for server, v := range offers {
+			out[server+" "+v] = true
+		}
+		return err
+	}, `SELECT offers FROM workers WHERE seen_at >= (SELECT now FROM clock) - ?`, int64(fleet.WorkerExpiry))
+	return out, err
+}
+
+// choose returns the versions of list that OfferedBy returns. list is ordered by server, the latest version first.
+func choose(list []version, own map[string]string, running map[string]bool) (out []version) {
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && list[to].server == list[from].server {
+			to++
+		}
+		of := list[from:to]
+		first := pick(of, own[list[from].server])
+		if first >= 0 {
+			out = append(out, of[first])
+		}
+		n := len(out)
+		for i, v := range of {
+			if i != first && running[v.server+" "+v.version] {
+				out = append(out, v)
+			}
+		}
+		if first < 0 && len(out) == n {
+			out = append(out, of[0])
+		}
+		from = to
+	}
+	return out
+}
+
+// pick returns the index of the version that a worker offers itself, or of the latest one of its configuration; -1 if
+// there is none.
+func pick(of []version, own string) int {
+	if i := slices.IndexFunc(of, func(v version) bool { return v.version == own }); i >= 0 || own == "" {
+		return i
+	}
+	config, _, _ := strings.Cut(own, "/")
+	return slices.IndexFunc(of, func(v version) bool { return strings.HasPrefix(v.version, config+"/") })
+}
+
+// view returns a catalogue as turns see it.
+func view(q tables.Querier, id int64) (turn.Catalogue, error) {
+	return readCatalogue(q, `SELECT view FROM catalogues WHERE id = ?`, id)
+}
+
+func readCatalogue(q tables.Querier, query string, args ...any) (c turn.Catalogue, err error) {
 	var content []byte
-	if err := q.Row(query, server).Scan(&content); err != nil {
+	if err := q.Row(query, args...).Scan(&content); err != nil {
 		return c, err
 	}
 	return c, json.Unmarshal(content, &c)
 }
 
 // version identifies a catalogue as turns see it.
-type version struct{ server, hash string }
+type version struct {
+	id                    int64
+	server, version, hash string
+}
 
 // Cache has the current catalogues as turns see them, decoded: every turn reads them, and they rarely change.
 type Cache struct {
@@ -235,21 +280,26 @@ type Cache struct {
 	byHash map[string]turn.Catalogue
 }
 
-// get returns the catalogues in list, loads those that are not cached and forgets all others.
-func (k *Cache) get(list []version, load func(server string) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+// get returns the wanted catalogues of list, loads those that are not cached and forgets those that are not in list.
+func (k *Cache) get(wanted, list []version, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []turn.Catalogue
 	kept := make(map[string]turn.Catalogue, len(list))
 	for _, v := range list {
-		c, ok := k.byHash[v.hash]
+		if c, ok := k.byHash[v.hash]; ok {
+			kept[v.hash] = c
+		}
+	}
+	for _, v := range wanted {
+		c, ok := kept[v.hash]
 		if !ok {
 			var err error
-			if c, err = load(v.server); err != nil {
+			if c, err = load(v.id); err != nil {
 				return nil, err
 			}
+			kept[v.hash] = c
 		}
-		kept[v.hash] = c
 		c.Tools, c.Quarantined = slices.Clone(c.Tools), slices.Clone(c.Quarantined)
 		out = append(out, c)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// review approves the tools of a catalogue that need no operator, and writes the catalogue that turns see. Only a
+// review approves the tools of a catalogue that need no operator, and writes the catalogue that turns see to its row. Only a
 // catalogue without a Problem makes its configuration known: a server that was unavailable at first still counts as
 // published for the first time afterwards.
-func review(t *tables.Tx, c turn.Catalogue) error {
+func review(t *tables.Tx, id int64, c turn.Catalogue) error {
 	accepted, err := approvedHashes(t.Querier, c.Server)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func review(t *tables.Tx, c turn.Catalogue) error {
 			return err
 		}
 	}
-	return saveView(t, c, hold)
+	return saveView(t, id, c, hold)
 }
 
 // maxApprovalsOfServer bounds the approved tool versions of a server that may change its tools. Another check refuses a
@@ -112,7 +112,7 @@ func lastApproved(q tables.Querier, server, tool string) (*turn.Descriptor, erro
 }
 
 // saveView writes a catalogue as turns see it, with the tools in hold quarantined.
-func saveView(t *tables.Tx, c turn.Catalogue, hold []turn.Descriptor) error {
+func saveView(t *tables.Tx, id int64, c turn.Catalogue, hold []turn.Descriptor) error {
 	isHeld := func(d turn.Descriptor) bool {
 		return slices.ContainsFunc(hold, func(h turn.Descriptor) bool { return h.ID == d.ID && h.Hash == d.Hash })
 	}
@@ -128,8 +128,7 @@ func saveView(t *tables.Tx, c turn.Catalogue, hold []turn.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	return t.Exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE server = ?`, record.HashOf(view), string(view),
-		c.Server)
+	return t.Exec(`UPDATE catalogues SET view_hash = ?, view = ? WHERE id = ?`, record.HashOf(view), string(view), id)
 }
 
 // ApproveTools records the operator's approval of quarantined tools as they are now: of the named ones, or of all of
@@ -144,11 +143,11 @@ func (s Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out [
 		if done, err := isApproved(t, in.Server, out); done || err != nil {
 			return err
 		}
-		view, err := view(t.Querier, in.Server)
+		held, err := quarantined(t.Querier, in)
 		if err != nil {
 			return err
 		}
-		if out, err = chooseQuarantined(view.Quarantined, in); err != nil || len(out) == 0 {
+		if out, err = chooseQuarantined(held, in); err != nil || len(out) == 0 {
 			return err
 		}
 		for _, d := range out {
@@ -156,13 +155,67 @@ func (s Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out [
 				return err
 			}
 		}
-		c, err := readCatalogue(t.Querier, `SELECT content FROM catalogues WHERE server = ?`, in.Server)
+		return reviewAll(t, in.Server)
+	})
+	return out, err
+}
+
+// quarantined returns the quarantined tools of the versions of a server that are current: see Registry.Catalogues. If
+// the operator saw one of several versions of a tool, it is that one.
+func quarantined(q tables.Querier, in ApproveToolsInput) (held []turn.QuarantinedTool, err error) {
+	list, err := versions(q)
+	if err != nil {
+		return nil, err
+	}
+	running, err := offers(q)
+	if err != nil {
+		return nil, err
+	}
+	known := false
+	for _, v := range choose(list, nil, running) {
+		if v.server != in.Server {
+			continue
+		}
+		known = true
+		c, err := view(q, v.id)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range c.Quarantined {
+			i := slices.IndexFunc(held, func(h turn.QuarantinedTool) bool { return h.Now.ID == d.Now.ID })
+			switch {
+			case i < 0 || in.Hashes == nil && held[i].Now.Hash != d.Now.Hash:
+				held = append(held, d)
+			case in.seen(d) == d.Now.Hash:
+				held[i] = d
+			}
+		}
+	}
+	if !known {
+		return nil, sql.ErrNoRows
+	}
+	return held, nil
+}
+
+// reviewAll reviews every version of a server again.
+func reviewAll(t *tables.Tx, server string) error {
+	list, err := versions(t.Querier)
+	if err != nil {
+		return err
+	}
+	for _, v := range list {
+		if v.server != server {
+			continue
+		}
+		c, err := readCatalogue(t.Querier, `SELECT content FROM catalogues WHERE id = ?`, v.id)
+		if err == nil {
+			err = review(t, v.id, c)
+		}
 		if err != nil {
 			return err
 		}
-		return review(t, c)
-	})
-	return out, err
+	}
+	return nil
 }
 
 // isApproved reports whether an earlier run of this transaction, which was lost while it was being committed, has

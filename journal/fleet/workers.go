@@ -25,7 +25,11 @@ type WorkerReport struct {
 	Identity  string // the worker's name in Temporal; several workers may have the same
 	TaskQueue string
 	Servers   json.RawMessage // the state of its tool servers
-	SeenAt    time.Time       // when it was reported, by the database's clock; ReportWorker ignores it
+	// Home is the task queue that only this worker polls, or empty. Offers are the versions that it offers of tool
+	// servers and of the local tools, by server: see turn.Catalogue.Version.
+	Home   string
+	Offers map[string]string
+	SeenAt time.Time // when it was reported, by the database's clock; ReportWorker ignores it
 }
 
 // ReportWorker records that a worker runs, and replaces its last report.
@@ -37,13 +41,18 @@ func (s Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
 		if !json.Valid(r.Servers) {
 			return fmt.Errorf("the servers of worker %s are not JSON", r.ID)
 		}
-		err := t.Exec(`DELETE FROM workers WHERE id = ? OR seen_at < (SELECT now FROM clock) - ?`, r.ID, int64(WorkerExpiry))
+		offers, err := json.Marshal(r.Offers)
 		if err != nil {
 			return err
 		}
-		return t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, seen_at) SELECT ?1, ?2, ?3, ?4, now
-			FROM clock`,
-			r.ID, record.CleanText(r.Identity), record.CleanText(r.TaskQueue), string(r.Servers))
+		err = t.Exec(`DELETE FROM workers WHERE id = ? OR seen_at < (SELECT now FROM clock) - ?`, r.ID, int64(WorkerExpiry))
+		if err != nil {
+			return err
+		}
+		return t.Exec(`INSERT INTO workers (id, identity, task_queue, servers, home, offers, seen_at)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, now FROM clock`,
+			r.ID, record.CleanText(r.Identity), record.CleanText(r.TaskQueue), string(r.Servers), record.CleanText(r.Home),
+			string(offers))
 	})
 }
 
@@ -58,12 +67,14 @@ func (s Fleet) RemoveWorker(ctx context.Context, id string) error {
 func (s Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
 	err = s.tables.Read(ctx, "listing the workers", func(q tables.Querier) (err error) {
 		out, err = tables.Collect(q, func(scan tables.Scanner) (r WorkerReport, err error) {
-			var servers string
+			var servers, offers string
 			var seen int64
-			err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &seen)
+			if err = scan(&r.ID, &r.Identity, &r.TaskQueue, &servers, &r.Home, &offers, &seen); err != nil {
+				return r, err
+			}
 			r.Servers, r.SeenAt = json.RawMessage(servers), tables.Instant(seen)
-			return r, err
-		}, `SELECT id, identity, task_queue, servers, seen_at FROM workers
+			return r, json.Unmarshal([]byte(offers), &r.Offers)
+		}, `SELECT id, identity, task_queue, servers, home, offers, seen_at FROM workers
 			WHERE seen_at >= (SELECT now FROM clock) - ? ORDER BY identity, id`, int64(WorkerExpiry))
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/catalogue"
+	"github.com/everturn/everturn/journal/fleet"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
 )
@@ -23,6 +24,7 @@ var driftPromises = []promise{
 	{"allow_tool_changes approves each change, up to a bound", mayChange},
 	{"local tools are never quarantined", localFree},
 	{"only the version that the operator saw is approved", acceptSeen},
+	{"each worker has its own version of a server, whatever others publish", ownVersions},
 }
 
 // servers publishes catalogues to a store.
@@ -256,4 +258,52 @@ func acceptSeen(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	assert.Len(t, out, 2)
 	s.sees(changed, nil)
+}
+
+// ownVersions publishes the versions of workers with two configurations, one of which gets other tools later.
+func ownVersions(t *testing.T, open func() *journal.DB) {
+	s := newServers(t, open)
+	versions := func(own string) (list []string) {
+		t.Helper()
+		for _, c := range must(s.OfferedBy(t.Context(), map[string]string{"mail": own}))(t) {
+			list = append(list, c.Version()+" "+c.Problem)
+		}
+		return list
+	}
+	run := func(worker string, c turn.Catalogue) {
+		t.Helper()
+		require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: worker, Servers: json.RawMessage(`[]`),
+			Offers: map[string]string{"mail": c.Version()}}))
+	}
+	first, second := mail(tool("read", "1")), mail(tool("read", "2"), tool("send", "1"))
+	second.ConfigHash, second.AllowToolChanges = "another", true
+	s.publish(first)
+	s.publish(second)
+	a, b := first.Version()+" ", second.Version()+" "
+	assert.Equal(t, []string{a}, versions(first.Version()), "no worker that runs offers the other one")
+	assert.Equal(t, []string{b}, versions(second.Version()))
+	assert.Equal(t, []string{b}, versions(""), "the latest")
+	run("1", first)
+	assert.Equal(t, []string{a}, versions(""))
+	run("2", second)
+	assert.Equal(t, []string{a, b}, versions(first.Version()), "its own first")
+	assert.Equal(t, []string{b, a}, versions(second.Version()))
+	assert.Equal(t, []string{b, a}, versions("unknown/"), "the latest first")
+
+	away := turn.Catalogue{Server: "mail", ConfigHash: second.ConfigHash, Problem: "gone"}
+	s.publish(away)
+	assert.Equal(t, []string{a, b + "gone"}, versions(first.Version()), "an outage is one of its configuration")
+	assert.Equal(t, []string{b + "gone", a}, versions(away.Version()), "a worker that has not seen the server yet")
+	s.publish(second)
+	assert.Equal(t, []string{b, a}, versions(second.Version()))
+	require.NoError(t, s.RemoveWorker(t.Context(), "2"))
+	assert.Equal(t, []string{a}, versions(""))
+
+	for i := range 2 * catalogue.MaxVersions {
+		c := mail(tool("read", fmt.Sprint(i)))
+		c.ConfigHash = fmt.Sprint("setup", i)
+		s.publish(c)
+		run(fmt.Sprint("w", i), c)
+	}
+	assert.Len(t, versions(""), catalogue.MaxVersions)
 }

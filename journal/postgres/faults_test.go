@@ -47,6 +47,7 @@ func TestOpenNeedsTheTables(t *testing.T) {
 	require.NoError(t, server.Exec(t.Context(), url,
 		`DROP TABLE subagents; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
 			DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending;
+			DROP TABLE tool_servers;
 			ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`))
 	_, err = postgres.Open(t.Context(), url, postgres.Options{})
 	require.ErrorIs(t, err, postgres.ErrNotMigrated)

@@ -65,6 +65,15 @@ func Errorf(code Code, cause error, message string) *Error {
 	return &Error{Code: code, Message: message, Cause: cause}
 }
 
+// ErrToolAbsent is the cause of an error of a worker that has no tool of this ID. Another worker may have it.
+var ErrToolAbsent = errors.New("this worker does not have the tool")
+
+// ToolAbsent returns the error of a call of a tool that this worker does not have.
+func ToolAbsent(id string) *Error {
+	return Errorf(CodeToolNotSent, ErrToolAbsent, "not sent: no running worker has the tool "+Truncate(id, 200)+
+		" as the turn began with it")
+}
+
 func (e *Error) Error() string {
 	if e.Cause == nil {
 		return string(e.Code) + ": " + e.Message

@@ -138,6 +138,10 @@ func (c Catalogue) Usable(now time.Time) bool {
 	return c.Problem == "" || len(c.Tools) > 0 && now.Before(c.Since.Add(c.Grace))
 }
 
+// Version identifies what a worker offers of a server, by the operator's configuration and the tools. Workers with other
+// configurations or programs offer other versions.
+func (c Catalogue) Version() string { return c.ConfigHash + "/" + c.Hash }
+
 // QuarantinedTool is a tool that is new or differs from its approved version.
 type QuarantinedTool struct {
 	Now Descriptor `json:"now"`

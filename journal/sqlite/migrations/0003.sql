@@ -59,3 +59,35 @@ CREATE TABLE subagents (
 ) STRICT;
 CREATE INDEX subagents_session ON subagents (session, state);
 CREATE INDEX subagents_turn ON subagents (turn);
+
+-- The catalogues of tool servers, one for each version that workers with different configurations or programs offer, the
+-- latest last: see turn.Catalogue.Version. content is the catalogue as published, view what turns see of it.
+DROP TABLE catalogues;
+CREATE TABLE catalogues (
+  id        INTEGER PRIMARY KEY,
+  server    TEXT NOT NULL,
+  version   TEXT NOT NULL,
+  hash      TEXT NOT NULL,
+  content   TEXT NOT NULL,
+  view_hash TEXT NOT NULL,
+  view      TEXT NOT NULL,
+  UNIQUE (server, version)
+) STRICT;
+
+-- The servers that have been published, whose rows the writers of their catalogues lock.
+CREATE TABLE tool_servers (
+  server TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- The running workers, as each has last reported. servers and offers are JSON. A row that is too old belongs to a worker
+-- that is gone.
+DROP TABLE workers;
+CREATE TABLE workers (
+  id         TEXT PRIMARY KEY,
+  identity   TEXT NOT NULL,
+  task_queue TEXT NOT NULL,
+  servers    TEXT NOT NULL,
+  home       TEXT NOT NULL,
+  offers     TEXT NOT NULL,
+  seen_at    INTEGER NOT NULL -- by clock
+) STRICT, WITHOUT ROWID;

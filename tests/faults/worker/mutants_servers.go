@@ -21,8 +21,8 @@ func (m *taintDropped) Taint(context.Context, string) (*journal.TaintSource, err
 // driftNotHeld offers changed tools, whether or not the operator has accepted them.
 type driftNotHeld struct{ mutant }
 
-func (m *driftNotHeld) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
-	list, err := m.Journal.Catalogues(ctx)
+func (m *driftNotHeld) OfferedBy(ctx context.Context, own map[string]string) ([]turn.Catalogue, error) {
+	list, err := m.Journal.OfferedBy(ctx, own)
 	for i := range list {
 		for _, d := range list[i].Quarantined {
 			list[i].Tools = append(list[i].Tools, d.Now)

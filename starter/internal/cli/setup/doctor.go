@@ -287,13 +287,21 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 		return found, errors.Join(append(problems, unchecked("journal"))...)
 	}
 	quarantined := 0
-	for _, c := range published {
+	for _, c := range byServer(published) {
 		quarantined += len(c.Quarantined)
 	}
 	if quarantined > 0 {
 		found += fmt.Sprintf(", %d quarantined (see `starter tools diff`)", quarantined)
 	}
-	return found, errors.Join(append(problems, workersProblems(workers)...)...)
+	if err := errors.Join(append(problems, workersProblems(workers)...)...); err != nil {
+		return found, err
+	}
+	queue := x.cfg.Temporal.TaskQueue
+	if text := differences(published, onQueue(workers, queue)); text != "" {
+		return "", &warning{fmt.Sprintf("the workers of task queue %s offer different tools: %s. A turn has the tools of the "+
+			"worker that begins it: give all of them the same agent.toml and program", queue, text)}
+	}
+	return found, nil
 }
 
 // workersProblems returns an error for each server that a running worker cannot use.

@@ -20,7 +20,9 @@ func Tools(a *app.App, more ...*cobra.Command) *cobra.Command {
 		Use:   "tools",
 		Short: "Connect to the configured MCP servers and list their tools",
 		Long: `Connect to the configured MCP servers and list their tools, and the local ones. Turns cannot call
-quarantined tools: tools that are new, or have changed since you approved them.
+quarantined tools: tools that are new, or have changed since you approved them. If running workers of
+the task queue offer other tools than this configuration, the list has those too, and says how many
+workers offer each.
 
 Exit codes: 0 every server answered, 1 a server did not.`,
 		Args: cobra.NoArgs,
@@ -36,12 +38,13 @@ Exit codes: 0 every server answered, 1 a server did not.`,
 			if err != nil {
 				return err
 			}
-			published, _, err := reported(cmd.Context(), loaded.Config)
+			published, workers, err := reported(cmd.Context(), loaded.Config)
 			if err != nil {
 				return err
 			}
-			applyQuarantine(catalogues, published)
-			err = app.PrintList(a.Out, output, catalogues, func() error { return printTools(a, catalogues) })
+			applyQuarantine(catalogues, byServer(published))
+			offered := withWorkers(catalogues, published, onQueue(workers, loaded.Config.Temporal.TaskQueue))
+			err = app.PrintList(a.Out, output, offered, func() error { return printTools(a, offered) })
 			if err == nil && slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Problem != "" }) {
 				return &app.ExitError{Code: app.ExitFailed}
 			}
@@ -71,11 +74,11 @@ func applyQuarantine(offered []turn.Catalogue, published map[string]turn.Catalog
 }
 
 // printTools lists the tools, and on stderr the unavailable servers and the tools that were left out.
-func printTools(a *app.App, catalogues []turn.Catalogue) error {
+func printTools(a *app.App, catalogues []offeredCatalogue) error {
 	var rows [][]string
 	for _, c := range catalogues {
 		for _, t := range c.Tools {
-			rows = append(rows, toolRow(t, "offered"))
+			rows = append(rows, toolRow(t, c.state()))
 		}
 		for _, q := range c.Quarantined {
 			rows = append(rows, toolRow(q.Now, "quarantined"))

@@ -84,11 +84,18 @@ func quarantined(ctx context.Context, store *journal.DB, servers []string) ([]qu
 	}
 	tools, known := []quarantinedTool{}, []string{}
 	for _, c := range catalogues {
-		known = append(known, c.Server)
+		if !slices.Contains(known, c.Server) {
+			known = append(known, c.Server)
+		}
 		if len(servers) > 0 && c.Server != servers[0] {
 			continue
 		}
 		for _, q := range c.Quarantined {
+			if slices.ContainsFunc(tools, func(t quarantinedTool) bool { // another worker has it, too
+				return t.Tool == q.Now.ID && t.Now.Hash == q.Now.Hash
+			}) {
+				continue
+			}
 			tools = append(tools, quarantinedTool{Server: c.Server, Tool: q.Now.ID, QuarantinedTool: q, Diff: changes(q)})
 		}
 	}

@@ -78,10 +78,11 @@ func (s serverStatus) bad() bool { return s.Problem != "" || s.State == engine.S
 // does. It connects to the servers that are not in the journal, or to all.
 func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect bool) ([]serverStatus, error) {
 	cfg := loaded.Config
-	published, workers, err := reported(ctx, cfg)
+	list, workers, err := reported(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	published := byServer(list)
 	ask := cfg
 	ask.MCP.Servers = slices.DeleteFunc(slices.Clone(cfg.MCP.Servers), func(s config.MCPServer) bool {
 		_, known := published[s.ID]
@@ -108,7 +109,7 @@ func readStatus(ctx context.Context, a *app.App, loaded *config.Loaded, connect 
 		}
 		workers = append(workers, engine.WorkerHealth{Servers: health})
 	}
-	return joinStatus(cfg, published, workers), nil
+	return joinStatus(cfg, published, list, workers), nil
 }
 
 // reports says whether a worker reports on a server.
@@ -118,12 +119,12 @@ func reports(workers []engine.WorkerHealth, server string) bool {
 	})
 }
 
-// reported returns the catalogues that workers have published, by server, and the health of the workers that run now.
-// It returns nothing if there is no journal yet.
-func reported(ctx context.Context, cfg config.Config) (published map[string]turn.Catalogue,
-	workers []engine.WorkerHealth, err error) {
+// reported returns the catalogues that running workers offer, or the latest of servers that none offers, and the health
+// of the workers that run now. It returns nothing if there is no journal yet.
+func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogue, workers []engine.WorkerHealth,
+	err error) {
 	if !engine.HasJournal(cfg) {
-		return map[string]turn.Catalogue{}, nil, nil
+		return nil, nil, nil
 	}
 	store, err := app.OpenJournal(ctx, cfg)
 	if err != nil {
@@ -134,40 +135,53 @@ func reported(ctx context.Context, cfg config.Config) (published map[string]turn
 }
 
 // reportedIn is reported of an open journal.
-func reportedIn(ctx context.Context, store *journal.DB) (map[string]turn.Catalogue, []engine.WorkerHealth, error) {
+func reportedIn(ctx context.Context, store *journal.DB) ([]turn.Catalogue, []engine.WorkerHealth, error) {
 	list, err := store.Catalogues(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	workers, err := engine.Health(ctx, store)
-	return byServer(list), workers, err
+	return list, workers, err
 }
 
+// byServer returns the first catalogue of each server, which is the latest one.
 func byServer(list []turn.Catalogue) map[string]turn.Catalogue {
 	out := make(map[string]turn.Catalogue, len(list))
-	for _, c := range list {
+	for _, c := range slices.Backward(list) {
 		out[c.Server] = c
 	}
 	return out
 }
 
-func joinStatus(cfg config.Config, published map[string]turn.Catalogue, workers []engine.WorkerHealth) []serverStatus {
+// rowOf returns the status of a server as far as its catalogue has it.
+func rowOf(s config.MCPServer, c turn.Catalogue) serverStatus {
+	return serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
+		Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
+}
+
+func joinStatus(cfg config.Config, published map[string]turn.Catalogue, list []turn.Catalogue,
+	workers []engine.WorkerHealth) []serverStatus {
 	all := []serverStatus{}
 	for _, s := range cfg.MCP.Servers {
-		c := published[s.ID]
-		row := serverStatus{Required: s.Required, Tools: len(c.Tools), Quarantined: len(c.Quarantined),
-			Dropped: len(c.Dropped), Misnamed: c.Misnamed, Problem: c.Problem}
 		reported := false
 		for _, w := range workers {
+			c := published[s.ID]
+			if i := slices.IndexFunc(list, func(c turn.Catalogue) bool {
+				return c.Server == s.ID && c.Version() == w.Offers[s.ID]
+			}); i >= 0 {
+				c = list[i]
+			}
 			for _, h := range w.Servers {
 				if h.Server == s.ID {
+					row := rowOf(s, c)
 					row.ServerHealth, row.Worker, reported = h, w.Worker, true
 					row.Problem = problemNow(h, c)
 					all = append(all, row)
 				}
 			}
 		}
-		if !reported {
+		if c := published[s.ID]; !reported {
+			row := rowOf(s, c)
 			row.Server, row.State = s.ID, statePublished
 			if c.Problem != "" {
 				row.State = stateUnavailable

@@ -205,7 +205,11 @@ func (m *Model) toolsCommand(string) tea.Cmd {
 		}
 		r := replyMsg{}
 		for _, c := range list {
-			r.lines = append(r.lines, toolLines(c)...)
+			for _, line := range toolLines(c) {
+				if !slices.Contains(r.lines, line) { // workers offer two versions of a server that have it
+					r.lines = append(r.lines, line)
+				}
+			}
 		}
 		if len(r.lines) == 0 {
 			r.lines = []string{"no worker has published tools yet"}

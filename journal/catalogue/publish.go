@@ -1,0 +1,113 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// publish writes the catalogue of a server that is available, as the latest one, and deletes what stands for its
+// configuration while the server has never been available. An outage of the version ends with it.
+func publish(t *tables.Tx, c turn.Catalogue) error {
+	content, hash, err := encode(c)
+	if err != nil {
+		return err
+	}
+	var current, latest string
+	err = t.Row(`SELECT version, hash FROM catalogues WHERE server = ? ORDER BY id DESC LIMIT 1`, c.Server).
+		Scan(&latest, &current)
+	if tables.IgnoreNoRows(err) != nil || latest == c.Version() && current == hash {
+		return err
+	}
+	unavailable := turn.Catalogue{ConfigHash: c.ConfigHash}.Version()
+	if err := t.Exec(`DELETE FROM catalogues WHERE server = ? AND version IN (?, ?)`, c.Server, c.Version(),
+		unavailable); err != nil {
+		return err
+	}
+	if err := insert(t, c, content, hash); err != nil {
+		return err
+	}
+	return t.Exec(`DELETE FROM catalogues WHERE server = ?1 AND id NOT IN (SELECT id FROM catalogues
+		WHERE server = ?1 ORDER BY id DESC LIMIT ?2)`, c.Server, MaxVersions)
+}
+
+// publishOutage records that a server is unavailable to the workers with a configuration. Its versions keep their last
+// good tools, and the time at which the server became unavailable.
+func publishOutage(t *tables.Tx, c turn.Catalogue) error {
+	type row struct {
+		id int64
+		c  turn.Catalogue
+	}
+	var rows []row
+	err := t.Each(func(scan tables.Rows) error {
+		var r row
+		var content []byte
+		if err := scan.Scan(&r.id, &content); err != nil {
+			return err
+		}
+		err := json.Unmarshal(content, &r.c)
+		if r.c.ConfigHash == c.ConfigHash {
+			rows = append(rows, r)
+		}
+		return err
+	}, `SELECT id, content FROM catalogues WHERE server = ? ORDER BY id`, c.Server)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		c.Hash, c.Tools = "", nil
+		content, hash, err := encode(c)
+		if err != nil {
+			return err
+		}
+		return insert(t, c, content, hash)
+	}
+	for _, r := range rows {
+		if r.c.Problem == "" {
+			r.c.Since = c.Since
+		}
+		r.c.Problem, r.c.Required, r.c.Grace = c.Problem, c.Required, c.Grace
+		content, hash, err := encode(r.c)
+		if err == nil {
+			err = t.Exec(`UPDATE catalogues SET hash = ?, content = ? WHERE id = ?`, hash, content, r.id)
+		}
+		if err == nil {
+			err = review(t, r.id, r.c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func encode(c turn.Catalogue) (content, hash string, err error) {
+	if c.Problem == "" {
+		c.Since = time.Time{}
+	}
+	b, err := json.Marshal(c)
+	if err == nil && len(b) > record.MaxBlobBytes {
+		err = fmt.Errorf("the catalogue is %d bytes; the maximum is %d: allow fewer of its tools", len(b),
+			record.MaxBlobBytes)
+	}
+	return string(b), record.HashOf(b), err
+}
+
+// insert writes a version as the latest one of its server, unless another worker has just done so.
+func insert(t *tables.Tx, c turn.Catalogue, content, hash string) error {
+	err := t.Exec(`INSERT INTO catalogues (server, version, hash, content, view_hash, view) VALUES (?, ?, ?, ?, '', '')
+		ON CONFLICT DO NOTHING`, c.Server, c.Version(), hash, content)
+	if err != nil {
+		return err
+	}
+	var id int64
+	if err := t.Row(`SELECT id FROM catalogues WHERE server = ? AND version = ?`, c.Server, c.Version()).
+		Scan(&id); err != nil {
+		return err
+	}
+	return review(t, id, c)
+}
