@@ -36,10 +36,16 @@ func TestAStepKeepsToTheTurnsTime(t *testing.T) {
 			env := suite.NewTestWorkflowEnvironment()
 			var mu sync.Mutex
 			var granted []time.Duration
+			all := make(chan struct{}) // closed when all calls that run at the same time have begun
 			env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
 				mu.Lock()
-				defer mu.Unlock()
-				granted = append(granted, in.Timeout)
+				began := all
+				if granted = append(granted, in.Timeout); len(granted)%c.parallel == 0 {
+					close(all)
+					all = make(chan struct{})
+				}
+				mu.Unlock()
+				<-began
 				return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK, Busy: min(4*s, in.Timeout)}, nil
 			}, activity.RegisterOptions{Name: "CallTool"})
 			env.ExecuteWorkflow(func(ctx workflow.Context) (turn.Counters, error) {
@@ -85,15 +91,18 @@ func stepOf(tool turn.Tool, n int) (*run, []*callState) {
 func TestAgentsOfAStepKeepToTheTurnsTime(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	var granted []string
-	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (DelegateResult, error) {
+	var mu sync.Mutex
+	var granted []time.Duration
+	env.RegisterActivityWithOptions(func(_ context.Context, in DelegateInput) (DelegateResult, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		granted = append(granted, in.Granted.Time)
 		return DelegateResult{Message: Message{ID: in.Call.ID, Text: "Do it."}}, nil
 	}, activity.RegisterOptions{Name: "Delegate"})
 	env.RegisterActivityWithOptions(func(_ context.Context, in DelegatedInput) (CallResult, error) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
 	}, activity.RegisterOptions{Name: "SettleDelegated"})
-	env.RegisterWorkflowWithOptions(func(_ workflow.Context, in Input) (Result, error) {
-		granted = append(granted, *in.Limits.TurnTimeout)
+	env.RegisterWorkflowWithOptions(func(workflow.Context, Input) (Result, error) {
 		return Result{Busy: 5 * time.Second}, nil
 	}, workflow.RegisterOptions{Name: TurnWorkflow})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
@@ -105,6 +114,6 @@ func TestAgentsOfAStepKeepToTheTurnsTime(t *testing.T) {
 	var worked time.Duration
 	require.NoError(t, env.GetWorkflowResult(&worked))
 	slices.Sort(granted)
-	assert.Equal(t, []string{"1s", "6s", "6s", "6s", "6s"}, granted)
+	assert.Equal(t, []time.Duration{time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second, 6 * time.Second}, granted)
 	assert.Equal(t, 10*time.Second, worked)
 }
