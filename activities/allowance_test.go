@@ -65,7 +65,7 @@ func (s *forestSum) add(o forestSum) {
 // shelved is a journal with five published tools.
 type shelved struct{ Journal }
 
-func (shelved) Catalogues(context.Context) ([]turn.Catalogue, error) {
+func (shelved) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, error) {
 	c := turn.Catalogue{Server: "x", Hash: "h"}
 	for i := range 5 {
 		id := fmt.Sprintf("mcp/x/t%d", i)

@@ -35,7 +35,7 @@ type DeliverInput struct {
 	// Call, if it is set, is the call of an agent that works in the background: the delivery runs the agent's turn first,
 	// and Message is its answer. Clients leave it unset.
 	Call *agentTurn `json:"call,omitempty"`
-	// Left are the messages that a turn accepted and did not use: see handOn. Message is then empty. Accepted are the
+	// Left are the messages that a turn accepted and did not use. Message is then empty. Accepted are the
 	// turns that have accepted others of them, by message ID. Clients leave both unset.
 	Left     []Message         `json:"left,omitempty"`
 	Accepted map[string]string `json:"accepted,omitempty"`

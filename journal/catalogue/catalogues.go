@@ -137,7 +137,7 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 // approved if the server's configuration (ConfigHash) is new, and a changed tool only if AllowToolChanges is set. An
 // approval stays: a tool that disappears and returns unchanged, or that two workers publish in two versions, needs no
 // second approval. c.Quarantined is ignored. A catalogue with a Problem keeps the tools of its configuration's versions,
-// and the Since of the first one with a Problem: see publishOutage.
+// and the Since of the first one with a Problem.
 //
 // Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
 // gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never

@@ -35,7 +35,7 @@ func (f *Fleet) build(ctx context.Context) (err error) {
 		return err
 	}
 	for link, from := range map[string][2]string{
-		"temporal-sql-tool": {"server.mod", "go.temporal.io/server/cmd/tools/sql"}, "temporal": {"go.mod", "temporal"},
+		"temporal-sql-tool": {"server.mod", "go.temporal.io/server/cmd/tools/sql"}, "temporal": {"temporal.mod", "temporal"},
 	} {
 		path, err := tool(ctx, from[0], from[1])
 		if err != nil {
