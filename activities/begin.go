@@ -45,8 +45,8 @@ func (a *Activities) begin(ctx context.Context, in workflows.BeginInput) (workfl
 	if err != nil {
 		return workflows.BeginResult{}, err
 	}
-	res := workflows.BeginResult{Head: begun.Head, Kept: begun.Kept}
-	if begun.Kept {
+	res := workflows.BeginResult{Head: begun.Head, Kept: begun.Kept, Earlier: begun.Earlier, Later: begun.Later}
+	if begun.Kept || len(begun.Earlier) > 0 {
 		return res, nil
 	}
 	if d := begun.DuplicateOf; d != nil && begun.TextDiffers {

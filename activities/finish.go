@@ -177,7 +177,7 @@ func (a *Activities) openRefused(ctx context.Context, in workflows.FinishInput) 
 	begin := turn.BeginInput{
 		Session: in.Session, Tenant: in.Tenant, Turn: in.Turn, WorkflowID: workflows.WorkflowID(in.Tenant, in.Session),
 		RunID: in.Turn,
-		Agent: a.agent.Name, Message: *in.Opening, Config: json.RawMessage(`{}`), At: time.Now(),
+		Agent: a.agent.Name, Message: *in.Opening, OutOfOrder: true, Config: json.RawMessage(`{}`), At: time.Now(),
 	}
 	_, err := a.journal.Begin(ctx, begin)
 	var large *journal.TooLargeError

@@ -60,6 +60,10 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return BeginResult{}, err
 	}
+	earlier, later, err := t.leftAround(sc.Session, latest, in.Message.ID)
+	if err != nil || len(earlier) > 0 && !in.OutOfOrder {
+		return BeginResult{Earlier: earlier}, err
+	}
 	from, err := answered(t.Querier, sc, in.Message.ID)
 	if err != nil {
 		return BeginResult{}, err
@@ -72,7 +76,7 @@ func (t *tx) begin(in turn.BeginInput) (BeginResult, error) {
 		return BeginResult{}, err
 	}
 	out, err := t.open(&sc, in, from)
-	out.Closed = closed
+	out.Closed, out.Later = closed, later
 	return out, err
 }
 
@@ -122,8 +126,16 @@ func (t *tx) resume(own TurnRecord, in turn.BeginInput) (out BeginResult, err er
 			return out, err
 		}
 	}
+	sc, err := t.NamedScope(in.Turn)
+	if err != nil {
+		return out, err
+	}
+	_, later, err := t.leftAround(sc.Session, sc.Turn, in.Message.ID)
+	if err != nil {
+		return out, err
+	}
 	var config tables.Stored
-	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}}
+	out = BeginResult{Turn: own, Resumed: true, Head: turn.Head{Seq: own.MessageSeq}, Later: later}
 	err = t.Row(`SELECT m.hash, t.config, t.config_blob FROM turns t JOIN messages m ON m.session = t.session
 		AND m.seq = t.message_seq
 		WHERE t.turn_id = ?`, in.Turn).Scan(&out.Head.Hash, &config.Inline, &config.Blob)

@@ -31,6 +31,9 @@ func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, e
 				return err
 			}
 		}
+		if err := t.keepLeft(sc, in.Left); err != nil {
+			return err
+		}
 		out, err = t.TurnRecord(`t.id = ?`, sc.Turn)
 		return err
 	})

@@ -49,6 +49,9 @@ type BeginResult struct {
 	DuplicateOf *TurnRecord
 	// TextDiffers means that the message which DuplicateOf took has this ID but another text.
 	TextDiffers bool
+	// Earlier are the messages that the session's previous turn has left and that come before this one. Begin has written
+	// nothing then: the first of them begins the turn. Later are those that come after the message that began the turn.
+	Earlier, Later []turn.UserMessage
 	// Closed is the ID of the unfinished turn that Begin closed, if any.
 	Closed string
 	// Kept means that the message is the answer of a subagent that begins no turn: nothing is left for one, or a user has

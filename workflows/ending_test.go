@@ -99,9 +99,11 @@ func TestAQueuedMessageOutlivesATurnThatCouldNotBegin(t *testing.T) {
 	res, left := u.leftBy(t, env.GetWorkflowError())
 	assert.Equal(t, turn.StateCancelled, res.State)
 	assert.Equal(t, []string{"queued"}, left)
-	require.Len(t, u.finished, 1)
+	require.Len(t, u.finished, 2)
 	require.Len(t, u.finished[0].Messages, 1, "the stopped turn keeps only the message that joined it")
 	assert.Equal(t, "joins", u.finished[0].Messages[0].ID)
+	require.Len(t, u.finished[1].Left, 1)
+	assert.Equal(t, "queued", u.finished[1].Left[0].ID)
 }
 
 // TestATurnThatCannotBeSettledHasFailed checks that a turn that cannot be settled fails, whatever its answer was, and

@@ -16,7 +16,8 @@ import (
 // A turn that ends may have accepted messages that it did not use. A run under the same workflow ID cannot begin before
 // this one closes, and if the run continued as a new one, a client that waits for this turn would get the next turn's
 // result. So the turn starts a delivery before it closes, which sends the messages to the session again. The journal
-// recognizes a message that it has already.
+// recognizes a message that it has already. It also keeps them, so that a later message that comes before the delivery
+// does not overtake them.
 
 // HandOnID returns the workflow ID of the delivery of the messages that a turn left. workflowID is that of the turn.
 func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" + turnID }
@@ -25,8 +26,9 @@ func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" +
 // messages, too.
 const handOnPause = time.Second
 
-// handOn starts the delivery of the messages that the turn leaves. It returns when the delivery has started.
-func (r *run) handOn(ctx workflow.Context, left []Message) error {
+// handOn starts the delivery of the messages that the turn, which ended with e, leaves. It returns when the delivery has
+// started.
+func (r *run) handOn(ctx workflow.Context, e turn.Result, left []Message) error {
 	if len(left) == 0 {
 		return nil
 	}
@@ -34,6 +36,12 @@ func (r *run) handOn(ctx workflow.Context, left []Message) error {
 	left = slices.Clone(left)
 	for i := range left {
 		left[i].Late = true
+	}
+	if _, err := runJournal(ctx, Activities.Finish, FinishInput{Tenant: r.in.Tenant, FinishInput: turn.FinishInput{
+		Session: r.session, Turn: r.turnID, Left: left, Result: e, Counters: r.progress.Counters,
+	}}, "keep what the turn leaves"); err != nil {
+		workflow.GetLogger(ctx).Warn("the journal does not have the messages that the turn leaves, so a later message may "+
+			"come before them", "turn", r.turnID, "error", err)
 	}
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            HandOnID(r.id, r.turnID),

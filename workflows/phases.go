@@ -47,13 +47,15 @@ func (r *run) start(ctx workflow.Context, p turn.Start) turn.Phase {
 		return p.Done(duplicateEnding(*begun.Duplicate))
 	}
 	r.begun = true
+	r.putFirst(begun.Later)
 	r.progress.Config, r.progress.Head = begun.Config, begun.Head
 	r.progress.From, r.progress.Anchor = 1, begun.Head.Seq
 	return p.BuildPrompt()
 }
 
-// beginWith begins the turn with a message. If the journal keeps it for the session's next turn, which this may be, the
-// next message begins the turn.
+// beginWith begins the turn with a message. If the session's previous turn left messages that come before it, the first
+// of them begins the turn. If the journal keeps the message for the session's next turn, which this may be, the next
+// message begins the turn.
 func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 	for {
 		r.opening = m.ID
@@ -62,7 +64,10 @@ func (r *run) beginWith(ctx workflow.Context, m Message) (BeginResult, error) {
 			r.refused = &m
 			return begun, err
 		}
-		if !begun.Kept || len(r.progress.Inbox) == 0 {
+		switch {
+		case len(begun.Earlier) > 0:
+			r.putFirst(append(begun.Earlier, m))
+		case !begun.Kept || len(r.progress.Inbox) == 0:
 			return begun, nil
 		}
 		m = r.takeMessage()
@@ -85,6 +90,14 @@ func (r *run) message(ctx workflow.Context) (Message, bool) {
 		return Message{}, false
 	}
 	return r.takeMessage(), true
+}
+
+// putFirst puts messages before those of the inbox, which may have some of them already.
+func (r *run) putFirst(messages []Message) {
+	rest := slices.DeleteFunc(slices.Clone(r.progress.Inbox), func(waiting Message) bool {
+		return slices.ContainsFunc(messages, func(m Message) bool { return m.ID == waiting.ID })
+	})
+	r.progress.Inbox = slices.Concat(messages, rest)
 }
 
 // takeMessage removes from the inbox the message that begins the turn: the first one of a user, which brings limits of

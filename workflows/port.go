@@ -89,6 +89,10 @@ type BeginResult struct {
 	// Kept means that the message begins no turn, because it is a subagent's answer for which nothing is left or which a
 	// user has stopped. The session's next inference gets it.
 	Kept bool `json:"kept,omitempty"`
+	// Earlier are the messages that the session's previous turn has left and that come before this one: the first of them
+	// begins the turn. Later are those that come after it; the turn gets them next.
+	Earlier []Message `json:"earlier,omitempty"`
+	Later   []Message `json:"later,omitempty"`
 }
 
 // RefreshInput names the servers whose tools a turn lacks.

@@ -129,8 +129,8 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 }
 
 // done settles the turn, records its end in the search attributes and returns its result. A delivery sends the messages
-// that came too late for this turn to the session, where they begin the next turn. A stopped turn keeps in its transcript the messages that were to be
-// merged into it.
+// that came too late for this turn to the session, where they begin the next turn. A stopped turn keeps in its
+// transcript the messages that were to be merged into it.
 func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -152,7 +152,7 @@ func (r *run) done(ctx workflow.Context, p turn.Done) (Result, error) {
 	r.showEnding(ctx, e)
 	left := slices.DeleteFunc(r.leftover(), func(m Message) bool { return slices.Contains(kept, m.ID) })
 	left = r.release(left)
-	if err := r.handOn(ctx, left); err != nil {
+	if err := r.handOn(ctx, e, left); err != nil {
 		return Result{}, err
 	}
 	takeNudges(ctx)

@@ -17,6 +17,7 @@ var beginPromises = []promise{
 	{"begin resumes its own turn", beginResumes},
 	{"begin of a finished turn changes nothing", beginFinished},
 	{"a session takes a message ID once", messageOnce},
+	{"a later message does not overtake those that a turn has left", leftFirst},
 	{"two sessions may use the same message ID", messagePerSession},
 	{"a message without an ID gets one from its turn", messageWithoutID},
 	{"a turn cannot begin again with another message", beginOther},
@@ -111,6 +112,29 @@ func messageOnce(t *testing.T, open func() *journal.DB) {
 		require.NotNil(t, out.DuplicateOf)
 		assert.True(t, out.TextDiffers)
 	})
+}
+
+func leftFirst(t *testing.T, open func() *journal.DB) {
+	s := newScript(t, open(), "t1")
+	s.finish()
+	in := s.finishInput()
+	in.Left = []turn.UserMessage{{ID: "left 1", Text: "one", Late: true}, {ID: "left 2", Text: "two", Late: true}}
+	must(s.Finish(t.Context(), in))(t)
+	begin := func(message turn.UserMessage) journal.BeginResult {
+		t.Helper()
+		next := s.beginInput()
+		next.Turn, next.Message = "turn of "+message.ID, message
+		return must(s.Begin(t.Context(), next))(t)
+	}
+	later := turn.UserMessage{ID: "later", Text: "three"}
+	s.unchanged(func() { assert.Equal(t, in.Left, begin(later).Earlier) })
+	s.unchanged(func() { assert.Equal(t, in.Left[:1], begin(in.Left[1]).Earlier) })
+	for range 2 { // the second time, the turn resumes
+		first := begin(in.Left[0])
+		assert.Empty(t, first.Earlier)
+		assert.Equal(t, in.Left[1:], first.Later, "the turn gets them next")
+	}
+	assert.Empty(t, begin(later).Earlier, "the turn before has them")
 }
 
 func messagePerSession(t *testing.T, open func() *journal.DB) {

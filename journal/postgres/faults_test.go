@@ -46,6 +46,7 @@ func TestOpenNeedsTheTables(t *testing.T) {
 
 	require.NoError(t, server.Exec(t.Context(), url,
 		`DROP TABLE subagents; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
+			ALTER TABLE turns DROP COLUMN left_over;
 			DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending;
 			DROP TABLE tool_servers;
 			ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`))

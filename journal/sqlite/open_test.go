@@ -77,6 +77,7 @@ func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
 	require.NoError(t, s.Close())
 	raw(t, path,
 		`DROP TABLE subagents; DROP INDEX turns_root; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
+		ALTER TABLE turns DROP COLUMN left_over;
 		DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; DROP TABLE tool_servers;
 		ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`)
 

@@ -26,6 +26,8 @@ type BeginInput struct {
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
 	// unchanged.
 	Config json.RawMessage `json:"config,omitempty"`
+	// OutOfOrder begins the turn even if the session has messages that come before this one.
+	OutOfOrder bool `json:"out_of_order,omitempty"`
 	// NothingLeft means that nothing is left for a turn that begins with the answer of a subagent. The activity sets it.
 	NothingLeft bool `json:"nothing_left,omitempty"`
 	// Skills are what the activity selected for the turn; nil if there are none.
@@ -63,6 +65,8 @@ type FinishInput struct {
 	Outcomes []CallOutcome `json:"outcomes,omitempty"`
 	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
 	Messages []UserMessage `json:"messages,omitempty"`
+	// Left are the messages that the turn has accepted and not used. The session's next turn takes them first.
+	Left     []UserMessage `json:"left,omitempty"`
 	Result   `json:"result"`
 	Counters Counters  `json:"counters"`
 	At       time.Time `json:"at,omitzero"`

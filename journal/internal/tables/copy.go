@@ -26,7 +26,7 @@ var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed", "u
 var contents = map[string][]string{
 	"blobs":         {"bytes"},
 	"sessions":      {"first_text"},
-	"turns":         {"config", "message", "answer"},
+	"turns":         {"config", "message", "answer", "left_over"},
 	"messages":      {"text", "tool_calls", "media"},
 	"inferences":    {"failed_message", "completion"},
 	"calls":         {"arguments", "text", "media"},

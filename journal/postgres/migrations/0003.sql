@@ -46,6 +46,9 @@ ALTER TABLE turns ADD COLUMN spent TEXT;
 ALTER TABLE turns ADD COLUMN root BIGINT;
 CREATE INDEX turns_root ON turns (root) WHERE root IS NOT NULL;
 
+-- The messages that a turn has accepted and leaves to the session's next turn, as JSON: turn.UserMessage. It is content.
+ALTER TABLE turns ADD COLUMN left_over TEXT;
+
 -- The subagents that turns have called. turn and session are the caller's, name is the session_id of the subagent's own
 -- session. granted is JSON: turn.Allowance. state is working, ended, or stopped: then its answer begins no turn.
 CREATE TABLE subagents (
