@@ -1,4 +1,4 @@
-# The worker and the starter as static programs, without a shell and without root:
+# The worker and everturn as static programs, without a shell and without root:
 #
 #   docker build --build-arg VERSION=v0.1.0 -t everturn .
 #   docker run -e TEMPORAL_ADDRESS=… -e OPENAI_API_KEY=… -v everturn:/data -v "$PWD:/workspace" everturn

@@ -38,7 +38,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		within = backgroundWithin
 	}
 	lease, refusal, err := a.capacity.Admit(ctx, capacity.Request{
-		Tenant: in.Tenant, Provider: in.Provider, Model: in.Plan.Model, Tokens: estimate(p), Background: in.Background,
+		Tenant: in.Tenant, Provider: in.Provider, Model: in.Prompt.Model, Tokens: estimate(p), Background: in.Background,
 		Since: scheduled(ctx),
 	}, within, func(r fleet.Refusal) { a.showWait(ctx, inf, r) })
 	switch {
@@ -93,7 +93,7 @@ func (a *Activities) endLease(lease *capacity.Lease, in workflows.InferInput, an
 	}
 	lease.End(0)
 	pause := min(max(e.RetryAfter, rateLimitWait), maxRateLimitWait)
-	a.capacity.RetryAfter(in.Provider, in.Plan.Model, jittered(pause))
+	a.capacity.RetryAfter(in.Provider, in.Prompt.Model, jittered(pause))
 }
 
 // showWaitEvery is how often a turn shows the same wait again, which may last for hours.
@@ -106,12 +106,12 @@ func (a *Activities) showWait(ctx context.Context, inf journal.Inference, r flee
 		return
 	}
 	a.times.Add(wait, time.Now())
-	chunk := chunkOf(turn.ChunkPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseChunk{
+	event := eventOf(turn.EventPhase, turn.Truncate(a.redact(r.String()), maxFailureText), turn.PhaseEvent{
 		Phase: turn.PhaseLlmInfer,
 		Wait: &turn.LimitWait{Scope: r.Scope, Limit: string(r.Limit), Used: r.Used, Max: r.Max,
 			AboutMS: r.Retry.Milliseconds()},
 	})
-	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
+	if err := a.journal.AppendEvents(ctx, inf.Key, inf.Attempt, []turn.Event{event}); err != nil {
 		logFailure(ctx, asTurnError(err))
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestTreesKeepToTheirMessagesLimits plays 1,000 messages whose models call tools and subagents at random, inline and in
-// the background, and whose answers arrive in any order. Begin, Delegate, SettleDelegated, Finish, the journal and the
+// the background, and whose answers arrive in any order. Begin, BeginSubagent, SettleSubagent, Finish, the journal and the
 // rules of package turn are the real ones; the test counts for itself. Nothing that comes of a message exceeds the
 // message's limits, or has a tool that it did not have.
 func TestTreesKeepToTheirMessagesLimits(t *testing.T) {
@@ -32,12 +32,12 @@ func TestTreesKeepToTheirMessagesLimits(t *testing.T) {
 		for g := range groups {
 			t.Run(fmt.Sprint(g), func(t *testing.T) {
 				t.Parallel()
-				store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{Synchronous: "normal"})
+				j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{Synchronous: "normal"})
 				require.NoError(t, err)
-				defer store.Close()
-				a := newForester(t, store)
+				defer j.Close()
+				a := newForester(t, j)
 				for seed := g; seed < trees && !t.Failed(); seed += groups {
-					sums[g].add(plantTree(t, a, store, uint64(seed)))
+					sums[g].add(plantTree(t, a, j, uint64(seed)))
 				}
 			})
 		}
@@ -74,7 +74,7 @@ func (shelved) OfferedBy(context.Context, map[string]string) ([]turn.Catalogue, 
 	return []turn.Catalogue{c}, nil
 }
 
-func newForester(t *testing.T, store *journal.DB) *Activities {
+func newForester(t *testing.T, j *journal.DB) *Activities {
 	priced := func(string) ([]turn.Model, error) {
 		return []turn.Model{{Name: "m", Mode: turn.ModeNative, Price: &turn.Price{}}}, nil
 	}
@@ -82,7 +82,7 @@ func newForester(t *testing.T, store *journal.DB) *Activities {
 		return Agent{Name: name, Servers: []string{"x"}, Policy: turn.Policy{Allow: []string{"*"}}, Models: priced,
 			Limits: turn.DefaultLimits(), Agents: agents, MaxDepth: 2}
 	}
-	a, err := New(Options{Journal: shelved{store}, Tools: &counted{},
+	a, err := New(Options{Journal: shelved{j}, Tools: &counted{},
 		Agents: []Agent{agent("root", "a", "b"), agent("a", "b"), agent("b", "a")}})
 	require.NoError(t, err)
 	return a
@@ -92,7 +92,7 @@ func newForester(t *testing.T, store *journal.DB) *Activities {
 type tree struct {
 	*testing.T
 	*Activities
-	store   *journal.DB
+	journal *journal.DB
 	rng     *rand.Rand
 	session string
 	message workflows.Message
@@ -106,9 +106,9 @@ type tree struct {
 }
 
 // plantTree sends a message with random limits and tools, and lets everything that comes of it happen.
-func plantTree(t *testing.T, a *Activities, store *journal.DB, seed uint64) forestSum {
+func plantTree(t *testing.T, a *Activities, j *journal.DB, seed uint64) forestSum {
 	rng := rand.New(rand.NewPCG(seed, 24))
-	f := &tree{T: t, Activities: a, store: store, rng: rng, session: fmt.Sprintf("s%d", seed)}
+	f := &tree{T: t, Activities: a, journal: j, rng: rng, session: fmt.Sprintf("s%d", seed)}
 	f.message = workflows.Message{ID: "m", Text: "x"}
 	if rng.IntN(2) == 0 {
 		for i := range 1 + rng.IntN(3) {
@@ -128,7 +128,7 @@ func plantTree(t *testing.T, a *Activities, store *journal.DB, seed uint64) fore
 	for len(f.work)+len(f.arrived) > 0 && !t.Failed() {
 		switch {
 		case rng.IntN(20) == 0:
-			require.NoError(t, must(store.StopSubagents(t.Context(), f.session)))
+			require.NoError(t, must(j.StopSubagents(t.Context(), f.session)))
 			f.sum.stopped++
 		case len(f.work) > 0 && (len(f.arrived) == 0 || rng.IntN(2) == 0):
 			f.workInBackground()
@@ -214,16 +214,16 @@ func (f *tree) workInBackground() {
 	in := f.work[0]
 	f.work = f.work[1:]
 	f.nested = true
-	f.used.Time += f.child(in, "x")
+	f.used.Time += f.subagent(in, "x")
 	f.nested = false
-	res, err := f.SettleDelegated(f.Context(), workflows.DelegatedInput{CallInput: in, Deliver: true})
+	res, err := f.SettleSubagent(f.Context(), workflows.SettleSubagentInput{CallInput: in, Deliver: true})
 	require.NoError(f, err)
 	f.arrived = append(f.arrived, *res.Message)
 }
 
-// child plays the turn of a subagent.
-func (f *tree) child(in workflows.CallInput, text string) time.Duration {
-	session := turn.ChildSession(in.Turn, in.Call.ID)
+// subagent plays the turn of a subagent.
+func (f *tree) subagent(in workflows.CallInput, text string) time.Duration {
+	session := turn.SubagentSession(in.Turn, in.Call.ID)
 	return f.play(session, strings.TrimPrefix(in.Tool.ID, turn.AgentTools), workflows.Message{ID: session, Text: text}, nil)
 }
 
@@ -294,14 +294,14 @@ func (p *played) infer(usage turn.Usage, calls []turn.ToolCall) {
 	if p.session == p.tree.session && len(p.arrived) > 0 && p.rng.IntN(3) == 0 {
 		joined = append(joined, p.takeAnswer())
 	}
-	_, err := p.store.StartInference(p.Context(), journal.StartInference{Session: p.session, Key: key, Expect: p.head,
+	_, err := p.journal.StartInference(p.Context(), journal.StartInference{Session: p.session, Key: key, Expect: p.head,
 		Outcomes: p.results, Messages: joined, Model: "m", At: time.Now()})
 	require.NoError(p, err)
 	answer := turn.Completion{Text: "x", Usage: usage, FinishReason: "stop"}
 	for _, c := range calls {
 		answer.ToolCalls = append(answer.ToolCalls, turn.ToolCall{WireID: c.WireID, Tool: c.Tool, Arguments: c.Arguments})
 	}
-	settled, err := p.store.SettleInference(p.Context(), journal.SettleInference{Session: p.session, Key: key, Attempt: 1,
+	settled, err := p.journal.SettleInference(p.Context(), journal.SettleInference{Session: p.session, Key: key, Attempt: 1,
 		Message: turn.Message{Text: "x", ToolCalls: calls}, Answer: answer, At: time.Now()})
 	require.NoError(p, err)
 	p.head = settled.Head
@@ -341,7 +341,7 @@ func (p *played) run(calls []turn.ToolCall) {
 			out.Outcome, out.Text = turn.OutcomeDenied, "nothing is left"
 		default:
 			out = turn.CallOutcome{CallID: c.ID}
-			longest = max(longest, p.delegate(c, share))
+			longest = max(longest, p.beginSubagent(c, share))
 			if c.Background {
 				granted = granted.Add(share.All())
 			}
@@ -356,18 +356,18 @@ func (p *played) run(calls []turn.ToolCall) {
 	}
 }
 
-// delegate calls a subagent, and returns the working time of an inline one.
-func (p *played) delegate(c turn.CallProposal, share turn.Allowance) time.Duration {
+// beginSubagent calls a subagent, and returns the working time of an inline one.
+func (p *played) beginSubagent(c turn.CallProposal, share turn.Allowance) time.Duration {
 	tool, _ := p.cfg.Find(c.Tool)
 	in := workflows.CallInput{Session: p.session, Turn: p.id, Step: p.c.Step, Call: c, Tool: tool,
 		PromptConfig: p.cfg.PromptConfig, Attempt: 1}
-	begun, err := p.Delegate(p.Context(), workflows.DelegateInput{CallInput: in, Granted: share})
+	begun, err := p.BeginSubagent(p.Context(), workflows.SubagentInput{CallInput: in, Granted: share})
 	require.NoError(p, err)
 	require.Nil(p, begun.Receipt)
 	assert.Equal(p, share, begun.Granted)
 	if c.Background {
 		p.sum.background++
-		_, err = p.SettleDelegated(p.Context(), workflows.DelegatedInput{CallInput: in, Started: true})
+		_, err = p.SettleSubagent(p.Context(), workflows.SettleSubagentInput{CallInput: in, Started: true})
 		require.NoError(p, err)
 		p.work = append(p.work, in)
 		return 0
@@ -375,12 +375,12 @@ func (p *played) delegate(c turn.CallProposal, share turn.Allowance) time.Durati
 	p.sum.inline++
 	was := p.nested
 	p.nested = true
-	busy := p.child(in, "x")
+	busy := p.subagent(in, "x")
 	p.nested = was
-	receipt, err := p.SettleDelegated(p.Context(), workflows.DelegatedInput{CallInput: in})
+	receipt, err := p.SettleSubagent(p.Context(), workflows.SettleSubagentInput{CallInput: in})
 	require.NoError(p, err)
 	used := *receipt.Used
 	used.Time = 0
-	p.c.Delegated = p.c.Delegated.Add(used)
+	p.c.Subagents = p.c.Subagents.Add(used)
 	return busy
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
@@ -56,11 +55,11 @@ type running struct {
 }
 
 // enter waits until key is free and takes it. It fails if ctx ends first.
-func (f *running) enter(ctx context.Context, key string) (leave func(), err error) {
+func (r *running) enter(ctx context.Context, key string) (leave func(), err error) {
 	for {
-		ended := f.take(key)
+		ended := r.take(key)
 		if ended == nil {
-			return func() { f.release(key) }, nil
+			return func() { r.release(key) }, nil
 		}
 		select {
 		case <-ended:
@@ -71,105 +70,24 @@ func (f *running) enter(ctx context.Context, key string) (leave func(), err erro
 }
 
 // take returns nil if key was free. Otherwise it returns a channel that is closed when key becomes free.
-func (f *running) take(key string) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if ended, ok := f.m[key]; ok {
+func (r *running) take(key string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ended, ok := r.m[key]; ok {
 		return ended
 	}
-	if f.m == nil {
-		f.m = map[string]chan struct{}{}
+	if r.m == nil {
+		r.m = map[string]chan struct{}{}
 	}
-	f.m[key] = make(chan struct{})
+	r.m[key] = make(chan struct{})
 	return nil
 }
 
-func (f *running) release(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.m[key])
-	delete(f.m, key)
-}
-
-// heartbeatEvery is how often an activity heartbeats. The SDK forwards only what the heartbeat timeout needs.
-const heartbeatEvery = time.Second
-
-// clock measures how long an activity has worked over all its attempts, and heartbeats meanwhile: the heartbeat's
-// details preserve the measurement across a crash.
-type clock struct {
-	before time.Duration // working time of earlier attempts
-	// refused counts the attempts that ended in a turn.Error with Refused set, including this one once it has ended. It
-	// is not written while the clock runs.
-	refused int
-	began   time.Time
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
-
-	mu     sync.Mutex
-	paused time.Duration // time that does not count as work, such as waiting for memory
-	pauses int           // pauses under way
-	since  time.Time     // the first of them began
-	wait   modelWait
-}
-
-func startClock(ctx context.Context) *clock {
-	c := &clock{began: time.Now()}
-	if !activity.IsActivity(ctx) || local(ctx) {
-		c.cancel = func() {}
-		return c
-	}
-	if activity.HasHeartbeatDetails(ctx) {
-		// Details of another shape count as no working time.
-		if err := activity.GetHeartbeatDetails(ctx, &c.before, &c.refused, &c.wait); err != nil {
-			c.before, c.refused, c.wait = 0, 0, modelWait{}
-		}
-	}
-	beat, cancel := context.WithCancel(ctx)
-	c.cancel = cancel
-	c.done.Go(func() { c.heartbeat(beat, ctx) })
-	return c
-}
-
-// heartbeat skips the first heartbeatEvery: most activities end sooner, and the Temporal server writes each heartbeat
-// to the run, which delays the activity's own completion.
-func (c *clock) heartbeat(stop, ctx context.Context) {
-	ticker := time.NewTicker(heartbeatEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-stop.Done():
-			return
-		case <-ticker.C:
-			activity.RecordHeartbeat(ctx, c.busy(), c.refused, c.modelWait())
-		}
-	}
-}
-
-// busy returns the working time so far, earlier attempts included.
-func (c *clock) busy() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	rested := c.paused
-	if c.pauses > 0 {
-		rested += time.Since(c.since)
-	}
-	return c.before + time.Since(c.began) - rested
-}
-
-// pause stops the clock; the function that it returns restarts it. Overlapping pauses count once.
-func (c *clock) pause() (goOn func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pauses++; c.pauses == 1 {
-		c.since = time.Now()
-	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.pauses--; c.pauses == 0 {
-			c.paused += time.Since(c.since)
-		}
-	}
+func (r *running) release(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.m[key])
+	delete(r.m, key)
 }
 
 // modelWait returns how long an inference has waited for its model, as far as is known.
@@ -219,22 +137,4 @@ func (c *clock) discount(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused += d
-}
-
-func (c *clock) stop() {
-	c.cancel()
-	c.done.Wait()
-}
-
-// scheduled returns when the activity was first scheduled, or the zero time outside an activity.
-func scheduled(ctx context.Context) time.Time {
-	if !activity.IsActivity(ctx) {
-		return time.Time{}
-	}
-	return activity.GetInfo(ctx).ScheduledTime
-}
-
-// local reports whether the activity is a local activity, which runs inside its workflow task.
-func local(ctx context.Context) bool {
-	return activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity
 }

@@ -59,15 +59,15 @@ func TestNoInputOfAnActivityIsAPermission(t *testing.T) {
 		"allowed":  {turn.Policy{Allow: []string{"*"}}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, in := claimable(t)
+			j, in := claimable(t)
 			host := &counted{}
-			a, err := New(Options{Journal: catalogued{store}, Tools: host,
+			a, err := New(Options{Journal: catalogued{j}, Tools: host,
 				Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: c.policy, Models: oneModel}}})
 			require.NoError(t, err)
-			in = begunWith(t, a, store, in)
+			in = begunWith(t, a, j, in)
 			in.Tool.Repeatable = true // forged, as any field of in may be
 			if c.decided {
-				approve(t, store, in)
+				approve(t, j, in)
 			}
 			_, err = a.CallTool(t.Context(), in)
 			if c.code == "" {
@@ -100,13 +100,13 @@ func (l *locked) Taint(ctx context.Context, turnID string) (*journal.TaintSource
 
 // TestAnAllowedCallOutlastsALockedJournal: a session whose taint cannot be read is asked about again, not denied.
 func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
-	store, in := claimable(t)
-	host, j := &counted{}, &locked{catalogued: catalogued{store}}
+	db, in := claimable(t)
+	host, j := &counted{}, &locked{catalogued: catalogued{db}}
 	policy := turn.Policy{Allow: []string{"*"}, Taint: turn.TaintOn}
 	a, err := New(Options{Journal: j, Tools: host, Agents: []Agent{{Name: "a", Servers: []string{"x"}, Policy: policy,
 		Models: oneModel}}})
 	require.NoError(t, err)
-	in = begunWith(t, a, store, in)
+	in = begunWith(t, a, db, in)
 	j.failures = 2
 	_, err = a.CallTool(t.Context(), in)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestAnAllowedCallOutlastsALockedJournal(t *testing.T) {
 }
 
 // begunWith replaces the turn of in by one that a has begun, with the same call.
-func begunWith(t *testing.T, a *Activities, store *journal.DB, in workflows.CallInput) workflows.CallInput {
+func begunWith(t *testing.T, a *Activities, j *journal.DB, in workflows.CallInput) workflows.CallInput {
 	t.Helper()
 	in.Turn, in.Session, in.Attempt, in.Timeout = "begun", "begun", 1, time.Second
 	res, err := a.Begin(t.Context(), workflows.BeginInput{BeginInput: turn.BeginInput{
@@ -122,9 +122,9 @@ func begunWith(t *testing.T, a *Activities, store *journal.DB, in workflows.Call
 	}})
 	require.NoError(t, err)
 	key := journal.StepKey{Turn: in.Turn, Step: 1}
-	_, err = store.StartInference(t.Context(), journal.StartInference{Session: in.Session, Key: key, Expect: res.Head})
+	_, err = j.StartInference(t.Context(), journal.StartInference{Session: in.Session, Key: key, Expect: res.Head})
 	require.NoError(t, err)
-	_, err = store.SettleInference(t.Context(),
+	_, err = j.SettleInference(t.Context(),
 		journal.SettleInference{Session: in.Session, Key: key, Attempt: 1, Message: turn.Message{
 			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}},
 		}})
@@ -133,17 +133,17 @@ func begunWith(t *testing.T, a *Activities, store *journal.DB, in workflows.Call
 	return in
 }
 
-func approve(t *testing.T, store *journal.DB, in workflows.CallInput) {
+func approve(t *testing.T, j *journal.DB, in workflows.CallInput) {
 	t.Helper()
 	hash := record.HashOf([]byte("{}"))
 	request := turn.Request{ID: "1.0", Kind: turn.RequestApproval, Step: 1, Tool: "mcp/x/y", Arguments: "{}",
 		ArgumentsHash: hash}
-	_, err := store.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,
+	_, err := j.Ask(t.Context(), turn.AskInput{Session: in.Session, Turn: in.Turn,
 		Requests: []turn.Request{request}, At: time.Now()})
 	require.NoError(t, err)
 	decision := turn.Decision{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, By: "ann",
 		At: time.Now()}
-	require.NoError(t, store.Decide(t.Context(),
+	require.NoError(t, j.Decide(t.Context(),
 		turn.DecideInput{Session: in.Session, Turn: in.Turn, Decisions: []turn.Decision{decision}, At: time.Now()}))
 }
 

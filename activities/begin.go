@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/everturn/everturn/internal/skills"
@@ -86,11 +85,11 @@ func recordResult(t journal.TurnRecord) workflows.Result {
 // messages.
 func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, from *origin) (turn.Config, error) {
 	from.apply(&in)
-	g, err := a.agentOf(in.Agent)
+	agent, err := a.agentOf(in.Agent)
 	if err != nil {
 		return turn.Config{}, err
 	}
-	limits, err := in.Limits.Apply(g.Limits)
+	limits, err := in.Limits.Apply(agent.Limits)
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeInputInvalid, nil, err.Error())
 	}
@@ -102,47 +101,47 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 		limits, in.Message.Tools = limits.Within(by.granted), by.config.MessageTools
 		limits.RetryFor = min(limits.RetryFor, by.config.Limits.RetryFor)
 	}
-	chain, err := g.Models(in.Message.Model)
+	chain, err := agent.Models(in.Message.Model)
 	if err != nil {
 		return turn.Config{}, turn.Errorf(turn.CodeConfigInvalid, nil, err.Error())
 	}
 	cfg := turn.Config{
-		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: g.Name,
+		Version: turn.BehaviorVersion, Tenant: in.Tenant, Agent: agent.Name,
 		Provider: chain[0].Provider, Model: chain[0].Name, Mode: chain[0].Mode, Models: chain,
-		Limits: limits, Policy: narrowed(g.Policy, in.Message), Approvals: g.Approvals, RetryMax: g.RetryMax,
-		FallbackAfter: g.FallbackAfter, JournalRetryFor: a.journalRetryFor,
-		Temperature: cmp.Or(in.Message.Temperature, g.Temperature), MaxTokens: g.MaxTokens, Queues: a.queues,
+		Limits: limits, Policy: narrowed(agent.Policy, in.Message), Approvals: agent.Approvals, RetryMax: agent.RetryMax,
+		FallbackAfter: agent.FallbackAfter, JournalRetryFor: a.journalRetryFor,
+		Temperature: cmp.Or(in.Message.Temperature, agent.Temperature), MaxTokens: agent.MaxTokens, Queues: a.queues,
 		TraceParent: in.Message.TraceParent,
 		Background:  in.Message.Background, MessageTools: in.Message.Tools,
 	}
 	from.applyLimits(&cfg)
-	condense, err := g.condensing(cfg)
+	compactPrompt, err := agent.compactionSettings(cfg)
 	if err != nil {
 		return cfg, err
 	}
-	if err := a.checkPrices(cfg, condense); err != nil {
+	if err := a.checkPrices(cfg, compactPrompt); err != nil {
 		return cfg, err
 	}
-	if cfg.Limits.MaxHistoryMessages == 0 && (condense == nil || condense.ContextTokens == 0) {
+	if cfg.Limits.MaxHistoryMessages == 0 && (compactPrompt == nil || compactPrompt.ContextTokens == 0) {
 		cfg.Limits.MaxHistoryMessages = max(turn.DefaultLimits().MaxHistoryMessages, cfg.Limits.KeepHistoryMessages+1)
 	}
 	descriptors, err := a.selectTools(ctx, &cfg)
 	if err != nil {
 		return cfg, err
 	}
-	descriptors = a.addAgents(g, by, &cfg, descriptors)
+	descriptors = a.addAgents(agent, by, &cfg, descriptors)
 	if err := checkNarrowed(cfg); err != nil && by == nil && from == nil {
 		return cfg, err
 	}
-	g.narrow(&cfg)
+	agent.narrow(&cfg)
 	by.narrowTo(&cfg)
 	from.narrow(&cfg)
-	chosen, err := a.chooseSkills(ctx, g.Skills, in.Message, &cfg)
+	chosen, err := a.chooseSkills(ctx, agent.Skills, in.Message, &cfg)
 	if err != nil {
 		return cfg, err
 	}
 	descriptors = slices.DeleteFunc(descriptors, func(d turn.Descriptor) bool { return !cfg.Policy.Offered(d.Pinned()) })
-	confirm, system := g.Plan.Stricter(in.Message.Plan), g.system(cfg.Unavailable)+chosen.Prompt()
+	confirm, system := agent.Plan.Stricter(in.Message.Plan), agent.system(cfg.Unavailable)+chosen.Prompt()
 	if confirm != "" {
 		descriptors = a.addPlanTools(&cfg, descriptors)
 		system += "\n\n" + plan.System
@@ -153,32 +152,8 @@ func (a *Activities) newConfig(ctx context.Context, in workflows.BeginInput, fro
 	}
 	cfg.Skills = chosen.Report()
 	cfg.PromptConfig, err = a.promptConfigs.put(ctx, turn.PromptConfig{System: system,
-		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: confirm, Condense: condense})
+		Descriptors: descriptors, Policy: cfg.Policy, OutputSchema: output, Plan: confirm, Compaction: compactPrompt})
 	return cfg, err
-}
-
-// agentOf returns the agent with this name; "" is the default.
-func (a *Activities) agentOf(name string) (Agent, error) {
-	if name == "" {
-		return a.agent, nil
-	}
-	names := make([]string, len(a.agents))
-	for i, g := range a.agents {
-		if names[i] = g.Name; g.Name == name {
-			return g, nil
-		}
-	}
-	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
-		turn.Truncate(name, 60), strings.Join(names, ", ")))
-}
-
-// narrow leaves the turn those of its tools that the agent may call.
-func (g Agent) narrow(cfg *turn.Config) {
-	if len(g.Tools) == 0 {
-		return
-	}
-	may := turn.Policy{Allow: g.Tools}
-	leave(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || may.Offered(t) })
 }
 
 // leave leaves the turn those of its tools that keep accepts.
@@ -215,34 +190,6 @@ const (
 	reservedPart   = 8
 )
 
-// condensing returns how the turn's prompts are condensed.
-func (g Agent) condensing(cfg turn.Config) (*turn.Condensing, error) {
-	if g.Condense == nil {
-		return nil, nil
-	}
-	c := *g.Condense
-	model := turn.Model{Provider: cfg.Provider, Name: cfg.Model}
-	if len(cfg.Models) > 0 {
-		model = cfg.Models[0]
-	}
-	if c.ContextTokens == 0 {
-		c.ContextTokens = model.ContextTokens
-	}
-	if c.Model.Name == "" || c.Model.Name == model.Name {
-		c.Model = model
-	} else {
-		chain, err := g.Models(c.Model.Name)
-		if err != nil {
-			return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
-		}
-		c.Model = chain[0]
-	}
-	if c.ReserveTokens = int64(cfg.MaxTokens); c.ReserveTokens == 0 {
-		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
-	}
-	return &c, nil
-}
-
 // narrowed returns the policy with the message's choice of tools.
 func narrowed(policy turn.Policy, m turn.UserMessage) turn.Policy {
 	policy.Only = m.Tools
@@ -261,7 +208,7 @@ func checkNarrowed(cfg turn.Config) error {
 			continue
 		}
 		return turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf("the message's tools: no tool that the agent offers "+
-			"matches %q; `starter tools status` lists the tools. Nothing was done", turn.Truncate(pattern, 80)))
+			"matches %q; `everturn tools status` lists the tools. Nothing was done", turn.Truncate(pattern, 80)))
 	}
 	return nil
 }
@@ -336,15 +283,6 @@ func offeredOf(c turn.Catalogue, policy turn.Policy) (out []turn.Descriptor) {
 		}
 	}
 	return out
-}
-
-// system returns the agent's system prompt, with a note for each unavailable server.
-func (g Agent) system(unavailable []string) string {
-	s := g.SystemPrompt
-	for _, server := range unavailable {
-		s += unavailableNote(server)
-	}
-	return s
 }
 
 func unavailableNote(server string) string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/everturn/everturn/internal/expiry"
@@ -32,11 +31,11 @@ func (a *Activities) CallTool(ctx context.Context, in workflows.CallInput) (work
 	ctx = withWork(ctx, in.Turn, in.Step, in.Call.ID)
 	clock := startClock(ctx)
 	defer clock.stop()
-	if !local(ctx) { // a local activity past its cap runs on beside the next dispatch; the first to settle counts
+	if !local(ctx) { // a local activity past its cap runs on beside the next attempt; the first to settle counts
 		leave, err := a.running.enter(ctx, in.Turn+"/"+in.Call.ID)
 		if err != nil {
 			return workflows.CallResult{}, a.callFailure(ctx, in, clock,
-				turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous dispatch is still running"))
+				turn.Errorf(turn.CodeWorkerUnavailable, err, "the previous attempt is still running"))
 		}
 		defer leave()
 	}
@@ -63,12 +62,12 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return a.receipt(in, claim.Record), nil
 	case journal.ClaimStale:
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, journal.ErrStale,
-			"a later dispatch has this call")
+			"a later attempt has this call")
 	case journal.ClaimTaken:
 		return a.settleCall(ctx, in, turn.ToolResult{Outcome: turn.OutcomeUnknown, Text: unknownText})
 	}
 	if in.ElicitationAttempt != 0 && in.ElicitationAttempt != claim.Record.Suspended {
-		in.Responses = nil // the previous dispatch delivered them and got new elicitations, but its end was lost
+		in.Responses = nil // the previous attempt delivered them and got new elicitations, but its end was lost
 	}
 	kept := make(chan struct{})
 	defer close(kept)
@@ -84,7 +83,7 @@ func (a *Activities) callTool(ctx context.Context, in workflows.CallInput, clock
 		return res, mayHaveRun(err)
 	case result.Outcome == turn.OutcomeUnknown && repeats(in, clock) && !result.Detached &&
 		!temporal.IsCanceledError(context.Cause(ctx)):
-		// The claim stays: a later dispatch of a repeatable call is granted anyway, and the journal counts both. It
+		// The claim stays: a later attempt of a repeatable call is granted anyway, and the journal counts both. It
 		// runs on another worker if this one stops.
 		return workflows.CallResult{}, turn.Errorf(turn.CodeToolOutcomeUnknown, nil, result.Text)
 	}
@@ -199,7 +198,7 @@ func (a *Activities) run(
 		Tenant:       in.Tenant, Session: in.Session, Turn: in.Turn, Step: in.Step, CallID: in.Call.ID, Attempt: in.Attempt,
 		Repeatable: in.Tool.Repeatable,
 		Caller:     caller, Model: in.Model,
-		Refused: clock.refused, Dispatched: scheduled(ctx), Kept: kept,
+		Refused: clock.refused, Scheduled: scheduled(ctx), Kept: kept,
 		Waits: !local(ctx), MaySuspend: !local(ctx) && a.home != "",
 		Responses: in.Responses, Continuation: continuation, Resume: in.Resume, OwningCall: in.OwningCall,
 		Progress: progress, Late: func(late turn.ToolResult) { a.recordLateResult(context.WithoutCancel(ctx), in, late) },
@@ -210,8 +209,8 @@ func (a *Activities) run(
 	return a.presentable(result), nil
 }
 
-// releaseUnsent releases the claim of a call that never reached its tool, so that the next dispatch may run it.
-// Otherwise the next dispatch would report an unknown outcome although nothing was sent. The call's own context may
+// releaseUnsent releases the claim of a call that never reached its tool, so that the next attempt may run it.
+// Otherwise the next attempt would report an unknown outcome although nothing was sent. The call's own context may
 // have ended.
 func (a *Activities) releaseUnsent(ctx context.Context, in workflows.CallInput, err error) error {
 	if rerr := a.release(ctx, in); rerr != nil {
@@ -230,7 +229,7 @@ func (a *Activities) release(ctx context.Context, in workflows.CallInput) error 
 	return err
 }
 
-// settlement returns the input with which the journal settles or suspends a dispatch.
+// settlement returns the input with which the journal settles or suspends an attempt.
 func settlement(in workflows.CallInput, result turn.ToolResult) journal.SettleInput {
 	return journal.SettleInput{
 		Turn: in.Turn, CallID: in.Call.ID, Attempt: in.Attempt, Result: result, Taints: in.Tool.Taints, At: time.Now(),
@@ -266,50 +265,4 @@ func (a *Activities) stickyQueue(in workflows.CallInput) string {
 		return ""
 	}
 	return a.home
-}
-
-var (
-	errLostTurn = errors.New("the workflow no longer waits for this activity")
-	errStopping = errors.New("the worker stops, and the suspended call ends with it")
-)
-
-// AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
-// stopped, the call is cancelled. If the activity ends for another reason, a later dispatch may still continue the
-// call.
-func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
-	clock := startClock(ctx) // it heartbeats
-	defer clock.stop()
-	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() {
-		// A stopped turn may close before the activity is told; Temporal then no longer knows it.
-		if temporal.IsCanceledError(context.Cause(ctx)) || a.stopped(waiting, in.Turn) {
-			cancel(context.Canceled)
-		} else {
-			cancel(context.DeadlineExceeded)
-		}
-	})()
-	var stopping <-chan struct{}
-	if activity.IsActivity(ctx) {
-		stopping = activity.GetWorkerStopChannel(ctx)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		a.tools.Await(waiting, in.Turn, in.Call)
-	}()
-	select {
-	case <-ended:
-	case <-stopping:
-		cancel(context.DeadlineExceeded)
-		<-ended
-		return temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)
-	}
-	switch {
-	case temporal.IsCanceledError(context.Cause(ctx)):
-		return temporal.NewCanceledError()
-	case ctx.Err() != nil:
-		return errLostTurn
-	}
-	return nil
 }

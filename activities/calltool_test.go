@@ -145,14 +145,14 @@ func (s slowTool) Call(ctx context.Context, _ turn.ToolRequest) (turn.ToolResult
 }
 
 // TestASlowCallOnAFullDiskEndsBeforeItsDeadline checks that everything that CallTool waits for fits before its
-// deadline, at which the server gives the dispatch up.
+// deadline, at which the server gives the attempt up.
 func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 	notSent := turn.Errorf(turn.CodeToolNotSent, nil, "the server is away")
 	for name, end := range map[string]error{"settled": nil, "given back": notSent} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &slowJournal{}
-				a, err := New(Options{Journal: store, Tools: slowTool{end}})
+				j := &slowJournal{}
+				a, err := New(Options{Journal: j, Tools: slowTool{end}})
 				require.NoError(t, err)
 				in := workflows.CallInput{Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0"}}, Attempt: 1,
 					Timeout: 15 * time.Second, ServerWait: time.Minute, Budget: time.Minute}
@@ -163,8 +163,8 @@ func TestASlowCallOnAFullDiskEndsBeforeItsDeadline(t *testing.T) {
 				if end == nil {
 					require.NoError(t, err)
 				} else {
-					require.ErrorContains(t, err, "the server is away", "the next dispatch is told that nothing was sent")
-					assert.True(t, store.released, "the next dispatch finds no claim")
+					require.ErrorContains(t, err, "the server is away", "the next attempt is told that nothing was sent")
+					assert.True(t, j.released, "the next attempt finds no claim")
 				}
 				assert.Greater(t, took, in.Timeout+workflows.SettleWithin-2*time.Second, "it waited for all three")
 				assert.Less(t, took, workflows.CallDeadline(in.Timeout)-4*time.Second)

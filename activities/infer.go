@@ -56,22 +56,22 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 	goOn := rest(ctx)
 	inf, err := a.journal.StartInference(ctx, journal.StartInference{
 		Session: in.Session, Key: journal.StepKey{Turn: in.Turn, Step: in.Step}, Expect: in.Expect,
-		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Plan.Model, At: time.Now(),
-		Chunks: []turn.Chunk{chunkOf(turn.ChunkPhase, "", turn.PhaseChunk{Phase: turn.PhaseLlmInfer})},
+		Outcomes: in.Outcomes, Messages: in.Messages, Model: in.Prompt.Model, At: time.Now(),
+		Events: []turn.Event{eventOf(turn.EventPhase, "", turn.PhaseEvent{Phase: turn.PhaseLlmInfer})},
 	})
 	goOn()
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	promptConfig, err := a.promptConfigs.get(ctx, in.Plan.PromptConfig)
+	promptConfig, err := a.promptConfigs.get(ctx, in.Prompt.PromptConfig)
 	if err != nil {
 		return workflows.InferResult{}, err
 	}
-	promptConfig.Condense = model.condensing(promptConfig.Condense)
+	promptConfig.Compaction = model.compactionSettings(promptConfig.Compaction)
 	if inf.Settled {
 		var used turn.Usage
-		if promptConfig.Condense != nil {
-			used, err = a.journal.CondensationUsage(ctx, inf.Key)
+		if promptConfig.Compaction != nil {
+			used, err = a.journal.CompactionUsage(ctx, inf.Key)
 		}
 		return a.inferResult(ctx, in, promptConfig, inf, used), err
 	}
@@ -120,8 +120,8 @@ type largeAnswers chan struct{}
 
 // enter waits up to workflows.LargeWithin for a free place; the returned function frees it. A small completion needs
 // none. A completion that gets no place is written without one, because it is paid for.
-func (l largeAnswers) enter(ctx context.Context, a turn.Completion) (leave func()) {
-	if len(a.Raw) < largeAnswer {
+func (l largeAnswers) enter(ctx context.Context, c turn.Completion) (leave func()) {
+	if len(c.Raw) < largeAnswer {
 		return func() {}
 	}
 	ctx, cancel := context.WithTimeout(ctx, workflows.LargeWithin)
@@ -145,30 +145,30 @@ func checkBegan(clock *clock) error {
 }
 
 // ask sends the prompt and streams the completion into the journal. If the provider refuses the prompt as too long, ask
-// condenses it and sends it once more. It returns the chunks that are not appended yet.
+// compacts it and sends it once more. It returns the events that are not appended yet.
 func (a *Activities) ask(ctx context.Context, in *workflows.InferInput, inf journal.Inference, p *prompt,
-	spending *spending, clock *clock) (turn.Completion, []turn.Chunk, error) {
-	rendered := p.render(in.Plan)
+	spending *spending, clock *clock) (turn.Completion, []turn.Event, error) {
+	rendered := p.render(in.Prompt)
 	a.recordLost(ctx, *spending, inf, rendered)
-	answer, rest, err := a.send(ctx, *in, inf, rendered, spending, clock, !p.overflow && p.config.Condense != nil)
+	answer, rest, err := a.send(ctx, *in, inf, rendered, spending, clock, !p.overflow && p.config.Compaction != nil)
 	if !errors.Is(err, errOverflow) {
 		return answer, rest, err
 	}
 	a.record(ctx, *spending, turn.Usage{}) // a refused request costs nothing: its reservation ends
 	spending.reserved = false
-	if err := a.condense(ctx, in, inf, p, turn.CondenseOverflow, clock); err != nil {
+	if err := a.compactPrompt(ctx, in, inf, p, turn.CompactionOverflow, clock); err != nil {
 		return turn.Completion{}, nil, err
 	}
-	return a.send(ctx, *in, inf, p.render(in.Plan), spending, clock, false)
+	return a.send(ctx, *in, inf, p.render(in.Prompt), spending, clock, false)
 }
 
 // errOverflow means that the provider refused the prompt as too long, which is not a failure of the inference yet.
 var errOverflow = errors.New("the prompt exceeds the model's context window")
 
-// send sends the prompt and streams the completion. If the prompt may be condensed, the error that it is too long is
+// send sends the prompt and streams the completion. If the prompt may be compacted, the error that it is too long is
 // errOverflow.
 func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
-	spending *spending, clock *clock, mayCondense bool) (turn.Completion, []turn.Chunk, error) {
+	spending *spending, clock *clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
 	if err := checkBegan(clock); err != nil {
 		return turn.Completion{}, nil, err
 	}
@@ -187,12 +187,12 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 		return turn.Completion{}, nil, err
 	}
 	budget := max(in.Budget-clock.busy(), time.Second)
-	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeGuardExceeded, nil,
+	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
 		fmt.Sprintf("the model did not answer within the %s that the turn had left", budget.Round(time.Second))))
 	defer cancel()
 	asking, abort := context.WithCancelCause(limited)
 	defer abort(nil)
-	s := openStream(asking, a.journal, inf, in.Plan.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
+	s := openStream(asking, a.journal, inf, in.Prompt.Mode == turn.ModeJSON, inputBytes(p)/4, abort)
 	asked := time.Now()
 	answer, err := a.model.Infer(asking, a.withMedia(asking, p), answering{s, try})
 	rest := s.close()
@@ -202,7 +202,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 		answer.Usage = spending.priced(answer.Usage)
 		return answer, rest, nil
 	}
-	if mayCondense && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
+	if mayCompact && asking.Err() == nil && turn.CodeOf(err) == turn.CodeContextOverflow {
 		try.Up()
 		return answer, nil, errOverflow
 	}
@@ -222,10 +222,10 @@ func (a *Activities) inferenceError(ctx, asking context.Context, in workflows.In
 		return turn.Errorf(turn.CodeWorkerUnavailable, err, "the worker stopped in the middle of an inference")
 	}
 	if cause := context.Cause(asking); cause != nil && !errors.Is(cause, context.Canceled) {
-		err = cause // the budget, or the journal's refusal of a chunk
+		err = cause // the budget, or the journal's refusal of an event
 	}
 	e := a.redacted(asTurnError(err))
-	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeStoreUnavailable {
+	if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrClosed) || e.Code == turn.CodeJournalUnavailable {
 		return err
 	}
 	model, err := a.modelOf(ctx, in)
@@ -249,14 +249,14 @@ func (a *Activities) redacted(e *turn.Error) *turn.Error {
 
 // settle appends the completion in its final form to the transcript.
 func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf journal.Inference, p *prompt,
-	answer turn.Completion, rest []turn.Chunk, spending spending) (workflows.InferResult, error) {
+	answer turn.Completion, rest []turn.Event, spending spending) (workflows.InferResult, error) {
 	m := transcribe(in, p.config, answer)
-	if in.Plan.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
-		rest = append(rest, pieces(turn.Chunk{Kind: turn.ChunkTextDelta, Text: m.Text, At: time.Now()})...)
+	if in.Prompt.Mode == turn.ModeJSON && len(m.ToolCalls) == 0 && m.Text != "" {
+		rest = append(rest, pieces(turn.Event{Kind: turn.EventTextDelta, Text: m.Text, At: time.Now()})...)
 	}
 	settled, err := retryUntilAvailable(ctx, a.settleWithin(ctx), func(ctx context.Context) (journal.Inference, error) {
 		return a.journal.SettleInference(ctx, journal.SettleInference{
-			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Chunks: rest, At: time.Now(),
+			Session: in.Session, Key: inf.Key, Attempt: inf.Attempt, Answer: answer, Message: m, Events: rest, At: time.Now(),
 			Provider: spending.attempt.Provider, Reserved: spending.reserved,
 		})
 	})
@@ -264,7 +264,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 		return workflows.InferResult{}, err
 	}
 	settled.Failures = inf.Failures
-	a.windows.put(settled.Head, in.Plan.From, append(p.messages, settled.Message), in.Expect.Hash)
+	a.windows.put(settled.Head, in.Prompt.From, append(p.messages, settled.Message), in.Expect.Hash)
 	a.remember(in, settled, p, inf.Base.Seq)
 	if len(settled.Message.ToolCalls) > 0 {
 		a.windows.put(stepHead(inf.Key), 0, []turn.Message{settled.Message}, "")
@@ -272,7 +272,7 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 	res := a.inferResult(ctx, in, p.config, settled, p.used)
 	if inv := res.Proposal.Invalid; inv != nil { // attempt 0: the step is settled
 		a.showFailure(ctx, inf.Key, 0, "the model did not give a valid action: "+a.redact(inv.Error()),
-			turn.ErrorChunk{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
+			turn.ErrorEvent{Code: turn.CodeInvalidAction, Invalid: inv.Kind, Tool: inv.Name})
 	}
 	return res, nil
 }
@@ -282,13 +282,13 @@ func (a *Activities) settle(ctx context.Context, in workflows.InferInput, inf jo
 func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer turn.Completion) turn.Message {
 	m := turn.Message{Role: turn.RoleAssistant, Text: answer.Text, TurnID: in.Turn, Step: in.Step}
 	if answer.Stop() != "" {
-		partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+		partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 		if m.ToolCalls = atMost(partial.Calls); partial.Text != "" || len(m.ToolCalls) > 0 {
 			m.Text = partial.Text
 		}
 		return m
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+	action, err := turn.Parse(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
 		return m
 	}
@@ -299,7 +299,7 @@ func transcribe(in workflows.InferInput, promptConfig turn.PromptConfig, answer 
 		m.Text = act.Question
 	case turn.CallTools:
 		m.ToolCalls = atMost(act.Calls)
-		if in.Plan.Mode == turn.ModeJSON {
+		if in.Prompt.Mode == turn.ModeJSON {
 			m.Text = ""
 		}
 	}
@@ -315,7 +315,7 @@ func toolsOf(p turn.PromptConfig) []turn.Tool {
 }
 
 // inferResult returns the same result for a completion that was just settled and for one found in the journal. used is
-// what its condensations have used.
+// what its compactions have used.
 func (a *Activities) inferResult(ctx context.Context, in workflows.InferInput, promptConfig turn.PromptConfig,
 	inf journal.Inference, used turn.Usage) workflows.InferResult {
 	return workflows.InferResult{

@@ -37,7 +37,7 @@ func (j *failingJournal) FailInference(context.Context, journal.StepKey, int, tu
 	return j.failures, nil
 }
 
-func (*failingJournal) AppendChunks(context.Context, journal.StepKey, int, []turn.Chunk) error {
+func (*failingJournal) AppendEvents(context.Context, journal.StepKey, int, []turn.Event) error {
 	return nil
 }
 
@@ -62,12 +62,12 @@ func TestWaitingForMemoryIsNotWorkingTime(t *testing.T) {
 		require.True(t, a.prompts.TryAcquire(largePrompts))
 		time.AfterFunc(wait, func() { a.prompts.Release(largePrompts) })
 		began := time.Now()
-		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1},
+		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Prompt: turn.PromptSpec{From: 1},
 			Budget: budget})
 		assert.Equal(t, wait+budget, time.Since(began))
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)
-		assert.Equal(t, string(turn.CodeGuardExceeded), app.Type())
+		assert.Equal(t, string(turn.CodeLimitExceeded), app.Type())
 		var busy time.Duration
 		var partial string
 		require.NoError(t, app.Details(&busy, &partial))
@@ -85,7 +85,7 @@ func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, a.prompts.TryAcquire(largePrompts))
 		began := time.Now()
-		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Plan: turn.PromptPlan{From: 1},
+		_, err = a.Infer(t.Context(), workflows.InferInput{Turn: "t", Step: 1, Prompt: turn.PromptSpec{From: 1},
 			Budget: time.Minute})
 		assert.Equal(t, workflows.PromptWithin, time.Since(began))
 		var app *temporal.ApplicationError
@@ -135,7 +135,7 @@ func TestARepeatedClaimIsTheSameClaim(t *testing.T) {
 		assert.Equal(t, j.claims[0], j.claims[1])
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)
-		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+		assert.Equal(t, string(turn.CodeJournalUnavailable), app.Type())
 		var busy time.Duration
 		var reached bool
 		require.NoError(t, app.Details(&busy, &reached))

@@ -49,7 +49,7 @@ func failure(ctx context.Context, retryFor time.Duration, err error, details ...
 	logFailure(ctx, e)
 	options := temporal.ApplicationErrorOptions{NonRetryable: !e.Code.Retryable(), NextRetryDelay: e.RetryAfter,
 		Details: details}
-	if e.Code == turn.CodeStoreUnavailable {
+	if e.Code == turn.CodeJournalUnavailable {
 		delay, more := journalDelay(ctx, err, retryFor)
 		if more {
 			options.Category = temporal.ApplicationErrorCategoryBenign
@@ -106,7 +106,7 @@ func retryUntilAvailable[T any](ctx context.Context, within time.Duration,
 
 // unavailable reports whether an error means that the journal is unavailable.
 func unavailable(err error) bool {
-	return err != nil && asTurnError(err).Code == turn.CodeStoreUnavailable
+	return err != nil && asTurnError(err).Code == turn.CodeJournalUnavailable
 }
 
 // awaitJournal waits until the journal may be asked again after an error: when it is back, or after the pause if it
@@ -129,7 +129,7 @@ func awaitJournal(ctx context.Context, err error, pause time.Duration) bool {
 }
 
 // settleWithin returns how long what is done waits for the journal: as long as its activity may run. A local activity
-// may be over by then; another dispatch then finds what it has recorded.
+// may be over by then; another attempt then finds what it has recorded.
 func (a *Activities) settleWithin(ctx context.Context) time.Duration {
 	if !activity.IsActivity(ctx) || local(ctx) {
 		return max(workflows.SettleWithin, a.journalRetryFor)

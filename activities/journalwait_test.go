@@ -43,7 +43,7 @@ func TestAnActivityWaitsForTheJournalOutsideOfTheWorker(t *testing.T) {
 			_, err := env.ExecuteActivity(act)
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
-			assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+			assert.Equal(t, string(turn.CodeJournalUnavailable), app.Type())
 			assert.Equal(t, c.more, !app.NonRetryable())
 			assert.Equal(t, c.delay, app.NextRetryDelay())
 		})
@@ -70,18 +70,18 @@ func TestAWriteGoesOnAsSoonAsTheJournalIsBack(t *testing.T) {
 	})
 }
 
-// fullStream is a journal that takes no chunks before a time.
+// fullStream is a journal that takes no events before a time.
 type fullStream struct {
 	Journal
 	until  time.Time
-	chunks []turn.Chunk
+	events []turn.Event
 }
 
 func (j *fullStream) AppendStream(_ context.Context, in journal.StreamInput) error {
 	if time.Now().Before(j.until) {
 		return errors.New("database or disk is full")
 	}
-	j.chunks = append(j.chunks, in.Chunks...)
+	j.events = append(j.events, in.Events...)
 	return nil
 }
 
@@ -96,8 +96,8 @@ func TestAStreamOutlivesAnOutageOfTheJournal(t *testing.T) {
 		s.Text("two ")
 		time.Sleep(5 * time.Second)
 		require.NoError(t, ctx.Err())
-		require.Len(t, j.chunks, 1)
-		assert.Equal(t, "one two ", j.chunks[0].Text)
+		require.Len(t, j.events, 1)
+		assert.Equal(t, "one two ", j.events[0].Text)
 		s.Text("three")
 		rest := s.close()
 		require.Len(t, rest, 1)

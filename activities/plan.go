@@ -75,10 +75,10 @@ func (a *Activities) planBefore(ctx context.Context, key journal.StepKey) (p tur
 	return p, nil
 }
 
-// planGuard returns the function that decides whether a call fits the plan by which the turn works: its permission and
+// planCheck returns the function that decides whether a call fits the plan by which the turn works: its permission and
 // the reason, or "" if the policy decides. If the journal cannot be read, the function sets failed, and the claim of
 // the call decides.
-func (a *Activities) planGuard(ctx context.Context, key journal.StepKey, confirm plan.Confirm,
+func (a *Activities) planCheck(ctx context.Context, key journal.StepKey, confirm plan.Confirm,
 	failed *error) func(turn.Descriptor, turn.ToolCall) (turn.Permission, string) {
 	if confirm == "" {
 		return func(turn.Descriptor, turn.ToolCall) (turn.Permission, string) { return "", "" }

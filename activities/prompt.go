@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
@@ -30,7 +29,7 @@ func (a *Activities) prompting(
 	}
 	size, over := promptBytes(messages)
 	if over >= 0 {
-		return nil, nil, &journal.TooLargeError{Seq: in.Plan.From + int64(over), Max: maxPrompt}
+		return nil, nil, &journal.TooLargeError{Seq: in.Prompt.From + int64(over), Max: maxPrompt}
 	}
 	if size < largePrompt {
 		return messages, func() {}, nil
@@ -74,7 +73,7 @@ func promptBytes(messages []turn.Message) (size int64, over int) {
 // window loads the messages from the plan's beginning up to base. If the cache has the transcript before this step's
 // results, window reads only the results; otherwise it reads the whole window, never more.
 func (a *Activities) window(ctx context.Context, in workflows.InferInput, base turn.Head) ([]turn.Message, error) {
-	from := in.Plan.From
+	from := in.Prompt.From
 	if messages, ok := a.windows.get(base, from); ok {
 		return messages, nil
 	}
@@ -92,27 +91,27 @@ func (a *Activities) window(ctx context.Context, in workflows.InferInput, base t
 		return nil, fmt.Errorf("reading the transcript: %w", err)
 	}
 	messages := append(before, more...)
-	a.windows.put(base, in.Plan.From, messages, in.Expect.Hash)
+	a.windows.put(base, in.Prompt.From, messages, in.Expect.Hash)
 	return messages, nil
 }
 
 // anchor loads the turn's own user message if the window no longer holds it.
 func (a *Activities) anchor(ctx context.Context, in workflows.InferInput) (*turn.Message, error) {
-	if in.Plan.Anchor == 0 || in.Plan.From <= in.Plan.Anchor {
+	if in.Prompt.Anchor == 0 || in.Prompt.From <= in.Prompt.Anchor {
 		return nil, nil
 	}
 	// cannot collide with a window's hash, which is hex
-	key := turn.Head{Seq: in.Plan.Anchor, Hash: "anchor of " + in.Turn}
-	messages, ok := a.windows.get(key, in.Plan.Anchor)
+	key := turn.Head{Seq: in.Prompt.Anchor, Hash: "anchor of " + in.Turn}
+	messages, ok := a.windows.get(key, in.Prompt.Anchor)
 	if !ok {
 		var err error
-		if messages, err = a.journal.Window(ctx, in.Turn, in.Plan.Anchor, in.Plan.Anchor, maxPrompt); err != nil {
+		if messages, err = a.journal.Window(ctx, in.Turn, in.Prompt.Anchor, in.Prompt.Anchor, maxPrompt); err != nil {
 			return nil, fmt.Errorf("reading the turn's request: %w", err)
 		}
 		if len(messages) != 1 {
 			return nil, turn.Errorf(turn.CodeInternal, nil, "the turn's request is not in the journal")
 		}
-		a.windows.put(key, in.Plan.Anchor, messages, "")
+		a.windows.put(key, in.Prompt.Anchor, messages, "")
 	}
 	return &messages[0], nil
 }
@@ -140,35 +139,4 @@ func (a *Activities) callProposals(calls []turn.ToolCall) []turn.CallProposal {
 		out = append(out, turn.CallProposal{ToolCall: c, ArgumentsHash: hash, Background: background})
 	}
 	return out
-}
-
-// maxMediaBytes bounds the media sent with one prompt, in bytes before encoding. The latest media are kept.
-const maxMediaBytes = 16 << 20
-
-// withMedia returns the prompt with the media that its model accepts; if they exceed maxMediaBytes, the latest ones.
-// Media that are not loaded, or that the journal no longer has, are described to the model in text.
-func (a *Activities) withMedia(ctx context.Context, p turn.Prompt) turn.Prompt {
-	messages, left := p.Messages, int64(maxMediaBytes)
-	for i, m := range slices.Backward(p.Messages) {
-		for j, media := range slices.Backward(m.Media) {
-			if !a.model.Takes(p, media.Type) || media.Bytes > left {
-				continue
-			}
-			left -= media.Bytes
-			data, err := a.journal.GetBlob(ctx, media.Hash)
-			if err != nil {
-				logFailure(ctx, asTurnError(err))
-				continue
-			}
-			if &messages[0] == &p.Messages[0] { // the cache shares the original slice
-				messages = slices.Clone(messages)
-			}
-			if &messages[i].Media[0] == &m.Media[0] {
-				messages[i].Media = slices.Clone(m.Media)
-			}
-			messages[i].Media[j].Data = data
-		}
-	}
-	p.Messages = messages
-	return p
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/everturn/everturn/activities/tools/schema"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows"
@@ -17,7 +16,7 @@ import (
 // inside an action, the workflow may reprompt for smaller steps.
 func (a *Activities) stoppedProposal(in workflows.InferInput, promptConfig turn.PromptConfig,
 	answer turn.Completion) turn.Proposal {
-	partial := turn.ParsePartial(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+	partial := turn.ParsePartial(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 	text := a.redact(partial.Text)
 	p := turn.Proposal{Kind: turn.ProposeStopped, Stop: answer.Stop(), Calls: a.callProposals(partial.Calls),
 		Text: turn.Truncate(text, turn.AnswerInline), Truncated: len(text) > turn.AnswerInline}
@@ -35,7 +34,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 	if answer.Stop() != "" {
 		return a.stoppedProposal(in, promptConfig, answer)
 	}
-	action, err := turn.Parse(in.Plan.Mode, in.Step, answer, toolsOf(promptConfig))
+	action, err := turn.Parse(in.Prompt.Mode, in.Step, answer, toolsOf(promptConfig))
 	if err != nil {
 		return a.invalid(err, nil)
 	}
@@ -55,7 +54,7 @@ func (a *Activities) proposal(ctx context.Context, in workflows.InferInput, prom
 			return a.invalid(err, act.Calls)
 		}
 		text := ""
-		if in.Plan.Mode != turn.ModeJSON {
+		if in.Prompt.Mode != turn.ModeJSON {
 			text = turn.Truncate(a.redact(answer.Text), turn.ResultPreview)
 		}
 		proposals, err := a.applyPolicy(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step}, promptConfig, act.Calls)
@@ -134,42 +133,4 @@ func find(p turn.PromptConfig, id string) (turn.Descriptor, bool) {
 		}
 	}
 	return turn.Descriptor{}, false
-}
-
-// outputSchema checks and compacts the output schema of a turn's input, which is nil for free text.
-func outputSchema(raw json.RawMessage) (json.RawMessage, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	canonical, _, err := schema.Compile(raw)
-	if err != nil {
-		return nil, turn.Errorf(turn.CodeInputInvalid, err, "the output schema cannot be used: "+err.Error())
-	}
-	return canonical, nil
-}
-
-// finalText returns the text of a final answer as its user gets it.
-func finalText(p turn.PromptConfig, text string) string {
-	if len(p.OutputSchema) == 0 {
-		return text
-	}
-	return turn.OutputText(text)
-}
-
-// checkOutput returns a *turn.InvalidAction if a final answer does not match the turn's output schema.
-func (a *Activities) checkOutput(step int, p turn.PromptConfig, text string) error {
-	if len(p.OutputSchema) == 0 {
-		return nil
-	}
-	text = turn.OutputText(text)
-	err := turn.CheckJSON(text)
-	if err == nil {
-		err = a.tools.Check(turn.Descriptor{ID: "the answer", Schema: p.OutputSchema}, json.RawMessage(text))
-	}
-	if err == nil {
-		return nil
-	}
-	return &turn.InvalidAction{Step: step, Kind: turn.InvalidOutput, Code: turn.CodeInvalidOutput,
-		Raw:    turn.Truncate(text, turn.ArgumentsPreview),
-		Reason: turn.Truncate("it is not one JSON object of the output schema: "+err.Error(), 500)}
 }

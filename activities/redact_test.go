@@ -46,8 +46,8 @@ func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
 func TestACutLeavesNoBeginningOfASecret(t *testing.T) {
 	r := redact.New()
 	r.Add(providerKey)
-	said := turn.Completion{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
-	assert.NotContains(t, redactAnswer(r, said).FinishReason, "canary")
+	output := turn.Completion{FinishReason: strings.Repeat("f", 300-len(providerKey)-2) + providerKey + "ggggg"}
+	assert.NotContains(t, redactAnswer(r, output).FinishReason, "canary")
 	var h heard
 	_, err := redactedModel{broken{echo{answer: turn.Completion{Text: "it is canary-5e1f09c"}, piece: 3}},
 		r}.Infer(t.Context(), turn.Prompt{}, &h)

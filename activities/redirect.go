@@ -27,7 +27,7 @@ func (a *Activities) redirect(ctx context.Context, in workflows.CallInput, err e
 		return err
 	case queue == "":
 		return err
-	case local(ctx): // it is dispatched again as a regular activity
+	case local(ctx): // it is attempted again as a regular activity
 		return turn.ToolAbsent(in.Tool.ID)
 	}
 	return workflows.OnWorker(queue)

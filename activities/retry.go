@@ -11,14 +11,13 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/workflows"
 	"github.com/everturn/everturn/workflows/turn"
 )
 
 // A call that was not sent waits for its server: the activity fails with tool_not_sent and a delay, the Temporal server
 // retries it after the delay on any worker, and each attempt claims the call and releases the claim. All attempts of a
-// dispatch share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
+// attempt share one clock. The heartbeat's details carry it from one attempt to the next, with the delays and the
 // number of refused attempts. The wait is therefore bounded by the time in which workers tried, and counts as working
 // time of the turn. For a call that was not claimed, see journalDelay.
 
@@ -36,7 +35,7 @@ func withinBudget(in workflows.CallInput, waited time.Duration) workflows.CallIn
 	return in
 }
 
-// repeats reports whether the workflow dispatches a call again instead of recording an unknown outcome.
+// repeats reports whether the workflow attempts a call again instead of recording an unknown outcome.
 func repeats(in workflows.CallInput, clock *clock) bool {
 	return in.RepeatIfUnknown && (in.Attempt < workflows.Repeats || clock.busy() < in.ServerWait)
 }
@@ -63,10 +62,10 @@ func (a *Activities) callFailure(ctx context.Context, in workflows.CallInput, cl
 			message = gaveUpText(e, busy)
 		}
 		busy += delay
-	case e.Code == turn.CodeStoreUnavailable:
+	case e.Code == turn.CodeJournalUnavailable:
 		delay, more = journalDelay(ctx, err, a.journalRetryFor)
 	}
-	if !more || e.Code == turn.CodeStoreUnavailable {
+	if !more || e.Code == turn.CodeJournalUnavailable {
 		logFailure(ctx, e)
 	}
 	if !more {
@@ -129,60 +128,15 @@ func about(d time.Duration) string {
 // model that the journal names. The rest of the turn stays with it: changing back and forth would lose the provider's
 // cache each time, and the reasoning that only one model can read.
 
-// modelInUse is the model that an inference asks, with the state of its fallbacks.
-type modelInUse struct {
-	turn.Model
-	first    turn.Model   // the turn's first model
-	position int          // in the turn's models
-	left     []turn.Model // its fallbacks
-	failures int          // of the step, before this model took over
-	retries
-}
-
 // retries says how the turn's inferences are retried: see turn.Config and turn.Limits.
 type retries struct {
 	retryFor, fallbackAfter time.Duration
 	max                     *int
 }
 
-// modelOf returns the model that a step of the turn asks. A turn that began before models were recorded has the model
-// of its plan and no fallback.
-func (a *Activities) modelOf(ctx context.Context, in workflows.InferInput) (modelInUse, error) {
-	t, err := a.begunTurn(ctx, in.Turn)
-	if err != nil {
-		return modelInUse{}, err
-	}
-	switch len(t.models) {
-	case 0:
-		return modelInUse{Model: turn.Model{Provider: in.Provider, Name: in.Plan.Model, Mode: in.Plan.Mode},
-			retries: t.retry}, nil
-	case 1:
-		return modelInUse{Model: t.models[0], retries: t.retry}, nil
-	}
-	change, err := a.journal.ModelChange(ctx, journal.StepKey{Turn: in.Turn, Step: in.Step})
-	if err != nil {
-		return modelInUse{}, err
-	}
-	if change.Position < 0 || change.Position >= len(t.models) {
-		return modelInUse{}, turn.Errorf(turn.CodeInternal, nil, "the turn's model is not one of its models")
-	}
-	m := modelInUse{Model: t.models[change.Position], first: t.models[0], position: change.Position,
-		left: t.models[change.Position+1:], retries: t.retry}
-	if change.Step == in.Step {
-		m.failures = change.Failures
-	}
-	return m, nil
-}
-
-// on returns the input for this model.
-func (m modelInUse) on(in workflows.InferInput) workflows.InferInput {
-	in.Provider, in.Plan.Model, in.Plan.Mode = m.Provider, m.Name, m.Mode
-	return in
-}
-
-// condensing returns how prompts for this model are condensed. After a fallback, what was the first model's is this
+// compacting returns how prompts for this model are compacted. After a fallback, what was the first model's is this
 // model's.
-func (m modelInUse) condensing(c *turn.Condensing) *turn.Condensing {
+func (m modelInUse) compactionSettings(c *turn.CompactionSettings) *turn.CompactionSettings {
 	if c == nil || m.position == 0 {
 		return c
 	}
@@ -195,47 +149,3 @@ func (m modelInUse) condensing(c *turn.Condensing) *turn.Condensing {
 	}
 	return &own
 }
-
-// mayHelp reports whether another model may not have the failure of this one. What a provider refuses because of the
-// request itself, another one would refuse too.
-func mayHelp(e *turn.Error, failed, next turn.Model) bool {
-	switch e.Code {
-	case turn.CodeLLMTransport, turn.CodeLLMRateLimited, turn.CodeLLMTruncated:
-		return true
-	case turn.CodeLLMUnauthorized:
-		return next.Provider != failed.Provider
-	case turn.CodeLLMRejected:
-		return e.OfModel
-	case turn.CodeContextOverflow:
-		return failed.ContextTokens > 0 && next.ContextTokens > failed.ContextTokens
-	}
-	return false
-}
-
-// hasHelp reports whether a fallback is left that may not have this failure.
-func (m modelInUse) hasHelp(e *turn.Error) bool {
-	return len(m.left) > 0 && mayHelp(e, m.Model, m.left[0])
-}
-
-// fallBack lets the next model take over from a failed attempt, and returns the error that begins the next attempt. It
-// returns nil if there is no such model.
-func (a *Activities) fallBack(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
-	clock *clock) error {
-	if !m.hasHelp(e) {
-		return nil
-	}
-	next := m.left[0]
-	text := fmt.Sprintf("%s:%s failed, %s:%s takes over: %s", m.Provider, m.Name, next.Provider, next.Name, e.Message)
-	err := a.journal.ChangeModel(ctx, inf.Key, inf.Attempt,
-		turn.Chunk{Text: turn.Truncate(text, maxFailureText), At: time.Now()},
-		turn.ModelChunk{Provider: next.Provider, Model: next.Name, Position: m.position + 1, Code: e.Code,
-			FromProvider: m.Provider, FromModel: m.Name})
-	if err != nil {
-		return err
-	}
-	clock.endWait()
-	return tryAgain(ctx, clock, e.Code, e.Message, nextModelAfter)
-}
-
-// nextModelAfter is the pause before the next model is asked. 0 would mean the retry policy's.
-const nextModelAfter = 10 * time.Millisecond

@@ -55,7 +55,7 @@ func (u unsent) Call(context.Context, turn.ToolRequest) (turn.ToolResult, error)
 }
 
 // TestOnlyACallThatWasNotSentMayBeRetried checks that Temporal retries only calls that were not sent: the journal
-// decides about a dispatch with an unknown end.
+// decides about an attempt with an unknown end.
 func TestOnlyACallThatWasNotSentMayBeRetried(t *testing.T) {
 	away := &turn.Error{Code: turn.CodeToolNotSent, Message: "away", RetryAfter: time.Second}
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // suspend keeps the continuation of a call whose server elicits something, and releases the claim. When the response
-// arrives, the workflow dispatches the call again, on any worker.
+// arrives, the workflow attempts the call again, on any worker.
 func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	result turn.ToolResult) (workflows.CallResult, error) {
 	_, err := retryUntilAvailable(context.WithoutCancel(ctx), a.settleWithin(ctx),
@@ -27,7 +27,7 @@ func (a *Activities) suspend(ctx context.Context, in workflows.CallInput,
 	return a.suspendedResult(in, in.Attempt, result), nil
 }
 
-// repeatElicitations returns the elicitations under the dispatch that the journal has for them: that dispatch's end was
+// repeatElicitations returns the elicitations under the attempt that the journal has for them: that attempt's end was
 // lost, or the turn was reset to before it. Nothing was sent, so repeatElicitations releases the claim.
 func (a *Activities) repeatElicitations(ctx context.Context, in workflows.CallInput, asked int,
 	result turn.ToolResult) (workflows.CallResult, error) {

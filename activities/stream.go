@@ -2,14 +2,11 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/everturn/everturn/internal/redact"
 	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/record"
 	"github.com/everturn/everturn/workflows/turn"
@@ -25,7 +22,7 @@ const (
 	flushAgain = time.Second
 )
 
-// stream batches a completion's deltas into chunks of the journal. It implements turn.Sink.
+// stream batches a completion's deltas into events of the journal. It implements turn.Sink.
 type stream struct {
 	journal Journal
 	key     journal.StepKey
@@ -39,8 +36,8 @@ type stream struct {
 	abort        context.CancelCauseFunc
 
 	mu      sync.Mutex
-	pending []turn.Chunk
-	tail    strings.Builder // text that belongs to the end of the last pending chunk
+	pending []turn.Event
+	tail    strings.Builder // text that belongs to the end of the last pending event
 	text    strings.Builder // all text so far: the partial result of a turn that ends early
 	thought int64           // bytes of reasoning so far
 	wake    chan struct{}
@@ -67,7 +64,7 @@ func (s *stream) Text(delta string) {
 		s.signal()
 		return
 	}
-	s.add(turn.ChunkTextDelta, delta)
+	s.add(turn.EventTextDelta, delta)
 }
 
 // Reasoning implements turn.Sink.
@@ -75,10 +72,10 @@ func (s *stream) Reasoning(delta string) {
 	s.mu.Lock()
 	s.thought += int64(len(delta))
 	s.mu.Unlock()
-	s.add(turn.ChunkReasoningDelta, delta)
+	s.add(turn.EventReasoningDelta, delta)
 }
 
-func (s *stream) add(kind turn.ChunkKind, delta string) {
+func (s *stream) add(kind turn.EventKind, delta string) {
 	if delta == "" {
 		return
 	}
@@ -88,12 +85,12 @@ func (s *stream) add(kind turn.ChunkKind, delta string) {
 		s.tail.WriteString(delta)
 	} else {
 		s.seal()
-		s.pending = append(s.pending, turn.Chunk{Kind: kind, Text: delta, At: time.Now()})
+		s.pending = append(s.pending, turn.Event{Kind: kind, Text: delta, At: time.Now()})
 	}
 	s.signal()
 }
 
-// seal appends the tail to the last pending chunk. Concatenating each delta at once would copy the text every time.
+// seal appends the tail to the last pending event. Concatenating each delta at once would copy the text every time.
 func (s *stream) seal() {
 	if s.tail.Len() > 0 {
 		s.pending[len(s.pending)-1].Text += s.tail.String()
@@ -101,7 +98,7 @@ func (s *stream) seal() {
 	}
 }
 
-// run flushes pending chunks a moment after the first delta of a batch, so that the batch collects the next deltas.
+// run flushes pending events a moment after the first delta of a batch, so that the batch collects the next deltas.
 func (s *stream) run(ctx context.Context) {
 	defer close(s.done)
 	var last time.Time
@@ -147,55 +144,55 @@ func (s *stream) signal() {
 }
 
 func (s *stream) flush(ctx context.Context) error {
-	chunks := s.take()
-	if len(chunks) == 0 && s.billed {
+	events := s.take()
+	if len(events) == 0 && s.billed {
 		return nil
 	}
 	err := s.journal.AppendStream(ctx, journal.StreamInput{Key: s.key, Attempt: s.attempt, PromptTokens: s.promptTokens,
-		Chunks: chunks})
+		Events: events})
 	s.billed = s.billed || err == nil
-	if err != nil { // nothing was appended; the chunks stay, in case the completion still arrives whole
+	if err != nil { // nothing was appended; the events stay, in case the completion still arrives whole
 		s.mu.Lock()
-		s.pending = append(chunks, s.pending...)
+		s.pending = append(events, s.pending...)
 		s.mu.Unlock()
 	}
 	return err
 }
 
-// take returns the chunks that were not flushed yet.
-func (s *stream) take() []turn.Chunk {
+// take returns the events that were not flushed yet.
+func (s *stream) take() []turn.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seal()
-	var chunks []turn.Chunk
-	for _, c := range s.pending {
-		chunks = append(chunks, pieces(c)...)
+	var events []turn.Event
+	for _, e := range s.pending {
+		events = append(events, pieces(e)...)
 	}
 	s.pending = nil
-	return chunks
+	return events
 }
 
-// pieceBytes bounds the text of one chunk, in bytes, far below what the journal accepts. A fast provider can produce
+// pieceBytes bounds the text of one event, in bytes, far below what the journal accepts. A fast provider can produce
 // more than that between two flushes.
-const pieceBytes = record.MaxChunkBytes / 4
+const pieceBytes = record.MaxEventBytes / 4
 
-// pieces splits a chunk whose text is too long for one, between characters.
-func pieces(c turn.Chunk) []turn.Chunk {
-	var out []turn.Chunk
-	for len(c.Text) > pieceBytes {
+// pieces splits an event whose text is too long for one, between characters.
+func pieces(e turn.Event) []turn.Event {
+	var out []turn.Event
+	for len(e.Text) > pieceBytes {
 		end := pieceBytes
-		for end > pieceBytes-utf8.UTFMax && !utf8.RuneStart(c.Text[end]) {
+		for end > pieceBytes-utf8.UTFMax && !utf8.RuneStart(e.Text[end]) {
 			end--
 		}
-		piece := c
-		piece.Text, c.Text = c.Text[:end], c.Text[end:]
+		piece := e
+		piece.Text, e.Text = e.Text[:end], e.Text[end:]
 		out = append(out, piece)
 	}
-	return append(out, c)
+	return append(out, e)
 }
 
-// close stops the flusher and returns the remaining chunks, which the caller appends with the settlement.
-func (s *stream) close() []turn.Chunk {
+// close stops the flusher and returns the remaining events, which the caller appends with the settlement.
+func (s *stream) close() []turn.Event {
 	close(s.quit)
 	<-s.done
 	return s.take()
@@ -228,83 +225,4 @@ func (s *stream) partial() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
-}
-
-func (a *Activities) redact(s string) string { return a.secrets.String(s) }
-
-// redactedModel removes secrets from everything that a model returns, before it is parsed, hashed, stored, shown or
-// sent: a provider may echo the key of the request. The adapter redacts its own errors.
-type redactedModel struct {
-	Model
-	redact *redact.Redactor
-}
-
-// Infer implements Model.
-func (m redactedModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
-	s := &redactedSink{sink: sink, text: m.redact.Stream(), reasoning: m.redact.Stream()}
-	answer, err := m.Model.Infer(ctx, p, s)
-	if err != nil { // the text held back may be the beginning of a secret
-		return answer, err
-	}
-	s.flush()
-	return redactAnswer(m.redact, answer), nil
-}
-
-// redactedSink removes secrets that span several deltas of a stream.
-type redactedSink struct {
-	sink            turn.Sink
-	text, reasoning *redact.Stream
-}
-
-// Text implements turn.Sink.
-func (s *redactedSink) Text(delta string) { s.sink.Text(s.text.Write(delta)) }
-
-// Reasoning implements turn.Sink.
-func (s *redactedSink) Reasoning(delta string) { s.sink.Reasoning(s.reasoning.Write(delta)) }
-
-func (s *redactedSink) flush() {
-	s.sink.Reasoning(s.reasoning.Flush())
-	s.sink.Text(s.text.Flush())
-}
-
-// rawWithheld replaces the raw events of a completion if they hold a secret in pieces.
-const rawWithheld = `[{"everturn_withheld":"the answer held a secret"}]`
-
-// maxFinishReason bounds the provider's finish reason, in bytes.
-const maxFinishReason = 300
-
-func redactAnswer(r *redact.Redactor, a turn.Completion) turn.Completion {
-	found := false
-	blank := func(s string, redact func(string) string) string {
-		clean := redact(s)
-		found = found || clean != s
-		return clean
-	}
-	text := r.String
-	if strings.HasPrefix(strings.TrimSpace(a.Text), "{") { // possibly an action in JSON mode
-		text = r.JSON
-	}
-	a.Text = blank(a.Text, text)
-	a.Reasoning, a.FinishReason, a.Model = blank(a.Reasoning, r.String), blank(a.FinishReason, r.String),
-		blank(a.Model, r.String)
-	a.FinishReason = turn.Truncate(a.FinishReason, maxFinishReason)
-	a.ToolCalls = slices.Clone(a.ToolCalls)
-	for i, c := range a.ToolCalls {
-		clean := turn.ToolCall{WireID: blank(c.WireID, r.String), Tool: blank(c.Tool, r.String),
-			Arguments: blank(c.Arguments, r.JSON)}
-		if clean.WireID != c.WireID {
-			clean.WireID = "" // the turn assigns an ID: providers refuse IDs with brackets
-		}
-		a.ToolCalls[i] = clean
-	}
-	items := redactItems(r, a.Items)
-	found = found || items != a.Items
-	a.Items = items
-	if raw := r.JSON(string(a.Raw)); a.Raw != nil {
-		a.Raw = json.RawMessage(raw)
-		if found || !json.Valid(a.Raw) {
-			a.Raw = json.RawMessage(rawWithheld)
-		}
-	}
-	return a
 }

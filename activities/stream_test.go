@@ -18,7 +18,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lockedJournal refuses chunks. It signals when it has refused some.
+// lockedJournal refuses events. It signals when it has refused some.
 type lockedJournal struct {
 	Journal
 	refused chan struct{}
@@ -29,7 +29,7 @@ func (j *lockedJournal) AppendStream(context.Context, journal.StreamInput) error
 	return errors.New("locked")
 }
 
-// TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest checks that chunks that could not be appended while the journal
+// TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest checks that events that could not be appended while the journal
 // was unavailable are written with the settlement.
 func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	j := &lockedJournal{refused: make(chan struct{})}
@@ -42,16 +42,16 @@ func TestTextThatCouldNotBeAppendedIsHandedOutWithTheRest(t *testing.T) {
 	s.Reasoning("hm")
 	s.Text("is 42.")
 	var shown string
-	for _, c := range s.close() {
-		if c.Kind == turn.ChunkTextDelta {
-			shown += c.Text
+	for _, e := range s.close() {
+		if e.Kind == turn.EventTextDelta {
+			shown += e.Text
 		}
 	}
 	assert.Equal(t, "The answer to it all is 42.", shown)
 	assert.NoError(t, context.Cause(ctx), "the completion goes on")
 }
 
-// strictJournal accepts chunks as the journal does, which refuses any that is too long, and signals the first ones.
+// strictJournal accepts events as the journal does, which refuses any that is too long, and signals the first ones.
 type strictJournal struct {
 	Journal
 	taken chan struct{}
@@ -64,33 +64,33 @@ func (j *strictJournal) AppendStream(_ context.Context, in journal.StreamInput) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	defer j.once.Do(func() { close(j.taken) })
-	for _, c := range in.Chunks {
-		if len(c.Text) > record.MaxChunkBytes {
-			return fmt.Errorf("a chunk of %d bytes", len(c.Text))
+	for _, e := range in.Events {
+		if len(e.Text) > record.MaxEventBytes {
+			return fmt.Errorf("an event of %d bytes", len(e.Text))
 		}
-		j.text.WriteString(c.Text)
+		j.text.WriteString(e.Text)
 	}
 	return nil
 }
 
 // TestAFastAnswerIsAppendedInPieces checks that text is split if a provider sends more between two flushes than fits
-// into a chunk.
+// into an event.
 func TestAFastAnswerIsAppendedInPieces(t *testing.T) {
 	j := &strictJournal{taken: make(chan struct{})}
 	ctx, abort := context.WithCancelCause(t.Context())
 	defer abort(nil)
 	s := openStream(ctx, j, journal.Inference{Attempt: 1}, false, 0, abort)
-	said := "a" + strings.Repeat("é€", record.MaxChunkBytes)
-	s.Text(said)
+	output := "a" + strings.Repeat("é€", record.MaxEventBytes)
+	s.Text(output)
 	<-j.taken
 	rest := s.close()
 	require.NoError(t, context.Cause(ctx))
-	for _, c := range rest {
-		j.text.WriteString(c.Text)
+	for _, e := range rest {
+		j.text.WriteString(e.Text)
 	}
-	assert.True(t, j.text.String() == said, "the text is whole")
-	for _, c := range pieces(turn.Chunk{Text: said}) {
-		assert.True(t, utf8.ValidString(c.Text), "no character is cut")
+	assert.True(t, j.text.String() == output, "the text is whole")
+	for _, e := range pieces(turn.Event{Text: output}) {
+		assert.True(t, utf8.ValidString(e.Text), "no character is cut")
 	}
 }
 
@@ -102,7 +102,7 @@ func TestDeltasAreJoinedInLinearTime(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range n {
-			s.add(turn.ChunkTextDelta, "0123456789")
+			s.add(turn.EventTextDelta, "0123456789")
 		}
 		s.seal()
 		runtime.ReadMemStats(&after)

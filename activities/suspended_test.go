@@ -26,12 +26,12 @@ type asksOn struct {
 func (*asksOn) Check(turn.Descriptor, json.RawMessage) error { return nil }
 func (*asksOn) Await(context.Context, string, string)        {}
 
-func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
+func (a *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, error) {
 	round := string(r.Continuation)
 	again := round != "" && len(r.Responses) == 0
 	if !again {
-		h.handed = append(h.handed, fmt.Sprint(round, r.Responses))
-		round = fmt.Sprintf("round %d", len(h.handed))
+		a.handed = append(a.handed, fmt.Sprint(round, r.Responses))
+		round = fmt.Sprintf("round %d", len(a.handed))
 	}
 	q := turn.Elicitation{Key: "sure", Message: round}
 	return turn.ToolResult{Elicitations: []turn.Elicitation{q}, Continuation: []byte(round)}, nil
@@ -40,49 +40,49 @@ func (h *asksOn) Call(_ context.Context, r turn.ToolRequest) (turn.ToolResult, e
 // claimable returns a journal with a turn whose model has requested one call, and that call.
 func claimable(t *testing.T) (*journal.DB, workflows.CallInput) {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), turn.BeginInput{
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	begun, err := db.Begin(t.Context(), turn.BeginInput{
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now(),
 	})
 	require.NoError(t, err)
 	key := journal.StepKey{Turn: "t", Step: 1}
-	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
+	_, err = db.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
 	require.NoError(t, err)
 	calls := []turn.ToolCall{{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}}
-	_, err = s.SettleInference(t.Context(),
+	_, err = db.SettleInference(t.Context(),
 		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: calls}})
 	require.NoError(t, err)
-	return s, workflows.CallInput{
+	return db, workflows.CallInput{
 		Session: "s", Turn: "t", Step: 1, Call: turn.CallProposal{ToolCall: turn.ToolCall{ID: "1.0", Tool: "mcp/x/y"}},
 		Tool: turn.Tool{ID: "mcp/x/y"}, Timeout: time.Second, ServerWait: time.Second, Budget: time.Minute,
 	}
 }
 
-// TestRepliesAreForTheQuestionsOfOneDispatch checks dispatches whose results are lost: the results of dispatches 2 and
-// 3 never reach the workflow, so dispatches 3 and 4 carry the responses to the elicitation of the first one.
-func TestRepliesAreForTheQuestionsOfOneDispatch(t *testing.T) {
-	s, in := claimable(t)
+// TestRepliesAreForTheQuestionsOfOneAttempt checks attempts whose results are lost: the results of attempts 2 and
+// 3 never reach the workflow, so attempts 3 and 4 carry the responses to the elicitation of the first one.
+func TestRepliesAreForTheQuestionsOfOneAttempt(t *testing.T) {
+	db, in := claimable(t)
 	host := &asksOn{}
-	a, err := New(Options{Journal: s, Tools: host})
+	a, err := New(Options{Journal: db, Tools: host})
 	require.NoError(t, err)
 	allowed(a, in)
-	dispatch := func(attempt int) workflows.CallResult {
+	attempt := func(attempt int) workflows.CallResult {
 		in.Attempt = attempt
 		res, err := a.CallTool(t.Context(), in)
 		require.NoError(t, err)
 		require.Len(t, res.Elicitations, 1)
 		return res
 	}
-	in.ElicitationAttempt = dispatch(1).ElicitationAttempt
+	in.ElicitationAttempt = attempt(1).ElicitationAttempt
 	assert.Equal(t, 1, in.ElicitationAttempt)
 	in.Responses = []turn.ElicitationResponse{{Key: "sure", Action: turn.ElicitationAccept}}
-	second := dispatch(2)
-	assert.Equal(t, second, noBusy(dispatch(3), second), "the same is asked, of the same dispatch")
-	assert.Equal(t, second, noBusy(dispatch(4), second))
+	second := attempt(2)
+	assert.Equal(t, second, noBusy(attempt(3), second), "the same is asked, of the same attempt")
+	assert.Equal(t, second, noBusy(attempt(4), second))
 	in.ElicitationAttempt = second.ElicitationAttempt
-	assert.Equal(t, "round 3", dispatch(5).Elicitations[0].Message)
+	assert.Equal(t, "round 3", attempt(5).Elicitations[0].Message)
 	assert.Len(t, host.handed, 3, "each reply was handed over once, to its question: %v", host.handed)
 }
 
@@ -99,6 +99,6 @@ func TestWhatTheJournalRefusesIsNotTriedAgain(t *testing.T) {
 		journal.ErrConflict, journal.ErrClosed, journal.ErrStale, journal.ErrNotFound, journal.ErrUnapproved,
 		journal.ErrNewer,
 	} {
-		assert.NotEqual(t, turn.CodeStoreUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
+		assert.NotEqual(t, turn.CodeJournalUnavailable, asTurnError(fmt.Errorf("asking: %w", err)).Code, "%v", err)
 	}
 }

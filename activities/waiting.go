@@ -88,7 +88,7 @@ func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, 
 	if err != nil {
 		return nil, err
 	}
-	key := modelKey(in.Provider, in.Plan.Model)
+	key := modelKey(in.Provider, in.Prompt.Model)
 	if m.retryFor == 0 {
 		return a.outages.Insist(key), nil
 	}
@@ -117,7 +117,7 @@ func (a *Activities) endTry(asking context.Context, try *outage.Try, received in
 	asked time.Time) time.Duration {
 	e := asTurnError(err)
 	switch {
-	case asking.Err() != nil, e.Code == turn.CodeStoreUnavailable: // it was stopped: nothing is known of the model
+	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // it was stopped: nothing is known of the model
 	case !e.Code.Retryable():
 		if e.Status != 0 {
 			try.Up()
@@ -167,7 +167,7 @@ func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m 
 	if err := a.fallBack(ctx, inf, m, e, clock); err != nil {
 		return err
 	}
-	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorChunk{Code: e.Code, Final: true})
+	a.showFailure(ctx, inf.Key, inf.Attempt, e.Message, turn.ErrorEvent{Code: e.Code, Final: true})
 	return finally(clock, e, gaveUpWaiting(e, m, w, f.failures, now), f.partial)
 }
 
@@ -183,7 +183,7 @@ func tryAgain(ctx context.Context, clock *clock, code turn.Code, message string,
 
 // finally returns the error of an inference that has failed for good.
 func finally(clock *clock, e *turn.Error, message, partial string) error {
-	if e.Code != turn.CodeGuardExceeded { // otherwise the turn's time is up, and the text so far is its partial result
+	if e.Code != turn.CodeLimitExceeded { // otherwise the turn's time is up, and the text so far is its partial result
 		partial = ""
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
@@ -224,11 +224,11 @@ func (a *Activities) showModelWait(ctx context.Context, inf journal.Inference, m
 		return
 	}
 	waited := time.Since(w.ModelSince)
-	chunk := chunkOf(turn.ChunkInferenceWaiting, turn.Truncate(e.Message, maxFailureText), turn.WaitingChunk{
+	event := eventOf(turn.EventInferenceWaiting, turn.Truncate(e.Message, maxFailureText), turn.WaitingEvent{
 		Provider: m.Provider, Model: m.Name, Code: e.Code, Status: e.Status, Attempt: int(attemptOf(ctx)), NextAt: next.UTC(),
 		WaitedMS: waited.Milliseconds(), LimitMS: (waited + left).Milliseconds(),
 	})
-	if err := a.journal.AppendChunks(ctx, inf.Key, inf.Attempt, []turn.Chunk{chunk}); err != nil {
+	if err := a.journal.AppendEvents(ctx, inf.Key, inf.Attempt, []turn.Event{event}); err != nil {
 		logFailure(ctx, asTurnError(err))
 		return
 	}

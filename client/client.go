@@ -33,7 +33,7 @@ type Journal interface {
 	StopSubagents(ctx context.Context, session string) ([]string, error)
 	Fork(ctx context.Context, in journal.ForkInput) (journal.SessionRecord, error)
 	PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error)
-	Chunks(ctx context.Context, turnID string, after int64, limit int) ([]turn.Chunk, error)
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error)
 	Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{}
 }
 

@@ -31,8 +31,8 @@ func TestRefusalsAreTypedErrors(t *testing.T) {
 		assert.Equal(t, code, refusal.Code)
 		assert.Equal(t, "why", refusal.Message)
 	}
-	other := asClientError(temporal.NewApplicationError("why", string(turn.CodeStoreUnavailable)))
-	assert.Equal(t, turn.CodeStoreUnavailable, turn.CodeOf(other), "a code without a variable")
+	other := asClientError(temporal.NewApplicationError("why", string(turn.CodeJournalUnavailable)))
+	assert.Equal(t, turn.CodeJournalUnavailable, turn.CodeOf(other), "a code without a variable")
 	assert.ErrorIs(t, asClientError(serviceerror.NewNotFound("gone")), ErrNotRunning)
 	assert.ErrorIs(t, asClientError(serviceerror.NewUnavailable("away")), ErrUnreachable)
 }
@@ -71,16 +71,16 @@ func TestWithoutAConnectionNothingIsSent(t *testing.T) {
 func TestFollowReadsToTheEndOfATurn(t *testing.T) {
 	b := &book{changed: make(chan struct{})}
 	b.turns = map[string]journal.TurnRecord{"t": {ID: "t", Session: "s", State: turn.StateRunning}}
-	b.say(turn.ChunkTurnStarted, "")
-	b.say(turn.ChunkTextDelta, "one ")
+	b.say(turn.EventTurnStarted, "")
+	b.say(turn.EventTextDelta, "one ")
 	c := New(nil, Options{Journal: b})
 	var text string
-	for chunk, err := range c.Follow(t.Context(), Turn{Session: "s", ID: "t"}, 0) {
+	for event, err := range c.Follow(t.Context(), Turn{Session: "s", ID: "t"}, 0) {
 		require.NoError(t, err)
-		text += chunk.Text
-		if chunk.Index == 1 {
-			b.say(turn.ChunkTextDelta, "two")
-			b.say(turn.ChunkTurnCompleted, "")
+		text += event.Text
+		if event.Index == 1 {
+			b.say(turn.EventTextDelta, "two")
+			b.say(turn.EventTurnCompleted, "")
 			close(b.changed)
 		}
 	}
@@ -93,10 +93,10 @@ func TestFollowReadsToTheEndOfATurn(t *testing.T) {
 
 func TestFollowBehindTheEndYieldsNothing(t *testing.T) {
 	b := &book{turns: map[string]journal.TurnRecord{"t": {ID: "t", State: turn.StateCompleted}}}
-	b.say(turn.ChunkTurnCompleted, "")
+	b.say(turn.EventTurnCompleted, "")
 	c := New(nil, Options{Journal: b})
-	for chunk, err := range c.Follow(t.Context(), Turn{ID: "t"}, 0) {
-		assert.Fail(t, "something came", "%v %v", chunk, err)
+	for event, err := range c.Follow(t.Context(), Turn{ID: "t"}, 0) {
+		assert.Fail(t, "something came", "%v %v", event, err)
 	}
 	r, err := c.Wait(t.Context(), Turn{ID: "t"})
 	require.NoError(t, err)
@@ -137,19 +137,19 @@ func TestResultDoesNotWait(t *testing.T) {
 // book is a journal with the records of a test.
 type book struct {
 	Journal
-	mu      sync.Mutex // guards chunks
+	mu      sync.Mutex // guards events
 	turns   map[string]journal.TurnRecord
 	took    map[string]string // the turn that took each message
-	chunks  []turn.Chunk
+	events  []turn.Event
 	changed chan struct{}
 
 	followers []context.Context
 }
 
-func (b *book) say(kind turn.ChunkKind, text string) {
+func (b *book) say(kind turn.EventKind, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.chunks = append(b.chunks, turn.Chunk{Turn: "t", Index: int64(len(b.chunks)), Kind: kind, Text: text})
+	b.events = append(b.events, turn.Event{Turn: "t", Index: int64(len(b.events)), Kind: kind, Text: text})
 }
 
 func (b *book) Turn(_ context.Context, id string) (journal.TurnRecord, error) {
@@ -167,10 +167,10 @@ func (b *book) Messages(context.Context, string, int64, int64) ([]turn.Message, 
 	return nil, nil
 }
 
-func (b *book) Chunks(_ context.Context, _ string, after int64, _ int) ([]turn.Chunk, error) {
+func (b *book) Events(_ context.Context, _ string, after int64, _ int) ([]turn.Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.chunks[min(after, int64(len(b.chunks))-1)+1:]), nil
+	return slices.Clone(b.events[min(after, int64(len(b.events))-1)+1:]), nil
 }
 
 func (b *book) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {

@@ -12,14 +12,14 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// CompactInput names the session to condense.
+// CompactInput names the session to compact.
 type CompactInput struct {
 	Session string
 	// Focus is what the summary is to keep above all, at most 1000 bytes. It may be empty.
 	Focus string
 }
 
-// Compact condenses the conversation of a session whose turn has ended: a model summarizes it, and the prompts of later
+// Compact compacts the conversation of a session whose turn has ended: a model summarizes it, and the prompts of later
 // turns contain the summary instead. The transcript stays as it is, and a fork from before has the whole conversation.
 // Compact waits for the worker that does it. If ctx ends first, the worker goes on.
 //
@@ -44,7 +44,7 @@ func (c *Client) Compact(ctx context.Context, in CompactInput) (workflows.Compac
 		})
 	})
 	if err != nil {
-		return res, fmt.Errorf("asking Temporal to condense the session: %w", err)
+		return res, fmt.Errorf("asking Temporal to compact the session: %w", err)
 	}
 	err = run.Get(ctx, &res)
 	var app *temporal.ApplicationError

@@ -14,10 +14,10 @@
 //		defer c.Close()
 //		t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: "Which files are here?"}})
 //		check(err)
-//		for chunk, err := range c.Follow(ctx, t, -1) {
+//		for event, err := range c.Follow(ctx, t, -1) {
 //			check(err)
-//			if chunk.Kind == turn.ChunkTextDelta {
-//				fmt.Print(chunk.Text)
+//			if event.Kind == turn.EventTextDelta {
+//				fmt.Print(event.Text)
 //			}
 //		}
 //		result, err := c.Wait(ctx, t)

@@ -51,10 +51,10 @@ func Example() {
 	defer c.Close()
 	t, err := c.Send(ctx, client.SendInput{Message: turn.UserMessage{Text: "Which files are here?"}})
 	check(err)
-	for chunk, err := range c.Follow(ctx, t, -1) {
+	for event, err := range c.Follow(ctx, t, -1) {
 		check(err)
-		if chunk.Kind == turn.ChunkTextDelta {
-			fmt.Print(chunk.Text)
+		if event.Kind == turn.EventTextDelta {
+			fmt.Print(event.Text)
 		}
 	}
 	result, err := c.Wait(ctx, t)
@@ -84,7 +84,7 @@ func ExampleClient_Send() {
 	fmt.Println(result.Answer)
 }
 
-// A follower that lost its connection resumes after the last chunk that it has seen.
+// A follower that lost its connection resumes after the last event that it has seen.
 func ExampleClient_Follow() {
 	ctx := context.Background()
 	c, closeBoth := dial(ctx)
@@ -92,9 +92,9 @@ func ExampleClient_Follow() {
 	t, err := c.Find(ctx, "research", "") // the session's last turn
 	check(err)
 	const seen = 41
-	for chunk, err := range c.Follow(ctx, t, seen) {
+	for event, err := range c.Follow(ctx, t, seen) {
 		check(err)
-		fmt.Println(chunk.Index, chunk.Kind, chunk.Text)
+		fmt.Println(event.Index, event.Kind, event.Text)
 	}
 }
 

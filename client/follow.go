@@ -18,9 +18,9 @@ import (
 // closeWithin bounds how long Follow waits for Temporal to close the run of a turn that has ended.
 const closeWithin = time.Second
 
-// Follow yields the chunks of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
-// Follow yields the chunks of the turn that takes the message; if that turn was running before, they begin with the
-// message. Chunk.Turn names the turn, and another Follow can resume after Chunk.Index.
+// Follow yields the events of a turn with index > after (-1 for all) in order, as they appear. If t names a message,
+// Follow yields the events of the turn that takes the message; if that turn was running before, they begin with the
+// message. Event.Turn names the turn, and another Follow can resume after Event.Index.
 //
 // The iteration ends after turn_completed, when Temporal has closed the run too or after a second at the latest: the
 // session is at rest then. It also ends if the turn is over and has no turn_completed in the journal, for instance
@@ -28,16 +28,16 @@ const closeWithin = time.Second
 //
 // Follow waits for a turn that has not begun. An error is yielded once and is the last: that of ctx, or of reading the
 // journal. While Temporal does not answer, or rejects the client, Follow continues with the journal.
-func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Chunk, error] {
-	return func(yield func(turn.Chunk, error) bool) {
-		f := follower{c: c, t: t, reader: follow.TurnReader{Store: c.journal, After: after}}
+func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn.Event, error] {
+	return func(yield func(turn.Event, error) bool) {
+		f := follower{c: c, t: t, reader: follow.TurnReader{Journal: c.journal, After: after}}
 		stopped := false
-		err := f.run(ctx, func(chunk turn.Chunk) bool {
-			stopped = !yield(chunk, nil)
+		err := f.run(ctx, func(event turn.Event) bool {
+			stopped = !yield(event, nil)
 			return !stopped
 		})
 		if err != nil && !stopped {
-			yield(turn.Chunk{}, err)
+			yield(turn.Event{}, err)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func (c *Client) Follow(ctx context.Context, t Turn, after int64) iter.Seq2[turn
 // Errors: that of ctx, ErrNotFound, ErrUndelivered, or Temporal's error if it rejects the client (permission denied,
 // for instance): the turn may be running then.
 func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
-	f := follower{c: c, t: t, reader: follow.TurnReader{Store: c.journal, After: math.MaxInt64}, onlyResult: true}
-	err := f.run(ctx, func(turn.Chunk) bool { return true })
+	f := follower{c: c, t: t, reader: follow.TurnReader{Journal: c.journal, After: math.MaxInt64}, onlyResult: true}
+	err := f.run(ctx, func(turn.Event) bool { return true })
 	switch {
 	case err != nil && f.outcome == nil:
 		return workflows.Result{}, err
@@ -69,13 +69,13 @@ type follower struct {
 	t          Turn
 	reader     follow.TurnReader
 	onlyResult bool         // the caller wants only the end, from the journal or from Temporal
-	message    string       // chunks before this message are skipped; empty once it has been reached
+	message    string       // events before this message are skipped; empty once it has been reached
 	outcomes   chan outcome // receives the end from Temporal; nil once it has been received
 	outcome    *outcome     // the end as Temporal reported it
 	cancel     func()       // cancels the request to Temporal
 }
 
-func (f *follower) run(ctx context.Context, emit func(turn.Chunk) bool) error {
+func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 	if f.c.journal == nil {
 		return errNoJournal
 	}
@@ -125,7 +125,7 @@ func (f *follower) awaitOutcome(ctx context.Context) {
 }
 
 // advance reads what the journal has and reports whether the turn is over.
-func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (done bool, err error) {
+func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (done bool, err error) {
 	if f.t.Merged {
 		if taken, err := f.findMergedTurn(ctx); !taken || err != nil {
 			return f.outcome != nil, err
@@ -133,22 +133,22 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Chunk) bool) (don
 	}
 	for {
 		f.reader.Turn = f.t.ID
-		chunks, err := f.reader.Next(ctx)
+		events, err := f.reader.Next(ctx)
 		if err != nil {
 			return false, err
 		}
-		for _, chunk := range chunks {
-			if f.passesMessage(chunk) && !emit(chunk) {
+		for _, event := range events {
+			if f.passesMessage(event) && !emit(event) {
 				return true, nil
 			}
-			if chunk.Kind == turn.ChunkTurnCompleted {
+			if event.Kind == turn.EventTurnCompleted {
 				f.awaitClose(ctx)
 			}
 		}
 		if f.reader.Done {
 			return true, nil
 		}
-		if len(chunks) > 0 {
+		if len(events) > 0 {
 			continue
 		}
 		if again, done := f.decideEnd(ctx, f.reader.Begun); !again {
@@ -221,18 +221,18 @@ func (f *follower) awaitClose(ctx context.Context) {
 	}
 }
 
-// passesMessage reports whether Follow yields a chunk: the message's or a later one.
-func (f *follower) passesMessage(c turn.Chunk) bool {
+// passesMessage reports whether Follow yields an event: the message's or a later one.
+func (f *follower) passesMessage(e turn.Event) bool {
 	if f.message == "" {
 		return true
 	}
-	switch c.Kind {
-	case turn.ChunkMessageAdded:
-		var joined turn.MessageChunk
-		if json.Unmarshal(c.Data, &joined) == nil && joined.MessageID != f.message {
+	switch e.Kind {
+	case turn.EventMessageAdded:
+		var joined turn.MessageEvent
+		if json.Unmarshal(e.Data, &joined) == nil && joined.MessageID != f.message {
 			return false
 		}
-	case turn.ChunkTurnCompleted:
+	case turn.EventTurnCompleted:
 	default:
 		return false
 	}

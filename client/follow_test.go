@@ -30,19 +30,19 @@ func TestTruncatedAnswersAreCompleted(t *testing.T) {
 	}
 }
 
-func TestAMergedMessageIsFollowedFromItsOwnChunkOn(t *testing.T) {
-	text := func(index int64) turn.Chunk { return turn.Chunk{Kind: turn.ChunkTextDelta, Index: index} }
-	joined := func(id string) turn.Chunk {
-		return turn.Chunk{Kind: turn.ChunkMessageAdded, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
+func TestAMergedMessageIsFollowedFromItsOwnEventOn(t *testing.T) {
+	text := func(index int64) turn.Event { return turn.Event{Kind: turn.EventTextDelta, Index: index} }
+	joined := func(id string) turn.Event {
+		return turn.Event{Kind: turn.EventMessageAdded, Data: []byte(`{"message_id":"` + id + `","text":""}`)}
 	}
 	f := follower{message: "m2"}
 	var seen []bool
-	for _, c := range []turn.Chunk{text(1), joined("m1"), joined("m2"), text(2), joined("m3")} {
-		seen = append(seen, f.passesMessage(c))
+	for _, e := range []turn.Event{text(1), joined("m1"), joined("m2"), text(2), joined("m3")} {
+		seen = append(seen, f.passesMessage(e))
 	}
 	assert.Equal(t, []bool{false, false, true, true, true}, seen)
 	lost := follower{message: "m2"}
-	assert.True(t, lost.passesMessage(turn.Chunk{Kind: turn.ChunkTurnCompleted}), "the end is always yielded")
+	assert.True(t, lost.passesMessage(turn.Event{Kind: turn.EventTurnCompleted}), "the end is always yielded")
 	var own follower
 	assert.True(t, own.passesMessage(text(1)))
 }

@@ -61,17 +61,17 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 	return r, nil
 }
 
-// streamedText returns the last text in the chunks of a turn, which no inference has settled if the turn ended in the
+// streamedText returns the last text in the events of a turn, which no inference has settled if the turn ended in the
 // middle of one.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
-	for r := (follow.TurnReader{Store: c.journal, Turn: turnID, After: -1}); ; {
-		chunks, err := r.Next(ctx)
-		if err != nil || len(chunks) == 0 {
+	for r := (follow.TurnReader{Journal: c.journal, Turn: turnID, After: -1}); ; {
+		events, err := r.Next(ctx)
+		if err != nil || len(events) == 0 {
 			return reader.Text(), err
 		}
-		for _, chunk := range chunks {
-			reader.Add(chunk)
+		for _, event := range events {
+			reader.Add(event)
 		}
 	}
 }

@@ -20,8 +20,8 @@ const (
 	// attemptWithin bounds one attempt: an update hangs instead of failing if no worker runs, or if ten others are in
 	// flight for its workflow.
 	attemptWithin = 10 * time.Second
-	// strandedAfter is how long a worker has time to answer before the client looks whether any can.
-	strandedAfter = time.Second
+	// versionLostAfter is how long a worker has time to answer before the client looks whether any can.
+	versionLostAfter = time.Second
 	// healthWithin bounds the question whether Temporal answers at all, after a request that it did not answer.
 	healthWithin = 2 * time.Second
 )
@@ -63,19 +63,19 @@ func (c *Client) askWorker(ctx context.Context, session string, request func(con
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	look := func() {
-		if why, err := temporalconn.Stranded(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
-			cancel(temporalconn.WithKind(ErrStranded, errors.New(why)))
+		if why, err := temporalconn.VersionLost(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
+			cancel(temporalconn.WithKind(ErrVersionLost, errors.New(why)))
 		}
 	}
-	timer := time.AfterFunc(strandedAfter, look)
+	timer := time.AfterFunc(versionLostAfter, look)
 	defer timer.Stop()
 	err := c.retry(ctx, ErrNoWorker, request)
 	var unpolled *serviceerror.FailedPrecondition // the server refuses a query at once
 	if errors.As(err, &unpolled) {
 		look()
 	}
-	if stranded := context.Cause(ctx); err != nil && errors.Is(stranded, ErrStranded) {
-		return stranded
+	if lost := context.Cause(ctx); err != nil && errors.Is(lost, ErrVersionLost) {
+		return lost
 	}
 	return err
 }

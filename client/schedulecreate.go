@@ -123,7 +123,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 			Priority:      workflows.Priority(o.Tenant, true),
 			StaticDetails: "One run of schedule " + turn.Truncate(in.Name, 80) +
 				", in a session of its own that is named after this workflow's ID. " +
-				"Its transcript is in the journal: `starter show`.",
+				"Its transcript is in the journal: `everturn show`.",
 			TypedSearchAttributes: temporal.NewSearchAttributes(
 				agent, workflows.AttrState.ValueSet(string(turn.StateRunning))),
 		}
@@ -139,7 +139,7 @@ func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 		Priority:      workflows.Priority(o.Tenant, true),
 		StaticDetails: "Sends the message of schedule " + turn.Truncate(in.Name, 60) +
 			" to its session, and completes when the turn that takes it ends: " +
-			"`starter show " + turn.Truncate(in.Session, 80) + "`.",
+			"`everturn show " + turn.Truncate(in.Session, 80) + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(agent, workflows.AttrSession.ValueSet(in.Session)),
 	}
 }

@@ -286,7 +286,7 @@ func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) 
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         in.summary,
 		Priority:              workflows.Priority(c.options.Tenant, in.Message.Background),
-		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `starter show " +
+		StaticDetails: "One user message and the work to answer it. Its transcript is in the journal: `everturn show " +
 			short + "`.",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			workflows.AttrSession.ValueSet(in.Session), workflows.AttrAgent.ValueSet(cmp.Or(in.Agent, c.options.Agent)),

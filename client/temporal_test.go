@@ -135,20 +135,20 @@ func TestFollowContinuesIfTemporalRejectsTheClient(t *testing.T) {
 			changed: make(chan struct{}),
 			turns:   map[string]journal.TurnRecord{"t": {ID: "t", Session: "s", State: turn.StateRunning}},
 		}
-		b.say(turn.ChunkTurnStarted, "")
+		b.say(turn.EventTurnStarted, "")
 		c := New(&fakeTemporal{get: func() error { return errDenied }}, Options{Journal: b})
 		var all sync.WaitGroup
 		all.Go(func() {
 			time.Sleep(5 * askAgainAfter)
-			b.say(turn.ChunkTurnCompleted, "")
+			b.say(turn.EventTurnCompleted, "")
 			close(b.changed)
 		})
-		var kinds []turn.ChunkKind
-		for chunk, err := range c.Follow(t.Context(), Turn{Session: "s", ID: "t"}, -1) {
+		var kinds []turn.EventKind
+		for event, err := range c.Follow(t.Context(), Turn{Session: "s", ID: "t"}, -1) {
 			require.NoError(t, err)
-			kinds = append(kinds, chunk.Kind)
+			kinds = append(kinds, event.Kind)
 		}
-		assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTurnCompleted}, kinds)
+		assert.Equal(t, []turn.EventKind{turn.EventTurnStarted, turn.EventTurnCompleted}, kinds)
 		all.Wait()
 	})
 }

@@ -218,7 +218,7 @@ func TestKeyFiles(t *testing.T) {
 	}
 	_, err = OpenFile(filepath.Join(t.TempDir(), "missing"))
 	assert.ErrorIs(t, err, config.ErrInvalid)
-	assert.ErrorContains(t, err, "starter keys new")
+	assert.ErrorContains(t, err, "everturn keys new")
 }
 
 func TestTheSecretsOfRotatedKeysAreLearned(t *testing.T) {

@@ -82,13 +82,13 @@ func Open(cfg config.Encryption) (*Keys, error) {
 	return nil, nil
 }
 
-// OpenFile returns the keys of a file, which `starter keys` and Tink's own tool write.
+// OpenFile returns the keys of a file, which `everturn keys` and Tink's own tool write.
 func OpenFile(path string) (*Keys, error) {
 	k := &Keys{path: path}
 	set, err := k.read(nil)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, invalid("encryption.key_file: %w: make one with `starter keys new`", err)
+			return nil, invalid("encryption.key_file: %w: make one with `everturn keys new`", err)
 		}
 		return nil, invalid("encryption.key_file: %w", err)
 	}
@@ -195,16 +195,16 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	return plain, nil
 }
 
-func (s *loaded) unknown(id uint32) error {
-	err := fmt.Errorf("decrypting: %w %d: add it to the keyset of this process (it has %s)", ErrUnknownKey, id, s.names())
-	if s.problem != nil {
-		err = fmt.Errorf("%w; the key file could not be read again: %w", err, s.problem)
+func (l *loaded) unknown(id uint32) error {
+	err := fmt.Errorf("decrypting: %w %d: add it to the keyset of this process (it has %s)", ErrUnknownKey, id, l.names())
+	if l.problem != nil {
+		err = fmt.Errorf("%w; the key file could not be read again: %w", err, l.problem)
 	}
 	return err
 }
 
-func (s *loaded) has(id uint32) bool {
-	for _, k := range s.list {
+func (l *loaded) has(id uint32) bool {
+	for _, k := range l.list {
 		if k.ID == id && k.Enabled {
 			return true
 		}
@@ -212,9 +212,9 @@ func (s *loaded) has(id uint32) bool {
 	return false
 }
 
-func (s *loaded) names() string {
+func (l *loaded) names() string {
 	var b bytes.Buffer
-	for i, k := range s.list {
+	for i, k := range l.list {
 		if i > 0 {
 			b.WriteString(", ")
 		}

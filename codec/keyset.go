@@ -107,7 +107,7 @@ func readFile(path string) ([]byte, error) {
 func readKeyset(data []byte) (*keyset.Handle, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
 	if err != nil {
-		return nil, errors.New("it is no keyset in Tink's JSON form: make one with `starter keys new`")
+		return nil, errors.New("it is no keyset in Tink's JSON form: make one with `everturn keys new`")
 	}
 	return handle, nil
 }

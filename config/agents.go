@@ -11,7 +11,7 @@ import (
 // Agent is an agent besides the one of [runtime]. What it does not set, it has from [runtime], [llm] and [policy]; it
 // narrows what they permit and widens nothing.
 type Agent struct {
-	// The agent's name: `starter run --agent` and the start input of a turn choose it.
+	// The agent's name: `everturn run --agent` and the start input of a turn choose it.
 	ID string `toml:"id" required:"true" maxbytes:"64" example:"reviewer"`
 	// What the agent is for, in a line.
 	Description string `toml:"description" maxbytes:"1000"`

@@ -36,19 +36,19 @@ type Config struct {
 	// Model providers besides OpenAI, one block each. anthropic, deepseek, gemini, groq, mistral, openrouter and xai need
 	// no block if their key is in the environment: ANTHROPIC_API_KEY, and so on.
 	Providers []ModelProvider `toml:"providers"`
-	// Models that the built-in list lacks or describes wrongly: `starter models list` shows it. On an endpoint of base_url
+	// Models that the built-in list lacks or describes wrongly: `everturn models list` shows it. On an endpoint of base_url
 	// that is not a known vendor's, any name is accepted, and its context window and price are unknown unless they are set
 	// here.
 	Models []Model `toml:"models"`
-	// How a conversation that becomes too long for the model's context window is condensed. The transcript stays as it
-	// is: only prompts change, `starter show` says when, and `starter rewind` to before that moment undoes it.
+	// How a conversation that becomes too long for the model's context window is compacted. The transcript stays as it
+	// is: only prompts change, `everturn show` says when, and `everturn rewind` to before that moment undoes it.
 	Prompt Prompt `toml:"prompt"`
-	// What all workers with this journal together may request from each provider. `starter limits` shows and changes it.
+	// What all workers with this journal together may request from each provider. `everturn limits` shows and changes it.
 	ProviderLimits FleetLimits `toml:"provider_limits"`
 	// What all workers with this journal together may request for each tenant, from all providers.
 	TenantLimits FleetLimits `toml:"tenant_limits"`
 	// What each session and each tenant may spend. An inference that does not fit ends its turn with the code
-	// budget_used_up. Limits in dollars need models whose prices are known. `starter usage` shows what was spent.
+	// budget_used_up. Limits in dollars need models whose prices are known. `everturn usage` shows what was spent.
 	Budget Budget `toml:"budget"`
 	// Instructions for the model in folders, of which each turn gets those that fit its request: see docs/skills.md.
 	Skills Skills `toml:"skills"`
@@ -66,7 +66,7 @@ type Config struct {
 	// The keys that encrypt what Temporal keeps and, as an option, the journal. docs/encryption.md says what stays
 	// readable.
 	Encryption Encryption `toml:"encryption"`
-	// The server that decrypts for the Web UI and Temporal's command line: `starter codec serve`.
+	// The server that decrypts for the Web UI and Temporal's command line: `everturn codec serve`.
 	CodecServer CodecServer `toml:"codec_server"`
 	// Traces and metrics of a worker. OpenTelemetry's variables (OTEL_*) say where they are sent: see docs/telemetry.md.
 	Telemetry Telemetry `toml:"telemetry"`
@@ -111,7 +111,7 @@ type Runtime struct {
 	// How often a turn tells the model what was wrong with its completion; 0 means never.
 	MaxReprompts int `toml:"max_reprompts" default:"1" min:"0"`
 	// Maximum number of messages in a prompt. Longer transcripts are cut in blocks, so that the provider can cache
-	// prompts. 0 means no maximum if prompts are condensed before they exceed the model's context window (see [prompt]),
+	// prompts. 0 means no maximum if prompts are compacted before they exceed the model's context window (see [prompt]),
 	// and otherwise 50.
 	MaxHistoryMessages int `toml:"max_history_messages" min:"0"`
 	// Number of messages that are kept when max_history_messages is exceeded; it must be lower.
@@ -128,7 +128,7 @@ type Runtime struct {
 	// The folder that the local tools are confined to, relative to the working directory.
 	Workspace string `toml:"workspace" default:"." required:"true"`
 	// The workspace's AGENTS.md, and the skills in its folders .agents/skills and .claude/skills, become part of the
-	// prompt. If it is not set, they do in a folder that the user trusts (see `starter trust`), and for a worker in the
+	// prompt. If it is not set, they do in a folder that the user trusts (see `everturn trust`), and for a worker in the
 	// folder in which it was started. Set it only for a workspace whose authors may instruct the agent.
 	TrustWorkspace *bool `toml:"trust_workspace" example:"true"`
 	// Agents of [[agents]] that the default agent may call, each as the tool agent/<id>.
@@ -209,7 +209,7 @@ type LLM struct {
 	// Selects the model by what it must do and may cost, if model is empty.
 	Select Select `toml:"select"`
 	// Where newer lists of models are fetched from, every 6 hours while a worker runs; empty means that the built-in list
-	// stays. `starter models update` fetches one now.
+	// stays. `everturn models update` fetches one now.
 	ModelsURL string `toml:"models_url"`
 	// The media of messages and tool results that the model gets: "none", "images" (and PDFs), "all" (audio, too), or
 	// "auto" by its capabilities.
@@ -225,7 +225,7 @@ type LLM struct {
 	// Maximum number of tokens in one completion; 0 leaves the limit to the provider.
 	MaxOutputTokens int `toml:"max_output_tokens" min:"0"`
 	// The model's context window in tokens; 0 leaves it to what is known of the model. If it is not known, prompts are
-	// only condensed after the provider refuses one as too long.
+	// only compacted after the provider refuses one as too long.
 	ContextTokens int64 `toml:"context_tokens" min:"0"`
 	// How long an inference waits for a provider that is unreachable, overloaded, silent or limits the rate, before it
 	// fails; "0s" means that it fails at once. The wait uses no working time of the turn. If the provider says that it
@@ -251,16 +251,16 @@ type LLM struct {
 	DemoSlow bool `toml:"demo_slow"`
 }
 
-// Prompt says how prompts are condensed.
+// Prompt says how prompts are compacted.
 type Prompt struct {
 	// "auto": before an inference whose prompt would exceed the trigger, old tool outputs are replaced by references that
 	// local/read_artifact resolves; if that is not enough, a model summarizes the beginning of the conversation. "off":
-	// prompts are never condensed.
-	Condense Condense `toml:"condense" default:"auto" enum:"auto,off"`
-	// The part of the context window above which a prompt is condensed.
-	TriggerRatio float64 `toml:"history_condense_trigger_ratio" default:"0.75" min:"0.05" max:"1"`
-	// The part of the context window that a condensed prompt takes; it must be lower than the trigger.
-	TargetRatio float64 `toml:"history_condense_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
+	// prompts are never compacted.
+	Compaction Compaction `toml:"compaction" default:"auto" enum:"auto,off"`
+	// The part of the context window above which a prompt is compacted.
+	TriggerRatio float64 `toml:"compaction_trigger_ratio" default:"0.75" min:"0.05" max:"1"`
+	// The part of the context window that a compacted prompt takes; it must be lower than the trigger.
+	TargetRatio float64 `toml:"compaction_target_ratio" default:"0.4" min:"0.01" max:"0.95"`
 	// The model that writes the summaries, as its name or "provider:name"; empty means the turn's model.
 	SummaryModel string `toml:"summary_model" maxbytes:"200"`
 	// How much of the user's own messages is kept verbatim, the latest first, in tokens; at most a third of the target.
@@ -289,13 +289,13 @@ type SkillSource struct {
 	Recursive bool `toml:"recursive"`
 }
 
-// Condense says whether prompts are condensed.
-type Condense string
+// Compact says whether prompts are compacted.
+type Compaction string
 
-// The values of Condense.
+// The values of Compact.
 const (
-	CondenseAuto Condense = "auto"
-	CondenseOff  Condense = "off"
+	CompactionAuto Compaction = "auto"
+	CompactionOff  Compaction = "off"
 )
 
 // ModelProvider is where models are requested.
@@ -404,7 +404,7 @@ type Journal struct {
 	// The file of a SQLite database, relative to the working directory.
 	Path string `toml:"path" default:".everturn/journal.db" required:"true"`
 	// The connection string of a Postgres database, for instance "postgres://everturn@db.example/everturn". A password
-	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `starter journal
+	// is better in the environment: "postgres://everturn:${JOURNAL_PASSWORD}@db.example/everturn". Run `everturn journal
 	// migrate` first.
 	URL Secret `toml:"url"`
 	// SQLite only: "full" survives a power cut, "normal" a crash of the process.
@@ -413,7 +413,7 @@ type Journal struct {
 	CacheBytes int64 `toml:"cache_bytes" default:"67108864" min:"0" max:"1099511627776"`
 	// How long the stream of a finished turn is kept; "0s" means without limit. Transcripts and tool calls are always
 	// kept.
-	ChunkRetention time.Duration `toml:"chunk_retention" default:"720h" min:"1m" zero:"to keep all chunks"`
+	EventRetention time.Duration `toml:"event_retention" default:"720h" min:"1m" zero:"to keep all events"`
 	// How long turns wait for a journal that is unavailable, for instance because its disk is full or its server is down,
 	// before they fail. The wait uses no working time of a turn.
 	RetryFor time.Duration `toml:"retry_for" default:"1h" min:"0s" max:"744h"`
@@ -506,7 +506,7 @@ type Worker struct {
 	// The worker's name in the Web UI; empty means its process ID and host name.
 	Identity string `toml:"identity"`
 	// The Worker Deployment of Temporal that this worker's turns belong to: they stay on the version of the worker that
-	// began them, and `starter rollout` says which version begins turns. Clients need the same name. Empty means that
+	// began them, and `everturn rollout` says which version begins turns. Clients need the same name. Empty means that
 	// any worker runs any turn. TEMPORAL_DEPLOYMENT_NAME applies if it is not set here.
 	Deployment string `toml:"deployment" maxbytes:"100" example:"everturn"`
 	// This worker's version in its deployment; empty means the version of the program.

@@ -4,7 +4,7 @@ import "net/url"
 
 // Encryption names the keys. Without keys nothing is encrypted.
 type Encryption struct {
-	// The file of the keys, relative to the working directory: see `starter keys`. Every worker and client of the
+	// The file of the keys, relative to the working directory: see `everturn keys`. Every worker and client of the
 	// namespace needs the same keys. A process reads the file again within seconds after a change.
 	KeyFile string `toml:"key_file"`
 	// The content of such a file, instead of key_file, for instance "${EVERTURN_KEYS}". It is read once, at the start.
@@ -12,7 +12,7 @@ type Encryption struct {
 	// Decrypt what Temporal keeps, and encrypt nothing there: the first step of switching encryption on or off while turns
 	// run.
 	DecryptOnly bool `toml:"decrypt_only"`
-	// Encrypt the content of the journal, too. The journal must be new, or a copy: see `starter journal copy`.
+	// Encrypt the content of the journal, too. The journal must be new, or a copy: see `everturn journal copy`.
 	Journal bool `toml:"journal"`
 }
 
@@ -44,7 +44,7 @@ func (v *validator) encryption(e Encryption) {
 	case e.KeyFile != "" && e.Keys != "":
 		v.add("encryption.keys", "is set besides encryption.key_file; set one of them")
 	case e.Journal && !e.On():
-		v.add("encryption.journal", "needs keys; set encryption.key_file (`starter keys new` makes the file)")
+		v.add("encryption.journal", "needs keys; set encryption.key_file (`everturn keys new` makes the file)")
 	}
 }
 

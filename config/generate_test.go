@@ -213,9 +213,9 @@ const pageHead = `# Configuration
 
 This page is generated from the package config: change the comments there, then run ~go generate ./config~.
 
-Everturn reads ~agent.toml~ in the working folder, or the file that ~--config~ names. ~starter init --write~ writes one
-with every setting and its default. ~starter config show --origin~ prints the values in effect and where each comes
-from; ~starter config schema~ prints a JSON schema for editors. The command line uses a file that it finds in the working
+Everturn reads ~agent.toml~ in the working folder, or the file that ~--config~ names. ~everturn init --write~ writes one
+with every setting and its default. ~everturn config show --origin~ prints the values in effect and where each comes
+from; ~everturn config schema~ prints a JSON schema for editors. The command line uses a file that it finds in the working
 folder only if you trust it: see [security.md](security.md#an-agenttoml-that-came-with-a-folder).
 
 Later sources override earlier ones: the defaults, the file, the environment (~EVERTURN_<SECTION>_<KEY>~, for instance
@@ -245,7 +245,7 @@ func (d docs) page() string {
 				value = "`" + member{field: field{value: reflect.ValueOf(def)}}.example() + "`"
 			}
 			if strings.Contains(value, "\n") {
-				value = "see `starter init`"
+				value = "see `everturn init`"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, value, markdown(strings.TrimSpace(m.doc+more)))
 		}

@@ -6,7 +6,7 @@ import "fmt"
 type Model struct {
 	// The model, as "provider:name", or its name at any provider.
 	Name string `toml:"name" required:"true" maxbytes:"200" example:"openai:my-model"`
-	// The context window in tokens; 0 leaves it to the list. If it is unknown, nothing is condensed.
+	// The context window in tokens; 0 leaves it to the list. If it is unknown, nothing is compacted.
 	ContextTokens int64 `toml:"context_tokens" min:"0" example:"131072"`
 	// The longest completion in tokens; 0 leaves it to the list.
 	MaxOutputTokens int64 `toml:"max_output_tokens" min:"0" example:"8192"`

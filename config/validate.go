@@ -166,7 +166,7 @@ func (v *validator) runtime(r Runtime) {
 
 func (v *validator) prompt(p Prompt) {
 	if p.TargetRatio >= p.TriggerRatio {
-		v.add("prompt.history_condense_target_ratio", "is %g; it must be below history_condense_trigger_ratio, which is %g",
+		v.add("prompt.compaction_target_ratio", "is %g; it must be below compaction_trigger_ratio, which is %g",
 			p.TargetRatio, p.TriggerRatio)
 	}
 }

@@ -48,14 +48,14 @@ func registerArtifacts(r *tools.Registry, open func() artifacts, maxResult int) 
 	most := max(min(maxRead, maxResult)-noteBytes, noteBytes)
 	read := func(ctx context.Context, in readArtifactInput) (string, error) {
 		req, ok := tools.CallInfo(ctx)
-		store := open()
-		if !ok || store == nil {
+		j := open()
+		if !ok || j == nil {
 			return "", errors.New("this worker has no journal to read artifacts from")
 		}
 		if !artifactName.MatchString(in.Artifact) {
 			return "", errors.New("an artifact's name is 64 hexadecimal digits: copy it from the result")
 		}
-		mediaType, b, err := store.Artifact(ctx, req.Turn, in.Artifact)
+		mediaType, b, err := j.Artifact(ctx, req.Turn, in.Artifact)
 		if errors.Is(err, journal.ErrNotFound) {
 			return "", errors.New("this session has no such artifact: copy its name from the result")
 		}

@@ -1,28 +1,10 @@
 package engine
 
 import (
-	"math"
-
 	"github.com/everturn/everturn/activities/capacity"
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/journal"
 	"github.com/everturn/everturn/journal/fleet"
-	"github.com/everturn/everturn/workflows/turn"
 )
-
-// Budget converts a configured budget to that of the journal.
-func Budget(b config.Budget) journal.Budget {
-	return journal.Budget{Session: usd(b.SessionUSD), SessionTokens: b.SessionTokens, TenantDay: usd(b.TenantUSDPerDay),
-		TenantMonth: usd(b.TenantUSDPerMonth)}
-}
-
-func usd(dollars *float64) *turn.USD {
-	if dollars == nil {
-		return nil
-	}
-	amount := turn.USD(math.Round(*dollars * float64(turn.Dollar)))
-	return &amount
-}
 
 // openCapacity starts the limiter that keeps this worker's inferences within the fleet limits.
 func (e *Engine) openCapacity() *capacity.Limiter {

@@ -149,16 +149,16 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) openJournal(ctx context.Context) error {
-	store, err := OpenJournal(ctx, e.cfg)
+	j, err := OpenJournal(ctx, e.cfg)
 	if err != nil {
 		return err
 	}
-	store = store.Guarded()
-	e.journal = e.observed(e.options.wrapJournal(store))
-	if err := store.ReadOnly(); err != nil {
+	j = j.Guarded()
+	e.journal = e.observed(e.options.wrapJournal(j))
+	if err := j.ReadOnly(); err != nil {
 		return fmt.Errorf("a worker writes to its journal: %w", err)
 	}
-	e.journalID, err = store.ID(ctx)
+	e.journalID, err = j.ID(ctx)
 	return err
 }
 

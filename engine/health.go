@@ -50,8 +50,8 @@ const (
 )
 
 // Health returns the state of the tool servers of all running workers with this journal that run calls, as each worker has last reported it. A worker that was killed is included for at most fleet.WorkerExpiry.
-func Health(ctx context.Context, store Workers) ([]WorkerHealth, error) {
-	reports, err := store.Workers(ctx)
+func Health(ctx context.Context, j Workers) ([]WorkerHealth, error) {
+	reports, err := j.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type Journal interface {
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 	Calls(ctx context.Context, turnID string) ([]journal.CallRecord, error)
 	OpenRequests(ctx context.Context) (map[turn.RequestKind]int64, error)
-	PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error)
+	PruneEvents(ctx context.Context, before time.Time, limit int) (turns int, err error)
 	Workers
 	capacity.Journal
 	Close() error
@@ -55,13 +55,13 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := openDatabase(ctx, cfg)
+	j, err := openDatabase(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	encrypted, err := sealed(ctx, store, keys)
+	encrypted, err := sealed(ctx, j, keys)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, j.Close())
 	}
 	return encrypted, nil
 }
@@ -85,11 +85,11 @@ func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err e
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
 	}
 	there := HasJournal(cfg)
-	store, err := openDatabase(ctx, cfg)
+	j, err := openDatabase(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
-	return !there, store.Close()
+	return !there, j.Close()
 }
 
 // CopyJournal copies everything in one journal to another, which must be empty: see journal.Copy. Each is the path of a
@@ -119,15 +119,15 @@ func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (
 }
 
 // asItIs returns a journal with the keys if it is encrypted.
-func asItIs(ctx context.Context, store *journal.DB, keys config.Encryption) (_ *journal.DB, err error) {
-	if keys.Journal, err = store.Encrypted(ctx); err != nil {
+func asItIs(ctx context.Context, j *journal.DB, keys config.Encryption) (_ *journal.DB, err error) {
+	if keys.Journal, err = j.Encrypted(ctx); err != nil {
 		return nil, err
 	}
 	opened, err := journalKeys(keys)
 	if err != nil {
 		return nil, err
 	}
-	return sealed(ctx, store, opened)
+	return sealed(ctx, j, opened)
 }
 
 func journalAt(place string) config.Config {
@@ -165,57 +165,4 @@ func (e *Engine) watchJournal(ctx context.Context) {
 		}
 		return true
 	})
-}
-
-// The pace at which chunks of old turns are removed: a few turns at a time with a pause after each batch, because the
-// journal's other writers wait meanwhile.
-const (
-	pruneEvery = time.Hour
-	pruneBatch = 16 // turns
-	prunePause = 50 * time.Millisecond
-)
-
-// every calls do now and at every interval until ctx ends or do returns false.
-func every(ctx context.Context, interval time.Duration, do func() bool) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for do() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// prune removes the chunks of turns that ended longer than [journal] chunk_retention ago, now and at every interval
-// until ctx ends. Any number of workers may prune at the same time. Removals that fail are retried at the next
-// interval.
-func (e *Engine) prune(ctx context.Context, interval time.Duration) {
-	keep := e.cfg.Journal.ChunkRetention
-	if keep <= 0 {
-		return
-	}
-	every(ctx, interval, func() bool {
-		turns, err := e.pruneOnce(ctx, time.Now().Add(-keep))
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			e.log.Error("removing old streams", "removed", turns, "again in", interval, "error", err)
-		case turns > 0:
-			e.log.Info("old streams are removed; their transcripts stay", "turns", turns, "older than", keep)
-		}
-		return true
-	})
-}
-
-// pruneOnce removes the chunks of turns that ended before a time, and returns the number of turns.
-func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
-	every(ctx, prunePause, func() bool {
-		var n int
-		n, err = e.journal.PruneChunks(ctx, before, pruneBatch)
-		turns += n
-		return err == nil && n == pruneBatch
-	})
-	return turns, err
 }

@@ -15,11 +15,11 @@ import (
 
 func TestAWorkerNoticesThatItsJournalIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	require.NoError(t, err)
-	defer s.Close()
+	defer db.Close()
 	e := newEngine(config.Default(), nil)
-	e.journal = s
+	e.journal = db
 	go e.watchJournal(t.Context())
 	require.NoError(t, os.Remove(path))
 	assert.ErrorIs(t, <-e.fatal, journal.ErrReplaced)

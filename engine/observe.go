@@ -29,17 +29,17 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 
 // observed returns the journal with the telemetry and the sinks that follow what this worker writes. Without them it is
 // the journal itself.
-func (e *Engine) observed(store Journal) Journal {
+func (e *Engine) observed(j Journal) Journal {
 	for _, send := range e.options.sinks {
-		e.sinks = append(e.sinks, newSink(send, store, e.telemetry, e.log))
+		e.sinks = append(e.sinks, newSink(send, j, e.telemetry, e.log))
 	}
 	if e.telemetry == nil && len(e.sinks) == 0 {
-		return store
+		return j
 	}
 	if e.telemetry != nil {
-		e.telemetry.Start(store)
+		e.telemetry.Start(j)
 	}
-	return &observedJournal{Journal: store, telemetry: e.telemetry, sinks: e.sinks}
+	return &observedJournal{Journal: j, telemetry: e.telemetry, sinks: e.sinks}
 }
 
 // closeSinks closes the sinks at the same time, so that each has the whole sinkTimeout.
@@ -228,27 +228,27 @@ type measuredModel struct {
 
 // Infer implements activities.Model.
 func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
-	first := &firstChunk{Sink: sink}
+	first := &firstEvent{Sink: sink}
 	began := time.Now()
 	answer, err := m.Model.Infer(ctx, p, first)
-	m.telemetry.Inferred(ctx, telemetry.Inference{Began: began, FirstChunk: first.at, Completion: answer, Err: err})
+	m.telemetry.Inferred(ctx, telemetry.Inference{Began: began, FirstEvent: first.at, Completion: answer, Err: err})
 	return answer, err
 }
 
-// firstChunk notes when a completion's first delta arrives.
-type firstChunk struct {
+// firstEvent notes when a completion's first delta arrives.
+type firstEvent struct {
 	turn.Sink
 	at time.Time
 }
 
-func (f *firstChunk) note() {
+func (f *firstEvent) note() {
 	if f.at.IsZero() {
 		f.at = time.Now()
 	}
 }
 
 // Text implements turn.Sink.
-func (f *firstChunk) Text(delta string) { f.note(); f.Sink.Text(delta) }
+func (f *firstEvent) Text(delta string) { f.note(); f.Sink.Text(delta) }
 
 // Reasoning implements turn.Sink.
-func (f *firstChunk) Reasoning(delta string) { f.note(); f.Sink.Reasoning(delta) }
+func (f *firstEvent) Reasoning(delta string) { f.note(); f.Sink.Reasoning(delta) }

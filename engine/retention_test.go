@@ -30,13 +30,13 @@ type troubled struct {
 	tried    chan int
 }
 
-func (s *troubled) PruneChunks(ctx context.Context, before time.Time, limit int) (int, error) {
+func (t *troubled) PruneEvents(ctx context.Context, before time.Time, limit int) (int, error) {
 	n, err := 0, errors.New("the disk is full")
-	if s.failures--; s.failures < 0 {
-		n, err = s.Journal.PruneChunks(ctx, before, limit)
+	if t.failures--; t.failures < 0 {
+		n, err = t.Journal.PruneEvents(ctx, before, limit)
 	}
 	select {
-	case s.tried <- n:
+	case t.tried <- n:
 	case <-ctx.Done():
 	}
 	return n, err
@@ -56,28 +56,28 @@ func finished(t *testing.T, s Journal, id string, ago time.Duration) {
 	require.NoError(t, err)
 }
 
-func kinds(t *testing.T, s Journal, id string) (kinds []turn.ChunkKind) {
+func kinds(t *testing.T, s Journal, id string) (kinds []turn.EventKind) {
 	t.Helper()
-	chunks, err := s.Chunks(t.Context(), id, -1, 100)
+	events, err := s.Events(t.Context(), id, -1, 100)
 	require.NoError(t, err)
-	for _, c := range chunks {
-		kinds = append(kinds, c.Kind)
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
 	}
 	return kinds
 }
 
 func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, store.Close()) }()
+	defer func() { assert.NoError(t, j.Close()) }()
 	for i := range pruneBatch + 3 {
-		finished(t, store, fmt.Sprintf("old-%d", i), 25*time.Hour)
+		finished(t, j, fmt.Sprintf("old-%d", i), 25*time.Hour)
 	}
-	finished(t, store, "young", 23*time.Hour)
+	finished(t, j, "young", 23*time.Hour)
 
-	journal := &troubled{Journal: store, failures: 1, tried: make(chan int)}
+	journal := &troubled{Journal: j, failures: 1, tried: make(chan int)}
 	cfg := config.Default()
-	cfg.Journal.ChunkRetention = 24 * time.Hour
+	cfg.Journal.EventRetention = 24 * time.Hour
 	var logged bytes.Buffer
 	e := &Engine{cfg: cfg, journal: journal, log: slog.New(slog.NewTextHandler(&logged, nil))}
 	ctx, stop := context.WithCancel(t.Context())
@@ -88,18 +88,18 @@ func TestAWorkerRemovesOldStreamsNowAndEveryHour(t *testing.T) {
 		"a failure is tried again, in small steps")
 	stop()
 	running.Wait()
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, kinds(t, store, "old-0"))
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTurnCompleted}, kinds(t, store, "young"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnCompleted}, kinds(t, j, "old-0"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnStarted, turn.EventTurnCompleted}, kinds(t, j, "young"))
 	assert.Contains(t, logged.String(), "the disk is full")
 	assert.Contains(t, logged.String(), fmt.Sprintf("turns=%d", pruneBatch+3))
-	said, err := store.Messages(t.Context(), "s-old-0", 1, 9)
+	output, err := j.Messages(t.Context(), "s-old-0", 1, 9)
 	require.NoError(t, err)
-	assert.Equal(t, "hello", said[0].Text, "what was said stays")
+	assert.Equal(t, "hello", output[0].Text, "what was said stays")
 }
 
 func TestARetentionOfNothingKeepsAll(t *testing.T) {
 	cfg := config.Default()
-	cfg.Journal.ChunkRetention = 0
+	cfg.Journal.EventRetention = 0
 	e := &Engine{cfg: cfg, journal: &troubled{}} // a removal would panic
 	e.prune(t.Context(), time.Millisecond)
 }

@@ -37,30 +37,30 @@ func (e *Engine) agents() []activities.Agent {
 	base := e.agent()
 	all := []activities.Agent{base}
 	for _, c := range e.cfg.Agents {
-		g := base
-		g.Description, g.Agents, g.Plan = c.Description, c.Agents, c.Plan
-		g.Name, g.Tools, g.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
+		a := base
+		a.Description, a.Agents, a.Plan = c.Description, c.Agents, c.Plan
+		a.Name, a.Tools, a.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
 		if c.SystemPrompt != "" {
-			g.SystemPrompt = c.SystemPrompt + e.projectWords
+			a.SystemPrompt = c.SystemPrompt + e.projectWords
 		}
 		if c.Model != "" {
-			g.Models = func(requested string) ([]turn.Model, error) { return e.chain(cmp.Or(requested, c.Model)) }
+			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(cmp.Or(requested, c.Model)) }
 		}
 		if len(c.Skills) > 0 {
-			g.Skills.All = slices.DeleteFunc(slices.Clone(base.Skills.All),
+			a.Skills.All = slices.DeleteFunc(slices.Clone(base.Skills.All),
 				func(s skills.Skill) bool { return !slices.Contains(c.Skills, s.Name) })
 		}
-		g.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
-		g.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
-		g.Limits.MaxSteps = cmp.Or(c.MaxSteps, base.Limits.MaxSteps)
-		g.Limits.MaxToolCalls = cmp.Or(c.MaxToolCalls, base.Limits.MaxToolCalls)
-		g.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
-		g.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
-		g.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
+		a.Policy.Deny = slices.Concat(base.Policy.Deny, c.Deny)
+		a.Policy.Ask = slices.Concat(base.Policy.Ask, c.Ask)
+		a.Limits.MaxSteps = cmp.Or(c.MaxSteps, base.Limits.MaxSteps)
+		a.Limits.MaxToolCalls = cmp.Or(c.MaxToolCalls, base.Limits.MaxToolCalls)
+		a.Limits.TurnTimeout = cmp.Or(c.TurnTimeout, base.Limits.TurnTimeout)
+		a.Limits.MaxTokens = cmp.Or(c.MaxTokens, base.Limits.MaxTokens)
+		a.Limits.MaxCostUSD = cmp.Or(c.MaxCostUSD, base.Limits.MaxCostUSD)
 		if c.RetryFor != nil {
-			g.Limits.RetryFor = *c.RetryFor
+			a.Limits.RetryFor = *c.RetryFor
 		}
-		all = append(all, g)
+		all = append(all, a)
 	}
 	return all
 }
@@ -82,16 +82,16 @@ func (e *Engine) agent() activities.Agent {
 		Approvals: turn.Approvals(cfg.Approvals),
 		RetryMax:  cfg.LLM.RetryMax, FallbackAfter: cfg.LLM.FallbackAfter,
 		Temperature: cfg.LLM.Temperature, MaxTokens: cfg.LLM.MaxOutputTokens,
-		Servers: servers, Required: required, Condense: condensing(cfg),
+		Servers: servers, Required: required, Compaction: compactionSettings(cfg),
 	}
 }
 
-// condensing returns how prompts are condensed, nil if they are not.
-func condensing(cfg config.Config) *turn.Condensing {
-	if cfg.Prompt.Condense == config.CondenseOff {
+// compacting returns how prompts are compacted, nil if they are not.
+func compactionSettings(cfg config.Config) *turn.CompactionSettings {
+	if cfg.Prompt.Compaction == config.CompactionOff {
 		return nil
 	}
-	return &turn.Condensing{
+	return &turn.CompactionSettings{
 		ContextTokens: cfg.LLM.ContextTokens, TriggerRatio: cfg.Prompt.TriggerRatio, TargetRatio: cfg.Prompt.TargetRatio,
 		Model: turn.Model{Name: summaryModel(cfg)}, UserTokens: cfg.Prompt.VerbatimUserTokens,
 	}

@@ -22,9 +22,9 @@ func TestAJournalThatCameWithACloneIsRefused(t *testing.T) {
 		cfg.Journal.Path = path
 		t.Chdir(author)
 		for range 2 {
-			store, err := engine.OpenJournal(t.Context(), cfg)
+			j, err := engine.OpenJournal(t.Context(), cfg)
 			require.NoError(t, err, path)
-			require.NoError(t, store.Close())
+			require.NoError(t, j.Close())
 		}
 		require.NoError(t, os.CopyFS(clone, os.DirFS(author)))
 		t.Chdir(clone)

@@ -21,7 +21,7 @@ import (
 type Event struct {
 	Tenant  string
 	Session string
-	turn.Chunk
+	turn.Event
 }
 
 // Sink receives one event at a time. Each call has up to five seconds; a call that fails is repeated twice.
@@ -55,7 +55,7 @@ var (
 // sink forwards events from the journal to a Sink.
 type sink struct {
 	send      Sink
-	store     Journal
+	journal   Journal
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
 	queue     chan Event
@@ -76,9 +76,9 @@ type sink struct {
 // ended is the position after a turn's last event.
 const ended = math.MaxInt64
 
-func newSink(send Sink, store Journal, t *telemetry.Telemetry, log *slog.Logger) *sink {
+func newSink(send Sink, j Journal, t *telemetry.Telemetry, log *slog.Logger) *sink {
 	position, _ := lru.New[string, int64](sinkTurns) // its only error is a size below 1
-	s := &sink{send: send, store: store, telemetry: t, log: log, queue: make(chan Event, sinkQueue),
+	s := &sink{send: send, journal: j, telemetry: t, log: log, queue: make(chan Event, sinkQueue),
 		delivered: make(chan struct{}), closing: make(chan struct{}), running: map[string]bool{}, position: position}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.deliver()
@@ -125,13 +125,13 @@ func (s *sink) forward(turnID string, after int64) {
 	waits := false
 	for {
 		ctx, forget := context.WithCancel(s.ctx)
-		changed := s.store.Changed(ctx, journal.Topic{Turn: turnID})
-		chunks, err := s.read(ctx, reader, &of)
-		for _, c := range chunks {
-			waits = c.Kind == turn.ChunkApprovalRequested || c.Kind == turn.ChunkQuestionAsked
-			s.push(Event{Tenant: of.Tenant, Session: of.Session, Chunk: c}, &patience)
+		changed := s.journal.Changed(ctx, journal.Topic{Turn: turnID})
+		events, err := s.read(ctx, reader, &of)
+		for _, e := range events {
+			waits = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
+			s.push(Event{Tenant: of.Tenant, Session: of.Session, Event: e}, &patience)
 		}
-		at, stop := reader.After, err != nil || len(chunks) == 0 && (waits || s.stopping())
+		at, stop := reader.After, err != nil || len(events) == 0 && (waits || s.stopping())
 		if reader.Done {
 			at, stop = ended, true
 		}
@@ -139,7 +139,7 @@ func (s *sink) forward(turnID string, after int64) {
 			forget()
 			return
 		}
-		if !stop && len(chunks) == 0 {
+		if !stop && len(events) == 0 {
 			select {
 			case <-changed:
 			case <-s.closing:
@@ -150,11 +150,11 @@ func (s *sink) forward(turnID string, after int64) {
 }
 
 // read returns the next events. It repeats a read that failed until the worker stops.
-func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) ([]turn.Chunk, error) {
+func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) ([]turn.Event, error) {
 	for warned := false; ; warned = true {
-		chunks, err := s.next(ctx, r, of)
+		events, err := s.next(ctx, r, of)
 		if err == nil || errors.Is(err, journal.ErrNotFound) {
-			return chunks, err
+			return events, err
 		}
 		if !warned {
 			s.log.Warn("reading events for a sink; it is repeated", "turn", r.Turn, "error", err)
@@ -168,12 +168,12 @@ func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnC
 }
 
 // next returns the next events. Before the first ones it looks up the turn's tenant, who alone can read them.
-func (s *sink) next(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) (_ []turn.Chunk, err error) {
-	if r.Store == nil {
-		if *of, err = s.store.TurnConfig(ctx, r.Turn); err != nil {
+func (s *sink) next(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) (_ []turn.Event, err error) {
+	if r.Journal == nil {
+		if *of, err = s.journal.TurnConfig(ctx, r.Turn); err != nil {
 			return nil, err
 		}
-		r.Store = s.store.Tenant(of.Tenant)
+		r.Journal = s.journal.Tenant(of.Tenant)
 	}
 	return r.Next(ctx)
 }

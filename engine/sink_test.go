@@ -20,22 +20,22 @@ import (
 // sinkFixture is a sink of a journal with one turn, which asks its user a question.
 type sinkFixture struct {
 	*sink
-	t     *testing.T
-	store *journal.DB
+	t       *testing.T
+	journal *journal.DB
 
 	mu      sync.Mutex
-	kinds   []turn.ChunkKind
+	kinds   []turn.EventKind
 	tenants []string
 }
 
 func newSinkFixture(t *testing.T) *sinkFixture {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	f := &sinkFixture{t: t, store: store}
-	f.sink = newSink(f.keep, store, nil, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { assert.NoError(t, j.Close()) })
+	f := &sinkFixture{t: t, journal: j}
+	f.sink = newSink(f.keep, j, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(f.close)
-	_, err = store.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
+	_, err = j.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
 		Message: turn.UserMessage{ID: "m", Text: "which one?"}, At: time.Now()})
 	require.NoError(t, err)
 	return f
@@ -51,7 +51,7 @@ func (f *sinkFixture) keep(_ context.Context, e Event) error {
 	return nil
 }
 
-func (f *sinkFixture) gets(want ...turn.ChunkKind) {
+func (f *sinkFixture) gets(want ...turn.EventKind) {
 	f.t.Helper()
 	require.EventuallyWithT(f.t, func(c *assert.CollectT) {
 		f.mu.Lock()
@@ -77,37 +77,37 @@ func TestASinkDoesNotFollowATurnThatWaits(t *testing.T) {
 	f.follow("t", false)
 	f.left() // another worker's turn
 	f.follow("t", true)
-	_, err := f.store.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", At: time.Now(),
+	_, err := f.journal.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", At: time.Now(),
 		Requests: []turn.Request{{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "which one?"}}})
 	require.NoError(t, err)
-	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked)
+	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked)
 	f.left()
-	require.NoError(t, f.store.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t", At: time.Now(),
+	require.NoError(t, f.journal.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t", At: time.Now(),
 		Decisions: []turn.Decision{{ID: "q1", Status: turn.StatusAnswered}}}))
 	f.follow("t", false)
-	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered)
-	_, err = f.store.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t", At: time.Now(),
+	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked, turn.EventQuestionAnswered)
+	_, err = f.journal.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t", At: time.Now(),
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
 	require.NoError(t, err)
 	f.follow("t", true)
 	f.left()
 	f.follow("t", true) // Finish may run twice
 	f.close()
-	f.gets(turn.ChunkTurnStarted, turn.ChunkQuestionAsked, turn.ChunkQuestionAnswered, turn.ChunkTurnCompleted)
+	f.gets(turn.EventTurnStarted, turn.EventQuestionAsked, turn.EventQuestionAnswered, turn.EventTurnCompleted)
 }
 
 // TestASinkGetsTheTurnsOfEveryTenant checks that a tenant's turn arrives, and leaves no goroutine.
 func TestASinkGetsTheTurnsOfEveryTenant(t *testing.T) {
 	f := newSinkFixture(t)
-	_, err := f.store.Begin(t.Context(), turn.BeginInput{Tenant: "acme", Session: "s", Turn: "t2", WorkflowID: "acme/s",
+	_, err := f.journal.Begin(t.Context(), turn.BeginInput{Tenant: "acme", Session: "s", Turn: "t2", WorkflowID: "acme/s",
 		RunID: "t2", Message: turn.UserMessage{ID: "m", Text: "which one?"}, At: time.Now()})
 	require.NoError(t, err)
 	f.follow("t2", true)
-	f.gets(turn.ChunkTurnStarted)
-	_, err = f.store.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t2", At: time.Now(),
+	f.gets(turn.EventTurnStarted)
+	_, err = f.journal.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t2", At: time.Now(),
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}})
 	require.NoError(t, err)
-	f.gets(turn.ChunkTurnStarted, turn.ChunkTurnCompleted)
+	f.gets(turn.EventTurnStarted, turn.EventTurnCompleted)
 	f.left()
 	f.close()
 	assert.Equal(t, []string{"acme", "acme"}, f.tenants)

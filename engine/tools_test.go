@@ -54,8 +54,8 @@ var offered = turn.Catalogue{Server: "files", Hash: "h", ConfigHash: "s",
 // told is a log that sends each line to a channel.
 type told chan string
 
-func (l told) Write(line []byte) (int, error) {
-	l <- string(line)
+func (t told) Write(line []byte) (int, error) {
+	t <- string(line)
 	return len(line), nil
 }
 

@@ -48,7 +48,7 @@ func activityQueues(cfg config.Config) (queues []string) {
 	return queues
 }
 
-// newTurnWorker registers the workflows for turns, condensations and deliveries, each with the activities of its port.
+// newTurnWorker registers the workflows for turns, compactions and deliveries, each with the activities of its port.
 func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
 	options := e.workerOptions()

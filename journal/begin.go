@@ -15,12 +15,12 @@ import (
 
 // Begin opens a turn: it checks whether the message was taken before, closes the session's unfinished turn, appends the
 // message, records the turn config and emits turn_started, and skills_selected if there are any. See turn.BeginInput and BeginResult.
-func (s *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, err error) {
+func (db *DB) Begin(ctx context.Context, in turn.BeginInput) (out BeginResult, err error) {
 	in, err = checkBegin(in)
 	if err != nil {
 		return out, fmt.Errorf("beginning a turn: %w", err)
 	}
-	err = s.Tenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
+	err = db.Tenant(in.Tenant).write(ctx, "beginning turn "+in.Turn, func(t *tx) (err error) {
 		if err = t.LockSession(in.Session); err == nil {
 			out, err = t.begin(in)
 		}
@@ -183,13 +183,13 @@ func (t *tx) open(sc *scope, in turn.BeginInput, from tables.Subagent) (out Begi
 		return out, err
 	}
 	t.Changed[Topic{Session: sc.SessionID, Tenant: t.Tenant}] = true
-	if err := t.emit(sc, turn.Chunk{Kind: turn.ChunkTurnStarted, At: in.At}); err != nil {
+	if err := t.emit(sc, turn.Event{Kind: turn.EventTurnStarted, At: in.At}); err != nil {
 		return out, err
 	}
 	if in.Skills != nil {
 		data, err := json.Marshal(in.Skills)
 		if err == nil {
-			err = t.emit(sc, turn.Chunk{Kind: turn.ChunkSkillsSelected, At: in.At, Data: data})
+			err = t.emit(sc, turn.Event{Kind: turn.EventSkillsSelected, At: in.At, Data: data})
 		}
 		if err != nil {
 			return out, err

@@ -51,8 +51,8 @@ func (r BudgetRefusal) String() string {
 
 // ReserveUsage reserves the most that an attempt may use, and returns how many output tokens that allows: at most
 // in.Output. If not even in.Least fit, it reserves nothing and returns why. ErrStale, ErrClosed.
-func (s *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
-	err = s.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
+func (db *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, refusal *BudgetRefusal, err error) {
+	err = db.write(ctx, stepName("reserving the budget of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
 		if err == nil {
 			err = current(a, in.Attempt)
@@ -85,8 +85,8 @@ func (s *DB) ReserveUsage(ctx context.Context, in ReserveInput) (output int64, r
 
 // CheckBudget returns why a session's budget, or its tenant's, has no room for a request that belongs to no turn; nil if
 // it has. It reserves nothing. Key and Attempt of in are not read.
-func (s *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
-	err = s.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
+func (db *DB) CheckBudget(ctx context.Context, session string, in ReserveInput) (refusal *BudgetRefusal, err error) {
+	err = db.write(ctx, fmt.Sprintf("checking the budget of session %q", session), func(t *tx) error {
 		n, err := t.SessionRow(session)
 		if err != nil {
 			return err

@@ -16,9 +16,9 @@ import (
 // ClaimCall claims a call before it runs and emits tool_call_started, once for each call. See ClaimState for the
 // results. ErrClosed; ErrUnapproved if ClaimInput.Approved is set and no decision allows this call with these
 // arguments; ErrBehind if the turn does not exist.
-func (s *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
+func (db *DB) ClaimCall(ctx context.Context, in ClaimInput) (out Claim, err error) {
 	in.Call, in.Worker = record.CleanCall(in.Call), record.CleanText(in.Worker)
-	err = s.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
+	err = db.writeTurn(ctx, in.Turn, callName("claiming", in.Turn, in.Call.ID), func(t *tx) error {
 		if err := errors.Join(record.CheckID("call", in.Call.ID), checkAttempt(in.Attempt)); err != nil {
 			return err
 		}
@@ -116,20 +116,20 @@ func (t *tx) insertCall(c *call, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	started := turn.CallChunk{CallID: r.Call.ID, Tool: r.Call.Tool,
+	started := turn.CallEvent{CallID: r.Call.ID, Tool: r.Call.Tool,
 		Arguments: record.Preview(r.Call.Arguments, record.PreviewBytes)}
 	if len(started.Arguments) < len(r.Call.Arguments) {
 		started.ArgumentsBytes = int64(len(r.Call.Arguments))
 	}
-	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
+	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventToolCallStarted, Step: r.Step, Attempt: r.Attempt, At: at},
 		started)
 }
 
 // ReleaseCall withdraws the claim of (turn, call, attempt): nothing reached the tool, and the next attempt is granted
 // as if this one had never existed. If that claim is not open, ReleaseCall changes nothing. Its tool_call_started
 // stays.
-func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
-	return s.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
+func (db *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int) error {
+	return db.writeTurn(ctx, turnID, callName("releasing", turnID, callID), func(t *tx) error {
 		return t.Exec(`UPDATE calls SET claimed_attempt = 0, runs = runs - 1, claimed_at = 0
 			WHERE turn = (SELECT id FROM turns WHERE turn_id = ? AND ended_at IS NULL) AND call_id = ? AND claimed_attempt = ?
 			AND claimed_attempt > 0 AND settled_at IS NULL`, turnID, callID, attempt)
@@ -139,9 +139,9 @@ func (s *DB) ReleaseCall(ctx context.Context, turnID, callID string, attempt int
 // SettleCall records how a call ended and emits tool_call_completed. The first settlement stands. A later one, even
 // after the turn is closed, is kept in late_results, and SettleCall returns the settled record with Late set. With
 // SettleInput.Taints, both kinds taint the session if the result is from the server.
-func (s *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
+func (db *DB) SettleCall(ctx context.Context, in SettleInput) (out CallRecord, err error) {
 	in.Result = record.CleanResult(in.Result)
-	err = s.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
+	err = db.writeTurn(ctx, in.Turn, callName("settling", in.Turn, in.CallID), func(t *tx) error {
 		c, err := t.Call(in.Turn, in.CallID)
 		if err != nil {
 			return err
@@ -195,8 +195,8 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil {
 		return err
 	}
-	err = t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
-		turn.CallChunk{
+	err = t.emitData(&c.Scope, turn.Event{Kind: turn.EventToolCallCompleted, Step: c.Rec.Step, Attempt: attempt, At: at},
+		turn.CallEvent{
 			CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool, Outcome: r.Outcome, Code: r.Code,
 			Preview:   record.Preview(r.Text, record.PreviewBytes),
 			SizeBytes: c.Rec.SizeBytes, DurationMS: c.Rec.DurationMS,
@@ -204,7 +204,7 @@ func (t *tx) settle(c *call, attempt int, r turn.ToolResult, at time.Time) (err 
 	if err != nil || r.Plan == nil {
 		return err
 	}
-	return t.emitData(&c.Scope, turn.Chunk{Kind: turn.ChunkPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
+	return t.emitData(&c.Scope, turn.Event{Kind: turn.EventPlan, Step: c.Rec.Step, Attempt: attempt, At: at}, r.Plan)
 }
 
 func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err error) {
@@ -220,8 +220,8 @@ func (t *tx) putResult(c *call, r turn.ToolResult) (full sql.NullString, err err
 }
 
 // Call returns the call with its arguments and outcome; ErrNotFound if it was never claimed.
-func (s *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
-	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "reading call "+callID,
+func (db *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error) {
+	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading call "+callID,
 		func(q querier, _ scope) (CallRecord, error) {
 			c, err := q.Call(turnID, callID)
 			if err == nil && c.Row == 0 {
@@ -235,8 +235,8 @@ func (s *DB) Call(ctx context.Context, turnID, callID string) (CallRecord, error
 }
 
 // Calls returns the ledger of a turn's calls, ordered by step and index.
-func (s *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
-	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the calls", querier.Calls)
+func (db *DB) Calls(ctx context.Context, turnID string) ([]CallRecord, error) {
+	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the calls", querier.Calls)
 }
 
 // putArtifact stores content that a call has left, and records that the call has left it.
@@ -259,8 +259,8 @@ func (t *tx) putMedia(c *call, media []turn.Media) (tables.Content, error) {
 
 // Artifact returns a blob that a call of the turn's session, or of its shared past, has left: the whole of a truncated
 // result, or one of its media. ErrNotFound for every other blob.
-func (s *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
-	err = s.tables.Read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", record.CleanText(hash), turnID),
+func (db *DB) Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error) {
+	err = db.tables.Read(ctx, fmt.Sprintf("reading artifact %.80s for turn %s", record.CleanText(hash), turnID),
 		func(q querier) error {
 			sc, err := q.Scope(turnID)
 			if err != nil {
@@ -282,7 +282,7 @@ func (t *tx) taint(c call, at time.Time) error {
 
 // Taint returns the first taint source of the turn's session (see SettleInput.Taints), nil if it has none. A fork
 // inherits it. ErrNotFound.
-func (s *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
-	return tables.GetOfTurn(ctx, s.tables, turnID, "reading the taint source",
+func (db *DB) Taint(ctx context.Context, turnID string) (*TaintSource, error) {
+	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the taint source",
 		func(q querier, sc scope) (*TaintSource, error) { return q.TaintSource(sc.Session) })
 }

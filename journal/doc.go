@@ -1,5 +1,5 @@
 // Package journal keeps conversations: transcripts, the ledgers of inferences and tool calls, requests and decisions,
-// catalogues of tools, numbered output chunks, and blobs.
+// catalogues of tools, numbered output events, and blobs.
 //
 // DB implements the rules on top of a tables.Database. There are two: journal/sqlite for the workers of one machine,
 // and journal/postgres for workers on several. Both pass the same tests, journal/journaltest. Consumers declare the

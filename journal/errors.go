@@ -6,7 +6,7 @@ import (
 	"github.com/everturn/everturn/journal/record"
 )
 
-// Errors that callers distinguish: see package record. Every other error means that the store is unavailable or broken.
+// Errors that callers distinguish: see package record. Every other error means that the journal is unavailable or broken.
 var (
 	ErrNotFound    = record.ErrNotFound
 	ErrConflict    = record.ErrConflict

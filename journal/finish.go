@@ -19,10 +19,10 @@ import (
 // claimed call unknown, any other call cancelled. Open requests are cancelled. If the turn ends in the middle of an
 // inference, the text that the last attempt has emitted becomes a message, and the answer of a cancelled turn, up to
 // SummaryBytes.
-func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
+func (db *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, err error) {
 	in.Result.Message = record.Preview(record.CleanText(in.Result.Message), record.SummaryBytes)
 	in.Answer = record.Preview(record.CleanText(in.Answer), record.SummaryBytes)
-	err = s.writeScope(ctx, in.Turn, in.Session, "finishing", func(t *tx, sc scope) (err error) {
+	err = db.writeScope(ctx, in.Turn, in.Session, "finishing", func(t *tx, sc scope) (err error) {
 		if !sc.Closed {
 			if !in.State.Terminal() {
 				return fmt.Errorf("a turn cannot finish in state %q", in.State)
@@ -40,7 +40,7 @@ func (s *DB) Finish(ctx context.Context, in turn.FinishInput) (out TurnRecord, e
 	return out, err
 }
 
-// endTurn gives every call of the turn one result, settles the turn and emits its last chunk.
+// endTurn gives every call of the turn one result, settles the turn and emits its last event.
 func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	before := sc.Head
 	if err := t.appendResults(sc, in.Outcomes, in.At, lenient); err != nil {
@@ -77,7 +77,7 @@ func (t *tx) endTurn(sc *scope, in turn.FinishInput) error {
 	if err := t.closeTurn(*sc, in); err != nil {
 		return err
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkTurnCompleted, Step: in.Counters.Step, At: in.At}, turn.DoneChunk{
+	return t.emitData(sc, turn.Event{Kind: turn.EventTurnCompleted, Step: in.Counters.Step, At: in.At}, turn.DoneEvent{
 		State: in.State, FinishReason: in.Reason, Message: in.Result.Message, Usage: in.Counters.Usage,
 		Steps: in.Counters.Step, ToolCalls: in.Counters.ToolCalls,
 	})

@@ -13,8 +13,8 @@ import (
 
 // Fork makes a session that shares the messages 1..At of another one, by hash. Nothing is copied, and the other session
 // does not change. ErrNotFound, ErrExists, ErrForkPoint.
-func (s *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
-	err = s.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
+func (db *DB) Fork(ctx context.Context, in ForkInput) (out SessionRecord, err error) {
+	err = db.write(ctx, fmt.Sprintf("forking session %q", in.Session), func(t *tx) error {
 		if err := errors.Join(record.CheckID("session", in.ID), t.LockSession(in.Session)); err != nil {
 			return err
 		}

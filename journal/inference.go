@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -17,8 +16,8 @@ import (
 // Then it opens an attempt of (turn, step). If the inference is settled, StartInference returns its completion with
 // Settled set and changes nothing. A second attempt emits attempt_restarted if the first one has emitted text.
 // ErrClosed, ErrConflict; ErrBehind also if the turn does not exist.
-func (s *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
-	err = s.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
+func (db *DB) StartInference(ctx context.Context, in StartInference) (out Inference, err error) {
+	err = db.writeTurn(ctx, in.Key.Turn, stepName("starting", in.Key), func(t *tx) error {
 		a, err := t.Attempt(in.Key)
 		if err != nil {
 			return behind(err)
@@ -81,9 +80,9 @@ func (t *tx) firstAttempt(a tables.Attempt, in StartInference) (Inference, error
 			return a.Inf, err
 		}
 	}
-	for _, c := range in.Chunks {
-		c.Step, c.Attempt = in.Key.Step, 1
-		if err := t.emit(&a.Scope, c); err != nil {
+	for _, e := range in.Events {
+		e.Step, e.Attempt = in.Key.Step, 1
+		if err := t.emit(&a.Scope, e); err != nil {
 			return a.Inf, err
 		}
 	}
@@ -135,8 +134,8 @@ func (t *tx) nextAttempt(a tables.Attempt, in StartInference) (Inference, error)
 	a.Inf.Attempt++
 	a.Inf.Model, a.Inf.StartedAt = record.CleanText(in.Model), tables.Instant(tables.Nanos(in.At))
 	if a.Emitted {
-		c := turn.Chunk{Kind: turn.ChunkAttemptRestarted, Step: in.Key.Step, Attempt: a.Inf.Attempt, At: in.At}
-		if err := t.emit(&a.Scope, c); err != nil {
+		e := turn.Event{Kind: turn.EventAttemptRestarted, Step: in.Key.Step, Attempt: a.Inf.Attempt, At: in.At}
+		if err := t.emit(&a.Scope, e); err != nil {
 			return a.Inf, err
 		}
 	}
@@ -163,14 +162,14 @@ func conflict(head, expect turn.Head) error {
 	return fmt.Errorf("the head is %d %.8s, not %d %.8s: %w", head.Seq, head.Hash, expect.Seq, expect.Hash, ErrConflict)
 }
 
-// SettleInference appends the assistant's message, settles the inference and emits its last chunks. If the step is
+// SettleInference appends the assistant's message, settles the inference and emits its last events. If the step is
 // settled already, SettleInference returns the settled inference unchanged and counts the late completion. ErrStale if
 // a newer attempt runs, ErrClosed.
-func (s *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
-	if err := checkChunks(in.Chunks); err != nil {
+func (db *DB) SettleInference(ctx context.Context, in SettleInference) (out Inference, err error) {
+	if err := checkEvents(in.Events); err != nil {
 		return out, fmt.Errorf("%s: %w", stepName("settling", in.Key), err)
 	}
-	err = s.write(ctx, stepName("settling", in.Key), func(t *tx) error {
+	err = db.write(ctx, stepName("settling", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
 		if err != nil {
 			return err
@@ -228,7 +227,7 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 	if a.Head != a.Inf.Base {
 		return a.Inf, conflict(a.Head, a.Inf.Base)
 	}
-	if err := t.emitDeltas(a, in.Chunks); err != nil {
+	if err := t.emitDeltas(a, in.Events); err != nil {
 		return a.Inf, err
 	}
 	in.Message.Role, in.Message.Step = turn.RoleAssistant, in.Key.Step
@@ -253,9 +252,9 @@ func (t *tx) settleInference(a tables.Attempt, in SettleInference) (Inference, e
 
 // FailInference counts a failure of an attempt and returns the number of the step's failures. The failure of an attempt
 // counts once; failures of settled steps and closed turns do not count.
-func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
+func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code turn.Code,
 	message string) (failures int, err error) {
-	err = s.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
+	err = db.write(ctx, stepName("counting a failure of", key), func(t *tx) error {
 		a, err := t.LockedAttempt(key)
 		if err != nil {
 			return err
@@ -278,8 +277,8 @@ func (s *DB) FailInference(ctx context.Context, key StepKey, attempt int, code t
 
 // ReleaseInference records that an attempt was never sent to the model, so that it does not count as one. Its number is
 // not given out again: a worker that was believed dead may still have it.
-func (s *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
-	return s.write(ctx, stepName("releasing", key), func(t *tx) error {
+func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
+	return db.write(ctx, stepName("releasing", key), func(t *tx) error {
 		a, err := t.LockedAttempt(key)
 		if err == nil {
 			err = current(a, attempt)
@@ -292,8 +291,8 @@ func (s *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) err
 }
 
 // StepMessage returns the assistant's message that settled the inference; ErrNotFound if it is not settled.
-func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
-	err = s.tables.Read(ctx, stepName("reading the message of", key), func(q querier) error {
+func (db *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, err error) {
+	err = db.tables.Read(ctx, stepName("reading the message of", key), func(q querier) error {
 		a, err := q.Attempt(key)
 		if err != nil {
 			return err
@@ -311,51 +310,6 @@ func (s *DB) StepMessage(ctx context.Context, key StepKey) (out turn.Message, er
 }
 
 // Inferences returns the ledger of a turn's inferences, ordered by step.
-func (s *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
-	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "listing the inferences", querier.Inferences)
-}
-
-// ChangeModel records that another of the turn's models takes over from this attempt on, with the chunk model_changed.
-// The same change again changes nothing. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed.
-func (s *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, chunk turn.Chunk,
-	change turn.ModelChunk) error {
-	return s.write(ctx, stepName("changing the model of", key), func(t *tx) error {
-		a, err := t.LockedAttempt(key)
-		if err != nil {
-			return err
-		}
-		if a.Inf.Settled {
-			return ErrStale
-		}
-		if err := current(a, attempt); err != nil {
-			return err
-		}
-		last, err := modelChange(t.Querier, key)
-		if err != nil || last.Position >= change.Position {
-			return err
-		}
-		change.Step, change.Failures = key.Step, a.Inf.Failures
-		chunk.Kind, chunk.Step, chunk.Attempt = turn.ChunkModelChanged, key.Step, attempt
-		return t.emitData(&a.Scope, chunk, change)
-	})
-}
-
-// ModelChange returns the last change of the turn's model up to a step; the zero ModelChunk if there was none.
-func (s *DB) ModelChange(ctx context.Context, key StepKey) (turn.ModelChunk, error) {
-	return tables.Get(ctx, s.tables, stepName("reading the model of", key),
-		func(q querier) (turn.ModelChunk, error) { return modelChange(q, key) })
-}
-
-func modelChange(q querier, key StepKey) (out turn.ModelChunk, err error) {
-	var data string
-	err = q.Row(`SELECT c.data FROM chunks c JOIN turns t ON t.id = c.turn
-		WHERE t.turn_id = ? AND c.kind = ? AND c.step <= ? ORDER BY c.idx DESC LIMIT 1`,
-		key.Turn, string(turn.ChunkModelChanged), key.Step).Scan(tables.Into(&data))
-	if errors.Is(err, sql.ErrNoRows) {
-		return out, nil
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(data), &out)
-	}
-	return out, err
+func (db *DB) Inferences(ctx context.Context, turnID string) ([]Inference, error) {
+	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "listing the inferences", querier.Inferences)
 }

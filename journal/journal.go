@@ -13,7 +13,7 @@ import (
 )
 
 // DB is the journal: the rules about sessions, turns and calls on top of a database. Its methods may be called
-// concurrently. Each is one transaction and, except for AppendChunks and NoteCall, idempotent: a second call with the
+// concurrently. Each is one transaction and, except for AppendEvents and NoteCall, idempotent: a second call with the
 // same arguments returns the same result and changes nothing.
 //
 // A DB is for one tenant, and a database is opened for the default tenant, whose name is empty. Methods that read a
@@ -38,27 +38,27 @@ func newDB(h *tables.Handle, cache *catalogue.Cache) *DB {
 }
 
 // Tenant returns the journal of one tenant, on the same database.
-func (s *DB) Tenant(tenant string) *DB { return newDB(s.tables.OfTenant(tenant), s.cache) }
+func (db *DB) Tenant(tenant string) *DB { return newDB(db.tables.OfTenant(tenant), db.cache) }
 
 // Guarded returns the journal with a guard against outages of its database, for a process that runs many turns: while
 // the database is away, one write and one read at a time ask whether it is back, and all others fail at once with an
 // AwayError.
-func (s *DB) Guarded() *DB { return newDB(s.tables.Guarded(), s.cache) }
+func (db *DB) Guarded() *DB { return newDB(db.tables.Guarded(), db.cache) }
 
 // Close ends all operations that wait on the journal and closes its database.
-func (s *DB) Close() error { return s.tables.Close() }
+func (db *DB) Close() error { return db.tables.Close() }
 
 // ID returns the journal's UUID. Workers of one task queue compare it, because they must all use the same journal.
-func (s *DB) ID(ctx context.Context) (string, error) { return s.tables.ID(ctx) }
+func (db *DB) ID(ctx context.Context) (string, error) { return db.tables.ID(ctx) }
 
 // ReadOnly returns an error that wraps ErrReadOnly if the journal was opened for reading only: a SQLite file that this
 // process may not write, or on a read-only or full disk. Its methods that write return that error.
-func (s *DB) ReadOnly() error { return s.tables.ReadOnly() }
+func (db *DB) ReadOnly() error { return db.tables.ReadOnly() }
 
 // CheckWrite checks with a small transaction that the journal can be written now. It changes a number and changes it
 // back, because SQLite writes nothing if nothing changes.
-func (s *DB) CheckWrite(ctx context.Context) error {
-	return s.write(ctx, "writing to the journal", func(t *tx) error {
+func (db *DB) CheckWrite(ctx context.Context) error {
+	return db.write(ctx, "writing to the journal", func(t *tx) error {
 		if err := t.Exec(`UPDATE journal SET schema_version = schema_version + 1`); err != nil {
 			return err
 		}
@@ -69,35 +69,35 @@ func (s *DB) CheckWrite(ctx context.Context) error {
 // Changed returns a channel that is closed when one of the topics may have changed, or anything if there are no topics.
 // It reports changes by this process at once and changes by another process after tens of milliseconds. Package follow
 // is built on it.
-func (s *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
-	return s.tables.Changed(ctx, topics...)
+func (db *DB) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
+	return db.tables.Changed(ctx, topics...)
 }
 
 // Sealed returns the journal with the content encryption of keys. With nil, it only checks that the journal is not
 // encrypted. It encrypts a journal that has no content yet. ErrSealed if the journal has plain content, or if there are
 // no keys and it is encrypted.
-func (s *DB) Sealed(ctx context.Context, keys Keys) (*DB, error) {
-	h, err := s.tables.Sealed(ctx, keys)
+func (db *DB) Sealed(ctx context.Context, keys Keys) (*DB, error) {
+	h, err := db.tables.Sealed(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	return newDB(h, s.cache), nil
+	return newDB(h, db.cache), nil
 }
 
 // Encrypted reports whether the journal's content is encrypted.
-func (s *DB) Encrypted(ctx context.Context) (bool, error) { return s.tables.Encrypted(ctx) }
+func (db *DB) Encrypted(ctx context.Context) (bool, error) { return db.tables.Encrypted(ctx) }
 
 // Export writes a session as JSON lines: see package portable for the format. It writes one snapshot and does not block
 // writers.
-func (s *DB) Export(ctx context.Context, session string, w io.Writer) error {
-	return portable.Export(ctx, s.tables, session, w)
+func (db *DB) Export(ctx context.Context, session string, w io.Writer) error {
+	return portable.Export(ctx, db.tables, session, w)
 }
 
 // Import reads an export, checks the whole file and then writes the session in one transaction. Importing a session
 // that the journal has already changes nothing. Import takes only exports of its own tenant: ErrOtherTenant. An
 // imported session is tainted, and has no grants and no running turn: see Imported.
-func (s *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error) {
-	return portable.Import(ctx, s.tables, r, func(t *tables.Tx, sc *scope, at time.Time) error {
+func (db *DB) Import(ctx context.Context, r io.Reader) (portable.Imported, error) {
+	return portable.Import(ctx, db.tables, r, func(t *tables.Tx, sc *scope, at time.Time) error {
 		_, err := (&tx{t}).closeUnfinished(sc, record.ImportedMessage, at)
 		return err
 	})
@@ -122,14 +122,14 @@ type tx struct{ *tables.Tx }
 
 // write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
 // than once.
-func (s *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
-	return s.tables.Write(ctx, doing, func(t *tables.Tx) error { return fn(&tx{t}) })
+func (db *DB) write(ctx context.Context, doing string, fn func(*tx) error) error {
+	return db.tables.Write(ctx, doing, func(t *tables.Tx) error { return fn(&tx{t}) })
 }
 
 // writeTurn is write for one turn. It locks the turn's session first, so that transactions of a session run one after
 // the other.
-func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
-	return s.write(ctx, doing, func(t *tx) error {
+func (db *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) error) error {
+	return db.write(ctx, doing, func(t *tx) error {
 		err := t.LockRow(`SELECT 1 FROM sessions WHERE id = (SELECT session FROM turns WHERE turn_id = ?)`, turnID)
 		if err != nil {
 			return err
@@ -139,8 +139,8 @@ func (s *DB) writeTurn(ctx context.Context, turnID, doing string, fn func(*tx) e
 }
 
 // writeScope is writeTurn with the turn's scope. It refuses a turn of another session.
-func (s *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
-	return s.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
+func (db *DB) writeScope(ctx context.Context, turnID, session, doing string, fn func(*tx, scope) error) error {
+	return db.writeTurn(ctx, turnID, doing+" turn "+turnID, func(t *tx) error {
 		sc, err := t.Scope(turnID)
 		if err == nil {
 			err = sc.Check(session)
@@ -153,8 +153,8 @@ func (s *DB) writeScope(ctx context.Context, turnID, session, doing string, fn f
 }
 
 // PutBlob stores bytes under their SHA-256 (hex) and returns it.
-func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
-	err = s.write(ctx, "storing a blob", func(t *tx) (err error) {
+func (db *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash string, err error) {
+	err = db.write(ctx, "storing a blob", func(t *tx) (err error) {
 		hash, err = t.PutBlob(record.CleanText(mediaType), b)
 		return err
 	})
@@ -162,6 +162,6 @@ func (s *DB) PutBlob(ctx context.Context, mediaType string, b []byte) (hash stri
 }
 
 // GetBlob returns ErrNotFound if the journal has no such blob.
-func (s *DB) GetBlob(ctx context.Context, hash string) ([]byte, error) {
-	return tables.Get(ctx, s.tables, "reading a blob", func(q querier) ([]byte, error) { return q.GetBlob(hash) })
+func (db *DB) GetBlob(ctx context.Context, hash string) ([]byte, error) {
+	return tables.Get(ctx, db.tables, "reading a blob", func(q querier) ([]byte, error) { return q.GetBlob(hash) })
 }

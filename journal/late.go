@@ -89,7 +89,7 @@ func (t *tx) notice(sc *scope, step int, d tables.LateResult, at time.Time) erro
 	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkToolCallLateResult, Step: step, At: at}, turn.CallChunk{
+	return t.emitData(sc, turn.Event{Kind: turn.EventToolCallLateResult, Step: step, At: at}, turn.CallEvent{
 		CallID: d.Late.CallID, Tool: d.Call.Call.Tool, Outcome: d.Late.Outcome, SizeBytes: d.Late.SizeBytes,
 		Preview: record.Preview(d.Late.Text, record.PreviewBytes),
 	})

@@ -20,12 +20,12 @@ type StreamInput struct {
 	Attempt int
 	// PromptTokens estimates the size of the prompt. The first call that has it marks the attempt as billed.
 	PromptTokens int64
-	Chunks       []turn.Chunk // see DB.AppendChunks
+	Events       []turn.Event // see DB.AppendEvents
 }
 
-// AppendStream is AppendChunks for an attempt whose provider has begun to answer. Chunks may be empty.
-func (s *DB) AppendStream(ctx context.Context, in StreamInput) error {
-	return s.appendChunks(ctx, in)
+// AppendStream is AppendEvents for an attempt whose provider has begun to answer. Events may be empty.
+func (db *DB) AppendStream(ctx context.Context, in StreamInput) error {
+	return db.appendEvents(ctx, in)
 }
 
 // markBilled records the size of the prompt that the provider has begun to answer.
@@ -48,8 +48,8 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 	if err != nil {
 		return "", err
 	}
-	deltas, err := t.Texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? ORDER BY idx`,
-		sc.Turn, step, a.Inf.Attempt, string(turn.ChunkTextDelta))
+	deltas, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? ORDER BY idx`,
+		sc.Turn, step, a.Inf.Attempt, string(turn.EventTextDelta))
 	if err == nil {
 		err = t.estimate(a, at)
 	}
@@ -65,7 +65,7 @@ func (t *tx) endInference(sc *scope, state turn.State, at time.Time) (string, er
 	return text, err
 }
 
-// estimate reserves what an attempt has used by its prompt and its chunks, if the provider has begun to answer and
+// estimate reserves what an attempt has used by its prompt and its events, if the provider has begun to answer and
 // nothing is reserved. The attempt's worker knows more and replaces the estimate, if it is still alive.
 func (t *tx) estimate(a tables.Attempt, at time.Time) error {
 	lost, err := t.lostAttempt(a)

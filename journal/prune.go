@@ -8,17 +8,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pruneBatch is the number of turns whose chunks one transaction removes, so that running turns do not wait long.
+// pruneBatch is the number of turns whose events one transaction removes, so that running turns do not wait long.
 const pruneBatch = 16
 
-// PruneChunks removes the chunks of at most limit turns, of all tenants, that ended before the given time, and returns
+// PruneEvents removes the events of at most limit turns, of all tenants, that ended before the given time, and returns
 // the number of these turns. The transcript stays. A pruned turn keeps its turn_completed, so that a reader finds an
 // end. The turns that it counts are pruned even if it returns an error.
-func (s *DB) PruneChunks(ctx context.Context, before time.Time, limit int) (turns int, err error) {
+func (db *DB) PruneEvents(ctx context.Context, before time.Time, limit int) (turns int, err error) {
 	for turns < limit {
 		batch := min(pruneBatch, limit-turns)
 		var pruned []int64
-		err := s.write(ctx, "removing old chunks", func(t *tx) (err error) {
+		err := db.write(ctx, "removing old events", func(t *tx) (err error) {
 			if done, err := t.isPruned(pruned); done || err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func (t *tx) prune(before int64, limit int) (list []int64, err error) {
 		return nil, err
 	}
 	for _, n := range list {
-		if err := t.Exec(`DELETE FROM chunks WHERE turn = ? AND kind <> ?`, n, string(turn.ChunkTurnCompleted)); err != nil {
+		if err := t.Exec(`DELETE FROM events WHERE turn = ? AND kind <> ?`, n, string(turn.EventTurnCompleted)); err != nil {
 			return nil, err
 		}
 		if err := t.Exec(`UPDATE turns SET pruned = TRUE WHERE id = ?`, n); err != nil {

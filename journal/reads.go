@@ -10,14 +10,14 @@ import (
 )
 
 // Turn returns the tenant's turn with this ID.
-func (s *DB) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
-	return tables.Get(ctx, s.tables, "reading turn "+turnID,
+func (db *DB) Turn(ctx context.Context, turnID string) (TurnRecord, error) {
+	return tables.Get(ctx, db.tables, "reading turn "+turnID,
 		func(q querier) (TurnRecord, error) { return q.NamedTurn(turnID) })
 }
 
 // TurnConfig returns the turn config that Begin recorded, whatever a workflow says later. ErrNotFound.
-func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
-	err = s.tables.Read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
+func (db *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err error) {
+	err = db.tables.Read(ctx, "reading the configuration of turn "+turnID, func(q querier) error {
 		var config tables.Stored
 		err := q.Row(`SELECT s.session_id, s.tenant, t.state, t.config, t.config_blob FROM turns t
 			JOIN sessions s ON s.id = t.session
@@ -32,14 +32,14 @@ func (s *DB) TurnConfig(ctx context.Context, turnID string) (out TurnConfig, err
 }
 
 // Session returns the tenant's session with this ID.
-func (s *DB) Session(ctx context.Context, id string) (SessionRecord, error) {
-	return tables.Get(ctx, s.tables, fmt.Sprintf("reading session %q", id),
+func (db *DB) Session(ctx context.Context, id string) (SessionRecord, error) {
+	return tables.Get(ctx, db.tables, fmt.Sprintf("reading session %q", id),
 		func(q querier) (SessionRecord, error) { return q.Session(id) })
 }
 
 // Sessions returns the latest limit sessions, the most recently active first.
-func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
-	return tables.Get(ctx, s.tables, "listing the sessions", func(q querier) ([]SessionRecord, error) {
+func (db *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
+	return tables.Get(ctx, db.tables, "listing the sessions", func(q querier) ([]SessionRecord, error) {
 		return tables.Collect(q, tables.ScanSession,
 			tables.SessionQuery+`WHERE s.tenant = ? ORDER BY s.updated_at DESC, s.id DESC LIMIT ?`,
 			q.Tenant, limit)
@@ -47,15 +47,15 @@ func (s *DB) Sessions(ctx context.Context, limit int) ([]SessionRecord, error) {
 }
 
 // Turns returns the session's turns in the order in which they began.
-func (s *DB) Turns(ctx context.Context, session string) ([]TurnRecord, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "listing the turns",
+func (db *DB) Turns(ctx context.Context, session string) ([]TurnRecord, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "listing the turns",
 		func(q querier, n int64) ([]TurnRecord, error) { return q.TurnsAfter(n, 0, math.MaxInt32) })
 }
 
 // TurnsAfter returns at most limit turns of the session that began after the named one, or from the first if after is
 // empty, in the order in which they began. ErrNotFound, also for a turn of another session.
-func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "listing the turns after "+after,
+func (db *DB) TurnsAfter(ctx context.Context, session, after string, limit int) ([]TurnRecord, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "listing the turns after "+after,
 		func(q querier, n int64) (out []TurnRecord, err error) {
 			var last int64
 			if after != "" {
@@ -69,15 +69,15 @@ func (s *DB) TurnsAfter(ctx context.Context, session, after string, limit int) (
 }
 
 // Messages returns the session's messages with from <= seq <= to, in order, with their whole content.
-func (s *DB) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "reading the transcript",
+func (db *DB) Messages(ctx context.Context, session string, from, to int64) ([]turn.Message, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "reading the transcript",
 		func(q querier, n int64) ([]turn.Message, error) { return q.Transcript(n, from, to, tables.Unbounded) })
 }
 
 // Window returns the messages of the turn's session with from <= seq <= to, in order, with their Items. It loads no
 // more than maxBytes of texts and calls: *TooLargeError. ErrNotFound.
-func (s *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
-	return tables.GetOfTurn(ctx, s.tables, turnID, "reading the transcript",
+func (db *DB) Window(ctx context.Context, turnID string, from, to, maxBytes int64) ([]turn.Message, error) {
+	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the transcript",
 		func(q querier, sc scope) ([]turn.Message, error) {
 			messages, err := q.Transcript(sc.Session, from, to, maxBytes)
 			if err == nil {

@@ -21,7 +21,7 @@ type (
 	Subagent      = record.Subagent
 )
 
-// Topic is something that followers wait for: a turn's chunks, or a session's next turn.
+// Topic is something that followers wait for: a turn's events, or a session's next turn.
 type Topic = tables.Topic
 
 // Keys seals the content of a journal. codec.Keys implements it.
@@ -79,8 +79,8 @@ type StartInference struct {
 	Outcomes []turn.CallOutcome // of the step before, in the order of its calls
 	// Messages are appended after Outcomes, each with message_added. A message whose ID the session has had is skipped.
 	Messages []turn.UserMessage
-	// Chunks are emitted by the first attempt, after the chunks of Outcomes and Messages.
-	Chunks []turn.Chunk
+	// Events are emitted by the first attempt, after the events of Outcomes and Messages.
+	Events []turn.Event
 	Model  string
 	At     time.Time
 }
@@ -104,20 +104,20 @@ type SettleInference struct {
 	Answer  turn.Completion
 	// Message is appended to the transcript: role assistant, text, tool calls with their IDs.
 	Message turn.Message
-	// Chunks are the last deltas, which were not appended yet. The same transaction appends them.
-	Chunks []turn.Chunk
+	// Events are the last deltas, which were not appended yet. The same transaction appends them.
+	Events []turn.Event
 	At     time.Time
 	// Provider priced Answer.Usage. Reserved means that ReserveUsage has reserved the attempt's usage.
 	Provider string
 	Reserved bool
 }
 
-// ClaimInput claims a call for a dispatch.
+// ClaimInput claims a call for an attempt.
 type ClaimInput struct {
 	Turn string
 	Step int
 	Call turn.ToolCall
-	// Attempt is the dispatch, from 1: a claim is refused if a higher dispatch has claimed the call.
+	// Attempt is the attempt, from 1: a claim is refused if a higher attempt has claimed the call.
 	Attempt    int
 	Repeatable bool
 	Approved   bool // the journal must have a decision that allows the call
@@ -136,10 +136,10 @@ const (
 	ClaimGranted ClaimState = "granted"
 	// ClaimSettled: the outcome is known. Do not run it.
 	ClaimSettled ClaimState = "settled"
-	// ClaimTaken: an earlier dispatch claimed the call and left no outcome, and the tool is not repeatable. Do not run
+	// ClaimTaken: an earlier attempt claimed the call and left no outcome, and the tool is not repeatable. Do not run
 	// it: its outcome is unknown.
 	ClaimTaken ClaimState = "taken"
-	// ClaimStale: a later dispatch has claimed the call. Do not run it.
+	// ClaimStale: a later attempt has claimed the call. Do not run it.
 	ClaimStale ClaimState = "stale"
 )
 

@@ -14,8 +14,8 @@ import (
 // the step before which they came in. A message without an ID gets one from its position, so that a repeated call finds
 // it.
 func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage, at time.Time, mode strictness) error {
-	for i, said := range messages {
-		m := record.CleanMessage(turn.Message{ID: said.ID, Role: turn.RoleUser, Text: said.Text})
+	for i, output := range messages {
+		m := record.CleanMessage(turn.Message{ID: output.ID, Role: turn.RoleUser, Text: output.Text})
 		if m.ID == "" {
 			m.ID = generatedMessageID(sc.TurnID, step, i, mode)
 		}
@@ -29,10 +29,10 @@ func (t *tx) appendUserMessages(sc *scope, step int, messages []turn.UserMessage
 		if had {
 			continue
 		}
-		if m.Text, err = t.messageText(said); err != nil {
+		if m.Text, err = t.messageText(output); err != nil {
 			return fmt.Errorf("the text of message %q: %w", m.ID, err)
 		}
-		if m.Media, err = t.attached(said.Media); err != nil {
+		if m.Media, err = t.attached(output.Media); err != nil {
 			return fmt.Errorf("the attachments of message %q: %w", m.ID, err)
 		}
 		if err := t.addMessage(sc, step, m, at); err != nil {
@@ -67,11 +67,11 @@ func (t *tx) undelivered(session int64, messages []turn.UserMessage) (ids []stri
 
 // messageText returns the text of a message. If the text is lost, a placeholder that says so replaces it, and the turn
 // continues.
-func (t *tx) messageText(said turn.UserMessage) (string, error) {
-	if said.Blob == "" {
-		return record.CleanText(said.Text), nil
+func (t *tx) messageText(output turn.UserMessage) (string, error) {
+	if output.Blob == "" {
+		return record.CleanText(output.Text), nil
 	}
-	b, err := t.GetBlob(said.Blob)
+	b, err := t.GetBlob(output.Blob)
 	if errors.Is(err, ErrNotFound) {
 		return record.LostText, nil
 	}
@@ -97,9 +97,9 @@ func (t *tx) addMessage(sc *scope, step int, m turn.Message, at time.Time) error
 	if _, err := t.AppendMessage(sc, m); err != nil {
 		return err
 	}
-	joined := turn.MessageChunk{MessageID: m.ID, Text: record.Preview(m.Text, record.PreviewBytes)}
+	joined := turn.MessageEvent{MessageID: m.ID, Text: record.Preview(m.Text, record.PreviewBytes)}
 	if len(joined.Text) < len(m.Text) {
 		joined.TextBytes = int64(len(m.Text))
 	}
-	return t.emitData(sc, turn.Chunk{Kind: turn.ChunkMessageAdded, Step: step, At: at}, joined)
+	return t.emitData(sc, turn.Event{Kind: turn.EventMessageAdded, Step: step, At: at}, joined)
 }

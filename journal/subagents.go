@@ -26,8 +26,8 @@ func (t *tx) claimSubagent(c call, a Subagent) (*Subagent, error) {
 }
 
 // Subagent returns the subagent that a turn's call has started. ErrNotFound.
-func (s *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, error) {
-	return tables.Get(ctx, s.tables, callName("reading the subagent of", turnID, callID),
+func (db *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, error) {
+	return tables.Get(ctx, db.tables, callName("reading the subagent of", turnID, callID),
 		func(q querier) (Subagent, error) {
 			a, err := q.Subagent(turnID, callID)
 			return a.Subagent, err
@@ -36,8 +36,8 @@ func (s *DB) Subagent(ctx context.Context, turnID, callID string) (Subagent, err
 
 // SpentBySubagent returns what the subagent of a call has used, with those below it: all that it was granted, unless its
 // turn has ended in a way that tells. ErrNotFound.
-func (s *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.Spending, error) {
-	return tables.Get(ctx, s.tables, callName("reading what was used by the subagent of", turnID, callID),
+func (db *DB) SpentBySubagent(ctx context.Context, turnID, callID string) (turn.Spending, error) {
+	return tables.Get(ctx, db.tables, callName("reading what was used by the subagent of", turnID, callID),
 		func(q querier) (spent turn.Spending, err error) {
 			a, err := q.Subagent(turnID, callID)
 			if err != nil {
@@ -66,8 +66,8 @@ func answered(q querier, sc scope, messageID string) (a tables.Subagent, err err
 
 // Origin returns what the message of a subagent's answer comes of. own is the turn that begins with it and does not count.
 // ErrNotFound if the journal has no such answer for the session.
-func (s *DB) Origin(ctx context.Context, session, messageID, own string) (Origin, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "looking for what an answer comes of",
+func (db *DB) Origin(ctx context.Context, session, messageID, own string) (Origin, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "looking for what an answer comes of",
 		func(q querier, n int64) (out Origin, err error) {
 			a, err := answered(q, scope{Session: n}, messageID)
 			if err != nil {
@@ -85,8 +85,8 @@ func (s *DB) Origin(ctx context.Context, session, messageID, own string) (Origin
 
 // StopSubagents stops the session's subagents in the background: answers that have not begun a turn yet begin none. It
 // returns the sessions of those that may still be at work.
-func (s *DB) StopSubagents(ctx context.Context, session string) (names []string, err error) {
-	err = s.write(ctx, fmt.Sprintf("stopping the subagents of session %q", session), func(t *tx) error {
+func (db *DB) StopSubagents(ctx context.Context, session string) (names []string, err error) {
+	err = db.write(ctx, fmt.Sprintf("stopping the subagents of session %q", session), func(t *tx) error {
 		if err := t.LockSession(session); err != nil {
 			return err
 		}
@@ -103,11 +103,11 @@ func (s *DB) StopSubagents(ctx context.Context, session string) (names []string,
 
 // AnswerKept reports whether the session's next inference brings a subagent's answer to the model, because the answer
 // begins no turn: see BeginResult.Kept.
-func (s *DB) AnswerKept(ctx context.Context, session, messageID string) (bool, error) {
+func (db *DB) AnswerKept(ctx context.Context, session, messageID string) (bool, error) {
 	if _, _, ok := turn.AnsweredCall(messageID); !ok {
 		return false, nil
 	}
-	return tables.GetOfSession(ctx, s.tables, session, "looking for an answer",
+	return tables.GetOfSession(ctx, db.tables, session, "looking for an answer",
 		func(q querier, n int64) (bool, error) {
 			a, err := answered(q, scope{Session: n}, messageID)
 			if err != nil {

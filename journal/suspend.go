@@ -14,8 +14,8 @@ import (
 // continuation. The next attempt is granted and finds it in Claim.Record.Continuation; there is no second
 // tool_call_started. A suspended call that is never continued ends as unknown: its server may have begun. ErrStale if
 // the call is settled or another attempt has claimed it, ErrClosed, ErrNotFound.
-func (s *DB) SuspendCall(ctx context.Context, in SettleInput) error {
-	return s.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
+func (db *DB) SuspendCall(ctx context.Context, in SettleInput) error {
+	return db.writeTurn(ctx, in.Turn, callName("suspending", in.Turn, in.CallID), func(t *tx) error {
 		if n := len(in.Result.Continuation); n > record.MaxContinuationBytes {
 			return fmt.Errorf("its continuation is %d bytes; the maximum is %d", n, record.MaxContinuationBytes)
 		}
@@ -56,11 +56,11 @@ func holds(c call, attempt int) error {
 }
 
 // NoteCall appends tool_progress of an open claim. The journal keeps at most MaxNotes for each call: a later one
-// changes nothing and is not an error. NoteCall is not idempotent: like AppendChunks, it appends again if it is called
+// changes nothing and is not an error. NoteCall is not idempotent: like AppendEvents, it appends again if it is called
 // again. ErrStale if the call is settled or suspended or another attempt has claimed it, ErrClosed, ErrNotFound.
-func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
+func (db *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p turn.ToolProgress,
 	at time.Time) error {
-	return s.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
+	return db.writeTurn(ctx, turnID, callName("noting the progress of", turnID, callID), func(t *tx) error {
 		c, err := t.Call(turnID, callID)
 		if err == nil {
 			err = holds(c, attempt)
@@ -68,14 +68,14 @@ func (s *DB) NoteCall(ctx context.Context, turnID, callID string, attempt int, p
 		if err != nil || c.Notes >= record.MaxNotes {
 			return err
 		}
-		chunk := turn.Chunk{Kind: turn.ChunkToolProgress, Step: c.Rec.Step, Attempt: attempt, At: at}
-		if there, err := t.appended(&c.Scope, chunk); there || err != nil {
+		event := turn.Event{Kind: turn.EventToolProgress, Step: c.Rec.Step, Attempt: attempt, At: at}
+		if there, err := t.appended(&c.Scope, event); there || err != nil {
 			return err
 		}
 		if err := t.Exec(`UPDATE calls SET notes = notes + 1 WHERE id = ?`, c.Row); err != nil {
 			return err
 		}
-		return t.emitData(&c.Scope, chunk, turn.ProgressChunk{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool,
+		return t.emitData(&c.Scope, event, turn.ProgressEvent{CallID: c.Rec.Call.ID, Tool: c.Rec.Call.Tool,
 			ToolProgress: turn.ToolProgress{
 				Done: finite(p.Done), Total: finite(p.Total), Message: record.Preview(record.CleanText(p.Message),
 					record.PreviewBytes),

@@ -17,12 +17,12 @@ import (
 // unscoped are the methods of DB that name no session and no turn for a reader. Those with which a worker records a
 // turn name a turn that Begin has returned.
 var unscoped = []string{
-	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendChunks", "AppendStream", "StepMessage",
-	"ChangeModel", "ModelChange", "SettleCondensation", "Condensation", "CondensationUsage", "LastInput",
+	"Begin", "StartInference", "SettleInference", "FailInference", "ReleaseInference", "AppendEvents", "AppendStream", "StepMessage",
+	"ChangeModel", "ModelChange", "SettleCompaction", "Compaction", "CompactionUsage", "LastInput",
 	"Window", "TurnConfig",
 	"Ask", "Decide", "Grants", "ClaimCall", "SettleCall", "ReleaseCall", "SuspendCall", "NoteCall", "Taint", "Artifact",
 	"Finish", "PublishCatalogue", "Catalogues", "PutBlob", "GetBlob", "ID", "Tenant",
-	"Sessions", "Import", "Changed", "PruneChunks", "ApproveTools", "ReportWorker", "RemoveWorker",
+	"Sessions", "Import", "Changed", "PruneEvents", "ApproveTools", "ReportWorker", "RemoveWorker",
 	"Workers", "Close", "Sealed", "Encrypted", "OpenRequests", "FleetScopes", "SetFleetLimits", "PauseScope",
 	"ResumeScope",
 	"LeaseCapacity", "RecordUsage", "ReserveUsage", "CheckWrite", "Guarded", "ReadOnly", "OfferedBy",
@@ -42,9 +42,9 @@ func TestNoMethodForgetsTheTenant(t *testing.T) {
 		}
 		return true
 	})
-	store := reflect.TypeFor[*journal.DB]()
-	for i := range store.NumMethod() {
-		name := store.Method(i).Name
+	j := reflect.TypeFor[*journal.DB]()
+	for i := range j.NumMethod() {
+		name := j.Method(i).Name
 		if slices.Contains(unscoped, name) {
 			continue
 		}

@@ -23,7 +23,7 @@ type AttemptUsage struct {
 	Key     StepKey
 	Attempt int
 	// Summary counts the summaries that the attempt asks for before its own prompt; 0 is the attempt itself. Its row only
-	// stays if no condensation is settled, which has the usage of its summaries.
+	// stays if no compaction is settled, which has the usage of its summaries.
 	Summary int
 	// Provider and Model price the attempt.
 	Provider, Model string
@@ -60,8 +60,8 @@ func (t *tx) settleUsage(a tables.Attempt, in SettleInference) error {
 // RecordUsage records the usage of an attempt that is not settled: it failed, it was stopped, or another attempt was
 // settled. It ends the attempt's reservation; if the attempt used nothing, no row is left. The first record of an
 // attempt stands. The turn may have ended; its usage then changes. ErrNotFound if the step was never started.
-func (s *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
-	return s.write(ctx, stepName("recording the usage of", in.Key), func(t *tx) error {
+func (db *DB) RecordUsage(ctx context.Context, in AttemptUsage) error {
+	return db.write(ctx, stepName("recording the usage of", in.Key), func(t *tx) error {
 		a, err := t.LockedAttempt(in.Key)
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func scanUsage(scan tables.Scanner, u *turn.Usage, before ...any) error {
 	return err
 }
 
-// turnUsage returns the usage of all attempts of a turn, and of its condensations.
+// turnUsage returns the usage of all attempts of a turn, and of its compactions.
 func turnUsage(q querier, turnRow int64) (u turn.Usage, err error) {
 	err = scanUsage(q.Row(`SELECT `+usageSums+` FROM used u WHERE u.turn = ?`, turnRow).Scan, &u)
 	return u, err
@@ -187,8 +187,8 @@ func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) 
 	if err != nil || row.there {
 		return lost, err
 	}
-	texts, err := t.Texts(`SELECT text FROM chunks WHERE turn = ? AND step = ? AND attempt = ? AND kind IN (?, ?)`, a.Turn,
-		a.Inf.Key.Step, a.Inf.Attempt, string(turn.ChunkTextDelta), string(turn.ChunkReasoningDelta))
+	texts, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind IN (?, ?)`, a.Turn,
+		a.Inf.Key.Step, a.Inf.Attempt, string(turn.EventTextDelta), string(turn.EventReasoningDelta))
 	lost.Attempt = a.Inf.Attempt
 	for _, text := range texts {
 		lost.OutputBytes += int64(len(text))
@@ -197,62 +197,9 @@ func (t *tx) lostAttempt(a tables.Attempt) (lost record.LostAttempt, err error) 
 }
 
 // TurnUsage returns the usage of all attempts of a turn so far.
-func (s *DB) TurnUsage(ctx context.Context, turnID string) (turn.Usage, error) {
-	return tables.GetOfNamedTurn(ctx, s.tables, turnID, "reading the usage",
+func (db *DB) TurnUsage(ctx context.Context, turnID string) (turn.Usage, error) {
+	return tables.GetOfNamedTurn(ctx, db.tables, turnID, "reading the usage",
 		func(q querier, sc scope) (turn.Usage, error) {
 			return turnUsage(q, sc.Turn)
 		})
-}
-
-// UsageBy is what a report of usage is grouped by.
-type UsageBy string
-
-// The groupings.
-const (
-	UsageByModel   UsageBy = "model" // provider/model
-	UsageBySession UsageBy = "session"
-	UsageByDay     UsageBy = "day" // of UTC
-	UsageByTenant  UsageBy = "tenant"
-)
-
-// usageKeys are the expressions of the groupings.
-var usageKeys = map[UsageBy]string{
-	UsageByModel: `u.provider || '/' || u.model`, UsageBySession: `s.session_id`, UsageByDay: `u.day`,
-	UsageByTenant: `s.tenant`,
-}
-
-// UsageRow is the usage of one group.
-type UsageRow struct {
-	Key string `json:"key"`
-	// Attempts counts the attempts of inferences that the provider billed, as far as is known.
-	Attempts int        `json:"attempts"`
-	Turns    int        `json:"turns"`
-	Usage    turn.Usage `json:"usage"`
-}
-
-// SessionUsage returns the usage of all attempts of a session's own turns.
-func (s *DB) SessionUsage(ctx context.Context, session string) (turn.Usage, error) {
-	return tables.GetOfSession(ctx, s.tables, session, "reading the usage", func(q querier, n int64) (turn.Usage, error) {
-		return sessionUsage(q, n)
-	})
-}
-
-// Usage returns what the tenant's turns have used since a time, by group, in the order of the keys. Grouped by tenant,
-// the journal of the default tenant, which is the operator's, has the usage of all tenants.
-func (s *DB) Usage(ctx context.Context, by UsageBy, since time.Time) ([]UsageRow, error) {
-	key, ok := usageKeys[by]
-	if !ok {
-		return nil, fmt.Errorf("usage cannot be grouped by %q", by)
-	}
-	return tables.Get(ctx, s.tables, "reading the usage", func(q querier) ([]UsageRow, error) {
-		where, args := ` WHERE u.at >= ?`, []any{tables.Nanos(since)}
-		if by != UsageByTenant || q.Tenant != "" {
-			where, args = where+` AND s.tenant = ?`, append(args, q.Tenant)
-		}
-		return tables.Collect(q, func(scan tables.Scanner) (r UsageRow, err error) {
-			err = scanUsage(scan, &r.Usage, &r.Key, &r.Attempts, &r.Turns)
-			return r, err
-		}, `SELECT `+key+`, count(*), count(DISTINCT u.turn), `+usageSums+` FROM used u
-			JOIN sessions s ON s.id = u.session`+where+` GROUP BY 1 ORDER BY 1`, args...)
-	})
 }

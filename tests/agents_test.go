@@ -21,18 +21,18 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 		fakellm.When("Read", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"x"}`), fakellm.Text("Read."))),
 		fakellm.When("Echo", fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Echoed."))),
 		fakellm.When("", fakellm.Text("Hello.")))
-	r := newEnv(t, m, func(c *config.Config) {
+	e := newEnv(t, m, func(c *config.Config) {
 		c.Agents = []config.Agent{{ID: "reviewer", SystemPrompt: "You review.", Model: "openai:critic", Temperature: ptr(0.5),
 			Tools: []string{"local/read_file", "local/list_files"}, Ask: []string{"local/read_file"}, MaxSteps: 2}}
 	})
-	r.work(withEcho()...)
+	e.work(withEcho()...)
 	as := func(name, agent, text string, tools ...string) workflows.Result {
-		return r.result(r.start(session(t)+"-"+name, workflows.Input{Agent: agent,
+		return e.result(e.start(session(t)+"-"+name, workflows.Input{Agent: agent,
 			Message: &workflows.Message{Text: text, Tools: tools}}))
 	}
 	assert.Equal(t, "scripted", as("default", "", "Hi").Model)
 	assert.Equal(t, "critic", as("reviewer", "reviewer", "Hi").Model)
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	require.Len(t, requests, 2)
 	assert.NotContains(t, string(requests[0].Body), "You review.")
 	assert.Contains(t, string(requests[1].Body), "You review.")
@@ -47,19 +47,19 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"local_list_files", "local_read_file"}, offered(requests[1]))
 	as("fewer", "reviewer", "Hi", "local/list_*", "local/echo")
-	assert.Equal(t, []string{"local_list_files"}, offered(r.model.Requests()[2]))
+	assert.Equal(t, []string{"local_list_files"}, offered(e.model.Requests()[2]))
 
 	res := as("echo", "reviewer", "Echo")
 	assert.Equal(t, "Echoed.", res.Answer)
-	run := r.start(session(t)+"-asks", workflows.Input{Agent: "reviewer", Message: &workflows.Message{Text: "Read"}})
-	r.awaitChunk(run.GetRunID(), turn.ChunkApprovalRequested)
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	run := e.start(session(t)+"-asks", workflows.Input{Agent: "reviewer", Message: &workflows.Message{Text: "Read"}})
+	e.awaitEvent(run.GetRunID(), turn.EventApprovalRequested)
+	require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	require.Error(t, run.Get(t.Context(), nil), "the agent asks for what it must ask for")
-	app, _ := r.failure(r.start(session(t)+"-none", workflows.Input{Agent: "nobody",
+	app, _ := e.failure(e.start(session(t)+"-none", workflows.Input{Agent: "nobody",
 		Message: &workflows.Message{Text: "Hi"}}))
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 	assert.Contains(t, app.Message(), "reviewer")
-	rec, err := r.store.Session(t.Context(), session(t)+"-reviewer")
+	rec, err := e.journal.Session(t.Context(), session(t)+"-reviewer")
 	require.NoError(t, err)
 	assert.Equal(t, "reviewer", rec.LastTurn.Agent)
 }
@@ -68,23 +68,23 @@ func TestAnAgentNarrowsTheConfiguration(t *testing.T) {
 func TestASessionKeepsItsAgent(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Start(t, fakellm.Text("Hello."))
-	h := newHome(t,
+	h := newUserFolder(t,
 		asking(m)+"[[agents]]\nid = \"reviewer\"\ndescription = \"reviews\"\nsystem_prompt = \"You review.\"\n"+
 			"tools = [\"local/read_file\"]\nmax_steps = 3\n")
 	h.worker()
 	for _, args := range [][]string{{"--agent", "reviewer", "Hi"}, {"Again"}, {"--agent", "default", "And now"},
 		{"At last"}} {
-		h.starter(append([]string{"run", "-s", "kept-agent"}, args...)...).exits(0)
+		h.everturn(append([]string{"run", "-s", "kept-agent"}, args...)...).exits(0)
 	}
 	var reviews []bool
 	for _, q := range m.Requests() {
 		reviews = append(reviews, strings.Contains(string(q.Body), "You review."))
 	}
 	assert.Equal(t, []bool{true, true, false, false}, reviews)
-	assert.Contains(t, h.starter("run", "--agent", "nobody", "Hi").exits(3).err.String(), "reviewer")
-	list := decoded[[]map[string]any](h.starter("agents", "list", "-o", "json").exits(0))
+	assert.Contains(t, h.everturn("run", "--agent", "nobody", "Hi").exits(3).err.String(), "reviewer")
+	list := decoded[[]map[string]any](h.everturn("agents", "list", "-o", "json").exits(0))
 	require.Len(t, list, 2)
 	assert.Equal(t, "default", list[0]["id"])
-	assert.Contains(t, h.starter("agents", "show", "reviewer").exits(0).out.String(), "3 steps")
-	h.starter("agents", "show", "nobody").exits(3)
+	assert.Contains(t, h.everturn("agents", "show", "reviewer").exits(0).out.String(), "3 steps")
+	h.everturn("agents", "show", "nobody").exits(3)
 }

@@ -16,18 +16,18 @@ import (
 func TestCLIAttachmentsReachTheModel(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Text("I see."))
-	h := newHome(t, strings.Replace(asking(model), "[runtime]", "media = \"images\"\n[runtime]", 1))
+	h := newUserFolder(t, strings.Replace(asking(model), "[runtime]", "media = \"images\"\n[runtime]", 1))
 	image, paper := "\x89PNG\r\n\x1a\n and a picture", "%PDF-1.7\n and a paper"
 	h.write("picture.dat", image)
 	h.write("paper.pdf", paper)
 	h.write("notes.txt", "some text")
 	h.worker().says("worker polls")
 	session := session(t)
-	h.starter("run", "-s", session, "--attach", "picture.dat,paper.pdf", "What is this?").exits(0)
-	h.starter("run", "-s", session, "And now?").exits(0)
-	h.starter("export", session, "-f", "session.jsonl").exits(0)
+	h.everturn("run", "-s", session, "--attach", "picture.dat,paper.pdf", "What is this?").exits(0)
+	h.everturn("run", "-s", session, "And now?").exits(0)
+	h.everturn("export", session, "-f", "session.jsonl").exits(0)
 	const elsewhere = "journal.path=copy.db"
-	h.starter("import", "session.jsonl", "--set", elsewhere).exits(0)
+	h.everturn("import", "session.jsonl", "--set", elsewhere).exits(0)
 	requests := model.Requests()
 	require.Len(t, requests, 2)
 	for _, r := range requests {
@@ -35,9 +35,9 @@ func TestCLIAttachmentsReachTheModel(t *testing.T) {
 		assert.Contains(t, string(r.Body), "data:application/pdf;base64,"+base64.StdEncoding.EncodeToString([]byte(paper)))
 	}
 	for _, set := range []string{elsewhere, "journal.path=.everturn/journal.db"} {
-		assert.Contains(t, h.starter("show", session, "--set", set).exits(0).out.String(), "What is this? [image/png, 22 B]")
+		assert.Contains(t, h.everturn("show", session, "--set", set).exits(0).out.String(), "What is this? [image/png, 22 B]")
 	}
-	refused := h.starter("run", "--attach", "notes.txt", "Look").exits(3)
+	refused := h.everturn("run", "--attach", "notes.txt", "Look").exits(3)
 	assert.Contains(t, refused.err.String(), "neither an image nor a PDF")
-	assert.Contains(t, h.starter("send", session, "--attach", "none.png", "Look").exits(3).err.String(), "none.png")
+	assert.Contains(t, h.everturn("send", session, "--attach", "none.png", "Look").exits(3).err.String(), "none.png")
 }

@@ -78,30 +78,30 @@ func TestNoKeyOfAProviderStaysInItsItems(t *testing.T) {
 				}
 				return fakellm.Text("Done.")
 			}))
-			h := newHome(t, fmt.Sprintf("[llm]\nprovider = \"auto\"\nmodel = \"mine:thinker\"\n[runtime]\nmode = \"native\"\n"+
+			h := newUserFolder(t, fmt.Sprintf("[llm]\nprovider = \"auto\"\nmodel = \"mine:thinker\"\n[runtime]\nmode = \"native\"\n"+
 				"[[providers]]\nid = \"mine\"\napi = %q\nbase_url = %q\napi_key = %q\n", api, m.URL(), key))
 			worker := h.worker()
 			worker.says("worker polls")
-			var said strings.Builder
+			var output strings.Builder
 			for field := range fields {
 				session := string(api) + "-" + field
 				for _, args := range [][]string{{"run", "-o", "jsonl", "-s", session, "List." + field},
 					{"run", "-s", session, "And now?"}, {"show", "-o", "json", session}, {"export", session},
 					{"tape", "from", session, "tape-" + field}} {
-					one := h.starter(args...).exits(0)
-					said.WriteString(one.out.String() + one.err.String())
+					one := h.everturn(args...).exits(0)
+					output.WriteString(one.out.String() + one.err.String())
 				}
-				said.WriteString(historiesText(t, session))
+				output.WriteString(historiesText(t, session))
 			}
 			worker.end()
-			said.WriteString(worker.out.String() + worker.err.String())
+			output.WriteString(worker.out.String() + worker.err.String())
 			require.Len(t, m.Requests(), 3*len(fields))
 			for _, r := range m.Requests() {
 				assert.Contains(t, fmt.Sprint(r.Header), key, "the key is in use")
 				assert.False(t, bytes.Contains(r.Body, []byte(key)), around(string(r.Body), key))
 			}
 			for _, part := range []string{key, strings.TrimPrefix(key, "can")} {
-				assert.NotContains(t, said.String(), part, around(said.String(), part))
+				assert.NotContains(t, output.String(), part, around(output.String(), part))
 				assert.Empty(t, filesWith(t, h.dir, part, "agent.toml"))
 			}
 		})

@@ -38,13 +38,13 @@ var slots = []string{
 func TestNoSecretLeavesItsProcess(t *testing.T) {
 	t.Parallel()
 	c := newCage(t)
-	h, worker := c.home, c.home.worker()
+	h, worker := c.userFolder, c.userFolder.worker()
 	worker.says("worker polls")
 	c.apart()
-	var said strings.Builder
+	var output strings.Builder
 	start := func(args ...string) {
-		one := h.starter(args...)
-		said.WriteString(one.out.String() + one.err.String())
+		one := h.everturn(args...)
+		output.WriteString(one.out.String() + one.err.String())
 	}
 	sessions := []string{"env", "header", "oauth", "refused", "ask"}
 	for _, name := range sessions[:3] {
@@ -55,31 +55,31 @@ func TestNoSecretLeavesItsProcess(t *testing.T) {
 	start("run", "-o", "jsonl", "-s", "refused", "refuse")
 	asking := h.begin(nil, "run", "-s", "ask", "ask env")
 	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("list").out.String(), "ask") && len(c.questions("ask")) > 0
+		return strings.Contains(h.everturn("list").out.String(), "ask") && len(c.questions("ask")) > 0
 	}, within, 200*time.Millisecond)
 	for _, args := range [][]string{{"list"}, {"show", "ask"}, {"answer", "ask", "--decline"}} {
 		start(args...)
 	}
 	asking.wait()
-	said.WriteString(asking.out.String() + asking.err.String())
-	assert.Contains(t, said.String(), "[redacted]", "what the server asks is shown")
+	output.WriteString(asking.out.String() + asking.err.String())
+	assert.Contains(t, output.String(), "[redacted]", "what the server asks is shown")
 	for _, args := range [][]string{{"show", "env"}, {"show", "-o", "json", "header"}, {"export", "env"},
 		{"export", "oauth"}, {"list"}, {"tools"},
 		{"tools", "-o", "json"}, {"tools", "status"}, {"doctor"}} {
 		start(args...)
 	}
-	settings := h.starter("config", "show", "--origin").exits(0)
+	settings := h.everturn("config", "show", "--origin").exits(0)
 	c.told()
 	for _, session := range sessions {
-		said.WriteString(historiesText(t, session))
+		output.WriteString(historiesText(t, session))
 	}
-	said.WriteString(worker.out.String() + worker.err.String())
+	output.WriteString(worker.out.String() + worker.err.String())
 	for _, slot := range slots {
 		if slot != "mcp_url" { // the command prints a URL as it is configured
 			assert.NotContains(t, settings.out.String()+settings.err.String(), canary(slot))
 		}
-		assert.False(t, strings.Contains(said.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s",
-			slot, around(said.String(), canary(slot)))
+		assert.False(t, strings.Contains(output.String(), canary(slot)), "%s is in what is shown, logged or recorded:\n%s",
+			slot, around(output.String(), canary(slot)))
 		assert.Empty(t, filesWith(t, h.path(".everturn"), canary(slot), ""), "%s is in the database", slot)
 		for _, q := range c.model.Requests() {
 			assert.False(t, bytes.Contains(q.Body, []byte(canary(slot))), "%s was sent to the model:\n%s", slot,
@@ -103,9 +103,9 @@ func around(text, part string) string {
 
 // cage is a home with a canary in every slot.
 type cage struct {
-	t     *testing.T
-	home  *home
-	model *fakellm.Server
+	t          *testing.T
+	userFolder *userFolder
+	model      *fakellm.Server
 }
 
 // ways are the channels through which the tool leak reveals its secret.
@@ -131,11 +131,11 @@ func newCage(t *testing.T) *cage {
 			fakellm.Text("Done."))),
 		tell("env"), tell("header"), tell("oauth"),
 	))
-	c.home = newHome(t, "")
+	c.userFolder = newUserFolder(t, "")
 	remote := c.remote()
 	tokens := c.tokens()
-	c.home.environ = append(c.home.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false")
-	settings, err := os.ReadFile(c.home.path("agent.toml"))
+	c.userFolder.environ = append(c.userFolder.environ, "ALLOWED_TOKEN="+canary("mcp_env_allow"), "TEMPORAL_TLS=false")
+	settings, err := os.ReadFile(c.userFolder.path("agent.toml"))
 	require.NoError(t, err)
 	text := strings.Replace(string(settings), "[temporal]\n",
 		fmt.Sprintf("[temporal]\napi_key = %q\n", canary("temporal_api_key")), 1)
@@ -145,8 +145,8 @@ func newCage(t *testing.T) *cage {
 		fmt.Sprintf("model = \"scripted\"\nretry_max = 0\napi_key = %q\n", canary("llm_api_key")), 1)
 	text += hosting(t, "env", fmt.Sprintf("env_allow = [\"ALLOWED_TOKEN\"]\nenv = {TOKEN = %q, OTHER = %q}",
 		canary("mcp_env"), canary("mcp_env_short")),
-		"-leak", "TOKEN,OTHER,ALLOWED_TOKEN", "-pidfile", c.home.path("pid-env"))
-	text += hosting(t, "other", "", "-pidfile", c.home.path("pid-other"))
+		"-leak", "TOKEN,OTHER,ALLOWED_TOKEN", "-pidfile", c.userFolder.path("pid-env"))
+	text += hosting(t, "other", "", "-pidfile", c.userFolder.path("pid-other"))
 	text += hosting(t, "broken", fmt.Sprintf("env = {SECRET = %q}", canary("broken_env")), "-mode", "exit")
 	http := func(id, more string) {
 		text += fmt.Sprintf("[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = \"%s?key=%s\"\n%s\n", id, remote,
@@ -158,14 +158,14 @@ func newCage(t *testing.T) *cage {
 		canary("oauth_client_secret")))
 	http("refused", fmt.Sprintf("oauth = {token_url = %q, client_id = \"everturn\", client_secret = %q}", tokens+"/refuse",
 		canary("oauth_refused_secret")))
-	c.home.write("agent.toml", text)
+	c.userFolder.write("agent.toml", text)
 	return c
 }
 
 // remote starts an MCP server over HTTP and returns its URL.
 func (c *cage) remote() string {
 	c.t.Helper()
-	server := c.home.launch(exec.Command(binary(c.t, "./tests/mcpserver"), "-http", "127.0.0.1:0", "-leak", "NOTHING"))
+	server := c.userFolder.launch(exec.Command(binary(c.t, "./tests/mcpserver"), "-http", "127.0.0.1:0", "-leak", "NOTHING"))
 	server.says("/mcp\n")
 	return strings.TrimSpace(server.out.String())
 }
@@ -193,10 +193,10 @@ func (c *cage) tokens() string {
 // questions returns the pending requests of a session.
 func (c *cage) questions(session string) []journal.RequestRecord {
 	c.t.Helper()
-	store, err := sqlite.Open(c.t.Context(), c.home.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
+	j, err := sqlite.Open(c.t.Context(), c.userFolder.path(".everturn/journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(c.t, err)
-	defer store.Close()
-	list, err := store.PendingRequests(c.t.Context(), session, 10)
+	defer j.Close()
+	list, err := j.PendingRequests(c.t.Context(), session, 10)
 	require.NoError(c.t, err)
 	return list
 }
@@ -228,12 +228,12 @@ func (c *cage) told() {
 // apart checks that each server process has the secrets it was given and no others.
 func (c *cage) apart() {
 	c.t.Helper()
-	given := environOf(c.t, c.home.path("pid-env"))
+	given := environOf(c.t, c.userFolder.path("pid-env"))
 	for _, slot := range []string{"mcp_env", "mcp_env_short", "mcp_env_allow"} {
 		assert.Contains(c.t, given, canary(slot))
 	}
 	for _, slot := range slots {
-		assert.NotContains(c.t, environOf(c.t, c.home.path("pid-other")), canary(slot))
+		assert.NotContains(c.t, environOf(c.t, c.userFolder.path("pid-other")), canary(slot))
 		if !strings.HasPrefix(slot, "mcp_env") {
 			assert.NotContains(c.t, given, canary(slot))
 		}

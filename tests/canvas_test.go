@@ -17,7 +17,7 @@ import (
 )
 
 // git runs git in the home's repository, as its user does.
-func (h *home) git(args ...string) string {
+func (h *userFolder) git(args ...string) string {
 	h.t.Helper()
 	cmd := exec.Command("git", append([]string{"-C", filepath.Join(h.dir, "repo"), "-c", "user.name=Ann",
 		"-c", "user.email=ann@example.org"}, args...)...)
@@ -26,10 +26,10 @@ func (h *home) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// newCanvasHome returns a home with a repository, and the demo model.
-func newCanvasHome(t *testing.T) *home {
+// newCanvasUserFolder returns a home with a repository, and the demo model.
+func newCanvasUserFolder(t *testing.T) *userFolder {
 	t.Helper()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n[canvas]\nrepo = \"repo\"\n[policy]\nask = [\"local/canvas_edit\"]\n")
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[canvas]\nrepo = \"repo\"\n[policy]\nask = [\"local/canvas_edit\"]\n")
 	require.NoError(t, os.Mkdir(filepath.Join(h.dir, "repo"), 0o755))
 	h.git("init", "-q", "-b", "main")
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "repo/page.md"), []byte("first\n"), 0o644))
@@ -42,47 +42,47 @@ func newCanvasHome(t *testing.T) *home {
 // shows it, the work tree stays as it is until the user merges.
 func TestASessionChangesItsCanvas(t *testing.T) {
 	t.Parallel()
-	h := newCanvasHome(t)
+	h := newCanvasUserFolder(t)
 	h.worker()
-	h.starter("canvas", "show", "changing").exits(3)
-	h.starter("run", "-s", "changing", `call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
-	asked := h.starter("run", "-s", "changing",
+	h.everturn("canvas", "show", "changing").exits(3)
+	h.everturn("run", "-s", "changing", `call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
+	asked := h.everturn("run", "-s", "changing",
 		`call local/canvas_edit {"path":"page.md","old_string":"first","new_string":"second"}`).exits(6)
 	assert.Contains(t, asked.err.String(), "+second")
-	h.starter("approve", "changing", "1.0", "-y").exits(0)
-	h.starter("attach", "changing").exits(0)
-	shown := decoded[canvas.Summary](h.starter("canvas", "show", "-o", "json", "changing").exits(0))
+	h.everturn("approve", "changing", "1.0", "-y").exits(0)
+	h.everturn("attach", "changing").exits(0)
+	shown := decoded[canvas.Summary](h.everturn("canvas", "show", "-o", "json", "changing").exits(0))
 	assert.Equal(t, "everturn/changing", shown.Branch)
 	assert.Len(t, shown.Commits, 2)
 	assert.Equal(t, []canvas.File{{Path: "docs/new.md", Added: 1}, {Path: "page.md", Added: 1, Removed: 1}}, shown.Files)
-	assert.Contains(t, h.starter("canvas", "diff", "changing", "--file", "page.md").exits(0).out.String(), "+second")
-	assert.Contains(t, h.starter("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
+	assert.Contains(t, h.everturn("canvas", "diff", "changing", "--file", "page.md").exits(0).out.String(), "+second")
+	assert.Contains(t, h.everturn("canvas", "log", "changing").exits(0).out.String(), "edit page.md")
 	assert.Contains(t,
-		h.starter("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
-	assert.Contains(t, h.starter("run", "-s", "changing", `call local/canvas_read {"path":".env"}`).exits(0).out.String(),
+		h.everturn("run", "-s", "changing", `call local/canvas_read {"path":"page.md"}`).exits(0).out.String(), "second")
+	assert.Contains(t, h.everturn("run", "-s", "changing", `call local/canvas_read {"path":".env"}`).exits(0).out.String(),
 		"credentials")
-	merging := h.starter("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x"}`).exits(6)
+	merging := h.everturn("run", "-s", "changing", `call local/canvas_merge {"into":"main","title":"x"}`).exits(6)
 	assert.Contains(t, merging.err.String(), "risk high")
-	h.starter("approve", "changing", "1.0", "-y").exits(0)
-	assert.Contains(t, h.starter("attach", "changing").exits(0).out.String(), "checked out")
+	h.everturn("approve", "changing", "1.0", "-y").exits(0)
+	assert.Contains(t, h.everturn("attach", "changing").exits(0).out.String(), "checked out")
 	assert.Empty(t, h.git("status", "--porcelain"))
 
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "repo/page.md"), []byte("mine\n"), 0o644))
-	h.starter("canvas", "merge", "changing").exits(1)
+	h.everturn("canvas", "merge", "changing").exits(1)
 	h.git("checkout", "-q", "page.md")
-	h.starter("canvas", "merge", "changing", "--squash", "-m", "Write the page").exits(0)
+	h.everturn("canvas", "merge", "changing", "--squash", "-m", "Write the page").exits(0)
 	assert.Equal(t, "Write the page", h.git("log", "-1", "--format=%s"))
 	assert.Equal(t, "begin", h.git("log", "-1", "--format=%s", "HEAD~1"))
 	assert.Empty(t, h.git("status", "--porcelain"))
-	h.starter("--tenant", "beta", "canvas", "drop", "changing").exits(3)
-	h.starter("canvas", "drop", "changing").exits(0)
-	h.starter("canvas", "diff", "changing").exits(3)
+	h.everturn("--tenant", "beta", "canvas", "drop", "changing").exits(3)
+	h.everturn("canvas", "drop", "changing").exits(0)
+	h.everturn("canvas", "diff", "changing").exits(3)
 }
 
 // TestAKilledWorkerCommitsOnce kills a worker when git has made a commit and the call is not settled.
 func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	t.Parallel()
-	h := newCanvasHome(t)
+	h := newCanvasUserFolder(t)
 	real, err := exec.LookPath("git")
 	require.NoError(t, err)
 	bin, hold, done := t.TempDir(), filepath.Join(h.dir, "hold"), filepath.Join(h.dir, "done")
@@ -92,13 +92,13 @@ func TestAKilledWorkerCommitsOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(hold, nil, 0o600))
 	h.environ[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
 	first := h.worker()
-	h.starter("run", "-s", "killed", "--detach",
+	h.everturn("run", "-s", "killed", "--detach",
 		`call local/canvas_write {"path":"docs/new.md","content":"new\n"}`).exits(0)
 	require.Eventually(t, func() bool { _, err := os.Stat(done); return err == nil }, within, 10*time.Millisecond)
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	require.NoError(t, os.Remove(hold))
 	h.worker()
-	assert.Contains(t, h.starter("attach", "killed").exits(0).out.String(), "commit ")
+	assert.Contains(t, h.everturn("attach", "killed").exits(0).out.String(), "commit ")
 	assert.Equal(t, "1", h.git("rev-list", "--count", "main..everturn/killed"))
 }

@@ -22,14 +22,14 @@ type screen struct {
 	width int
 }
 
-// chat runs `starter chat` in a terminal of this size. settings go before the command as env(1) takes them.
-func (h *home) chat(width, height int, settings []string, args ...string) *screen {
+// chat runs `everturn chat` in a terminal of this size. settings go before the command as env(1) takes them.
+func (h *userFolder) chat(width, height int, settings []string, args ...string) *screen {
 	h.t.Helper()
 	return h.screen(width, height, settings, append([]string{"chat"}, args...)...)
 }
 
 // screen runs the command line in a terminal of this size.
-func (h *home) screen(width, height int, settings []string, args ...string) *screen {
+func (h *userFolder) screen(width, height int, settings []string, args ...string) *screen {
 	h.t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		h.t.Skip("this test looks at a real terminal and tmux is not installed: apt-get install tmux")
@@ -43,7 +43,7 @@ func (h *home) screen(width, height int, settings []string, args ...string) *scr
 		"-i"}, h.environ...)
 	command = append(command, "TERM=screen-256color", "LC_ALL=C.UTF-8")
 	command = append(command, settings...)
-	command = append(command, "sh", "-c", `"$@"; echo "left with $?"; exec cat`, "starter", binary(h.t, "./starter"))
+	command = append(command, "sh", "-c", `"$@"; echo "left with $?"; exec cat`, "everturn", binary(h.t, "./starter"))
 	s.tmux(append(command, args...)...)
 	s.tmux("set", "-g", "history-limit", "20000")
 	return s

@@ -22,7 +22,7 @@ const styledAnswer = "# Report\n\nIt is **good** \x1b[2Jand &#27;[31mred\x1b]0;t
 
 func TestChatAnswers(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text(styledAnswer).Usage(20, 5, 0)))))
+	h := newUserFolder(t, asking(fakellm.Start(t, lookAndAnswer(fakellm.Text(styledAnswer).Usage(20, 5, 0)))))
 	h.worker()
 	id := named("talk")
 	s := h.chat(80, 40, nil, "-s", id)
@@ -35,7 +35,7 @@ func TestChatAnswers(t *testing.T) {
 		"[2Jand &#27;[31mred]0;title.", "• one • two", `fmt.Println("\*")`)
 	s.press("C-d")
 	s.leaves(0)
-	s.shows("resume with `starter chat -s " + id + "`")
+	s.shows("resume with `everturn chat -s " + id + "`")
 	again := h.chat(80, 40, nil, "-c")
 	again.shows(`fmt.Println("\*")`)
 	again.ready()
@@ -45,12 +45,12 @@ func TestChatAnswers(t *testing.T) {
 
 // approving returns a home whose ledger tool needs an approval. The model calls it with arguments that could mislead
 // the operator.
-func approving(t *testing.T, effects string) (*home, *fakellm.Server) {
+func approving(t *testing.T, effects string) (*userFolder, *fakellm.Server) {
 	t.Helper()
 	arguments := "{\"text\":\"one \\u001b[2J \u202etwo\u009b31m \u200b" + strings.Repeat("and so on ", 60) + "the end\"}"
 	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", arguments).WithText("I write."),
 		fakellm.Text("Done with it.")))
-	h := newHome(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
+	h := newUserFolder(t, asking(model)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+hosting(t, "ledger", "", "-ledger", effects))
 	h.worker()
 	return h, model
 }
@@ -85,7 +85,7 @@ func TestChatStopsATurn(t *testing.T) {
 	gate := fakellm.NewGate()
 	model := fakellm.Start(t, fakellm.Cases(fakellm.When("again", fakellm.Text("Gladly.")),
 		fakellm.When("", fakellm.Text("It takes its time.").Hold(3, gate))))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 	s := h.chat(60, 15, nil)
 	s.ready()
@@ -115,7 +115,7 @@ func TestChatSteersAndQueues(t *testing.T) {
 		fakellm.When("", fakellm.Steps(fakellm.Call("local_list_files", `{}`).WithText("I look around.").Hold(3, gate),
 			fakellm.Text("Unsteered."))),
 	))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 	s := h.chat(80, 24, nil)
 	s.ready()
@@ -137,19 +137,19 @@ func TestChatSteersAndQueues(t *testing.T) {
 
 func TestChatNeedsATerminal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "")
-	c := h.starter("chat").exits(3)
-	assert.Contains(t, c.err.String(), "use `starter run")
-	both := h.starter("chat", "-c", "-s", "x").exits(3)
+	h := newUserFolder(t, "")
+	c := h.everturn("chat").exits(3)
+	assert.Contains(t, c.err.String(), "use `everturn run")
+	both := h.everturn("chat", "-c", "-s", "x").exits(3)
 	assert.Contains(t, both.err.String(), "use one of them")
 	s := h.chat(80, 24, []string{"TERM=dumb"})
 	s.leaves(3)
-	s.shows("move its cursor", "use `starter run")
+	s.shows("move its cursor", "use `everturn run")
 }
 
 func TestChatRunsWithItsOwnWorker(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	s := h.chat(80, 24, nil, "--dev")
 	s.ready()
 	s.says("Who is the lighthouse keeper?")
@@ -157,5 +157,5 @@ func TestChatRunsWithItsOwnWorker(t *testing.T) {
 	s.ready()
 	s.press("C-d")
 	s.leaves(0)
-	s.shows("starter chat --dev -s")
+	s.shows("everturn chat --dev -s")
 }

@@ -25,17 +25,17 @@ func offered(r fakellm.Request) (names []string) {
 // tool that the message excludes does not run, even if the model calls it.
 func TestAMessageNarrowsTheToolsOfItsTurn(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`),
 		fakellm.Call("local_quick_echo", `{"text":"b"}`), fakellm.Text("done")))
-	r.work(withEcho()...)
+	e.work(withEcho()...)
 	id := session(t)
-	first := r.say(id, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_*"}, Temperature: ptr(0.5)})
-	res, err := r.people().Wait(t.Context(), first)
+	first := e.say(id, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_*"}, Temperature: ptr(0.5)})
+	res, err := e.people().Wait(t.Context(), first)
 	require.NoError(t, err)
 	assert.Equal(t, "done", res.Answer)
-	want := turn.ErrorChunk{Code: turn.CodeInvalidAction, Invalid: turn.InvalidUnknownTool, Tool: "local_echo"}
-	assert.Equal(t, []turn.ErrorChunk{want}, r.failures(first.ID))
-	calls, err := r.store.Calls(t.Context(), first.ID)
+	want := turn.ErrorEvent{Code: turn.CodeInvalidAction, Invalid: turn.InvalidUnknownTool, Tool: "local_echo"}
+	assert.Equal(t, []turn.ErrorEvent{want}, e.failures(first.ID))
+	calls, err := e.journal.Calls(t.Context(), first.ID)
 	require.NoError(t, err)
 	ran := 0
 	for _, c := range calls {
@@ -44,14 +44,14 @@ func TestAMessageNarrowsTheToolsOfItsTurn(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, ran)
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	assert.Equal(t, []string{"local_quick_echo", turn.AskUserTool}, offered(requests[0]))
 	assert.Equal(t, ptr(0.5), requests[0].Chat.Temperature)
 
-	r.model.SetScript(fakellm.Text("later"))
-	_, err = r.people().Wait(t.Context(), r.say(id, workflows.Message{Text: "And now?"}))
+	e.model.SetScript(fakellm.Text("later"))
+	_, err = e.people().Wait(t.Context(), e.say(id, workflows.Message{Text: "And now?"}))
 	require.NoError(t, err)
-	requests = r.model.Requests()
+	requests = e.model.Requests()
 	last := requests[len(requests)-1]
 	assert.Contains(t, offered(last), "local_echo")
 	assert.Nil(t, last.Chat.Temperature)
@@ -61,22 +61,22 @@ func TestAMessageNarrowsTheToolsOfItsTurn(t *testing.T) {
 // an error instead of a turn without tools.
 func TestAMessageCannotWidenThePolicy(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("done"), func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} })
-	r.work(withEcho()...)
+	e := newEnv(t, fakellm.Text("done"), func(c *config.Config) { c.Policy.Deny = []string{"local/echo"} })
+	e.work(withEcho()...)
 	for _, pattern := range []string{"local/echo", "local/ehco"} {
-		sent := r.say("refused "+pattern, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_echo", pattern}})
-		res, err := r.people().Wait(t.Context(), sent)
+		sent := e.say("refused "+pattern, workflows.Message{Text: "Echo.", Tools: []string{"local/quick_echo", pattern}})
+		res, err := e.people().Wait(t.Context(), sent)
 		require.NoError(t, err)
 		assert.Equal(t, turn.CodeInputInvalid, res.Code, pattern)
 	}
-	assert.Empty(t, r.model.Requests())
-	sent := r.say("none", workflows.Message{Text: "Say something.", Tools: []string{"none"}})
-	res, err := r.people().Wait(t.Context(), sent)
+	assert.Empty(t, e.model.Requests())
+	sent := e.say("none", workflows.Message{Text: "Say something.", Tools: []string{"none"}})
+	res, err := e.people().Wait(t.Context(), sent)
 	require.NoError(t, err)
 	assert.Equal(t, "done", res.Answer)
-	assert.Equal(t, []string{turn.AskUserTool}, offered(r.model.Requests()[0]))
+	assert.Equal(t, []string{turn.AskUserTool}, offered(e.model.Requests()[0]))
 	for _, m := range []workflows.Message{{Text: "x", Tools: []string{"["}}, {Text: "x", Temperature: ptr(2.5)}} {
-		_, err := r.people().Send(t.Context(), client.SendInput{Message: m})
+		_, err := e.people().Send(t.Context(), client.SendInput{Message: m})
 		assert.ErrorIs(t, err, client.ErrInvalid)
 	}
 }

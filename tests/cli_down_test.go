@@ -40,9 +40,9 @@ const soon = 30 * time.Second
 
 // down returns a home in which Temporal, the model and the journal in Postgres are at an address, and the tool server
 // hangs.
-func down(t *testing.T, address string) *home {
+func down(t *testing.T, address string) *userFolder {
 	t.Helper()
-	h := newHome(t, fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = \"http://%s/v1\"\nmodel = \"scripted\"\n"+
+	h := newUserFolder(t, fmt.Sprintf("[llm]\nprovider = \"openai\"\nbase_url = \"http://%s/v1\"\nmodel = \"scripted\"\n"+
 		"[journal]\ndriver = \"postgres\"\nurl = \"postgres://nobody@%s/nothing\"\n"+
 		"[[mcp.servers]]\nid = \"hangs\"\ncommand = \"sleep\"\nargs = [\"600\"]\n", address, address))
 	h.environ = append(h.environ, "EVERTURN_TEMPORAL_ADDRESS="+address)
@@ -83,7 +83,7 @@ func TestCLICommandsEndWhenTemporalOrTheJournalIsDown(t *testing.T) {
 			away, noJournal := down(t, address), down(t, address)
 			away.write("agent.toml", fmt.Sprintf("[temporal]\naddress = %q\n[llm]\nprovider = \"demo\"\n", address))
 			noJournal.environ[len(noJournal.environ)-1] = "EVERTURN_TEMPORAL_ADDRESS=" + stack.Address
-			for _, h := range []*home{away, noJournal} {
+			for _, h := range []*userFolder{away, noJournal} {
 				for _, args := range [][]string{{"run", "hello"}, {"send", "s", "hello"}} {
 					h.ends(args...)
 				}
@@ -96,17 +96,17 @@ func TestCLICommandsEndWhenTemporalOrTheJournalIsDown(t *testing.T) {
 }
 
 // ends runs a command, which must give up soon because something that it needs is down.
-func (h *home) ends(args ...string) *command {
+func (h *userFolder) ends(args ...string) *command {
 	h.t.Helper()
 	binary(h.t, "./starter") // builds it, once
 	began := time.Now()
-	c := h.starter(args...).exits(5)
+	c := h.everturn(args...).exits(5)
 	assert.Less(h.t, time.Since(began), soon, "%v", args)
 	return c
 }
 
 // in runs the command line in a mount namespace of its own, in which a script mounts something first.
-func (h *home) in(script string, args ...string) *command {
+func (h *userFolder) in(script string, args ...string) *command {
 	h.t.Helper()
 	if err := exec.Command("unshare", "-rm", "true").Run(); err != nil {
 		h.t.Skipf("this user cannot make mount namespaces: %v", err)
@@ -117,9 +117,9 @@ func (h *home) in(script string, args ...string) *command {
 
 func TestCLIReadsAJournalOnAReadOnlyDisk(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
 	worker := h.worker()
-	h.starter("run", "-s", "read-only-disk", "hello").exits(0)
+	h.everturn("run", "-s", "read-only-disk", "hello").exits(0)
 	const readOnly = `mount --bind "$PWD" "$PWD"; mount -o remount,bind,ro "$PWD"; cd "$PWD"`
 	assert.Contains(t, h.in(readOnly, "show", "read-only-disk").exits(0).out.String(), "Hello back.", "a worker has it open")
 	worker.end()
@@ -134,9 +134,9 @@ func TestCLIReadsAJournalOnAReadOnlyDisk(t *testing.T) {
 // TestCLIReadsAJournalOnAFullDisk has a disk without room for the files that SQLite makes beside a journal.
 func TestCLIReadsAJournalOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
 	worker := h.worker()
-	h.starter("run", "-s", "full-disk", "hello").exits(0)
+	h.everturn("run", "-s", "full-disk", "hello").exits(0)
 	worker.end()
 	h.write("disk/.keep", "")
 	full := fmt.Sprintf(`mount -t tmpfs -o size=8m none disk; cp .everturn/journal.db disk
@@ -149,9 +149,9 @@ cat /dev/zero >disk/fill 2>/dev/null || true; set -- "$@" --set journal.path=%s`
 // while a worker has the journal open.
 func TestCLISaysThatTheJournalTakesNoWrites(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back."))))
 	worker := h.worker()
-	h.starter("run", "-s", "no-writes", "hello").exits(0)
+	h.everturn("run", "-s", "no-writes", "hello").exits(0)
 	worker.end()
 	h.worker("--set", "temporal.task_queue=another-"+t.Name()).says("worker polls") // has the journal open
 	full := func(args ...string) *command {
@@ -162,21 +162,21 @@ func TestCLISaysThatTheJournalTakesNoWrites(t *testing.T) {
 	assert.Equal(t, "fail", statesOf(full("doctor", "-o", "json").exits(5))["journal"])
 	full("run", "-s", "no-writes", "hello").says("the journal cannot be written")
 	h.worker() // answers the message
-	h.starter("attach", "no-writes").exits(0)
+	h.everturn("attach", "no-writes").exits(0)
 }
 
 func TestCLIReadsAReadOnlyPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	url := server.Empty(t)
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Hello back.")))+
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Hello back.")))+
 		fmt.Sprintf("[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
-	h.starter("journal", "migrate").exits(0)
+	h.everturn("journal", "migrate").exits(0)
 	worker := h.worker()
-	h.starter("run", "-s", "read-only-postgres", "hello").exits(0)
+	h.everturn("run", "-s", "read-only-postgres", "hello").exits(0)
 	worker.end()
 	readOnly := "journal.url=" + url + "&default_transaction_read_only=on"
-	assert.Contains(t, h.starter("show", "read-only-postgres", "--set", readOnly).exits(0).out.String(), "Hello back.")
-	assert.Contains(t, h.starter("fork", "read-only-postgres", "--set", readOnly).exits(5).err.String(), "the journal is read-only")
-	assert.Equal(t, "fail", statesOf(h.starter("doctor", "-o", "json", "--set", readOnly).exits(5))["journal"])
+	assert.Contains(t, h.everturn("show", "read-only-postgres", "--set", readOnly).exits(0).out.String(), "Hello back.")
+	assert.Contains(t, h.everturn("fork", "read-only-postgres", "--set", readOnly).exits(5).err.String(), "the journal is read-only")
+	assert.Equal(t, "fail", statesOf(h.everturn("doctor", "-o", "json", "--set", readOnly).exits(5))["journal"])
 }

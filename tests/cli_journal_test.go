@@ -27,12 +27,12 @@ type shown struct {
 
 func TestCLISaysWhatIsWrongWithAJournal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "")
+	h := newUserFolder(t, "")
 	h.write("notes.txt", strings.Repeat("this is not a database\n", 100))
 	newer, locked := h.path("newer.db"), h.path("locked.db")
 	h.write("empty.jsonl", "")
 	for _, path := range []string{newer, locked} {
-		h.starter("import", "--set", "journal.path="+path, "empty.jsonl") // creates the file
+		h.everturn("import", "--set", "journal.path="+path, "empty.jsonl") // creates the file
 	}
 	edit(t, newer, "UPDATE journal SET schema_version = 99, min_program = 99")
 	edit(t, locked, "BEGIN EXCLUSIVE")

@@ -22,7 +22,7 @@ func readAndAnswer() fakellm.Script {
 
 func TestCLIAsksOnATerminal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Cases(
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Cases(
 		fakellm.When("blue", fakellm.Text("Blue it is.")),
 		fakellm.When("both",
 			fakellm.Steps(fakellm.Calls(fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"agent.toml"}`},
@@ -41,14 +41,14 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 		"what is no word of these is asked again")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("It is read.")
-	assert.Contains(t, h.starter("show", "yes").exits(0).out.String(),
+	assert.Contains(t, h.everturn("show", "yes").exits(0).out.String(),
 		"? 1.0 local/read_file {\"path\":\"agent.toml\"} · allowed by ")
 
 	c, keys = h.onTerminal("run", "-s", "no", "Read it.")
 	c.says("[y] allow")
 	typeIn(t, keys, "n not today\n")
 	c.exits(0)
-	assert.Regexp(t, `denied by .*: not today`, h.starter("show", "no").exits(0).out.String())
+	assert.Regexp(t, `denied by .*: not today`, h.everturn("show", "no").exits(0).out.String())
 
 	c, keys = h.onTerminal("run", "-s", "always", "Read it.")
 	c.says("[y] allow")
@@ -63,10 +63,10 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 	typeIn(t, keys, "t\n")
 	c.exits(0).says("Both are read.")
 	assert.Equal(t, 1, strings.Count(c.out.String(), "[y] allow"), "the grant allows the call that waited, too")
-	h.starter("run", "-s", "siblings-later", "Read both.").exits(6)
-	later := h.starter("approve", "siblings-later", "1.0", "-y", "--always", "tool").exits(0)
+	h.everturn("run", "-s", "siblings-later", "Read both.").exits(6)
+	later := h.everturn("approve", "siblings-later", "1.0", "-y", "--always", "tool").exits(0)
 	assert.Contains(t, later.err.String(), "allowed 1.1, too")
-	h.starter("attach", "siblings-later").exits(0)
+	h.everturn("attach", "siblings-later").exits(0)
 
 	c, keys = h.onTerminal("run", "-s", "asked-here", "My colour?")
 	c.says(`Which \x1b[31mcolour?`)
@@ -76,26 +76,26 @@ func TestCLIAsksOnATerminal(t *testing.T) {
 
 func TestCLIApprovesOnATerminal(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
+	h := newUserFolder(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
-	h.starter("run", "-s", "seen", "Read it.").exits(6)
+	h.everturn("run", "-s", "seen", "Read it.").exits(6)
 	c, keys := h.onTerminal("approve", "seen")
 	c.says(`  │ {"path":"agent.toml"}`)
 	c.says("allow it?")
 	typeIn(t, keys, "\n")
 	c.exits(0).says("1.0 is not decided")
-	h.starter("attach", "--no-wait", "seen").exits(6)
+	h.everturn("attach", "--no-wait", "seen").exits(6)
 	c, keys = h.onTerminal("approve", "seen", "1.0")
 	c.says("allow it?")
 	typeIn(t, keys, "yes\n")
 	c.exits(0).says("allowed 1.0 local/read_file")
-	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "seen").exits(0).out.String())
+	assert.Equal(t, "It is read.\n", h.everturn("attach", "-q", "seen").exits(0).out.String())
 }
 
 func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Steps(
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Steps(
 		fakellm.Call("local_read_file", `{"path":"agent.toml"}`).Hold(1, gate), fakellm.Text("It is read."),
 	)))+askingToRead)
 	h.worker()
@@ -105,21 +105,21 @@ func TestCLIDoesNotTakeWhatWasTypedBeforeItAsked(t *testing.T) {
 	c.says("y\r\n") // the terminal has received the key
 	gate.Release()
 	c.says("[y] allow")
-	h.starter("attach", "--no-wait", "early").exits(6)
+	h.everturn("attach", "--no-wait", "early").exits(6)
 	typeIn(t, keys, "n\n")
 	c.exits(0)
-	assert.Contains(t, h.starter("show", "early").out.String(), "· denied by ")
+	assert.Contains(t, h.everturn("show", "early").out.String(), "· denied by ")
 }
 
 func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
+	h := newUserFolder(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	h.worker()
 	c, keys := h.onTerminal("run", "-s", "left", "Read it.")
 	c.says("[y] allow")
 	typeIn(t, keys, "\x03")
-	c.exits(0).says("Follow it with `starter attach left`")
-	h.starter("attach", "--no-wait", "left").exits(6)
+	c.exits(0).says("Follow it with `everturn attach left`")
+	h.everturn("attach", "--no-wait", "left").exits(6)
 
 	c, keys = h.onTerminal("attach", "left")
 	c.says("[y] allow")
@@ -127,18 +127,18 @@ func TestCLICtrlCWhileAQuestionIsShown(t *testing.T) {
 	c.says("press Ctrl-C again to stop it")
 	c.pressedUntilItEnds(func() { _, _ = io.WriteString(keys, "\x03") }) // the command may have exited meanwhile
 	c.exits(2)
-	assert.Contains(t, h.starter("show", "left").out.String(), "· cancelled (")
-	h.starter("approve", "left", "1.0").exits(3)
+	assert.Contains(t, h.everturn("show", "left").out.String(), "· cancelled (")
+	h.everturn("approve", "left", "1.0").exits(3)
 }
 
 // TestCLIDecidesWhileNoWorkerRuns checks that the command soon reports that no worker runs, and that the decision
 // counts once one does.
 func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
+	h := newUserFolder(t, asking(fakellm.Start(t, readAndAnswer()))+askingToRead)
 	w := h.worker()
-	h.starter("run", "-s", "unattended", "Read it.").exits(6)
-	h.starter("run", "-s", "unattended-stop", "Read it.").exits(6)
+	h.everturn("run", "-s", "unattended", "Read it.").exits(6)
+	h.everturn("run", "-s", "unattended-stop", "Read it.").exits(6)
 	w.signal(syscall.SIGTERM)
 	w.exits(0)
 	approve := h.begin(nil, "approve", "unattended", "--all", "-y")
@@ -148,7 +148,7 @@ func TestCLIDecidesWhileNoWorkerRuns(t *testing.T) {
 	h.worker()
 	approve.exits(0).says("allowed 1.0")
 	stop.exits(0).says("is cancelled")
-	assert.Equal(t, "It is read.\n", h.starter("attach", "-q", "unattended").exits(0).out.String())
+	assert.Equal(t, "It is read.\n", h.everturn("attach", "-q", "unattended").exits(0).out.String())
 }
 
 func typeIn(t *testing.T, keys io.Writer, text string) {

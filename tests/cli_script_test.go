@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the expected outputs of testdat
 // scripts share a worker, a journal and the model returned by scripted; each uses its own sessions.
 func TestCLIScripts(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "")
+	h := newUserFolder(t, "")
 	h.write("notes/a.txt", "alpha\n")
 	h.write("notes/b.txt", "beta\n")
 	h.extend(asking(fakellm.Start(t, scripted())) +
@@ -40,7 +40,7 @@ func TestCLIScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", filepath.Dir(binary(t, "./starter"))+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
-			here := &home{t: t, dir: env.WorkDir, environ: env.Vars}
+			here := &userFolder{t: t, dir: env.WorkDir, environ: env.Vars}
 			here.write("agent.toml", string(settings))
 			here.trust()
 			return nil
@@ -50,7 +50,7 @@ func TestCLIScripts(t *testing.T) {
 }
 
 // extend appends settings to agent.toml that depend on the folder's path.
-func (h *home) extend(more string) {
+func (h *userFolder) extend(more string) {
 	h.t.Helper()
 	settings, err := os.ReadFile(h.path("agent.toml"))
 	require.NoError(h.t, err)

@@ -16,7 +16,7 @@ import (
 func TestCLISigtermDetachesOnly(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))))
 	h.worker()
 	c := h.begin(nil, "run", "-s", "timed-out", "Slowly.")
 	awaitGate(t, gate)
@@ -25,7 +25,7 @@ func TestCLISigtermDetachesOnly(t *testing.T) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the first signal may have ended the process
 	assert.NotContains(t, c.exits(0).err.String(), "to stop it")
 	gate.Release()
-	assert.Equal(t, "It takes its time.\n", h.starter("attach", "-q", "timed-out").exits(0).out.String())
+	assert.Equal(t, "It takes its time.\n", h.everturn("attach", "-q", "timed-out").exits(0).out.String())
 }
 
 // pressedUntilItEnds presses a key repeatedly, because a press right after the first one counts as the same press.
@@ -46,14 +46,14 @@ func (c *command) pressedUntilItEnds(press func()) {
 // knows another session.
 func TestCLIStopsTheOneThatRuns(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
 	w := h.worker()
-	h.starter("run", "-s", "stop-older", "One.").exits(0)
-	assert.Contains(t, h.starter("stop").exits(3).err.String(), "no session has a running turn")
-	assert.Regexp(t, `is completed\n$`, h.starter("stop", "stop-older").exits(0).err.String())
+	h.everturn("run", "-s", "stop-older", "One.").exits(0)
+	assert.Contains(t, h.everturn("stop").exits(3).err.String(), "no session has a running turn")
+	assert.Regexp(t, `is completed\n$`, h.everturn("stop", "stop-older").exits(0).err.String())
 	w.signal(syscall.SIGTERM)
 	w.exits(0)
-	sent := decoded[ids](h.starter("send", "-o", "json", "stop-newer", "Two.").exits(0))
+	sent := decoded[ids](h.everturn("send", "-o", "json", "stop-newer", "Two.").exits(0))
 	var stop *command
 	require.Eventually(t, func() bool { // Temporal's visibility list lags briefly
 		stop = h.begin(nil, "stop")

@@ -14,13 +14,13 @@ import (
 )
 
 // helperHome has a default agent that calls the agent helper, which asks before it lists files.
-func helperHome(t *testing.T, call fakellm.ToolCall) *home {
+func helperHome(t *testing.T, call fakellm.ToolCall) *userFolder {
 	t.Helper()
 	m := fakellm.Start(t, fakellm.Cases(
 		fakellm.When(isAnswer, fakellm.Text("It has answered.")),
 		fakellm.When("Errand", fakellm.Steps(fakellm.Calls(call), fakellm.Text("All done."))),
 		fakellm.When("task", fakellm.Steps(fakellm.Call("local_list_files", `{"path":"."}`), fakellm.Text("Listed.")))))
-	h := newHome(t, asking(m)+"agents = [\"helper\"]\n[[agents]]\nid = \"helper\"\ndescription = \"helps\"\n"+
+	h := newUserFolder(t, asking(m)+"agents = [\"helper\"]\n[[agents]]\nid = \"helper\"\ndescription = \"helps\"\n"+
 		"[policy]\nask = [\"local/list_files\"]\n")
 	h.worker()
 	return h
@@ -30,42 +30,42 @@ func helperHome(t *testing.T, call fakellm.ToolCall) *home {
 // says so, and the caller's command can decide it.
 func TestCLIShowsWhatASubagentWaitsFor(t *testing.T) {
 	t.Parallel()
-	h := helperHome(t, delegate("helper", "task"))
-	c := h.starter("run", "-s", "shows-errand", "--no-wait", "Errand").exits(6)
-	assert.Contains(t, c.err.String(), "starter approve agent/")
-	list := decoded[[]journal.SessionRecord](h.starter("list", "-o", "json").exits(0))
+	h := helperHome(t, callAgent("helper", "task"))
+	c := h.everturn("run", "-s", "shows-errand", "--no-wait", "Errand").exits(6)
+	assert.Contains(t, c.err.String(), "everturn approve agent/")
+	list := decoded[[]journal.SessionRecord](h.everturn("list", "-o", "json").exits(0))
 	states := map[bool]turn.State{}
 	for _, s := range list {
 		states[s.ID == "shows-errand"] = s.LastTurn.State
 		assert.Equal(t, 1, s.PendingRequests, s.ID)
 	}
 	assert.Equal(t, map[bool]turn.State{true: turn.StateWaiting, false: turn.StateWaiting}, states)
-	pending := decoded[[]journal.RequestRecord](h.starter("approvals", "shows-errand", "-o", "json").exits(0))
+	pending := decoded[[]journal.RequestRecord](h.everturn("approvals", "shows-errand", "-o", "json").exits(0))
 	require.Len(t, pending, 1)
 	assert.True(t, strings.HasPrefix(pending[0].Session, turn.AgentTools))
 	shown := decoded[struct {
 		SubagentRequests []journal.RequestRecord `json:"subagent_requests"`
-	}](h.starter("show", "shows-errand", "-o", "json").exits(0))
+	}](h.everturn("show", "shows-errand", "-o", "json").exits(0))
 	assert.Equal(t, pending[0].Session, shown.SubagentRequests[0].Session)
-	h.starter("approve", "shows-errand", "-y").exits(3) // it is the subagent's
-	h.starter("attach", "shows-errand", "--no-wait").exits(6)
+	h.everturn("approve", "shows-errand", "-y").exits(3) // it is the subagent's
+	h.everturn("attach", "shows-errand", "--no-wait").exits(6)
 
 	c, keys := h.onTerminal("attach", "shows-errand")
 	c.says("[y] allow")
 	typeIn(t, keys, "y\n")
 	c.exits(0).says("All done.")
-	assert.Empty(t, decoded[[]journal.RequestRecord](h.starter("approvals", "shows-errand", "-o", "json").exits(0)))
+	assert.Empty(t, decoded[[]journal.RequestRecord](h.everturn("approvals", "shows-errand", "-o", "json").exits(0)))
 }
 
 // TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere decides a subagent's request while its caller's terminal asks
 // about it.
 func TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere(t *testing.T) {
 	t.Parallel()
-	h := helperHome(t, delegate("helper", "task"))
+	h := helperHome(t, callAgent("helper", "task"))
 	c, _ := h.onTerminal("run", "-s", "dialog-errand", "Errand")
 	c.says("[y] allow")
-	pending := decoded[[]journal.RequestRecord](h.starter("approvals", "dialog-errand", "-o", "json").exits(0))
-	h.starter("approve", pending[0].Session, "-y").exits(0)
+	pending := decoded[[]journal.RequestRecord](h.everturn("approvals", "dialog-errand", "-o", "json").exits(0))
+	h.everturn("approve", pending[0].Session, "-y").exits(0)
 	c.exits(0).says("All done.")
 }
 
@@ -74,12 +74,12 @@ func TestCLIADialogAboutASubagentEndsWhenItIsDecidedElsewhere(t *testing.T) {
 func TestCLIASubagentInTheBackgroundWaits(t *testing.T) {
 	t.Parallel()
 	h := helperHome(t, inBackground("helper", "task"))
-	h.starter("run", "-s", "background-errand", "--no-wait", "Errand").exits(0)
+	h.everturn("run", "-s", "background-errand", "--no-wait", "Errand").exits(0)
 	waiting := func() (list []journal.RequestRecord) {
-		return decoded[[]journal.RequestRecord](h.starter("approvals", "background-errand", "-o", "json").exits(0))
+		return decoded[[]journal.RequestRecord](h.everturn("approvals", "background-errand", "-o", "json").exits(0))
 	}
 	require.Eventually(t, func() bool { return len(waiting()) == 1 }, within, 50*time.Millisecond)
-	assert.Contains(t, h.starter("stop", "background-errand").exits(0).err.String(), "stopped")
+	assert.Contains(t, h.everturn("stop", "background-errand").exits(0).err.String(), "stopped")
 	require.Eventually(t, func() bool { return len(waiting()) == 0 }, within, 50*time.Millisecond)
 }
 
@@ -87,7 +87,7 @@ func TestCLIASubagentInTheBackgroundWaits(t *testing.T) {
 func TestChatDecidesForASubagent(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]fakellm.ToolCall{
-		"inline": delegate("helper", "task"), "background": inBackground("helper", "task"),
+		"inline": callAgent("helper", "task"), "background": inBackground("helper", "task"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ type event struct {
 	Version int            `json:"v"`
 	Turn    string         `json:"turn"`
 	Index   int64          `json:"index"`
-	Kind    turn.ChunkKind `json:"kind"`
+	Kind    turn.EventKind `json:"kind"`
 	Step    int            `json:"step"`
 	Text    string         `json:"text"`
 }
@@ -40,23 +40,23 @@ func lookAndAnswer(answer fakellm.Reply) fakellm.Script {
 func TestCLIAnswersInEveryFormat(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, lookAndAnswer(fakellm.Text("It is \x1b[2Ja test.").Usage(20, 5, 0)))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 
-	text := h.starter("run", "What is this?").exits(0)
+	text := h.everturn("run", "What is this?").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", text.out.String(),
 		"only the answer goes to stdout, and nothing of it moves a terminal")
 	assert.Contains(t, text.err.String(), "/namespaces/default/workflows/s-")
 	assert.Contains(t, text.err.String(), "2 steps · 1 tool call · 30 tokens in, 8 out")
 
-	quiet := h.starter("run", "-q", "--output-last", "last.txt", "What is this?").exits(0)
+	quiet := h.everturn("run", "-q", "--output-last", "last.txt", "What is this?").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", quiet.out.String())
 	assert.Empty(t, quiet.err.String())
 	b, err := os.ReadFile(h.path("last.txt"))
 	require.NoError(t, err)
 	assert.Equal(t, "It is \x1b[2Ja test.", string(b), "a file gets the answer as it is")
 
-	result := decoded[workflows.Result](h.starter("run", "-o", "json", "What is this?").exits(0))
+	result := decoded[workflows.Result](h.everturn("run", "-o", "json", "What is this?").exits(0))
 	assert.Equal(t, workflows.Result{
 		Version: 1, Session: result.Session, Turn: result.Turn, State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
 		Answer: "It is \x1b[2Ja test.", Usage: turn.Usage{InputTokens: 30, OutputTokens: 8, Unpriced: true}, Steps: 2,
@@ -64,40 +64,40 @@ func TestCLIAnswersInEveryFormat(t *testing.T) {
 		Model:     "scripted",
 	}, result)
 
-	none := h.starter("run", "-o", "none", "What is this?").exits(0)
+	none := h.everturn("run", "-o", "none", "What is this?").exits(0)
 	assert.Empty(t, none.out.String()+none.err.String())
-	checkEvents(t, decodedLines[event](h.starter("run", "-o", "jsonl", "What is this?").exits(0)))
+	checkEvents(t, decodedLines[event](h.everturn("run", "-o", "jsonl", "What is this?").exits(0)))
 }
 
 // checkEvents checks the events of a turn that lookAndAnswer answered.
 func checkEvents(t *testing.T, events []event) {
 	t.Helper()
-	kinds, answer := map[turn.ChunkKind]int{}, ""
+	kinds, answer := map[turn.EventKind]int{}, ""
 	for i, e := range events {
 		assert.Equal(t, 1, e.Version)
 		assert.EqualValues(t, i, e.Index)
 		assert.Equal(t, events[0].Turn, e.Turn)
 		kinds[e.Kind]++
-		if e.Kind == turn.ChunkTextDelta && e.Step == 2 {
+		if e.Kind == turn.EventTextDelta && e.Step == 2 {
 			answer += e.Text
 		}
 	}
 	assert.Equal(t, "It is \x1b[2Ja test.", answer)
-	assert.Equal(t, turn.ChunkTurnStarted, events[0].Kind)
-	assert.Equal(t, turn.ChunkTurnCompleted, events[len(events)-1].Kind)
-	assert.Equal(t, 1, kinds[turn.ChunkToolCallStarted])
-	assert.Equal(t, 1, kinds[turn.ChunkToolCallCompleted])
+	assert.Equal(t, turn.EventTurnStarted, events[0].Kind)
+	assert.Equal(t, turn.EventTurnCompleted, events[len(events)-1].Kind)
+	assert.Equal(t, 1, kinds[turn.EventToolCallStarted])
+	assert.Equal(t, 1, kinds[turn.EventToolCallCompleted])
 }
 
 func TestCLIDetachesAndAttaches(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
 	model := fakellm.Start(t, lookAndAnswer(fakellm.Text("It is \x1b[2Ja test.").Hold(3, gate)))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
-	plain := h.starter("run", "--detach", "-s", "one", "What is this?").exits(0)
+	plain := h.everturn("run", "--detach", "-s", "one", "What is this?").exits(0)
 	assert.True(t, strings.HasPrefix(plain.out.String(), "session one\nturn    "), plain.out.String())
-	assert.Contains(t, plain.err.String(), "starter attach one")
+	assert.Contains(t, plain.err.String(), "everturn attach one")
 	live := h.begin(nil, "attach", "-o", "jsonl", "one")
 	live.says("tool_call_completed")
 	awaitGate(t, gate)
@@ -105,20 +105,20 @@ func TestCLIDetachesAndAttaches(t *testing.T) {
 	events := decodedLines[event](live.exits(0))
 	checkEvents(t, events)
 
-	again := decodedLines[event](h.starter("attach", "-o", "jsonl", "one").exits(0))
+	again := decodedLines[event](h.everturn("attach", "-o", "jsonl", "one").exits(0))
 	assert.Equal(t, events, again, "from the start it is the same, however late")
-	rest := decodedLines[event](h.starter("attach", "-o", "jsonl", "--after-chunk", "2").exits(0))
-	assert.Equal(t, events[3:], rest, "the last session, from a chunk on")
-	late := h.starter("attach", "--after-chunk", strconv.FormatInt(events[len(events)-1].Index, 10), "one").exits(0)
+	rest := decodedLines[event](h.everturn("attach", "-o", "jsonl", "--after-event", "2").exits(0))
+	assert.Equal(t, events[3:], rest, "the last session, from an event on")
+	late := h.everturn("attach", "--after-event", strconv.FormatInt(events[len(events)-1].Index, 10), "one").exits(0)
 	assert.Equal(t, "It is [2Ja test.\n", late.out.String(), "the answer is there for who has seen everything")
-	beyond := h.starter("attach", "-o", "jsonl", "--after-chunk", "999999", "one").exits(3)
-	assert.Contains(t, beyond.err.String(), fmt.Sprintf("use --after-chunk %d or less", len(events)-1))
+	beyond := h.everturn("attach", "-o", "jsonl", "--after-event", "999999", "one").exits(3)
+	assert.Contains(t, beyond.err.String(), fmt.Sprintf("use --after-event %d or less", len(events)-1))
 
-	started := decoded[ids](h.starter("run", "--detach", "-o", "json", "And this?").exits(0))
+	started := decoded[ids](h.everturn("run", "--detach", "-o", "json", "And this?").exits(0))
 	assert.NotEqual(t, "one", started.Session)
 	assert.Contains(t, started.Link, started.Turn)
-	h.starter("attach", started.Session).exits(0)
-	unknown := h.starter("attach", "nowhere").exits(3)
+	h.everturn("attach", started.Session).exits(0)
+	unknown := h.everturn("attach", "nowhere").exits(3)
 	assert.Contains(t, unknown.err.String(), `Temporal has no session "nowhere"`)
 }
 
@@ -129,33 +129,33 @@ func TestCLIGoesOnWithASession(t *testing.T) {
 		fakellm.When("slowly", fakellm.Text("Now.").Hold(1, gate)),
 		fakellm.When("", fakellm.Text("Yes.")),
 	))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
-	none := h.starter("run", "-c", "hello").exits(3)
+	none := h.everturn("run", "-c", "hello").exits(3)
 	assert.Contains(t, none.err.String(), "the journal has no sessions yet")
-	h.starter("run", "-s", "talk", "first").exits(0)
-	h.starter("run", "-s", "other", "aside").exits(0)
-	h.starter("run", "-s", "talk", "second").exits(0)
-	h.starter("run", "-c", "third").exits(0)
+	h.everturn("run", "-s", "talk", "first").exits(0)
+	h.everturn("run", "-s", "other", "aside").exits(0)
+	h.everturn("run", "-s", "talk", "second").exits(0)
+	h.everturn("run", "-c", "third").exits(0)
 	requests := model.Requests()
-	assert.Equal(t, []string{"first", "Yes.", "second", "Yes.", "third"}, said(requests[len(requests)-1].Chat))
+	assert.Equal(t, []string{"first", "Yes.", "second", "Yes.", "third"}, textsOf(requests[len(requests)-1].Chat))
 
 	slow := h.begin(nil, "run", "-s", "talk", "slowly")
 	awaitGate(t, gate)
-	busy := h.starter("run", "-s", "talk", "--alone", "at once").exits(1)
-	assert.Contains(t, busy.err.String(), `session "talk" has a running turn: follow it with `+"`starter attach talk`")
+	busy := h.everturn("run", "-s", "talk", "--alone", "at once").exits(1)
+	assert.Contains(t, busy.err.String(), `session "talk" has a running turn: follow it with `+"`everturn attach talk`")
 	gate.Release()
 	assert.Equal(t, "Now.\n", slow.exits(0).out.String())
 
-	h.starter("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
+	h.everturn("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
 	n := len(model.Requests())
-	twice := h.starter("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
+	twice := h.everturn("run", "-s", "talk", "--message-id", "m1", "once").exits(0)
 	assert.Equal(t, "Yes.\n", twice.out.String())
 	assert.Len(t, model.Requests(), n, "the same message is not asked twice")
 }
 
-// said returns the texts of a conversation without its system prompt.
-func said(c fakellm.Chat) []string {
+// textsOf returns the texts of a conversation without its system prompt.
+func textsOf(c fakellm.Chat) []string {
 	var out []string
 	for _, m := range c.Messages {
 		if m.Role != "system" {
@@ -168,7 +168,7 @@ func said(c fakellm.Chat) []string {
 func TestCLITakesALongMessageFromStandardInput(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Text("Long."))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 	long := strings.Repeat("0123456789abcde\n", 5<<20/16)
 	assert.Equal(t, "Long.\n", h.begin(strings.NewReader(long), "run").exits(0).out.String())
@@ -184,12 +184,12 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
 	model := fakellm.Start(t, fakellm.Text("It takes its time.").Hold(2, gate))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 	one := h.begin(nil, "run", "-s", "left-running", "Slowly.")
 	awaitGate(t, gate)
 	one.signal(syscall.SIGINT)
-	assert.Contains(t, one.exits(0).err.String(), "Follow it with `starter attach left-running`")
+	assert.Contains(t, one.exits(0).err.String(), "Follow it with `everturn attach left-running`")
 
 	two := h.begin(nil, "attach", "left-running")
 	two.says("/namespaces/")
@@ -203,7 +203,7 @@ func TestCLISignalsDetachAndThenStop(t *testing.T) {
 	d, err := c.DescribeWorkflowExecution(t.Context(), "left-running", "")
 	require.NoError(t, err)
 	assert.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, d.WorkflowExecutionInfo.Status)
-	h.starter("attach", "left-running").exits(2)
-	over := h.starter("stop", "left-running").exits(0)
+	h.everturn("attach", "left-running").exits(2)
+	over := h.everturn("stop", "left-running").exits(0)
 	assert.Contains(t, over.err.String(), "is cancelled", "stopping what is over is no error")
 }

@@ -19,33 +19,33 @@ import (
 
 func TestCLIListsToolsAndSaysWhichServersAreAway(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, hosting(t, "good",
+	h := newUserFolder(t, hosting(t, "good",
 		"[mcp.servers.tools.echo]\nrisk = \"low\"\nrepeatable = true\n[mcp.servers.tools.ecko]\nrisk = \"high\"")+
 		"[[mcp.servers]]\nid = \"missing\"\ncommand = \"no-such-command-anywhere\"\n"+
 		hosting(t, "broken", `env = {SECRET = "canary-of-the-env"}`, "-mode", "exit"))
-	tools := h.starter("tools").exits(1)
+	tools := h.everturn("tools").exits(1)
 	assert.Regexp(t, `(?m)^mcp/good/echo +\S+ +low +true +offered +Answer with the text\.$`, tools.out.String())
 	assert.Contains(t, tools.out.String(), "local/read_file")
 	assert.Contains(t, tools.err.String(), "missing is not available")
 	assert.Contains(t, tools.err.String(), "no-such-command-anywhere")
 	assert.Contains(t, tools.err.String(), "no licence found", "the end of the server's stderr")
 	assert.NotContains(t, tools.err.String(), "\x1b")
-	for _, said := range []string{tools.err.String(), h.starter("tools", "status", "--connect").exits(1).err.String()} {
-		assert.Contains(t, said, "good: agent.toml names tools that the server does not offer: ecko")
-		assert.NotContains(t, said, "left out")
+	for _, output := range []string{tools.err.String(), h.everturn("tools", "status", "--connect").exits(1).err.String()} {
+		assert.Contains(t, output, "good: agent.toml names tools that the server does not offer: ecko")
+		assert.NotContains(t, output, "left out")
 	}
 	assert.NotContains(t, tools.out.String()+tools.err.String(), "canary-of-the-env")
 
-	list := decoded[[]struct{ Server, Problem string }](h.starter("tools", "-o", "json").exits(1))
+	list := decoded[[]struct{ Server, Problem string }](h.everturn("tools", "-o", "json").exits(1))
 	assert.Len(t, list, 4)
 }
 
 func TestCLIRefusesTurnsWithoutARequiredServer(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Text("Hello."))
-	h := newHome(t, asking(model)+hosting(t, "needed", "required = true", "-mode", "exit"))
+	h := newUserFolder(t, asking(model)+hosting(t, "needed", "required = true", "-mode", "exit"))
 	h.worker()
-	run := h.starter("run", "hello").exits(1)
+	run := h.everturn("run", "hello").exits(1)
 	assert.Contains(t, run.err.String(), `the required MCP server "needed" is not available`)
 	assert.Contains(t, run.err.String(), "no licence found", "the end of the server's stderr")
 	assert.Empty(t, model.Requests(), "the model was not asked")

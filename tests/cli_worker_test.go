@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWorkerExitCodes checks that a worker that cannot start exits with the same codes as the starter.
+// TestWorkerExitCodes checks that a worker that cannot start exits with the same codes as everturn.
 func TestWorkerExitCodes(t *testing.T) {
 	t.Parallel()
 	const demo = "[llm]\nprovider = \"demo\"\n"
-	h := newHome(t, demo)
-	inherits := newHome(t, demo+"[[mcp.servers]]\nid = \"a\"\ncommand = \"cat\"\nenv_allow = [\"NO_SUCH_SECRET\"]\n")
-	names := newHome(t, demo+"[[mcp.servers]]\nid = \"a\"\ncommand = \"cat\"\nenv = { A = \"${NO_SUCH_SECRET}\" }\n")
+	h := newUserFolder(t, demo)
+	inherits := newUserFolder(t, demo+"[[mcp.servers]]\nid = \"a\"\ncommand = \"cat\"\nenv_allow = [\"NO_SUCH_SECRET\"]\n")
+	names := newUserFolder(t, demo+"[[mcp.servers]]\nid = \"a\"\ncommand = \"cat\"\nenv = { A = \"${NO_SUCH_SECRET}\" }\n")
 	for name, c := range map[string]struct {
 		code int
 		says string
-		in   *home
+		in   *userFolder
 		args []string
 	}{
 		"an argument":           {3, `"bogus"`, h, []string{"bogus"}},

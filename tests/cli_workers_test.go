@@ -5,5 +5,5 @@ import "testing"
 // TestAServerThatListsNoWorkers asks the server behind --dev, which is older than the list.
 func TestAServerThatListsNoWorkers(t *testing.T) {
 	t.Parallel()
-	newHome(t, "").starter("workers").exits(3).says("1.30")
+	newUserFolder(t, "").everturn("workers").exits(3).says("1.30")
 }

@@ -16,37 +16,37 @@ import (
 )
 
 // dialled returns a client as another program would create it.
-func (r *env) dialled() *client.Client {
-	r.t.Helper()
-	c, err := client.Dial(r.t.Context(), r.cfg, r.store)
-	require.NoError(r.t, err)
-	r.t.Cleanup(c.Close)
+func (e *env) dialled() *client.Client {
+	e.t.Helper()
+	c, err := client.Dial(e.t.Context(), e.cfg, e.journal)
+	require.NoError(e.t, err)
+	e.t.Cleanup(c.Close)
 	return c
 }
 
 // began records the run of a turn, so that its history is replayed at the end of the test.
-func (r *env) began(t client.Turn) {
-	r.ran = append(r.ran, workflow.Execution{ID: t.Session, RunID: t.ID})
+func (e *env) began(t client.Turn) {
+	e.ran = append(e.ran, workflow.Execution{ID: t.Session, RunID: t.ID})
 }
 
 func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
-	r.work(touching(&effects))
-	c := r.dialled()
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
+	e.work(touching(&effects))
+	c := e.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	_, err := c.Find(ctx, session(t), "")
 	require.ErrorIs(t, err, client.ErrNotFound)
 	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Touch it."}})
 	require.NoError(t, err)
-	r.began(begun)
-	var kinds []turn.ChunkKind
-	for chunk, err := range c.Follow(ctx, begun, -1) {
+	e.began(begun)
+	var kinds []turn.EventKind
+	for event, err := range c.Follow(ctx, begun, -1) {
 		require.NoError(t, err)
-		kinds = append(kinds, chunk.Kind)
-		if chunk.Kind != turn.ChunkApprovalRequested {
+		kinds = append(kinds, event.Kind)
+		if event.Kind != turn.EventApprovalRequested {
 			continue
 		}
 		running, err := c.RunningSessions(ctx)
@@ -55,8 +55,8 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 		pending, err := c.Pending(ctx, client.PendingInput{Session: session(t)})
 		require.NoError(t, err)
 		require.Len(t, pending, 1)
-		var shown turn.RequestChunk
-		require.NoError(t, json.Unmarshal(chunk.Data, &shown))
+		var shown turn.RequestEvent
+		require.NoError(t, json.Unmarshal(event.Data, &shown))
 		assert.Equal(t, pending[0].Request, shown.Request)
 		res, err := c.Result(ctx, begun)
 		require.NoError(t, err)
@@ -65,10 +65,10 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 			Session: session(t), Turn: shown.ID, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash})
 		require.ErrorIs(t, err, client.ErrNotPending, "of another turn")
 		_, err = c.Approve(ctx, client.DecideInput{
-			Session: session(t), Turn: chunk.Turn, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash, By: "a program"})
+			Session: session(t), Turn: event.Turn, Call: shown.ID, ArgumentsHash: shown.ArgumentsHash, By: "a program"})
 		require.NoError(t, err)
 	}
-	assert.Equal(t, turn.ChunkTurnCompleted, kinds[len(kinds)-1])
+	assert.Equal(t, turn.EventTurnCompleted, kinds[len(kinds)-1])
 	assert.EqualValues(t, 1, effects.Load())
 	res, err := c.Wait(ctx, begun)
 	require.NoError(t, err)
@@ -89,30 +89,30 @@ func TestAProgramStartsFollowsAndApprovesATurn(t *testing.T) {
 // The client learns from Temporal how they ended.
 func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("The answer."))
-	stop := r.work()
-	c := r.dialled()
+	e := newEnv(t, fakellm.Text("The answer."))
+	stop := e.work()
+	c := e.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	message := client.SendInput{Session: session(t), Message: turn.UserMessage{ID: "m1", Text: "Ask."}}
 	first, err := c.Send(ctx, message)
 	require.NoError(t, err)
-	r.began(first)
+	e.began(first)
 	res, err := c.Wait(ctx, first)
 	require.NoError(t, err)
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 	again, err := c.Send(ctx, message)
 	require.NoError(t, err)
-	r.began(again)
+	e.began(again)
 	res, err = c.Wait(ctx, again)
 	require.NoError(t, err)
 	assert.Equal(t, "The answer.", res.Answer, "a duplicate has the answer of the first")
 	stop()
 	second, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "And again."}})
 	require.NoError(t, err)
-	require.NoError(t, r.client.TerminateWorkflow(ctx, session(t), "", "a test"))
-	for chunk, err := range c.Follow(ctx, second, -1) {
-		assert.Fail(t, "no worker has begun it", "%v %v", chunk, err)
+	require.NoError(t, e.client.TerminateWorkflow(ctx, session(t), "", "a test"))
+	for event, err := range c.Follow(ctx, second, -1) {
+		assert.Fail(t, "no worker has begun it", "%v %v", event, err)
 	}
 	res, err = c.Wait(ctx, second)
 	require.NoError(t, err)
@@ -123,14 +123,14 @@ func TestAProgramLearnsFromTemporalHowATurnEnded(t *testing.T) {
 func TestAProgramLearnsThatItsMessageWasUndelivered(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
-	r.work(touching(&effects))
-	c := r.dialled()
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
+	e.work(touching(&effects))
+	c := e.dialled()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	begun, err := c.Send(ctx, client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Touch it."}})
 	require.NoError(t, err)
-	r.waits(begun.ID, 1)
+	e.waits(begun.ID, 1)
 	alone := client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Alone."}, Alone: true}
 	_, err = c.Send(ctx, alone)
 	require.ErrorIs(t, err, client.ErrBusy)
@@ -140,9 +140,9 @@ func TestAProgramLearnsThatItsMessageWasUndelivered(t *testing.T) {
 	assert.Equal(t, begun.ID, merged.ID)
 	_, err = c.Result(ctx, merged)
 	require.ErrorIs(t, err, client.ErrNotFound, "no turn has taken it")
-	require.NoError(t, r.client.TerminateWorkflow(ctx, session(t), "", "a test"))
-	for chunk, err := range c.Follow(ctx, merged, -1) {
-		assert.Fail(t, "the message is in no turn", "%v %v", chunk, err)
+	require.NoError(t, e.client.TerminateWorkflow(ctx, session(t), "", "a test"))
+	for event, err := range c.Follow(ctx, merged, -1) {
+		assert.Fail(t, "the message is in no turn", "%v %v", event, err)
 	}
 	_, err = c.Wait(ctx, merged)
 	require.ErrorIs(t, err, client.ErrUndelivered)

@@ -76,7 +76,7 @@ func TestCostsAreTheProvidersOwn(t *testing.T) {
 	t.Parallel()
 	c := &cashier{prices: map[string]turn.Price{}, rng: rand.New(rand.NewPCG(*costSeed, 0)),
 		byTurn: map[string]turn.Usage{}, byModel: map[string]turn.Usage{}}
-	r := newEnv(t, fakellm.Func(c.reply), func(cfg *config.Config) {
+	e := newEnv(t, fakellm.Func(c.reply), func(cfg *config.Config) {
 		cfg.LLM.Model, cfg.LLM.Fallback, cfg.LLM.RetryMax = "m0", []string{"openai:m1", "openai:m2"}, ptr(8)
 		for i := range 3 {
 			name := fmt.Sprintf("m%d", i)
@@ -92,7 +92,7 @@ func TestCostsAreTheProvidersOwn(t *testing.T) {
 				CachedInputPrice: dollars[1], CacheWritePrice: dollars[2], OutputPrice: dollars[3]})
 		}
 	})
-	r.work(withEcho()...)
+	e.work(withEcho()...)
 	rng := rand.New(rand.NewPCG(*costSeed, 1))
 	ends, begun := make([]workflows.Result, *costTurns), make([]client.WorkflowRun, *costTurns)
 	ceilings := make([]turn.USD, *costTurns)
@@ -102,11 +102,11 @@ func TestCostsAreTheProvidersOwn(t *testing.T) {
 			dollars := float64(rng.IntN(300)+1) / 1000
 			limits.MaxCostUSD, ceilings[i] = &dollars, turn.USD(dollars*float64(turn.Dollar))
 		}
-		begun[i] = r.begin(fmt.Sprintf("%s-%d", session(t), i), fmt.Sprintf("Turn %d", i), limits)
+		begun[i] = e.begin(fmt.Sprintf("%s-%d", session(t), i), fmt.Sprintf("Turn %d", i), limits)
 	}
 	for i, run := range begun {
 		if err := run.Get(t.Context(), &ends[i]); err != nil {
-			_, ends[i] = r.failure(run)
+			_, ends[i] = e.failure(run)
 		}
 	}
 	reasons := map[turn.FinishReason]int{}
@@ -116,12 +116,12 @@ func TestCostsAreTheProvidersOwn(t *testing.T) {
 		if ceilings[i] > 0 {
 			assert.LessOrEqual(t, end.Usage.Cost, ceilings[i], "turn %d", i)
 		}
-		used, err := r.store.TurnUsage(t.Context(), begun[i].GetRunID())
+		used, err := e.journal.TurnUsage(t.Context(), begun[i].GetRunID())
 		require.NoError(t, err)
 		assert.Equal(t, end.Usage, used)
 	}
 	t.Logf("%d turns: %v", *costTurns, reasons)
-	rows, err := r.store.Usage(t.Context(), journal.UsageByModel, time.Time{})
+	rows, err := e.journal.Usage(t.Context(), journal.UsageByModel, time.Time{})
 	require.NoError(t, err)
 	for _, row := range rows {
 		assert.Equal(t, c.byModel[row.Key[len("openai/"):]], row.Usage, row.Key)

@@ -15,12 +15,12 @@ import (
 // world-readable before.
 func TestDevKeepsItsStateToItsUser(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	require.NoError(t, os.Mkdir(h.path(".everturn"), 0o700))
 	require.NoError(t, os.Chmod(h.path(".everturn"), 0o755))
 	dev := h.begin(nil, "dev")
 	dev.says("press Ctrl-C to exit")
-	h.starter("run", "Who is in notes.txt?").exits(0)
+	h.everturn("run", "Who is in notes.txt?").exits(0)
 	files := 0
 	err := filepath.WalkDir(h.path(".everturn"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -47,7 +47,7 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 		".everturn/temporal.db",
 		".everturn/temporal.version", ".everturn/worker.log", ".everturn/journal.db", ".everturn/journal.db-wal",
 	} {
-		h := newDevHome(t)
+		h := newDevUserFolder(t)
 		require.NoError(t, os.MkdirAll(filepath.Dir(h.path(planted)), 0o700))
 		target := filepath.Join(t.TempDir(), "target")
 		require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
@@ -56,9 +56,9 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 		} else {
 			require.NoError(t, os.Symlink(target, h.path(planted)))
 		}
-		commands := []*command{h.starter("run", "--dev", "hello")}
+		commands := []*command{h.everturn("run", "--dev", "hello")}
 		if planted == ".everturn" {
-			commands = append(commands, h.starter("import", "notes.txt"), h.worker().wait())
+			commands = append(commands, h.everturn("import", "notes.txt"), h.worker().wait())
 		}
 		for _, c := range commands {
 			assert.NotZero(t, c.code(), planted)
@@ -77,7 +77,7 @@ func TestCommandsDoNotWriteThroughPlantedLinks(t *testing.T) {
 // MCP server, can read it.
 func TestDevsServerHasNoKeys(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	h.environ = append(h.environ, "OPENAI_API_KEY=sk-canary-0123456789", "EVERTURN_LLM_PROVIDER=demo", "SOME_TOKEN=canary")
 	dev := h.begin(nil, "dev")
 	dev.says("press Ctrl-C to exit")

@@ -20,12 +20,12 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// The tests of this file start whole stacks, as `starter run --dev` and `starter dev` do for a user.
+// The tests of this file start whole stacks, as `everturn run --dev` and `everturn dev` do for a user.
 
 func TestDevAnswersAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
-	first := h.starter("run", "--dev", "-s", "one", "Who is in notes.txt?").exits(0)
+	h := newDevUserFolder(t)
+	first := h.everturn("run", "--dev", "-s", "one", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, first.out.String(), "The lighthouse keeper is called Ottoline.")
 	assert.Contains(t, first.err.String(), "started a Temporal server on "+h.address+" (temporal on PATH, server 1.")
 	h.deserted()
@@ -40,16 +40,16 @@ func TestDevAnswersAndLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "*\n", string(ignored))
 
-	second := h.starter("run", "--dev", "-q", "-c", "And again, notes.txt?").exits(0)
+	second := h.everturn("run", "--dev", "-q", "-c", "And again, notes.txt?").exits(0)
 	assert.Contains(t, second.out.String(), "Ottoline")
 	assert.Empty(t, second.err.String(), "quiet is quiet")
 	h.deserted()
-	assert.Regexp(t, `one +2 +\$0\.00 +completed`, h.starter("list").exits(0).out.String())
+	assert.Regexp(t, `one +2 +\$0\.00 +completed`, h.everturn("list").exits(0).out.String())
 }
 
 func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	a, b := h.begin(nil, "dev", "--no-worker"), h.begin(nil, "dev")
 	a.says("press Ctrl-C to exit")
 	b.says("press Ctrl-C to exit")
@@ -58,9 +58,9 @@ func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 
 	a.signal(syscall.SIGINT)
 	a.exits(0)
-	run := h.starter("run", "Who is in notes.txt?").exits(0)
+	run := h.everturn("run", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, run.out.String(), "Ottoline", "the other one's worker answers")
-	joined := h.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	joined := h.everturn("run", "--dev", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, joined.err.String(), "that already listens on "+h.address)
 	_, still := h.up()
 	assert.Equal(t, server, still)
@@ -70,7 +70,7 @@ func TestDevIsSharedAndTheLastOneOutStopsIt(t *testing.T) {
 }
 
 // checkNamespace checks the namespace settings that turns need from the server that --dev starts.
-func checkNamespace(t *testing.T, h *home) {
+func checkNamespace(t *testing.T, h *userFolder) {
 	t.Helper()
 	c := h.dial()
 	d, err := c.WorkflowService().DescribeNamespace(t.Context(),
@@ -91,14 +91,14 @@ func checkNamespace(t *testing.T, h *home) {
 
 func TestDevServerDiesWithItsSupervisorAndIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	dev := h.begin(nil, "dev", "--no-worker")
 	dev.says("press Ctrl-C to exit")
 	supervisor, server := h.up()
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
 	gone(t, server)
 	h.deserted()
-	again := h.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	again := h.everturn("run", "--dev", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, again.out.String(), "Ottoline")
 	assert.Contains(t, again.err.String(), "started a Temporal server")
 	h.up() // the first command still uses the stack
@@ -120,48 +120,48 @@ func TestDevRefusesWhatIsNotItsOwn(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	h := newDevHomeAt(t, stranger.Addr().String())
-	other := h.starter("run", "--dev", "hello").exits(3)
+	h := newDevUserFolderAt(t, stranger.Addr().String())
+	other := h.everturn("run", "--dev", "hello").exits(3)
 	assert.Contains(t, other.err.String(), "something that is not Temporal listens on "+h.address)
-	elsewhere := h.starter("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set",
+	elsewhere := h.everturn("run", "--dev", "--set", "temporal.address=192.0.2.1:7233", "--set",
 		"temporal.allow_plaintext=true", "hello").exits(3)
 	assert.Contains(t, elsewhere.err.String(), "--dev never uses a Temporal that is not on this machine")
 
-	h = newDevHome(t)
+	h = newDevUserFolder(t)
 	require.NoError(t, statedir.Secure(h.path(".everturn")))
 	h.write(".everturn/temporal.version", "1.19.0\n")
 	h.write(".everturn/temporal.db", "of another version")
-	older := h.starter("run", "--dev", "hello").exits(3)
+	older := h.everturn("run", "--dev", "hello").exits(3)
 	assert.Contains(t, older.err.String(), "was written by Temporal server 1.19.0 and this one is 1.")
 	assert.Contains(t, older.err.String(), "move "+".everturn/temporal.db* away")
 
-	h = newDevHome(t)
+	h = newDevUserFolder(t)
 	h.environ = []string{"PATH=/nowhere", "HOME=" + h.dir}
-	missing := h.starter("run", "--dev", "hello").exits(5)
+	missing := h.everturn("run", "--dev", "hello").exits(5)
 	assert.Contains(t, missing.err.String(), "install the Temporal CLI")
 	h.environ[0] = "PATH=" + h.dir
 	h.write("temporal", "#!/bin/sh\necho 'temporal version 0.1 (Server 1.20.0)'\n")
 	require.NoError(t, os.Chmod(h.path("temporal"), 0o700))
-	old := h.starter("run", "--dev", "hello").exits(5)
+	old := h.everturn("run", "--dev", "hello").exits(5)
 	assert.Contains(t, old.err.String(), `was passed over: its server is "1.20.0"`)
 }
 
 func TestDevSaysWhyTheServerDidNotStart(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.dev_ui_port=%d", port), "hello").exits(5)
+	got := h.everturn("run", "--dev", "--set", fmt.Sprintf("temporal.dev_ui_port=%d", port), "hello").exits(5)
 	assert.Contains(t, got.err.String(), "the Temporal server did not start")
 	assert.Contains(t, got.err.String(), fmt.Sprint(port), "the server's own words")
 }
 
 func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {
 	t.Parallel()
-	h := newDevHomeAt(t, stack.Address)
-	got := h.starter("run", "--dev", "--set", fmt.Sprintf("temporal.task_queue=guest-%d", time.Now().UnixNano()),
+	h := newDevUserFolderAt(t, stack.Address)
+	got := h.everturn("run", "--dev", "--set", fmt.Sprintf("temporal.task_queue=guest-%d", time.Now().UnixNano()),
 		"Who is in notes.txt?").exits(0)
 	assert.Contains(t, got.out.String(), "Ottoline")
 	assert.Contains(t, got.err.String(), "that already listens on "+stack.Address)
@@ -172,14 +172,14 @@ func TestDevUsesATemporalThatIsThereAndLeavesItRunning(t *testing.T) {
 // second one picks free ports and keeps them.
 func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
 	t.Parallel()
-	folder := func() *home {
-		h := newDevHomeAt(t, "")
+	folder := func() *userFolder {
+		h := newDevUserFolderAt(t, "")
 		h.write("agent.toml", "[llm]\nprovider = \"demo\"\n")
 		return h
 	}
 	first, second := folder(), folder()
 	first.begin(nil, "dev").says("press Ctrl-C to exit")
-	got := second.starter("run", "--dev", "Who is in notes.txt?").exits(0)
+	got := second.everturn("run", "--dev", "Who is in notes.txt?").exits(0)
 	assert.Contains(t, got.out.String(), "Ottoline")
 	at := regexp.MustCompile(`started a Temporal server on (\S+)`)
 	address := at.FindStringSubmatch(got.err.String())
@@ -190,16 +190,16 @@ func TestDevTakesFreePortsInASecondFolder(t *testing.T) {
 	again.says("press Ctrl-C to exit")
 	assert.Equal(t, address, at.FindStringSubmatch(again.err.String()), "the ports are kept")
 	assert.Regexp(t, `Temporal  `+address[1]+` .*\nWeb UI    http://127\.0\.0\.1:\d+`, again.err.String())
-	for _, h := range []*home{first, second} {
-		said := h.starter("run", "Who is in notes.txt?").exits(0)
-		assert.Contains(t, said.out.String(), "Ottoline", "without --dev a folder's commands find its own server")
-		assert.Contains(t, h.starter("list").exits(0).out.String(), "completed")
+	for _, h := range []*userFolder{first, second} {
+		output := h.everturn("run", "Who is in notes.txt?").exits(0)
+		assert.Contains(t, output.out.String(), "Ottoline", "without --dev a folder's commands find its own server")
+		assert.Contains(t, h.everturn("list").exits(0).out.String(), "completed")
 	}
 }
 
 func TestDevStaysUpOnATerminalUntilCtrlC(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	c, terminal := h.onTerminal("run", "--dev", "Who is in notes.txt?")
 	c.says("press Ctrl-C to exit")
 	assert.Contains(t, c.out.String(), "Ottoline")

@@ -35,7 +35,7 @@ const (
 // every local port that it finds.
 func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 	t.Parallel()
-	h := newDevHome(t)
+	h := newDevUserFolder(t)
 	dev := h.begin(nil, "dev", "--no-worker")
 	dev.says("press Ctrl-C to exit")
 	ui := regexp.MustCompile(`Web UI +http://(\S+)`).FindStringSubmatch(dev.err.String())[1]
@@ -64,8 +64,8 @@ func TestDevTakesNoUpdateFromAWebPage(t *testing.T) {
 	before := approved.Load()
 	assert.Positive(t, before, "a client's update")
 
-	home, _ := pageGet(t, ui, "/", ui)
-	assert.Equal(t, http.StatusOK, home)
+	userFolder, _ := pageGet(t, ui, "/", ui)
+	assert.Equal(t, http.StatusOK, userFolder)
 	require.Eventually(t, func() bool { // the Web UI waits before it retries a frontend that was not up
 		_, list := pageGet(t, ui, "/api/v1/namespaces/default/workflows", ui)
 		return strings.Contains(list, "asking")

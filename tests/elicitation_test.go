@@ -20,8 +20,8 @@ func confirm(text string) fakellm.Reply {
 }
 
 // reply responds to an elicitation.
-func (r *env) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
-	err := r.people().Respond(r.t.Context(), client.RespondInput{Session: session,
+func (e *env) reply(session string, w journal.RequestRecord, action turn.ElicitationAction, content string) error {
+	err := e.people().Respond(e.t.Context(), client.RespondInput{Session: session,
 		Request: w.ID, By: "ann", Response: turn.ElicitationResponse{Action: action, Content: json.RawMessage(content)},
 	})
 	return err
@@ -32,10 +32,10 @@ func (r *env) reply(session string, w journal.RequestRecord, action turn.Elicita
 func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}))
-	old := r.process()
-	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	request := r.waits(begun.ID, 1)[0]
+	e := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}))
+	old := e.process()
+	begun := e.say(t.Name(), workflows.Message{Text: "Confirm it."})
+	request := e.waits(begun.ID, 1)[0]
 	assert.Equal(t, "e1.0.1", request.ID)
 	assert.Equal(t, turn.RequestElicitation, request.Kind)
 	require.NotNil(t, request.Elicitation)
@@ -43,13 +43,13 @@ func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 	first := l.server()
 	old.kill()
 	gone(t, first)
-	r.process()
-	require.NoError(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
-	assert.Equal(t, "Confirmed.", r.ended(begun.ID).Answer)
+	e.process()
+	require.NoError(t, e.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
+	assert.Equal(t, "Confirmed.", e.ended(begun.ID).Answer)
 	assert.NotEqual(t, first, l.server(), "another process of the server has done it")
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeOK, r.calls(begun.ID, 1)[0].Outcome)
-	r.keep("v1-elicited", t.Name(), begun.ID)
+	assert.Equal(t, turn.OutcomeOK, e.calls(begun.ID, 1)[0].Outcome)
+	e.keep("v1-elicited", t.Name(), begun.ID)
 }
 
 // TestElicitationResponsesAreValidated checks that an invalid response reaches no server, that a response that does not
@@ -57,24 +57,24 @@ func TestAnElicitationSurvivesWorkerAndServer(t *testing.T) {
 func TestElicitationResponsesAreValidated(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Not confirmed.")), l.host(config.MCPTool{}))
-	r.work()
-	begun := r.say(t.Name(), workflows.Message{Text: "Confirm it."})
-	request := r.waits(begun.ID, 1)[0]
-	err := r.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: "yes"})
+	e := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Not confirmed.")), l.host(config.MCPTool{}))
+	e.work()
+	begun := e.say(t.Name(), workflows.Message{Text: "Confirm it."})
+	request := e.waits(begun.ID, 1)[0]
+	err := e.people().Answer(t.Context(), client.AnswerInput{Session: t.Name(), Question: request.ID, Text: "yes"})
 	require.ErrorContains(t, err, "fields")
-	require.ErrorContains(t, r.reply(t.Name(), request, "perhaps", `{}`), "accept, decline or cancel")
-	require.ErrorContains(t, r.reply(t.Name(), request, turn.ElicitationAccept, `[1]`), "JSON object")
-	require.NoError(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
-	again := r.waits(begun.ID, 2)[1]
+	require.ErrorContains(t, e.reply(t.Name(), request, "perhaps", `{}`), "accept, decline or cancel")
+	require.ErrorContains(t, e.reply(t.Name(), request, turn.ElicitationAccept, `[1]`), "JSON object")
+	require.NoError(t, e.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
+	again := e.waits(begun.ID, 2)[1]
 	assert.Equal(t, "e1.0.2", again.ID)
 	assert.Zero(t, l.count("replied", "x"), "an answer that does not fit was not sent")
-	require.Error(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`), "it was answered")
-	require.NoError(t, r.reply(t.Name(), again, turn.ElicitationDecline, ""))
-	assert.Equal(t, "Not confirmed.", r.ended(begun.ID).Answer)
+	require.Error(t, e.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`), "it was answered")
+	require.NoError(t, e.reply(t.Name(), again, turn.ElicitationDecline, ""))
+	assert.Equal(t, "Not confirmed.", e.ended(begun.ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
-	assert.Contains(t, r.calls(begun.ID, 1)[0].Text, "not appended x: decline")
-	r.keep("v1-elicited-again", t.Name(), begun.ID)
+	assert.Contains(t, e.calls(begun.ID, 1)[0].Text, "not appended x: decline")
+	e.keep("v1-elicited-again", t.Name(), begun.ID)
 }
 
 // TestAStopDuringAnElicitationLeavesTheCallUnknown checks that a call is unknown if its turn is stopped while an
@@ -82,18 +82,18 @@ func TestElicitationResponsesAreValidated(t *testing.T) {
 func TestAStopDuringAnElicitationLeavesTheCallUnknown(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("first", fakellm.Steps(confirm("x"), fakellm.Text("Confirmed."))),
 		fakellm.When("second", fakellm.Text("The second answer.")),
 	), l.host(config.MCPTool{}))
-	r.work()
-	begun := r.say(t.Name(), workflows.Message{Text: "the first"})
-	request := r.waits(begun.ID, 1)[0]
-	require.NoError(t, r.people().Stop(t.Context(), t.Name()))
-	assert.Equal(t, turn.StateCancelled, r.ended(begun.ID).State)
-	require.Error(t, r.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
-	assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
-	assert.Equal(t, "The second answer.", r.ended(r.say(t.Name(), workflows.Message{Text: "the second"}).ID).Answer)
+	e.work()
+	begun := e.say(t.Name(), workflows.Message{Text: "the first"})
+	request := e.waits(begun.ID, 1)[0]
+	require.NoError(t, e.people().Stop(t.Context(), t.Name()))
+	assert.Equal(t, turn.StateCancelled, e.ended(begun.ID).State)
+	require.Error(t, e.reply(t.Name(), request, turn.ElicitationAccept, `{"sure":true}`))
+	assert.Equal(t, turn.OutcomeUnknown, e.calls(begun.ID, 1)[0].Outcome)
+	assert.Equal(t, "The second answer.", e.ended(e.say(t.Name(), workflows.Message{Text: "the second"}).ID).Answer)
 	assert.Zero(t, l.count("effect", "x"))
-	r.keep("v1-elicited-stopped", t.Name(), begun.ID)
+	e.keep("v1-elicited-stopped", t.Name(), begun.ID)
 }

@@ -49,34 +49,34 @@ func TestCLIEncryptedTurnsLeaveNothingReadable(t *testing.T) {
 			fakellm.Call("local_search_text", fmt.Sprintf(`{"query":%q}`, spoken("arguments"))).WithText(spoken("thought")),
 			fakellm.Call("ask_user", fmt.Sprintf(`{"question":%q}`, spoken("asked"))))),
 	))
-	h := newHome(t, asking(model)+"[policy]\nask = [\"local/search_text\"]\n"+
+	h := newUserFolder(t, asking(model)+"[policy]\nask = [\"local/search_text\"]\n"+
 		"[encryption]\nkey_file = \".everturn/keys.json\"\njournal = true\n")
 	h.write("notes.txt", "found: "+spoken("arguments")+" "+spoken("result"))
-	h.starter("keys", "new").exits(0)
+	h.everturn("keys", "new").exits(0)
 	worker := h.worker()
 	worker.says("worker polls")
 	session := "encrypted-" + name
-	h.starter("run", "-s", session, "My "+spoken("question")).exits(6)
+	h.everturn("run", "-s", session, "My "+spoken("question")).exits(6)
 	open := historiesText(t, session) // while it waits, with what pending activities and markers hold
-	h.starter("approve", session, "1.0", "-y").exits(0)
+	h.everturn("approve", session, "1.0", "-y").exits(0)
 	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("approvals").out.String(), spoken("asked"))
+		return strings.Contains(h.everturn("approvals").out.String(), spoken("asked"))
 	}, within, 100*time.Millisecond)
-	h.starter("answer", session, spoken("reply")).exits(0)
-	assert.Contains(t, h.starter("attach", session).exits(0).out.String(), spoken("answer"))
-	h.starter("run", "-s", session+"-failed", spoken("failing")).exits(1)
-	h.starter("schedule", "create", name, "--every", "24h", "--session", session+"-news", spoken("scheduled")).exits(0)
-	h.starter("schedule", "trigger", name).exits(0)
+	h.everturn("answer", session, spoken("reply")).exits(0)
+	assert.Contains(t, h.everturn("attach", session).exits(0).out.String(), spoken("answer"))
+	h.everturn("run", "-s", session+"-failed", spoken("failing")).exits(1)
+	h.everturn("schedule", "create", name, "--every", "24h", "--session", session+"-news", spoken("scheduled")).exits(0)
+	h.everturn("schedule", "trigger", name).exits(0)
 	h.schedules(over(1))
 
-	shown := h.starter("show", "-o", "json", session).exits(0).out.String() +
-		h.starter("export", session).exits(0).out.String() + h.starter("schedule", "list").exits(0).out.String() +
-		h.starter("show", "-o", "json", session+"-failed").exits(0).out.String()
+	shown := h.everturn("show", "-o", "json", session).exits(0).out.String() +
+		h.everturn("export", session).exits(0).out.String() + h.everturn("schedule", "list").exits(0).out.String() +
+		h.everturn("show", "-o", "json", session+"-failed").exits(0).out.String()
 	for _, what := range []string{"question", "arguments", "result", "thought", "asked", "reply", "answer", "failure",
 		"scheduled"} {
 		assert.Contains(t, shown, spoken(what), "with the keys, everything is there")
 	}
-	h.starter("schedule", "delete", name).exits(0)
+	h.everturn("schedule", "delete", name).exits(0)
 
 	worker.end()
 	stored := open + worker.out.String() + worker.err.String() + temporalsFiles(t)
@@ -88,13 +88,13 @@ func TestCLIEncryptedTurnsLeaveNothingReadable(t *testing.T) {
 	require.NoError(t, os.Remove(h.path("notes.txt")))
 	assert.Empty(t, filesWith(t, h.dir, "61ac07", ""))
 
-	assert.Contains(t, h.starter("show", session, "--set", "encryption.journal=false").exits(3).err.String(),
+	assert.Contains(t, h.everturn("show", session, "--set", "encryption.journal=false").exits(3).err.String(),
 		"journal = true")
-	h.starter("keys", "new", "--file", "other.json").exits(0)
-	assert.Contains(t, h.starter("show", session, "--set", "encryption.key_file=other.json").exits(3).err.String(),
+	h.everturn("keys", "new", "--file", "other.json").exits(0)
+	assert.Contains(t, h.everturn("show", session, "--set", "encryption.key_file=other.json").exits(3).err.String(),
 		"unknown encryption key")
-	h.starter("journal", "copy", ".everturn/journal.db", "plain.db", "--set", "encryption.journal=false").exits(0)
-	plain := h.starter("show", session, "--set", "encryption.journal=false", "--set", "journal.path=plain.db").exits(0)
+	h.everturn("journal", "copy", ".everturn/journal.db", "plain.db", "--set", "encryption.journal=false").exits(0)
+	plain := h.everturn("show", session, "--set", "encryption.journal=false", "--set", "journal.path=plain.db").exits(0)
 	assert.Contains(t, plain.out.String(), spoken("answer"))
 }
 
@@ -103,12 +103,12 @@ func TestCLIEncryptedTurnsLeaveNothingReadable(t *testing.T) {
 func TestCLIRotatesKeysAndServesACodec(t *testing.T) {
 	t.Parallel()
 	const origin = "http://ui.example:8080"
-	h := newHome(t, "[codec_server]\ntoken = \"codec-token-61ac07\"\norigin = \""+origin+"\"\n")
-	assert.Contains(t, h.starter("keys", "new").exits(3).err.String(), "--file")
-	assert.Contains(t, h.starter("codec", "serve").exits(3).err.String(), "key_file")
+	h := newUserFolder(t, "[codec_server]\ntoken = \"codec-token-61ac07\"\norigin = \""+origin+"\"\n")
+	assert.Contains(t, h.everturn("keys", "new").exits(3).err.String(), "--file")
+	assert.Contains(t, h.everturn("codec", "serve").exits(3).err.String(), "key_file")
 	h.write("agent.toml", string(must(os.ReadFile(h.path("agent.toml")))(t))+"[encryption]\nkey_file = \"keys.json\"\n")
-	first := strings.TrimSpace(h.starter("keys", "new").exits(0).out.String())
-	assert.Contains(t, h.starter("keys", "new").exits(3).err.String(), "exists")
+	first := strings.TrimSpace(h.everturn("keys", "new").exits(0).out.String())
+	assert.Contains(t, h.everturn("keys", "new").exits(3).err.String(), "exists")
 	server := h.begin(nil, "codec", "serve", "--listen", "127.0.0.1:0")
 	server.says("codec server listens")
 	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(server.err.String())[1]
@@ -135,12 +135,12 @@ func TestCLIRotatesKeysAndServesACodec(t *testing.T) {
 	old := must(keys.DataConverter("default").ToPayloads(spoken("old")))(t)
 	assert.Contains(t, decoded(old), spoken("old"))
 
-	second := strings.TrimSpace(h.starter("keys", "add").exits(0).out.String())
-	list := h.starter("keys", "list").exits(0).out.String()
+	second := strings.TrimSpace(h.everturn("keys", "add").exits(0).out.String())
+	list := h.everturn("keys", "list").exits(0).out.String()
 	assert.Regexp(t, first+` +encrypts and decrypts\n`+second+` +decrypts\n`, list)
-	assert.Contains(t, h.starter("keys", "promote", "12").exits(3).err.String(), "12")
-	h.starter("keys", "promote", second).exits(0)
-	assert.Regexp(t, second+` +encrypts and decrypts\n`, h.starter("keys", "list").exits(0).out.String())
+	assert.Contains(t, h.everturn("keys", "promote", "12").exits(3).err.String(), "12")
+	h.everturn("keys", "promote", second).exits(0)
+	assert.Regexp(t, second+` +encrypts and decrypts\n`, h.everturn("keys", "list").exits(0).out.String())
 	rotated := must(must(codec.OpenFile(h.path("keys.json")))(t).DataConverter("default").ToPayloads(spoken("new")))(t)
 	require.Eventually(t, func() bool { return strings.Contains(decoded(rotated), spoken("new")) }, within,
 		200*time.Millisecond, "the server reads the file again")
@@ -214,35 +214,35 @@ func keysIn(events []*historypb.HistoryEvent, keys []codec.Key) (found []uint32)
 // encrypt.
 func TestEncryptionIsSwitchedOnWhileATurnRuns(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When(spoken("reply"), fakellm.Text(spoken("mixed"))),
 		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which?"}`))))
-	stop := r.work()
-	begun, err := r.dialled().Send(t.Context(), client.SendInput{Session: session(t),
+	stop := e.work()
+	begun, err := e.dialled().Send(t.Context(), client.SendInput{Session: session(t),
 		Message: turn.UserMessage{Text: "Look."}})
 	require.NoError(t, err)
-	r.waits(begun.ID, 1)
+	e.waits(begun.ID, 1)
 	stop()
 
-	r.cfg.Encryption.KeyFile = codectest.File(t)
-	r.work()
-	c := r.dialled()
+	e.cfg.Encryption.KeyFile = codectest.File(t)
+	e.work()
+	c := e.dialled()
 	pending, err := c.Pending(t.Context(), client.PendingInput{Session: session(t)})
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 	require.NoError(t, c.Answer(t.Context(), client.AnswerInput{Session: session(t), Question: pending[0].ID,
 		Text: spoken("reply")}))
-	assert.Equal(t, spoken("mixed"), r.ended(begun.ID).Answer)
+	assert.Equal(t, spoken("mixed"), e.ended(begun.ID).Answer)
 	_, err = c.Wait(t.Context(), begun)
 	require.NoError(t, err)
 
-	events := r.events(session(t), begun.ID)
+	events := e.events(session(t), begun.ID)
 	assert.Zero(t, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED))
 	text := fmt.Sprint(events)
 	assert.Contains(t, text, "Look.", "the beginning is plain")
 	assert.Contains(t, text, codec.Encoding)
 	assert.NotContains(t, text, "canary")
-	replayed(t, r.cfg.Encryption.KeyFile, events)
+	replayed(t, e.cfg.Encryption.KeyFile, events)
 }
 
 // TestKeysAreRotatedUnderLoad rotates three times while two workers run turns for a client. No task fails, and every
@@ -251,12 +251,12 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	const turns = 30
 	path := codectest.File(t)
-	r := newEnv(t, fakellm.Steps(
+	te := newEnv(t, fakellm.Steps(
 		fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Call("local_quick_echo", `{"text":"b"}`),
 		fakellm.Text("Done.").Delay(20*time.Millisecond)), encrypted(path))
-	r.work(withEcho()...)
-	r.work(withEcho()...)
-	c := r.dialled()
+	te.work(withEcho()...)
+	te.work(withEcho()...)
+	c := te.dialled()
 	var all sync.WaitGroup
 	free, begun := make(chan struct{}, 5), make([]client.Turn, turns)
 	for i := range turns {
@@ -283,7 +283,7 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 4)
 	for _, b := range begun {
-		events := r.events(b.Session, b.ID)
+		events := te.events(b.Session, b.ID)
 		for _, e := range events {
 			if failed := e.GetWorkflowTaskFailedEventAttributes(); failed != nil {
 				assert.Equal(t, enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND, failed.Cause, // an event came meanwhile
@@ -295,29 +295,29 @@ func TestKeysAreRotatedUnderLoad(t *testing.T) {
 	}
 }
 
-// TestAParkedTurnContinuesWithRotatedKeys answers a turn whose history was encrypted with the former primary key, on a
+// TestAWaitingTurnContinuesWithRotatedKeys answers a turn whose history was encrypted with the former primary key, on a
 // worker that has it not in memory.
-func TestAParkedTurnContinuesWithRotatedKeys(t *testing.T) {
+func TestAWaitingTurnContinuesWithRotatedKeys(t *testing.T) {
 	t.Parallel()
 	path := codectest.File(t)
-	r := newEnv(t, fakellm.Cases(fakellm.When("this", fakellm.Text("Done.")),
+	e := newEnv(t, fakellm.Cases(fakellm.When("this", fakellm.Text("Done.")),
 		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which?"}`))), encrypted(path))
-	stop := r.work()
-	c := r.dialled()
+	stop := e.work()
+	c := e.dialled()
 	begun, err := c.Send(t.Context(), client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Look."}})
 	require.NoError(t, err)
-	asked := r.waits(begun.ID, 1)[0].ID
+	asked := e.waits(begun.ID, 1)[0].ID
 	stop()
 	added, err := codec.Add(path)
 	require.NoError(t, err)
 	require.NoError(t, codec.Promote(path, added.ID))
-	r.work()
-	require.NoError(t, r.dialled().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: asked,
+	e.work()
+	require.NoError(t, e.dialled().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: asked,
 		Text: "this"}))
 	res, err := c.Wait(t.Context(), begun)
 	require.NoError(t, err, "the first client, which has opened the file before")
 	assert.Equal(t, turn.StateCompleted, res.State)
-	events := r.events(session(t), begun.ID)
+	events := e.events(session(t), begun.ID)
 	assert.Zero(t, count(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED))
 	keys, err := codec.List(path)
 	require.NoError(t, err)
@@ -329,11 +329,11 @@ func TestAParkedTurnContinuesWithRotatedKeys(t *testing.T) {
 func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 	t.Parallel()
 	workers, clients := codectest.File(t), codectest.File(t)
-	r := newEnv(t, fakellm.Text("Done."), encrypted(workers))
+	te := newEnv(t, fakellm.Text("Done."), encrypted(workers))
 	var log sink
-	r.work(engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	r.cfg.Encryption.KeyFile = clients
-	c := r.dialled()
+	te.work(engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	te.cfg.Encryption.KeyFile = clients
+	c := te.dialled()
 	sent := make(chan client.Turn, 1)
 	go func() {
 		begun, err := c.Send(t.Context(), client.SendInput{Session: session(t),
@@ -352,7 +352,7 @@ func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 	assert.Equal(t, turn.StateCompleted, res.State)
 	assert.NotContains(t, log.String(), "canary")
 	failed := 0
-	for _, e := range r.events(session(t), begun.ID) {
+	for _, e := range te.events(session(t), begun.ID) {
 		if a := e.GetWorkflowTaskFailedEventAttributes(); a != nil {
 			failed++
 			assert.NotContains(t, a.String(), "canary")
@@ -366,15 +366,15 @@ func TestAWorkerWithoutTheKeyFailsTheTaskAndNotTheTurn(t *testing.T) {
 func TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt(t *testing.T) {
 	t.Parallel()
 	tools, turns := codectest.File(t), codectest.File(t)
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Done.")), encrypted(turns))
-	role(config.RoleTurns, config.RoleInference)(&r.cfg)
-	r.work(withEcho()...)
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("Done.")), encrypted(turns))
+	role(config.RoleTurns, config.RoleInference)(&e.cfg)
+	e.work(withEcho()...)
 	var log sink
-	role(config.RoleTools)(&r.cfg)
-	r.cfg.Encryption.KeyFile = tools
-	r.work(append(withEcho(), engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
-	r.cfg.Encryption.KeyFile = turns
-	c := r.dialled()
+	role(config.RoleTools)(&e.cfg)
+	e.cfg.Encryption.KeyFile = tools
+	e.work(append(withEcho(), engine.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+	e.cfg.Encryption.KeyFile = turns
+	c := e.dialled()
 	begun, err := c.Send(t.Context(), client.SendInput{Session: session(t), Message: turn.UserMessage{Text: "Go."}})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "unknown encryption key") }, within,
@@ -385,7 +385,7 @@ func TestAToolsWorkerWithoutTheKeyRunsTheCallWhenItHasIt(t *testing.T) {
 	res, err := c.Wait(t.Context(), begun)
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateCompleted, res.State)
-	call := r.calls(begun.ID, 1)[0]
+	call := e.calls(begun.ID, 1)[0]
 	assert.Equal(t, turn.OutcomeOK, call.Outcome)
 	assert.Equal(t, 1, call.Attempt)
 }

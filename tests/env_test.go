@@ -36,55 +36,55 @@ var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 // env is a complete Everturn: scripted model, configuration, journal and task queue. If work is called, a worker runs
 // in this process; processes of the real worker command can run beside it or instead.
 type env struct {
-	t      *testing.T
-	model  *fakellm.Server
-	cfg    config.Config
-	dir    string
-	client client.Client
-	store  *journal.DB
-	ran    []workflow.Execution
-	open   bool // the test leaves a turn unfinished
+	t       *testing.T
+	model   *fakellm.Server
+	cfg     config.Config
+	dir     string
+	client  client.Client
+	journal *journal.DB
+	ran     []workflow.Execution
+	open    bool // the test leaves a turn unfinished
 }
 
-// newEnv makes a rig without a worker. change may adapt the configuration.
+// newEnv makes a harness without a worker. change may adapt the configuration.
 func newEnv(t *testing.T, s fakellm.Script, change ...func(*config.Config)) *env {
 	t.Helper()
-	r := &env{t: t, dir: t.TempDir(), cfg: config.Default()}
-	r.model = fakellm.Start(t, s)
-	r.cfg.LLM.Provider, r.cfg.LLM.BaseURL, r.cfg.LLM.Model = config.ProviderOpenAI, r.model.URL(), "scripted"
-	r.cfg.Runtime.Mode = turn.ModeNative
-	r.cfg.Runtime.Workspace = filepath.Join(r.dir, "workspace")
-	r.cfg.Journal.Path = filepath.Join(r.dir, "journal.db")
-	r.cfg.Journal.Synchronous = config.SynchronousNormal
-	r.cfg.Temporal.Address = stack.Address
-	r.cfg.Temporal.TaskQueue = "q-" + strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(time.Now().UnixNano())
-	r.cfg.Worker.DrainTimeout = 5 * time.Second
-	r.cfg.Policy.Taint = turn.TaintOff // most tests trust their servers; those about taint turn it on
+	e := &env{t: t, dir: t.TempDir(), cfg: config.Default()}
+	e.model = fakellm.Start(t, s)
+	e.cfg.LLM.Provider, e.cfg.LLM.BaseURL, e.cfg.LLM.Model = config.ProviderOpenAI, e.model.URL(), "scripted"
+	e.cfg.Runtime.Mode = turn.ModeNative
+	e.cfg.Runtime.Workspace = filepath.Join(e.dir, "workspace")
+	e.cfg.Journal.Path = filepath.Join(e.dir, "journal.db")
+	e.cfg.Journal.Synchronous = config.SynchronousNormal
+	e.cfg.Temporal.Address = stack.Address
+	e.cfg.Temporal.TaskQueue = "q-" + strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint(time.Now().UnixNano())
+	e.cfg.Worker.DrainTimeout = 5 * time.Second
+	e.cfg.Policy.Taint = turn.TaintOff // most tests trust their servers; those about taint turn it on
 	for _, c := range change {
-		c(&r.cfg)
+		c(&e.cfg)
 	}
-	require.NoError(t, os.MkdirAll(r.cfg.Runtime.Workspace, 0o700))
+	require.NoError(t, os.MkdirAll(e.cfg.Runtime.Workspace, 0o700))
 	var err error
-	r.client, err = temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
+	e.client, err = temporalconn.Dial(t.Context(), temporalconn.Options{Address: stack.Address})
 	require.NoError(t, err)
-	t.Cleanup(r.client.Close)
-	if r.cfg.Journal.Driver == config.DriverPostgres {
-		r.store, err = postgres.Open(t.Context(), string(r.cfg.Journal.URL), postgres.Options{})
+	t.Cleanup(e.client.Close)
+	if e.cfg.Journal.Driver == config.DriverPostgres {
+		e.journal, err = postgres.Open(t.Context(), string(e.cfg.Journal.URL), postgres.Options{})
 	} else {
-		r.store, err = sqlite.Open(t.Context(), r.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
+		e.journal, err = sqlite.Open(t.Context(), e.cfg.Journal.Path, sqlite.Options{Synchronous: "normal"})
 	}
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	t.Cleanup(r.checkAll)
-	return r
+	t.Cleanup(func() { require.NoError(t, e.journal.Close()) })
+	t.Cleanup(e.checkAll)
+	return e
 }
 
 // work runs a worker in this process until the test ends or the returned function is called.
-func (r *env) work(opts ...engine.Option) (stop func()) {
-	r.t.Helper()
+func (te *env) work(opts ...engine.Option) (stop func()) {
+	te.t.Helper()
 	opts = append([]engine.Option{engine.WithEnviron(os.Environ())}, opts...)
-	e, err := engine.New(r.t.Context(), r.cfg, opts...)
-	require.NoError(r.t, err)
+	e, err := engine.New(te.t.Context(), te.cfg, opts...)
+	require.NoError(te.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -92,81 +92,81 @@ func (r *env) work(opts ...engine.Option) (stop func()) {
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			require.NoError(r.t, <-done)
-			require.NoError(r.t, e.Close())
+			require.NoError(te.t, <-done)
+			require.NoError(te.t, e.Close())
 		})
 	}
-	r.t.Cleanup(stop)
+	te.t.Cleanup(stop)
 	return stop
 }
 
-func (r *env) begin(session, text string, limits *workflows.LimitsRequest) client.WorkflowRun {
-	r.t.Helper()
-	return r.start(session, workflows.Input{Message: &workflows.Message{Text: text}, Limits: limits})
+func (e *env) begin(session, text string, limits *workflows.LimitsRequest) client.WorkflowRun {
+	e.t.Helper()
+	return e.start(session, workflows.Input{Message: &workflows.Message{Text: text}, Limits: limits})
 }
 
-func (r *env) start(session string, in any) client.WorkflowRun {
-	r.t.Helper()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
-		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+func (e *env) start(session string, in any) client.WorkflowRun {
+	e.t.Helper()
+	run, err := e.client.ExecuteWorkflow(e.t.Context(), client.StartWorkflowOptions{
+		ID: session, TaskQueue: e.cfg.Temporal.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		// otherwise a session ID used twice would silently attach to the other run
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, workflows.TurnWorkflow, in)
-	require.NoError(r.t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
+	require.NoError(e.t, err)
+	e.ran = append(e.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
 	return run
 }
 
 // handedOn starts a workflow that continues as a turn with this input, as a turn does by itself. A client may not pass
 // the fields that a run hands to the next one.
-func (r *env) handedOn(session string, in workflows.Input) client.WorkflowRun {
-	r.t.Helper()
+func (e *env) handedOn(session string, in workflows.Input) client.WorkflowRun {
+	e.t.Helper()
 	queue := "continues " + session
-	w := worker.New(r.client, queue, worker.Options{DisableRegistrationAliasing: true})
+	w := worker.New(e.client, queue, worker.Options{DisableRegistrationAliasing: true})
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, in workflows.Input) error {
-		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, r.cfg.Temporal.TaskQueue),
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, e.cfg.Temporal.TaskQueue),
 			workflows.TurnWorkflow, in)
 	}, workflow.RegisterOptions{Name: "Continue"})
-	require.NoError(r.t, w.Start())
+	require.NoError(e.t, w.Start())
 	defer w.Stop()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue},
+	run, err := e.client.ExecuteWorkflow(e.t.Context(), client.StartWorkflowOptions{ID: session, TaskQueue: queue},
 		"Continue", in)
-	require.NoError(r.t, err)
-	end, err := r.client.GetWorkflowHistory(r.t.Context(), session, run.GetRunID(), true,
+	require.NoError(e.t, err)
+	end, err := e.client.GetWorkflowHistory(e.t.Context(), session, run.GetRunID(), true,
 		enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
-	require.NoError(r.t, err)
-	return r.client.GetWorkflow(r.t.Context(), session,
+	require.NoError(e.t, err)
+	return e.client.GetWorkflow(e.t.Context(), session,
 		end.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId())
 }
 
 // ask runs a turn to its result.
-func (r *env) ask(session, text string) workflows.Result {
-	r.t.Helper()
-	return r.result(r.begin(session, text, nil))
+func (e *env) ask(session, text string) workflows.Result {
+	e.t.Helper()
+	return e.result(e.begin(session, text, nil))
 }
 
-func (r *env) result(run client.WorkflowRun) workflows.Result {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) result(run client.WorkflowRun) workflows.Result {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	var res workflows.Result
-	require.NoError(r.t, run.Get(ctx, &res))
+	require.NoError(e.t, run.Get(ctx, &res))
 	return res
 }
 
 // events returns the history of one run.
-func (r *env) events(session, run string) []*historypb.HistoryEvent {
-	r.t.Helper()
-	return r.eventsOf(r.t.Context(), session, run)
+func (e *env) events(session, run string) []*historypb.HistoryEvent {
+	e.t.Helper()
+	return e.eventsOf(e.t.Context(), session, run)
 }
 
-func (r *env) eventsOf(ctx context.Context, session, run string) []*historypb.HistoryEvent {
-	r.t.Helper()
+func (te *env) eventsOf(ctx context.Context, session, run string) []*historypb.HistoryEvent {
+	te.t.Helper()
 	var out []*historypb.HistoryEvent
-	iter := r.client.GetWorkflowHistory(ctx, session, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	iter := te.client.GetWorkflowHistory(ctx, session, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
 		e, err := iter.Next()
-		require.NoError(r.t, err)
+		require.NoError(te.t, err)
 		out = append(out, e)
 	}
 	return out
@@ -184,18 +184,18 @@ func count(events []*historypb.HistoryEvent, kind enumspb.EventType) int {
 }
 
 // checkAll checks the promises about the test's sessions and runs. Those of an open turn are only replayed.
-func (r *env) checkAll() {
+func (te *env) checkAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	runs := map[string]map[string]*historypb.History{} // by session
-	for _, e := range r.ran {
+	for _, e := range te.ran {
 		if runs[e.ID] == nil {
 			runs[e.ID] = map[string]*historypb.History{}
 		}
-		runs[e.ID][e.RunID] = &historypb.History{Events: r.eventsOf(ctx, e.ID, e.RunID)}
+		runs[e.ID][e.RunID] = &historypb.History{Events: te.eventsOf(ctx, e.ID, e.RunID)}
 	}
 	for session, of := range runs {
-		r.sound(ctx, session, of)
+		te.sound(ctx, session, of)
 	}
 }
 

@@ -13,17 +13,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// example runs a program of examples with the rig's configuration in its environment, and returns its output.
-func (r *env) example(programs, name string, args ...string) string {
-	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), filepath.Join(programs, name), args...)
-	cmd.Dir = r.dir
-	cmd.Env = append(cmd.Environ(), "TEMPORAL_ADDRESS="+r.cfg.Temporal.Address,
-		"EVERTURN_TEMPORAL_TASK_QUEUE="+r.cfg.Temporal.TaskQueue, "EVERTURN_JOURNAL_PATH="+r.cfg.Journal.Path,
-		"EVERTURN_LLM_BASE_URL="+r.cfg.LLM.BaseURL, "EVERTURN_LLM_MODEL="+r.cfg.LLM.Model,
+// example runs a program of examples with the harness's configuration in its environment, and returns its output.
+func (e *env) example(programs, name string, args ...string) string {
+	e.t.Helper()
+	cmd := exec.CommandContext(e.t.Context(), filepath.Join(programs, name), args...)
+	cmd.Dir = e.dir
+	cmd.Env = append(cmd.Environ(), "TEMPORAL_ADDRESS="+e.cfg.Temporal.Address,
+		"EVERTURN_TEMPORAL_TASK_QUEUE="+e.cfg.Temporal.TaskQueue, "EVERTURN_JOURNAL_PATH="+e.cfg.Journal.Path,
+		"EVERTURN_LLM_BASE_URL="+e.cfg.LLM.BaseURL, "EVERTURN_LLM_MODEL="+e.cfg.LLM.Model,
 		"EVERTURN_RUNTIME_MODE=native")
 	out, err := cmd.Output()
-	require.NoError(r.t, err, "%s", out)
+	require.NoError(e.t, err, "%s", out)
 	return string(out)
 }
 
@@ -33,20 +33,20 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, build(programs, "./examples/client", "./examples/embed", "./examples/temporal"))
 
 	t.Run("embed", func(t *testing.T) {
-		r := newEnv(t, fakellm.Steps(fakellm.Call("local_find_table", `{"guests":4}`), fakellm.Text("The garden table.")))
-		assert.Equal(t, "The garden table.\n", r.example(programs, "embed", "A table for four?"))
-		assert.JSONEq(t, `{"id":"garden","seats":6}`, r.model.Requests()[1].Chat.Last("tool").Content)
+		e := newEnv(t, fakellm.Steps(fakellm.Call("local_find_table", `{"guests":4}`), fakellm.Text("The garden table.")))
+		assert.Equal(t, "The garden table.\n", e.example(programs, "embed", "A table for four?"))
+		assert.JSONEq(t, `{"id":"garden","seats":6}`, e.model.Requests()[1].Chat.Last("tool").Content)
 	})
 	t.Run("client", func(t *testing.T) {
-		r := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
-		r.work()
-		assert.Contains(t, r.example(programs, "client"), "Two files.\ncompleted (answered), 1 steps")
+		e := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
+		e.work()
+		assert.Contains(t, e.example(programs, "client"), "Two files.\ncompleted (answered), 1 steps")
 	})
 	t.Run("temporal", func(t *testing.T) {
-		r := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
-		r.work()
+		e := newEnv(t, fakellm.Steps(fakellm.Text("Two files.")))
+		e.work()
 		var result turn.Result
-		out := r.example(programs, "temporal", "-task-queue", r.cfg.Temporal.TaskQueue, "-session", session(t))
+		out := e.example(programs, "temporal", "-task-queue", e.cfg.Temporal.TaskQueue, "-session", session(t))
 		require.NoError(t, json.Unmarshal([]byte(out), &result))
 		assert.Equal(t, "Two files.", result.Answer)
 		assert.Equal(t, turn.StateCompleted, result.State)

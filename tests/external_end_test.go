@@ -42,25 +42,25 @@ var endings = map[string]struct {
 }
 
 // beginWithin starts a turn with a run timeout; 0 means none.
-func (r *env) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
-	r.t.Helper()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(), client.StartWorkflowOptions{
-		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout,
+func (e *env) beginWithin(session, text string, timeout time.Duration) client.WorkflowRun {
+	e.t.Helper()
+	run, err := e.client.ExecuteWorkflow(e.t.Context(), client.StartWorkflowOptions{
+		ID: session, TaskQueue: e.cfg.Temporal.TaskQueue, WorkflowRunTimeout: timeout,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
-	require.NoError(r.t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
+	require.NoError(e.t, err)
+	e.ran = append(e.ran, workflow.Execution{ID: run.GetID(), RunID: run.GetRunID()})
 	return run
 }
 
 // over waits for a run that does not complete and returns its error.
-func (r *env) over(run client.WorkflowRun) error {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) over(run client.WorkflowRun) error {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	err := run.GetWithOptions(ctx, nil, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
-	require.Error(r.t, err)
-	require.NoError(r.t, ctx.Err())
+	require.Error(e.t, err)
+	require.NoError(e.t, ctx.Err())
 	return err
 }
 
@@ -70,40 +70,40 @@ func TestTheNextTurnClosesATurnTerminatedDuringAnInference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
-			r := newEnv(t, fakellm.Cases(
+			e := newEnv(t, fakellm.Cases(
 				fakellm.When("first", fakellm.Text("This is never finished.").Hold(3, gate)),
 				fakellm.When("second", fakellm.Text("The second answer.")),
 			))
-			r.work()
-			run := r.beginWithin(t.Name(), "The first question.", ending.timeout)
-			r.reach(gate)
-			r.shown(run.GetRunID(), "This is ")
-			ending.end(r, run)
-			r.over(run)
-			r.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(),
+			e.work()
+			run := e.beginWithin(t.Name(), "The first question.", ending.timeout)
+			e.reach(gate)
+			e.shown(run.GetRunID(), "This is ")
+			ending.end(e, run)
+			e.over(run)
+			e.keep(map[string]string{"terminate": "v1-terminated", "run timeout": "v1-run-timeout"}[name], t.Name(),
 				run.GetRunID())
-			assert.Equal(t, "The second answer.", r.ask(t.Name(), "The second question.").Answer)
-			_, head := r.transcript(t.Name())
+			assert.Equal(t, "The second answer.", e.ask(t.Name(), "The second question.").Answer)
+			_, head := e.transcript(t.Name())
 
 			gate.Release() // the rest of the first answer reaches a closed turn
-			require.NoError(t, r.model.Await(t.Context(),
+			require.NoError(t, e.model.Await(t.Context(),
 				func(all []fakellm.Request) bool { return all[0].Outcome != fakellm.Open }))
-			record := r.closed(run)
+			record := e.closed(run)
 			assert.Contains(t, record, "ended from outside")
-			assert.Equal(t, []int{0, 0}, r.steps())
-			_, same := r.transcript(t.Name())
+			assert.Equal(t, []int{0, 0}, e.steps())
+			_, same := e.transcript(t.Name())
 			assert.Equal(t, head, same)
 		})
 	}
 }
 
 // closed checks that the next turn closed this one, and returns the message of its record.
-func (r *env) closed(run client.WorkflowRun) string {
-	r.t.Helper()
-	record, err := r.store.Turn(r.t.Context(), run.GetRunID())
-	require.NoError(r.t, err)
-	assert.Equal(r.t, turn.StateClosed, record.State)
-	assert.Equal(r.t, turn.FinishTerminated, record.Reason)
+func (e *env) closed(run client.WorkflowRun) string {
+	e.t.Helper()
+	record, err := e.journal.Turn(e.t.Context(), run.GetRunID())
+	require.NoError(e.t, err)
+	assert.Equal(e.t, turn.StateClosed, record.State)
+	assert.Equal(e.t, turn.FinishTerminated, record.Reason)
 	return record.Message
 }
 
@@ -119,28 +119,28 @@ func results(c fakellm.Chat) []string {
 }
 
 // reset resets a run to an event of its history and returns the new run.
-func (r *env) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
-	r.t.Helper()
-	res, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+func (e *env) reset(run client.WorkflowRun, event int64) client.WorkflowRun {
+	e.t.Helper()
+	res, err := e.client.ResetWorkflowExecution(e.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: temporalconn.DefaultNamespace, Reason: "pressed", WorkflowTaskFinishEventId: event,
 		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
 		RequestId:         fmt.Sprintf("%s-%d", run.GetRunID(), event),
 	})
-	require.NoError(r.t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: run.GetID(), RunID: res.RunId})
-	return r.client.GetWorkflow(r.t.Context(), run.GetID(), res.RunId)
+	require.NoError(e.t, err)
+	e.ran = append(e.ran, workflow.Execution{ID: run.GetID(), RunID: res.RunId})
+	return e.client.GetWorkflow(e.t.Context(), run.GetID(), res.RunId)
 }
 
 // tasks returns the IDs of the events to which a run can be reset.
-func (r *env) tasks(run client.WorkflowRun) []int64 {
-	r.t.Helper()
+func (te *env) tasks(run client.WorkflowRun) []int64 {
+	te.t.Helper()
 	var out []int64
-	for _, e := range r.events(run.GetID(), run.GetRunID()) {
+	for _, e := range te.events(run.GetID(), run.GetRunID()) {
 		if e.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
 			out = append(out, e.EventId)
 		}
 	}
-	require.NotEmpty(r.t, out)
+	require.NotEmpty(te.t, out)
 	return out
 }
 
@@ -148,27 +148,27 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(
+	e := newEnv(t, fakellm.Steps(
 		fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
 		fakellm.Attempts(fakellm.Text("It is appended.").Hold(2, gate), fakellm.Text("It is appended.")),
 	), l.host(config.MCPTool{}))
-	r.work()
-	run := r.begin(t.Name(), "Append it.", nil)
-	r.reach(gate)
-	again := r.reset(run, r.tasks(run)[0])
+	e.work()
+	run := e.begin(t.Name(), "Append it.", nil)
+	e.reach(gate)
+	again := e.reset(run, e.tasks(run)[0])
 	var terminated *temporal.TerminatedError
-	require.ErrorAs(t, r.over(run), &terminated)
-	res := r.result(again)
+	require.ErrorAs(t, e.over(run), &terminated)
+	res := e.result(again)
 
 	assert.Equal(t, "It is appended.", res.Answer)
 	assert.Equal(t, run.GetRunID(), res.Turn, "the turn keeps its ID")
-	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the inference that was open is asked again")
+	assert.Equal(t, []int{0, 1, 1}, e.steps(), "only the inference that was open is asked again")
 	assert.Equal(t, 1, l.count("effect", "x"))
 	gate.Release()
-	assert.Equal(t, []int{1, 2}, r.attempts(run.GetRunID()))
-	text, _, _ := r.story(run.GetRunID())
+	assert.Equal(t, []int{1, 2}, e.attempts(run.GetRunID()))
+	text, _, _ := e.story(run.GetRunID())
 	assert.Equal(t, "It is appended.", text)
-	r.keep("v1-reset", t.Name(), again.GetRunID())
+	e.keep("v1-reset", t.Name(), again.GetRunID())
 }
 
 // TestAResetOfAnOldTurnWritesNothing checks that an old turn that is reset after its session has continued may
@@ -176,7 +176,7 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("first", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
 			fakellm.Text("The first answer."))),
 		fakellm.When("open", fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"b"}`),
@@ -184,57 +184,57 @@ func TestAResetOfAnOldTurnWritesNothing(t *testing.T) {
 		fakellm.When("third", fakellm.Text("The third answer.")),
 		fakellm.When("fourth", fakellm.Text("The fourth answer.")),
 	))
-	r.work(withEcho()...)
-	first := r.begin(t.Name(), "The first question.", nil)
-	answer := r.result(first)
-	open := r.begin(t.Name(), "The open question.", nil)
-	r.reach(gate)
-	require.NoError(t, r.client.TerminateWorkflow(t.Context(), open.GetID(), open.GetRunID(), "pressed"))
-	require.Equal(t, "The third answer.", r.ask(t.Name(), "The third question.").Answer)
-	before, head := r.transcript(t.Name())
-	asked := len(r.model.Requests())
+	e.work(withEcho()...)
+	first := e.begin(t.Name(), "The first question.", nil)
+	answer := e.result(first)
+	open := e.begin(t.Name(), "The open question.", nil)
+	e.reach(gate)
+	require.NoError(t, e.client.TerminateWorkflow(t.Context(), open.GetID(), open.GetRunID(), "pressed"))
+	require.Equal(t, "The third answer.", e.ask(t.Name(), "The third question.").Answer)
+	before, head := e.transcript(t.Name())
+	asked := len(e.model.Requests())
 
-	assert.Equal(t, answer, r.result(r.reset(first, r.tasks(first)[0])), "what was answered is answered again")
+	assert.Equal(t, answer, e.result(e.reset(first, e.tasks(first)[0])), "what was answered is answered again")
 	var failed *temporal.ApplicationError
-	require.ErrorAs(t, r.over(r.reset(open, r.tasks(open)[0])), &failed)
+	require.ErrorAs(t, e.over(e.reset(open, e.tasks(open)[0])), &failed)
 	assert.Equal(t, string(turn.CodeSessionBusy), failed.Type())
-	after, same := r.transcript(t.Name())
+	after, same := e.transcript(t.Name())
 	assert.Equal(t, head, same)
 	assert.Equal(t, before, after)
-	assert.Len(t, r.model.Requests(), asked)
-	r.closed(open)
+	assert.Len(t, e.model.Requests(), asked)
+	e.closed(open)
 
-	assert.Equal(t, "The fourth answer.", r.ask(t.Name(), "The fourth question.").Answer, "the session goes on")
-	longer, _ := r.transcript(t.Name())
+	assert.Equal(t, "The fourth answer.", e.ask(t.Name(), "The fourth question.").Answer, "the session goes on")
+	longer, _ := e.transcript(t.Name())
 	assert.Equal(t, before, longer[:len(before)])
 }
 
 // cancelledRun checks that a run ended as Temporal's Canceled with a result whose state is cancelled.
-func (r *env) cancelledRun(run client.WorkflowRun) workflows.Result {
-	r.t.Helper()
+func (e *env) cancelledRun(run client.WorkflowRun) workflows.Result {
+	e.t.Helper()
 	var stop *temporal.CanceledError
-	require.ErrorAs(r.t, r.over(run), &stop)
+	require.ErrorAs(e.t, e.over(run), &stop)
 	var res workflows.Result
-	require.NoError(r.t, stop.Details(&res))
-	assert.Equal(r.t, turn.StateCancelled, res.State)
+	require.NoError(e.t, stop.Details(&res))
+	assert.Equal(e.t, turn.StateCancelled, res.State)
 	return res
 }
 
 // happened returns when a run's history has an event of the kind.
-func (r *env) happened(run client.WorkflowRun, kind enumspb.EventType) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (te *env) happened(run client.WorkflowRun, kind enumspb.EventType) {
+	te.t.Helper()
+	ctx, cancel := context.WithTimeout(te.t.Context(), within)
 	defer cancel()
-	iter := r.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true,
+	iter := te.client.GetWorkflowHistory(ctx, run.GetID(), run.GetRunID(), true,
 		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
 		e, err := iter.Next()
-		require.NoError(r.t, err, "%s never happened", kind)
+		require.NoError(te.t, err, "%s never happened", kind)
 		if e.EventType == kind {
 			return
 		}
 	}
-	require.Fail(r.t, "the run ended without "+kind.String())
+	require.Fail(te.t, "the run ended without "+kind.String())
 }
 
 // TestAStoppedWorkerFinishesItsInference performs a rolling restart: the old worker is asked to stop during an
@@ -243,22 +243,22 @@ func (r *env) happened(run client.WorkflowRun, kind enumspb.EventType) {
 func TestAStoppedWorkerFinishesItsInference(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("long", fakellm.Steps(fakellm.Text("It ends after all.").Hold(3, gate))),
 		fakellm.When("short", fakellm.Text("A short answer.")),
 	), func(c *config.Config) { c.Worker.DrainTimeout = 30 * time.Second })
-	old := r.process()
-	run := r.begin(t.Name(), "The long question.", nil)
-	r.reach(gate)
+	old := e.process()
+	run := e.begin(t.Name(), "The long question.", nil)
+	e.reach(gate)
 	old.signal(syscall.SIGTERM)
-	r.process()
-	assert.Equal(t, "A short answer.", r.ask(t.Name()+"-2", "A short question.").Answer, "others are served meanwhile")
+	e.process()
+	assert.Equal(t, "A short answer.", e.ask(t.Name()+"-2", "A short question.").Answer, "others are served meanwhile")
 	old.running()
 	gate.Release()
 	old.exit()
-	assert.Equal(t, "It ends after all.", r.result(run).Answer)
-	assert.Equal(t, []int{1}, r.attempts(run.GetRunID()))
-	assert.Len(t, r.model.Requests(), 2)
+	assert.Equal(t, "It ends after all.", e.result(run).Answer)
+	assert.Equal(t, []int{1}, e.attempts(run.GetRunID()))
+	assert.Len(t, e.model.Requests(), 2)
 }
 
 // deaf is a model that emits a few words and then waits until its context ends.
@@ -295,7 +295,7 @@ func (p patient) Infer(ctx context.Context, _ turn.Prompt, sink turn.Sink) (turn
 func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 	t.Parallel()
 	model := patient{make(chan struct{}), make(chan struct{})}
-	acts, store, in := infer(t, model)
+	acts, j, in := infer(t, model)
 	first, lose := context.WithCancel(t.Context())
 	defer lose()
 	type outcome struct {
@@ -317,7 +317,7 @@ func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 		require.NoError(t, o.err)
 		assert.Equal(t, "Here.", o.result.Proposal.Text)
 	}
-	list, err := store.Inferences(t.Context(), "t")
+	list, err := j.Inferences(t.Context(), "t")
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.True(t, list[0].Settled)
@@ -327,10 +327,10 @@ func TestAnInferenceOutlivesItsConnectionToTemporal(t *testing.T) {
 // infer makes activities around a model, begins a turn, and returns the input of its first inference.
 func infer(t *testing.T, model activities.Model) (*activities.Activities, *journal.DB, workflows.InferInput) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	acts, err := activities.New(activities.Options{Journal: store, Model: model, Agents: []activities.Agent{{
+	t.Cleanup(func() { require.NoError(t, j.Close()) })
+	acts, err := activities.New(activities.Options{Journal: j, Model: model, Agents: []activities.Agent{{
 		Limits: turn.DefaultLimits(), Policy: turn.DefaultPolicy(),
 		Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 	}}})
@@ -339,9 +339,9 @@ func infer(t *testing.T, model activities.Model) (*activities.Activities, *journ
 		Session: "s", Turn: "t", WorkflowID: "s", RunID: "t", Message: workflows.Message{Text: "A question."},
 	}})
 	require.NoError(t, err)
-	return acts, store, workflows.InferInput{
+	return acts, j, workflows.InferInput{
 		Session: "s", Turn: "t", Step: 1, Expect: begun.Head, Budget: time.Minute,
-		Plan: turn.PromptPlan{Mode: turn.ModeNative, PromptConfig: begun.Config.PromptConfig, From: 1, Anchor: 1},
+		Prompt: turn.PromptSpec{Mode: turn.ModeNative, PromptConfig: begun.Config.PromptConfig, From: 1, Anchor: 1},
 	}
 }
 
@@ -361,7 +361,7 @@ func TestAWorkerShutdownIsNotACancellation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := deaf{make(chan struct{})}
-			acts, store, in := infer(t, model)
+			acts, j, in := infer(t, model)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			go func() {
@@ -377,7 +377,7 @@ func TestAWorkerShutdownIsNotACancellation(t *testing.T) {
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, string(c.code), failed.Type())
 			assert.False(t, failed.NonRetryable())
-			list, err := store.Inferences(t.Context(), "t")
+			list, err := j.Inferences(t.Context(), "t")
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			assert.Zero(t, list[0].Failures, "it is no failure of the provider")

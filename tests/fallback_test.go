@@ -25,9 +25,9 @@ func byModel(scripts map[string]fakellm.Script) fakellm.Script {
 }
 
 // asked counts the requests for each model.
-func (r *env) asked() map[string]int {
+func (e *env) asked() map[string]int {
 	asked := map[string]int{}
-	for _, q := range r.model.Requests() {
+	for _, q := range e.model.Requests() {
 		asked[q.Chat.Model]++
 	}
 	return asked
@@ -47,25 +47,25 @@ func TestAFallbackTakesOverForTheRestOfTheTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, byModel(map[string]fakellm.Script{
+			e := newEnv(t, byModel(map[string]fakellm.Script{
 				"first":  c.failure,
 				"second": fakellm.Steps(fakellm.Call("local_list_files", `{"path":"."}`), fakellm.Text("five six")),
 			}), fallingBack)
-			r.work()
-			res := r.ask(session(t), "Count.")
+			e.work()
+			res := e.ask(session(t), "Count.")
 			assert.Equal(t, "five six", res.Answer)
 			assert.Equal(t, "second", res.Model)
-			assert.Equal(t, map[string]int{"first": c.asked, "second": 2}, r.asked(), "the rest of the turn stays with it")
-			text, kinds, _ := r.story(res.Turn)
+			assert.Equal(t, map[string]int{"first": c.asked, "second": 2}, e.asked(), "the rest of the turn stays with it")
+			text, kinds, _ := e.story(res.Turn)
 			assert.Equal(t, "five six", text)
-			assert.Equal(t, 1, kinds[turn.ChunkModelChanged])
-			assert.Zero(t, kinds[turn.ChunkError], "the change shows the last failure")
-			assert.Equal(t, min(c.asked-1, 1), kinds[turn.ChunkInferenceWaiting])
-			var change turn.ModelChunk
-			require.NoError(t, json.Unmarshal(r.awaitChunk(res.Turn, turn.ChunkModelChanged).Data, &change))
-			assert.Equal(t, turn.ModelChunk{Provider: "openai", Model: "second", FromProvider: "openai", FromModel: "first",
+			assert.Equal(t, 1, kinds[turn.EventModelChanged])
+			assert.Zero(t, kinds[turn.EventError], "the change shows the last failure")
+			assert.Equal(t, min(c.asked-1, 1), kinds[turn.EventInferenceWaiting])
+			var change turn.ModelEvent
+			require.NoError(t, json.Unmarshal(e.awaitEvent(res.Turn, turn.EventModelChanged).Data, &change))
+			assert.Equal(t, turn.ModelEvent{Provider: "openai", Model: "second", FromProvider: "openai", FromModel: "first",
 				Code: c.code, Position: 1, Step: 1, Failures: c.asked}, change)
-			inferences, err := r.store.Inferences(t.Context(), res.Turn)
+			inferences, err := e.journal.Inferences(t.Context(), res.Turn)
 			require.NoError(t, err)
 			require.Len(t, inferences, 2)
 			assert.Equal(t, "second", inferences[0].Model)
@@ -77,13 +77,13 @@ func TestAFallbackTakesOverForTheRestOfTheTurn(t *testing.T) {
 func TestAFallbackHasItsOwnRetriesAndFailsForGood(t *testing.T) {
 	t.Parallel()
 	down := fakellm.Status(http.StatusInternalServerError, "server_error", "oops")
-	r := newEnv(t, byModel(map[string]fakellm.Script{"first": down, "second": down}), fallingBack,
+	e := newEnv(t, byModel(map[string]fakellm.Script{"first": down, "second": down}), fallingBack,
 		func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
-	r.work()
-	app, res := r.failure(r.begin(session(t), "Count.", nil))
+	e.work()
+	app, res := e.failure(e.begin(session(t), "Count.", nil))
 	assert.Equal(t, string(turn.CodeLLMTransport), app.Type())
 	assert.Equal(t, turn.StateFailed, res.State)
-	assert.Equal(t, map[string]int{"first": 2, "second": 2}, r.asked())
+	assert.Equal(t, map[string]int{"first": 2, "second": 2}, e.asked())
 }
 
 // TestWhatAnotherModelWouldRefuseTooDoesNotFallBack: a wrong request, or a refusal of its content.
@@ -96,11 +96,11 @@ func TestWhatAnotherModelWouldRefuseTooDoesNotFallBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, byModel(map[string]fakellm.Script{"first": failure, "second": fakellm.Text("no")}), fallingBack)
-			r.work()
-			_, res := r.failure(r.begin(session(t), "Count.", nil))
+			e := newEnv(t, byModel(map[string]fakellm.Script{"first": failure, "second": fakellm.Text("no")}), fallingBack)
+			e.work()
+			_, res := e.failure(e.begin(session(t), "Count.", nil))
 			assert.Equal(t, turn.StateFailed, res.State)
-			assert.Zero(t, r.asked()["second"])
+			assert.Zero(t, e.asked()["second"])
 		})
 	}
 }
@@ -109,20 +109,20 @@ func TestWhatAnotherModelWouldRefuseTooDoesNotFallBack(t *testing.T) {
 func TestAFallbackOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, byModel(map[string]fakellm.Script{
+	e := newEnv(t, byModel(map[string]fakellm.Script{
 		"first":  fakellm.Status(http.StatusNotFound, "model_not_found", "no such model"),
 		"second": fakellm.Attempts(fakellm.Text("lost").Hold(0, gate), fakellm.Text("five six")),
 	}), fallingBack, func(c *config.Config) { c.Worker.DrainTimeout = time.Second })
-	stop := r.work()
-	run := r.begin(session(t), "Count.", nil)
+	stop := e.work()
+	run := e.begin(session(t), "Count.", nil)
 	awaitGate(t, gate)
 	stop()
-	r.work()
-	res := r.result(run)
+	e.work()
+	res := e.result(run)
 	assert.Equal(t, "five six", res.Answer)
-	assert.Equal(t, map[string]int{"first": 1, "second": 2}, r.asked())
-	_, kinds, _ := r.story(res.Turn)
-	assert.Equal(t, 1, kinds[turn.ChunkModelChanged])
+	assert.Equal(t, map[string]int{"first": 1, "second": 2}, e.asked())
+	_, kinds, _ := e.story(res.Turn)
+	assert.Equal(t, 1, kinds[turn.EventModelChanged])
 }
 
 // TestAFallbackWithALargerWindow takes over a prompt that is too long for the first model. One whose window is not
@@ -130,21 +130,21 @@ func TestAFallbackOutlivesItsWorker(t *testing.T) {
 func TestAFallbackWithALargerWindow(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int64{200_000, 100_000} {
-		r := newEnv(t, byModel(map[string]fakellm.Script{
+		e := newEnv(t, byModel(map[string]fakellm.Script{
 			"first":  fakellm.Status(http.StatusBadRequest, "context_length_exceeded", "too long"),
 			"second": fakellm.Text("five six"),
 		}), fallingBack, func(c *config.Config) {
 			c.Models = []config.Model{{Name: "openai:first", ContextTokens: 100_000},
 				{Name: "openai:second", ContextTokens: window}}
 		})
-		r.work()
-		run := r.begin(session(t), "Count.", nil)
+		e.work()
+		run := e.begin(session(t), "Count.", nil)
 		if window > 100_000 {
-			assert.Equal(t, "five six", r.result(run).Answer)
+			assert.Equal(t, "five six", e.result(run).Answer)
 			continue
 		}
-		_, res := r.failure(run)
+		_, res := e.failure(run)
 		assert.Equal(t, turn.CodeContextOverflow, res.Code)
-		assert.Zero(t, r.asked()["second"])
+		assert.Zero(t, e.asked()["second"])
 	}
 }

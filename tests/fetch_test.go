@@ -27,24 +27,24 @@ func TestFetchingAsksForEachHostThatIsNotListed(t *testing.T) {
 	fetch := func(host, path string) fakellm.Reply {
 		return fakellm.Call("local_fetch_url", fmt.Sprintf(`{"url":"http://%s:%s/%s"}`, host, u.Port(), path))
 	}
-	r := newEnv(t, fakellm.Steps(fetch("localhost", "a"), fetch("127.0.0.1", "a"), fetch("127.0.0.1", "b"),
+	e := newEnv(t, fakellm.Steps(fetch("localhost", "a"), fetch("127.0.0.1", "a"), fetch("127.0.0.1", "b"),
 		fetch("localhost", "b"), fetch("127.0.0.2", "a"), fakellm.Text("Done.")),
 		func(c *config.Config) {
 			c.Web = config.Web{Fetch: true, Hosts: []string{"localhost"}, Networks: []string{"127.0.0.0/8", "::1/128"}}
 			c.Policy.Taint = turn.TaintOn
 		})
-	r.work()
-	begun := r.say(session(t), workflows.Message{Text: "Read."})
-	first := r.waits(begun.ID, 1)[0]
+	e.work()
+	begun := e.say(session(t), workflows.Message{Text: "Read."})
+	first := e.waits(begun.ID, 1)[0]
 	assert.Contains(t, first.Arguments, "127.0.0.1")
 	assert.Equal(t, turn.GrantHost, first.MaxGrant)
 	assert.Contains(t, first.Why, "127.0.0.1")
-	r.allow(session(t), first, turn.GrantHost)
-	second := r.waits(begun.ID, 2)[1]
+	e.allow(session(t), first, turn.GrantHost)
+	second := e.waits(begun.ID, 2)[1]
 	assert.Contains(t, second.Arguments, "127.0.0.2", "a grant is for one host")
-	r.allow(session(t), second, turn.GrantTool) // which does not count
-	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
-	requests, err := r.store.Requests(t.Context(), begun.ID)
+	e.allow(session(t), second, turn.GrantTool) // which does not count
+	assert.Equal(t, "Done.", e.ended(begun.ID).Answer)
+	requests, err := e.journal.Requests(t.Context(), begun.ID)
 	require.NoError(t, err)
 	assert.Len(t, requests, 2)
 }

@@ -20,8 +20,8 @@ const slowGo = `#!/bin/sh
 echo one/package >&2
 read line <%[1]s/resume
 mkdir -p %[1]s/bin
-printf '#!/bin/sh\necho "$@"\nexit 7\n' >%[1]s/bin/starter
-chmod +x %[1]s/bin/starter
+printf '#!/bin/sh\necho "$@"\nexit 7\n' >%[1]s/bin/everturn
+chmod +x %[1]s/bin/everturn
 `
 
 // TestTheFirstRunIsNotSilent runs the script of the README's first command on a machine that compiles slowly.

@@ -20,19 +20,19 @@ import (
 )
 
 // limited waits until a turn says which limit it waits for.
-func (r *env) limited(turnID string) (text string, wait turn.LimitWait) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 1000)
-		require.NoError(r.t, err)
-		for _, c := range chunks {
-			var p turn.PhaseChunk
-			if c.Kind != turn.ChunkPhase {
+func (e *env) limited(turnID string) (text string, wait turn.LimitWait) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		events, err := e.journal.Events(e.t.Context(), turnID, -1, 1000)
+		require.NoError(e.t, err)
+		for _, ev := range events {
+			var p turn.PhaseEvent
+			if ev.Kind != turn.EventPhase {
 				continue
 			}
-			require.NoError(r.t, json.Unmarshal(c.Data, &p))
+			require.NoError(e.t, json.Unmarshal(ev.Data, &p))
 			if p.Wait != nil {
-				text, wait = c.Text, *p.Wait
+				text, wait = ev.Text, *p.Wait
 			}
 		}
 		return text != ""
@@ -48,21 +48,21 @@ func TestFourWorkersHoldTheLimits(t *testing.T) {
 	}
 	t.Parallel()
 	const perSecond, perMinute, prompt, completion, turns = 10, 50_000, 1000, 100, 55
-	r := newEnv(t, fakellm.Always(fakellm.Text("done").Usage(prompt, completion, 0)), func(c *config.Config) {
+	e := newEnv(t, fakellm.Always(fakellm.Text("done").Usage(prompt, completion, 0)), func(c *config.Config) {
 		c.ProviderLimits.RequestsPerSecond, c.ProviderLimits.TokensPerMinute = perSecond, perMinute
 		c.LLM.MaxOutputTokens = completion
 	})
 	for range 4 {
-		r.work()
+		e.work()
 	}
 	var runs []client.WorkflowRun
 	for i := range turns {
-		runs = append(runs, r.begin(session(t)+string(rune('A'+i)), strings.Repeat("word ", prompt), nil))
+		runs = append(runs, e.begin(session(t)+string(rune('A'+i)), strings.Repeat("word ", prompt), nil))
 	}
 	for _, run := range runs {
-		assert.Equal(t, turn.StateCompleted, r.result(run).State)
+		assert.Equal(t, turn.StateCompleted, e.result(run).State)
 	}
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	require.Len(t, requests, turns, "no inference is paid twice, and none is refused")
 	for _, from := range requests {
 		second, minute := 0, 0
@@ -83,27 +83,27 @@ func TestFourWorkersHoldTheLimits(t *testing.T) {
 // them.
 func TestARateLimitStopsAllWorkers(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("first",
 			fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow").RetryAfter("3"),
 				fakellm.Text("done"))),
 		fakellm.When("", fakellm.Text("done")),
 	))
-	r.work()
-	r.work()
-	runs := []client.WorkflowRun{r.begin(session(t)+" 0", "first", nil)}
+	e.work()
+	e.work()
+	runs := []client.WorkflowRun{e.begin(session(t)+" 0", "first", nil)}
 	require.Eventually(t, func() bool {
-		scopes, err := r.store.FleetScopes(t.Context())
+		scopes, err := e.journal.FleetScopes(t.Context())
 		require.NoError(t, err)
 		return len(scopes) == 1 && scopes[0].Scope == "openai/scripted" && !scopes[0].NotBefore.IsZero()
 	}, time.Minute, 5*time.Millisecond)
 	for _, id := range []string{" 1", " 2", " 3", " 4"} {
-		runs = append(runs, r.begin(session(t)+id, "later", nil))
+		runs = append(runs, e.begin(session(t)+id, "later", nil))
 	}
 	for _, run := range runs {
-		assert.Equal(t, turn.StateCompleted, r.result(run).State)
+		assert.Equal(t, turn.StateCompleted, e.result(run).State)
 	}
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	require.Len(t, requests, 6)
 	for _, later := range requests[1:] {
 		assert.GreaterOrEqual(t, later.At.Sub(requests[0].At), 3*time.Second)
@@ -114,18 +114,18 @@ func TestARateLimitStopsAllWorkers(t *testing.T) {
 func TestTheLeaseOfAKilledWorkerExpires(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Attempts(fakellm.Text("lost").Hold(1, gate), fakellm.Text("done")),
+	e := newEnv(t, fakellm.Attempts(fakellm.Text("lost").Hold(1, gate), fakellm.Text("done")),
 		func(c *config.Config) { c.ProviderLimits.RequestsInFlight = 1 })
-	first := r.process()
-	run := r.begin(session(t), "Hello.", nil)
-	r.reach(gate)
+	first := e.process()
+	run := e.begin(session(t), "Hello.", nil)
+	e.reach(gate)
 	first.kill()
-	r.process()
-	_, wait := r.limited(run.GetRunID())
+	e.process()
+	_, wait := e.limited(run.GetRunID())
 	assert.Equal(t, string(fleet.LimitInFlight), wait.Limit)
-	assert.Equal(t, "done", r.result(run).Answer)
-	assert.Len(t, r.model.Requests(), 2)
-	inferences, err := r.store.Inferences(t.Context(), run.GetRunID())
+	assert.Equal(t, "done", e.result(run).Answer)
+	assert.Len(t, e.model.Requests(), 2)
+	inferences, err := e.journal.Inferences(t.Context(), run.GetRunID())
 	require.NoError(t, err)
 	assert.LessOrEqual(t, inferences[0].Attempt-inferences[0].Released, 3, "attempts that only waited do not count")
 }
@@ -135,89 +135,89 @@ func TestTheLeaseOfAKilledWorkerExpires(t *testing.T) {
 func TestALostLeaseCostsNoInference(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("paid").Hold(1, gate), func(c *config.Config) { c.ProviderLimits.RequestsInFlight = 1 })
-	r.work()
-	run := r.begin(session(t), "Hello.", nil)
-	r.reach(gate)
-	_, err := r.store.PauseScope(t.Context(), "openai", "test", "", time.Hour)
+	e := newEnv(t, fakellm.Text("paid").Hold(1, gate), func(c *config.Config) { c.ProviderLimits.RequestsInFlight = 1 })
+	e.work()
+	run := e.begin(session(t), "Hello.", nil)
+	e.reach(gate)
+	_, err := e.journal.PauseScope(t.Context(), "openai", "test", "", time.Hour)
 	require.NoError(t, err)
-	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path+"?_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", "file:"+e.cfg.Journal.Path+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	defer db.Close()
 	_, err = db.ExecContext(t.Context(), `UPDATE fleet_limits SET usage = '{}'`)
 	require.NoError(t, err)
 	gate.Release()
-	assert.Equal(t, "paid", r.result(run).Answer)
-	assert.Len(t, r.model.Requests(), 1)
+	assert.Equal(t, "paid", e.result(run).Answer)
+	assert.Len(t, e.model.Requests(), 1)
 }
 
 // TestInteractiveTurnsStartWhileScheduledOnesWait checks the reserve: scheduled turns use their share of a minute, and
 // another turn still starts.
 func TestInteractiveTurnsStartWhileScheduledOnesWait(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Always(fakellm.Text("done")), func(c *config.Config) {
+	e := newEnv(t, fakellm.Always(fakellm.Text("done")), func(c *config.Config) {
 		c.ProviderLimits.RequestsPerMinute, c.ProviderLimits.InteractiveReserve = 4, 50
 	})
-	r.work()
+	e.work()
 	var scheduled []client.WorkflowRun
 	for _, id := range []string{" 1", " 2", " 3"} {
-		scheduled = append(scheduled, r.start(session(t)+id,
+		scheduled = append(scheduled, e.start(session(t)+id,
 			workflows.Input{Message: &workflows.Message{Text: "Report.", Background: true}}))
 		if id != " 3" {
-			r.result(scheduled[len(scheduled)-1])
+			e.result(scheduled[len(scheduled)-1])
 		}
 	}
-	_, wait := r.limited(scheduled[2].GetRunID())
+	_, wait := e.limited(scheduled[2].GetRunID())
 	assert.Equal(t, string(fleet.LimitRequestsPerMinute), wait.Limit)
-	assert.Equal(t, "done", r.ask(session(t)+" me", "Hello.").Answer)
-	require.Len(t, r.model.Requests(), 3, "the scheduled turn still waits")
-	require.NoError(t, r.store.SetFleetLimits(t.Context(), "openai",
+	assert.Equal(t, "done", e.ask(session(t)+" me", "Hello.").Answer)
+	require.Len(t, e.model.Requests(), 3, "the scheduled turn still waits")
+	require.NoError(t, e.journal.SetFleetLimits(t.Context(), "openai",
 		fleet.Limits{fleet.LimitRequestsPerMinute: 0}))
-	assert.Equal(t, turn.StateCompleted, r.result(scheduled[2]).State)
+	assert.Equal(t, turn.StateCompleted, e.result(scheduled[2]).State)
 }
 
 func TestCLIPausesAProvider(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Always(fakellm.Text("Hello.")))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
-	h.starter("run", "-s", session(t), "Hi.").exits(0)
-	paused := h.starter("limits", "pause", "openai", "--for", "1h", "--reason", "outage").exits(0)
+	h.everturn("run", "-s", session(t), "Hi.").exits(0)
+	paused := h.everturn("limits", "pause", "openai", "--for", "1h", "--reason", "outage").exits(0)
 	assert.Contains(t, paused.err.String(), "provider openai is paused until")
-	assert.Contains(t, h.starter("limits", "show").exits(0).out.String(), "outage")
-	assert.Contains(t, h.starter("doctor").exits(0).out.String(),
+	assert.Contains(t, h.everturn("limits", "show").exits(0).out.String(), "outage")
+	assert.Contains(t, h.everturn("doctor").exits(0).out.String(),
 		"warn  limits: a turn would wait: waits for provider openai")
 	run := h.begin(nil, "run", "-o", "jsonl", "-s", session(t), "Hi.")
 	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("show", session(t)).exits(0).out.String(),
+		return strings.Contains(h.everturn("show", session(t)).exits(0).out.String(),
 			"… waits for provider openai: paused by")
 	}, within, 50*time.Millisecond)
-	h.starter("limits", "pause", "openai", "--for", "1s").exits(0)
+	h.everturn("limits", "pause", "openai", "--for", "1s").exits(0)
 	run.exits(0)
 	assert.Contains(t, run.out.String(), `"limit":"pause"`)
 	assert.Contains(t, run.out.String(), "(outage)")
 	assert.Len(t, model.Requests(), 2)
 
-	h.starter("limits", "pause", "openai", "--for", "0s").exits(3)
-	h.starter("limits", "resume", "openai").exits(0)
-	h.starter("limits", "set", "openai").exits(3)
-	h.starter("limits", "set", "openai", "--tokens-per-minute", "many").exits(3)
-	h.starter("limits", "set", "tenant:", "--tokens-per-minute", "1").exits(3)
+	h.everturn("limits", "pause", "openai", "--for", "0s").exits(3)
+	h.everturn("limits", "resume", "openai").exits(0)
+	h.everturn("limits", "set", "openai").exits(3)
+	h.everturn("limits", "set", "openai", "--tokens-per-minute", "many").exits(3)
+	h.everturn("limits", "set", "tenant:", "--tokens-per-minute", "1").exits(3)
 }
 
 func TestCLILimitsATenant(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Always(fakellm.Text("Hello.")))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
-	h.starter("run", "-s", session(t), "Hi.").exits(0)
-	h.starter("limits", "set", "tenant:acme", "--tokens-per-day", "100").exits(0)
-	refused := h.starter("--tenant", "acme", "run", "-s", session(t), "Hi.").exits(1)
+	h.everturn("run", "-s", session(t), "Hi.").exits(0)
+	h.everturn("limits", "set", "tenant:acme", "--tokens-per-day", "100").exits(0)
+	refused := h.everturn("--tenant", "acme", "run", "-s", session(t), "Hi.").exits(1)
 	assert.Contains(t, refused.err.String(), "tokens_used_up")
 	assert.Contains(t, refused.err.String(), "limits set tenant:acme")
-	h.starter("run", "-s", session(t)+"-other", "Hi.").exits(0)
+	h.everturn("run", "-s", session(t)+"-other", "Hi.").exits(0)
 	assert.Len(t, model.Requests(), 2)
-	assert.Contains(t, h.starter("limits", "show").exits(0).out.String(), "0 of 100 *")
-	h.starter("limits", "set", "tenant:acme", "--tokens-per-day", "default").exits(0)
-	h.starter("--tenant", "acme", "run", "-s", session(t), "Hi.").exits(0)
+	assert.Contains(t, h.everturn("limits", "show").exits(0).out.String(), "0 of 100 *")
+	h.everturn("limits", "set", "tenant:acme", "--tokens-per-day", "default").exits(0)
+	h.everturn("--tenant", "acme", "run", "-s", session(t), "Hi.").exits(0)
 }

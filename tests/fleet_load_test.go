@@ -34,17 +34,17 @@ var (
 
 // load begins turns, some at a time, until it is stopped.
 type load struct {
-	rig   *fleetRig
-	stop  chan struct{}
-	all   sync.WaitGroup
-	mu    sync.Mutex
-	turns []client.Turn
-	ends  []workflows.Result
+	harness *fleetHarness
+	stop    chan struct{}
+	all     sync.WaitGroup
+	mu      sync.Mutex
+	turns   []client.Turn
+	ends    []workflows.Result
 }
 
 // under starts a load of n turns at a time.
-func (r *fleetRig) under(name string, n int) *load {
-	l := &load{rig: r, stop: make(chan struct{})}
+func (r *fleetHarness) under(name string, n int) *load {
+	l := &load{harness: r, stop: make(chan struct{})}
 	for i := range n {
 		l.all.Go(func() {
 			for k := 0; ; k++ {
@@ -62,7 +62,7 @@ func (r *fleetRig) under(name string, n int) *load {
 
 // one runs a turn to its end. Like a user, it asks again, with the same message, when the fleet does not answer.
 func (l *load) one(session string) {
-	ctx, cancel := context.WithTimeout(l.rig.t.Context(), within)
+	ctx, cancel := context.WithTimeout(l.harness.t.Context(), within)
 	defer cancel()
 	in := client.SendInput{Session: session, Message: turn.UserMessage{ID: "m-" + session, Text: "Which files?"}}
 	var sent client.Turn
@@ -74,13 +74,13 @@ func (l *load) one(session string) {
 				return
 			}
 			if ctx.Err() != nil {
-				assert.NoError(l.rig.t, errors.Join(ctx.Err(), err), session)
+				assert.NoError(l.harness.t, errors.Join(ctx.Err(), err), session)
 				return
 			}
 		}
 	}
-	retry(func() (err error) { sent, err = l.rig.turns.Send(ctx, in); return err })
-	retry(func() (err error) { end, err = l.rig.turns.Wait(ctx, sent); return err })
+	retry(func() (err error) { sent, err = l.harness.turns.Send(ctx, in); return err })
+	retry(func() (err error) { end, err = l.harness.turns.Wait(ctx, sent); return err })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turns, l.ends = append(l.turns, sent), append(l.ends, end)
@@ -95,26 +95,26 @@ func (l *load) done() int {
 
 // more waits until n more turns have ended.
 func (l *load) more(n int) {
-	l.rig.t.Helper()
+	l.harness.t.Helper()
 	want := l.done() + n
-	require.Eventually(l.rig.t, func() bool { return l.done() >= want }, within, 20*time.Millisecond,
+	require.Eventually(l.harness.t, func() bool { return l.done() >= want }, within, 20*time.Millisecond,
 		"the load stands still")
 }
 
 // finish lets the turns that run end, and checks that each message was answered by one turn with one call.
 func (l *load) finish() {
-	l.rig.t.Helper()
+	l.harness.t.Helper()
 	close(l.stop)
 	l.all.Wait()
 	for i, sent := range l.turns {
-		assert.Equal(l.rig.t, turn.StateCompleted, l.ends[i].State, "%s: %s", sent.Session, l.ends[i].Message)
-		turns, err := l.rig.store.Turns(l.rig.t.Context(), sent.Session)
-		require.NoError(l.rig.t, err)
-		require.Len(l.rig.t, turns, 1, sent.Session)
-		for _, c := range l.rig.calls(turns[0].ID, 1) {
-			assert.Equal(l.rig.t, turn.OutcomeOK, c.Outcome)
+		assert.Equal(l.harness.t, turn.StateCompleted, l.ends[i].State, "%s: %s", sent.Session, l.ends[i].Message)
+		turns, err := l.harness.journal.Turns(l.harness.t.Context(), sent.Session)
+		require.NoError(l.harness.t, err)
+		require.Len(l.harness.t, turns, 1, sent.Session)
+		for _, c := range l.harness.calls(turns[0].ID, 1) {
+			assert.Equal(l.harness.t, turn.OutcomeOK, c.Outcome)
 		}
-		l.rig.sound(l.rig.t.Context(), sent.Session, nil)
+		l.harness.sound(l.harness.t.Context(), sent.Session, nil)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAFleetUnderLoad(t *testing.T) {
 	const workers, atOnce = 4, 8
 	model := fakellm.Start(t, fakellm.Steps(fakellm.Call("local_list_files", "{}").FirstDelay(200*time.Millisecond),
 		fakellm.Text("No files.").FirstDelay(200*time.Millisecond)))
-	r := newFleetRig(t, model, "")
+	r := newFleetHarness(t, model, "")
 	running := make([]*fleet.Process, workers)
 	for i := range running {
 		require.NoError(t, r.StartWorker())
@@ -186,16 +186,16 @@ func TestAFleetUnderLoad(t *testing.T) {
 
 // standby is a copy of the fleet's database server that has each commit before the client is told of it.
 type standby struct {
-	rig *fleetRig
-	dir string
-	cmd *exec.Cmd
+	harness *fleetHarness
+	dir     string
+	cmd     *exec.Cmd
 }
 
 // standby starts a synchronous standby of the fleet's database server.
-func (r *fleetRig) standby() *standby {
+func (r *fleetHarness) standby() *standby {
 	r.t.Helper()
 	pg := r.Postgres()
-	s := &standby{rig: r, dir: filepath.Join(pg.Dir(), "standby")}
+	s := &standby{harness: r, dir: filepath.Join(pg.Dir(), "standby")}
 	out, err := pg.Command("pg_basebackup", "-h", pg.Dir(), "-p", pg.Port(), "-U", "everturn", "-D", s.dir, "-X", "stream",
 		"-c", "fast", "-R", "--no-sync").CombinedOutput()
 	require.NoError(r.t, err, "%s", out)
@@ -215,7 +215,7 @@ func (r *fleetRig) standby() *standby {
 
 // takesOver starts the database server again on the standby's data. Its own are lost.
 func (s *standby) takesOver() {
-	t, pg := s.rig.t, s.rig.Postgres()
+	t, pg := s.harness.t, s.harness.Postgres()
 	require.NoError(t, syscall.Kill(s.cmd.Process.Pid, syscall.SIGINT))
 	_ = s.cmd.Wait()
 	data := filepath.Join(pg.Dir(), "data")
@@ -232,11 +232,11 @@ func TestAQuietTenantBesideAFlood(t *testing.T) {
 	const quiet = 20
 	flood := *flooding
 	model := fakellm.Start(t, fakellm.Steps(fakellm.Text("Done.").FirstDelay(200*time.Millisecond)))
-	r := newFleetRig(t, model, "[worker]\nseparate_queues = true\nmax_concurrent_activities = 2\n", "fsync=off")
+	r := newFleetHarness(t, model, "[worker]\nseparate_queues = true\nmax_concurrent_activities = 2\n", "fsync=off")
 	require.NoError(t, r.StartWorker())
 	require.NoError(t, r.Polling(t.Context(), 1))
 	of := func(tenant string) *client.Client {
-		return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Journal: r.store.Tenant(tenant),
+		return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Journal: r.journal.Tenant(tenant),
 			Tenant: tenant})
 	}
 	turns := func(name string) []time.Duration {
@@ -260,7 +260,7 @@ func TestAQuietTenantBesideAFlood(t *testing.T) {
 		require.NoError(t, err)
 	}
 	beside := turns("beside")
-	loud, err := r.store.Tenant("loud").Sessions(t.Context(), flood)
+	loud, err := r.journal.Tenant("loud").Sessions(t.Context(), flood)
 	require.NoError(t, err)
 	left := flood
 	for _, s := range loud {

@@ -40,17 +40,17 @@ func TestFleet(t *testing.T) {
 	options := fleet.Options{Dir: dir, Workers: 2, Settings: asking(model), Postgres: []string{"fsync=off"},
 		Worker: binary(t, "./worker"), Starter: binary(t, "./starter"), Progress: t.Output()}
 	f := startFleet(t, options)
-	h := &home{t: t, dir: options.Dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}
+	h := &userFolder{t: t, dir: options.Dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}
 
-	h.starter("run", "--detach", "-s", "one", "Which files?").exits(0)
+	h.everturn("run", "--detach", "-s", "one", "Which files?").exits(0)
 	select {
 	case <-gate.Reached():
 	case <-time.After(within):
 		require.Fail(t, "the model was not asked")
 	}
 	workerOf(t, f, "one").Kill()
-	assert.Contains(t, h.starter("attach", "one").exits(0).out.String(), "No files.")
-	is := decoded[shown](h.starter("show", "-o", "json", "one").exits(0))
+	assert.Contains(t, h.everturn("attach", "one").exits(0).out.String(), "No files.")
+	is := decoded[shown](h.everturn("show", "-o", "json", "one").exits(0))
 	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 	assert.Equal(t, 1, is.Turns[0].Calls[0].Runs)
@@ -60,7 +60,7 @@ func TestFleet(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "backup.tar")
 	toFile(t, backup, f.Postgres().Command("pg_basebackup", "-h", f.Postgres().Dir(), "-U", "everturn", "-D", "-", "-F",
 		"tar", "-X", "fetch", "-c", "fast"), f)
-	h.starter("run", "-s", "after-the-backup", "Which files?").exits(0)
+	h.everturn("run", "-s", "after-the-backup", "Which files?").exits(0)
 	require.NoError(t, f.Close())
 
 	data := filepath.Join(options.Dir, "postgres", "data")
@@ -73,9 +73,9 @@ func TestFleet(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	f = startFleet(t, options)
 	assert.Equal(t, h.address, f.Address(), "the next start uses the same ports")
-	assert.Equal(t, is, decoded[shown](h.starter("show", "-o", "json", "one").exits(0)))
-	assert.NotContains(t, h.starter("list").exits(0).out.String(), "after-the-backup")
-	assert.Contains(t, h.starter("run", "-s", "one", "And now?").exits(0).out.String(), "No files.")
+	assert.Equal(t, is, decoded[shown](h.everturn("show", "-o", "json", "one").exits(0)))
+	assert.NotContains(t, h.everturn("list").exits(0).out.String(), "after-the-backup")
+	assert.Contains(t, h.everturn("run", "-s", "one", "And now?").exits(0).out.String(), "No files.")
 }
 
 // startFleet starts a fleet that ends with the test, or skips the test if Postgres is not installed.

@@ -17,16 +17,16 @@ func TestAFrozenWorkerReadsTheAnswerThatWaits(t *testing.T) {
 	t.Parallel()
 	const timeout = 4 * time.Second
 	l := newEffectServer(t)
-	r := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}), func(c *config.Config) { c.Runtime.ToolTimeout = timeout })
-	worker := r.process()
-	run := r.begin(t.Name(), "Append it.", nil)
+	e := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}), func(c *config.Config) { c.Runtime.ToolTimeout = timeout })
+	worker := e.process()
+	run := e.begin(t.Name(), "Append it.", nil)
 	l.await("effect", "x")
 	worker.signal(syscall.SIGSTOP)
 	l.open()
 	l.await("done", "x")
 	time.Sleep(timeout + 2*time.Second) // the timeout must be over, which no event tells while the worker is frozen
 	worker.signal(syscall.SIGCONT)
-	assert.Equal(t, "Appended.", r.result(run).Answer)
+	assert.Equal(t, "Appended.", e.result(run).Answer)
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
+	assert.Equal(t, turn.OutcomeOK, e.calls(run.GetRunID(), 1)[0].Outcome)
 }

@@ -35,21 +35,21 @@ func TestProbes(t *testing.T) {
 	gate := fakellm.NewGate()
 	port, err := loopback.Port()
 	require.NoError(t, err)
-	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate), func(c *config.Config) {
+	e := newEnv(t, fakellm.Text("Done.").Hold(1, gate), func(c *config.Config) {
 		c.Temporal.Address, c.Worker.HealthAddress = temporal.address, fmt.Sprintf(":%d", port)
 		c.Worker.DrainTimeout = within
 	})
-	r.client = temporal.client
+	e.client = temporal.client
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	becomes := func(status int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return get(address+"/readyz") == status }, within, 20*time.Millisecond)
 	}
-	check := exec.Command(binary(t, "./worker"), "--config", configFile(t, r.cfg), "--healthcheck")
+	check := exec.Command(binary(t, "./worker"), "--config", configFile(t, e.cfg), "--healthcheck")
 	require.Error(t, check.Run(), "no worker runs")
-	w := r.process()
+	w := e.process()
 	becomes(http.StatusOK)
-	check = exec.Command(binary(t, "./worker"), "--config", configFile(t, r.cfg), "--healthcheck")
+	check = exec.Command(binary(t, "./worker"), "--config", configFile(t, e.cfg), "--healthcheck")
 	require.NoError(t, check.Run())
 
 	temporal.kill()
@@ -58,12 +58,12 @@ func TestProbes(t *testing.T) {
 	temporal.start()
 	becomes(http.StatusOK)
 
-	r.begin(t.Name(), "Hello.", nil)
-	r.reach(gate)
+	e.begin(t.Name(), "Hello.", nil)
+	e.reach(gate)
 	w.signal(syscall.SIGTERM)
 	becomes(http.StatusServiceUnavailable)
 	assert.Equal(t, http.StatusOK, get(address+"/healthz"), "a worker that drains is not killed")
 	gate.Release()
 	w.exit()
-	r.open = true // whether the workflow ends before the worker is a matter of chance
+	e.open = true // whether the workflow ends before the worker is a matter of chance
 }

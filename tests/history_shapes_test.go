@@ -27,22 +27,22 @@ func TestARunWaitsForItsMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
-			r := newEnv(t, fakellm.Text("I am here.").Hold(2, gate))
-			r.work()
-			run := r.start(session(t), workflows.Input{})
-			r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
-			joined, sent, err := r.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "Are you there?"})
+			e := newEnv(t, fakellm.Text("I am here.").Hold(2, gate))
+			e.work()
+			run := e.start(session(t), workflows.Input{})
+			e.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+			joined, sent, err := e.send(t.Context(), session(t), workflows.Message{ID: "m1", Text: "Are you there?"})
 			require.NoError(t, err)
 			assert.Equal(t, run.GetRunID(), joined.GetRunID(), "the message joins the run that waits for it")
 			assert.Equal(t, run.GetRunID(), sent.Turn)
-			r.reach(gate)
+			e.reach(gate)
 			if fires {
-				r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+				e.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
 			}
 			gate.Release()
-			assert.Equal(t, "I am here.", r.result(run).Answer)
-			assert.Len(t, r.model.Requests(), 1)
-			r.keep("v1-"+name, session(t), run.GetRunID())
+			assert.Equal(t, "I am here.", e.result(run).Answer)
+			assert.Len(t, e.model.Requests(), 1)
+			e.keep("v1-"+name, session(t), run.GetRunID())
 		})
 	}
 }
@@ -60,34 +60,34 @@ func TestATurnIsCancelledBeforeItBegins(t *testing.T) {
 	} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Text("An answer."))
+			e := newEnv(t, fakellm.Text("An answer."))
 			if c.waits {
-				r.work()
+				e.work()
 			}
-			run := r.start(session(t), c.in)
+			run := e.start(session(t), c.in)
 			if c.waits {
-				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+				e.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
 			}
-			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 			if !c.waits {
-				r.work()
+				e.work()
 			}
-			r.cancelledRun(run)
-			r.keep(shape, session(t), run.GetRunID())
-			assert.Empty(t, r.model.Requests())
-			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
+			e.cancelledRun(run)
+			e.keep(shape, session(t), run.GetRunID())
+			assert.Empty(t, e.model.Requests())
+			assert.Equal(t, "An answer.", e.ask(session(t), "The second question.").Answer)
 		})
 	}
 }
 
 func TestAnInputWithAnUnknownKeyIsRejected(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("never"))
-	r.work()
-	run := r.start(session(t), map[string]any{"mesage": map[string]any{"text": "hi"}})
-	app, _ := r.failure(run)
+	e := newEnv(t, fakellm.Text("never"))
+	e.work()
+	run := e.start(session(t), map[string]any{"mesage": map[string]any{"text": "hi"}})
+	app, _ := e.failure(run)
 	assert.Contains(t, app.Message(), `"mesage"`)
-	r.keep("v1-input-refused", session(t), run.GetRunID())
+	e.keep("v1-input-refused", session(t), run.GetRunID())
 }
 
 func TestPolicyDecidesAboutModelErrors(t *testing.T) {
@@ -105,17 +105,17 @@ func TestPolicyDecidesAboutModelErrors(t *testing.T) {
 		"model-reprompt": {turn.ErrorReprompt, noted(down, fakellm.Text("In brief.")), workflows.LimitsRequest{},
 			turn.FinishAnswered, "In brief."},
 		"model-interrupt": {turn.ErrorInterrupt, down, workflows.LimitsRequest{}, turn.FinishInterrupted, ""},
-		"guard-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps,
+		"limit-max_steps-retried": {turn.ErrorRetry, down, workflows.LimitsRequest{MaxSteps: ptr(2)}, turn.FinishMaxSteps,
 			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryFor, cfg.Policy.OnModelError = 0, c.policy })
-			r.work()
-			res := r.result(r.begin(session(t), "Hello?", &c.limits))
+			e := newEnv(t, c.script, func(cfg *config.Config) { cfg.LLM.RetryFor, cfg.Policy.OnModelError = 0, c.policy })
+			e.work()
+			res := e.result(e.begin(session(t), "Hello?", &c.limits))
 			assert.Equal(t, c.reason, res.FinishReason)
 			assert.Equal(t, c.answer, res.Answer)
-			r.keep("v1-"+name, session(t), res.Turn)
+			e.keep("v1-"+name, session(t), res.Turn)
 		})
 	}
 }
@@ -135,21 +135,21 @@ func TestPolicyDecidesAboutToolErrors(t *testing.T) {
 	for _, decision := range []turn.ErrorAction{turn.ErrorFail, turn.ErrorInterrupt} {
 		t.Run(string(decision), func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Call("local_broken", `{}`).WithText("Let me see."),
+			e := newEnv(t, fakellm.Call("local_broken", `{}`).WithText("Let me see."),
 				func(c *config.Config) { c.Policy.OnToolError = decision })
-			r.work(withFailing())
-			run := r.begin(session(t), "Use it.", nil)
+			e.work(withFailing())
+			run := e.begin(session(t), "Use it.", nil)
 			if decision == turn.ErrorFail {
-				app, res := r.failure(run)
+				app, res := e.failure(run)
 				assert.Equal(t, string(turn.CodeToolFailed), app.Type())
 				assert.Equal(t, "Let me see.", res.Answer)
 			} else {
-				res := r.result(run)
+				res := e.result(run)
 				assert.Equal(t, turn.FinishInterrupted, res.FinishReason)
 				assert.Contains(t, res.Message, "it is broken")
 			}
-			assert.Len(t, r.model.Requests(), 1, "the model is not asked again")
-			r.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
+			assert.Len(t, e.model.Requests(), 1, "the model is not asked again")
+			e.keep("v1-tool-error-"+string(decision), session(t), run.GetRunID())
 		})
 	}
 }
@@ -158,37 +158,37 @@ func TestALongTurnContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	const hops = 16
 	server := newRestartableTemporal(t, "", 60)
-	r := newEnv(t, fakellm.Func(func(req fakellm.Request) fakellm.Reply {
+	e := newEnv(t, fakellm.Func(func(req fakellm.Request) fakellm.Reply {
 		if req.Step < hops {
 			return fakellm.Call("local_echo", `{"text":"`+strings.Repeat("x", req.Step)+`"}`)
 		}
 		return fakellm.Text("done")
 	}))
-	server.serves(r)
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Echo often.", raised(hops))
+	server.serves(e)
+	e.work(withEcho()...)
+	run := e.begin(session(t), "Echo often.", raised(hops))
 	first := run.GetRunID()
-	res := r.result(run)
+	res := e.result(run)
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, first, res.Turn, "the turn's ID outlives its first run")
 	assert.Equal(t, hops, res.ToolCalls)
 	assert.Equal(t, hops+1, res.Steps, "counters are carried on")
-	runs := r.chain(session(t), first)
+	runs := e.chain(session(t), first)
 	require.GreaterOrEqual(t, len(runs), 3)
-	for _, c := range r.calls(first, hops) {
+	for _, c := range e.calls(first, hops) {
 		assert.Equal(t, 1, c.Runs)
 	}
-	r.keep("v1-continued-first", session(t), runs[0])
-	r.keep("v1-continued-middle", session(t), runs[1])
-	r.keep("v1-continued-last", session(t), runs[len(runs)-1])
+	e.keep("v1-continued-first", session(t), runs[0])
+	e.keep("v1-continued-middle", session(t), runs[1])
+	e.keep("v1-continued-last", session(t), runs[len(runs)-1])
 }
 
 func TestATurnWaitsForALockedJournal(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("All work and no play. ", 1950<<10/22)
 	for name, c := range map[string]struct {
-		text  string
-		store *unavailableJournal
+		text    string
+		journal *unavailableJournal
 	}{
 		"begin-locked":       {"Hello?", &unavailableJournal{begin: wait, left: 1}},
 		"begin-locked-large": {large, &unavailableJournal{begin: refuse, left: 2}},
@@ -196,23 +196,23 @@ func TestATurnWaitsForALockedJournal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Text("Here."))
-			r.work(engine.WithJournal(c.store.wrap))
-			run := r.begin(session(t), c.text, nil)
-			assert.Equal(t, "Here.", r.result(run).Answer)
-			assert.Len(t, r.model.Requests(), 1)
-			messages, _ := r.transcript(session(t))
+			e := newEnv(t, fakellm.Text("Here."))
+			e.work(engine.WithJournal(c.journal.wrap))
+			run := e.begin(session(t), c.text, nil)
+			assert.Equal(t, "Here.", e.result(run).Answer)
+			assert.Len(t, e.model.Requests(), 1)
+			messages, _ := e.transcript(session(t))
 			assert.Len(t, messages, 2, "nothing is written twice")
-			r.keep("v1-"+name, session(t), run.GetRunID())
+			e.keep("v1-"+name, session(t), run.GetRunID())
 		})
 	}
 }
 
 // back makes the journal available again.
-func (a *unavailableJournal) back() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.left = 0
+func (u *unavailableJournal) back() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.left = 0
 }
 
 // TestATurnIsStoppedWhileTheJournalIsLocked stops a turn whose message was acknowledged while its journal is locked:
@@ -224,26 +224,26 @@ func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 	} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Text("An answer."))
-			store := &unavailableJournal{begin: refuse, left: 1000}
-			r.work(engine.WithJournal(store.wrap))
-			run := r.begin(session(t), "The first question.", nil)
-			r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
-			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			e := newEnv(t, fakellm.Text("An answer."))
+			j := &unavailableJournal{begin: refuse, left: 1000}
+			e.work(engine.WithJournal(j.wrap))
+			run := e.begin(session(t), "The first question.", nil)
+			e.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+			require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 			if comes {
-				r.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
-				store.back()
+				e.happened(run, enumspb.EVENT_TYPE_TIMER_STARTED)
+				j.back()
 			}
-			r.cancelledRun(run)
-			store.back()
-			r.keep(shape, session(t), run.GetRunID())
-			assert.Empty(t, r.model.Requests())
+			e.cancelledRun(run)
+			j.back()
+			e.keep(shape, session(t), run.GetRunID())
+			assert.Empty(t, e.model.Requests())
 			if comes {
-				messages, _ := r.transcript(session(t))
+				messages, _ := e.transcript(session(t))
 				require.Len(t, messages, 1)
 				assert.Equal(t, "The first question.", messages[0].Text, "the journal has the accepted message")
 			}
-			assert.Equal(t, "An answer.", r.ask(session(t), "The second question.").Answer)
+			assert.Equal(t, "An answer.", e.ask(session(t), "The second question.").Answer)
 		})
 	}
 }
@@ -252,42 +252,42 @@ func TestATurnIsStoppedWhileTheJournalIsLocked(t *testing.T) {
 // not lose a message that was accepted for the next turn.
 func TestAQueuedMessageSurvivesAStopWhileTheJournalIsLocked(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("An answer."))
-	store := &unavailableJournal{begin: refuse, left: 1000}
-	r.work(engine.WithJournal(store.wrap))
-	run := r.begin(session(t), "The first question.", nil)
-	r.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", Queue: true})
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-	r.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
-	store.back()
-	assert.Equal(t, "An answer.", r.answered(session(t), "m2").Answer)
-	assert.Empty(t, r.ended(run.GetRunID()).Answer)
-	r.keep("v1-cancelled-begin-gone-queued", session(t), run.GetRunID())
+	e := newEnv(t, fakellm.Text("An answer."))
+	j := &unavailableJournal{begin: refuse, left: 1000}
+	e.work(engine.WithJournal(j.wrap))
+	run := e.begin(session(t), "The first question.", nil)
+	e.happened(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+	e.say(session(t), workflows.Message{ID: "m2", Text: "The second question.", Queue: true})
+	require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	e.happened(run, enumspb.EVENT_TYPE_TIMER_FIRED)
+	j.back()
+	assert.Equal(t, "An answer.", e.answered(session(t), "m2").Answer)
+	assert.Empty(t, e.ended(run.GetRunID()).Answer)
+	e.keep("v1-cancelled-begin-gone-queued", session(t), run.GetRunID())
 }
 
 func TestACallWaitsForTheJournal(t *testing.T) {
 	t.Parallel()
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`), fakellm.Text("It echoed.")))
-		store := unavailableJournal{claim: refuse, left: 10} // more refusals than one attempt tries
-		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
-		run := r.begin(session(t), "Echo hello.", nil)
-		assert.Equal(t, "It echoed.", r.result(run).Answer)
-		assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
-		r.keep("v1-call-journal-away", session(t), run.GetRunID())
+		e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`), fakellm.Text("It echoed.")))
+		j := unavailableJournal{claim: refuse, left: 10} // more refusals than one attempt tries
+		e.work(append(withEcho(), engine.WithJournal(j.wrap))...)
+		run := e.begin(session(t), "Echo hello.", nil)
+		assert.Equal(t, "It echoed.", e.result(run).Answer)
+		assert.Equal(t, []string{"echo hello"}, results(e.model.Requests()[1].Chat))
+		e.keep("v1-call-journal-away", session(t), run.GetRunID())
 	})
 	t.Run("for good", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")),
+		e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"hello"}`).WithText("One moment.")),
 			func(c *config.Config) { c.Journal.RetryFor = 3 * time.Second })
-		store := unavailableJournal{claim: refuse, left: 1000}
-		r.work(append(withEcho(), engine.WithJournal(store.wrap))...)
-		run := r.begin(session(t), "Echo hello.", nil)
-		app, res := r.failure(run)
-		assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+		j := unavailableJournal{claim: refuse, left: 1000}
+		e.work(append(withEcho(), engine.WithJournal(j.wrap))...)
+		run := e.begin(session(t), "Echo hello.", nil)
+		app, res := e.failure(run)
+		assert.Equal(t, string(turn.CodeJournalUnavailable), app.Type())
 		assert.Equal(t, "One moment.", res.Answer)
-		r.keep("v1-call-journal-gone", session(t), run.GetRunID())
+		e.keep("v1-call-journal-gone", session(t), run.GetRunID())
 	})
 }

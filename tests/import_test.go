@@ -34,29 +34,29 @@ func TestCLIListsThePermissionsThatAnImportDrops(t *testing.T) {
 	t.Parallel()
 	kept, err := os.ReadFile("../journal/testdata/requests.jsonl")
 	require.NoError(t, err)
-	said := newHome(t, "").begin(bytes.NewReader(kept), "import", "-").exits(0).out.String()
-	assert.Contains(t, said, "\ntainted: ")
-	assert.Contains(t, said, "\nnot imported: ")
-	assert.Regexp(t, `(?m)^  (tool|call)  local/write_file  `, said)
+	output := newUserFolder(t, "").begin(bytes.NewReader(kept), "import", "-").exits(0).out.String()
+	assert.Contains(t, output, "\ntainted: ")
+	assert.Contains(t, output, "\nnot imported: ")
+	assert.Regexp(t, `(?m)^  (tool|call)  local/write_file  `, output)
 
-	h := newHome(t, "")
+	h := newUserFolder(t, "")
 	hostile := forged(t, kept, func(l *portable.Line) {
-		if l.Chunk != nil && l.Chunk.Text != "" {
-			l.Chunk.Text = "\x1b[2J"
+		if l.Event != nil && l.Event.Text != "" {
+			l.Event.Text = "\x1b[2J"
 		}
 		if l.Grant != nil {
 			l.Grant.Tool, l.Grant.By, l.Grant.ArgumentsHash = "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", "\x1b]0;x\a", ""
 		}
 	}).String()
-	said = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
-	assert.NotContains(t, said, "\x1b")
-	assert.Contains(t, said, `  tool  mcp/x/\x1b[2Jsend\u202e\n  tool  local/x  any arguments`)
+	output = h.begin(strings.NewReader(hostile), "import", "-").exits(0).out.String()
+	assert.NotContains(t, output, "\x1b")
+	assert.Contains(t, output, `  tool  mcp/x/\x1b[2Jsend\u202e\n  tool  local/x  any arguments`)
 
-	assert.NotContains(t, h.starter("show", "s2").exits(0).out.String(), "\x1b")
+	assert.NotContains(t, h.everturn("show", "s2").exits(0).out.String(), "\x1b")
 
 	again := decoded[portable.Imported](h.begin(strings.NewReader(hostile), "import", "-o", "json", "-").exits(0))
 	assert.True(t, again.Unchanged)
-	listed := decoded[portable.Imported](newHome(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
+	listed := decoded[portable.Imported](newUserFolder(t, "").begin(strings.NewReader(hostile), "import", "-o", "json",
 		"-").exits(0))
 	require.NotEmpty(t, listed.DroppedPermissions)
 	assert.Equal(t, "mcp/x/\x1b[2Jsend\u202e\n  tool  local/x", listed.DroppedPermissions[0].Tool)

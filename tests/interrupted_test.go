@@ -25,7 +25,7 @@ func TestAnInterruptedAnswerIsInTheNextPrompt(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
 			defer gate.Release()
-			r := newEnv(t, fakellm.Cases(
+			e := newEnv(t, fakellm.Cases(
 				fakellm.When("Explain.", fakellm.Steps(
 					fakellm.Call("local_quick_echo", `{"text":"a"}`).WithText("Let me look.").Usage(100, 10, 0),
 					fakellm.Text("The answer to it all is long.").Reasoning("Hm.").Hold(before, gate))),
@@ -35,27 +35,27 @@ func TestAnInterruptedAnswerIsInTheNextPrompt(t *testing.T) {
 				c.Providers = []config.ModelProvider{{ID: "mine", API: api, BaseURL: c.LLM.BaseURL}}
 				c.LLM.BaseURL = ""
 			})
-			r.work(withEcho()...)
-			run := r.begin(session(t), "Explain.", nil)
+			e.work(withEcho()...)
+			run := e.begin(session(t), "Explain.", nil)
 			<-gate.Reached()
 			const seen = "The answer to it "
-			r.shown(run.GetRunID(), seen)
-			require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
-			res := r.cancelledRun(run)
+			e.shown(run.GetRunID(), seen)
+			require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+			res := e.cancelledRun(run)
 			assert.Equal(t, seen, res.Answer)
 			assert.True(t, res.Usage.Estimated)
 			assert.Greater(t, res.Usage.InputTokens, int64(100))
 			assert.Greater(t, res.Usage.OutputTokens, int64(10))
 			assert.Positive(t, res.Usage.Cost)
-			messages, _ := r.transcript(session(t))
+			messages, _ := e.transcript(session(t))
 			require.Len(t, messages, 4)
 			assert.Equal(t, turn.Message{Role: turn.RoleAssistant, Text: seen, Outcome: turn.OutcomeCancelled,
 				TurnID: run.GetRunID(), Step: 2}, messages[3])
 
 			for _, text := range []string{"Go on.", "And now?"} {
-				assert.Equal(t, "Done.", r.ask(session(t), text).Answer)
+				assert.Equal(t, "Done.", e.ask(session(t), text).Answer)
 			}
-			requests := r.model.Requests()
+			requests := e.model.Requests()
 			require.Len(t, requests, 4)
 			var roles []string
 			for _, m := range requests[2].Chat.Messages {
@@ -85,15 +85,15 @@ func sentMessages(t *testing.T, r fakellm.Request) json.RawMessage {
 // TestAnAnswerIsKeptWhenTheTimeOfItsTurnIsUp ends a turn by its turn_timeout while the answer streams.
 func TestAnAnswerIsKeptWhenTheTimeOfItsTurnIsUp(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(fakellm.When("Explain.", fakellm.Text("The answer is long.").StallAfter(3)),
+	e := newEnv(t, fakellm.Cases(fakellm.When("Explain.", fakellm.Text("The answer is long.").StallAfter(3)),
 		fakellm.When("", fakellm.Text("Done."))), priced)
-	r.work()
-	run := r.begin(session(t), "Explain.", &workflows.LimitsRequest{TurnTimeout: ptr("2s")})
-	res := r.result(run)
+	e.work()
+	run := e.begin(session(t), "Explain.", &workflows.LimitsRequest{TurnTimeout: ptr("2s")})
+	res := e.result(run)
 	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
 	assert.NotEmpty(t, res.Answer)
 	assert.True(t, res.Usage.Estimated)
 	assert.Positive(t, res.Usage.OutputTokens)
-	assert.Equal(t, "Done.", r.ask(session(t), "Go on.").Answer)
-	assert.Equal(t, res.Answer+"\n\n[This answer was cut off here.]", r.model.Requests()[1].Chat.Last("assistant").Content)
+	assert.Equal(t, "Done.", e.ask(session(t), "Go on.").Answer)
+	assert.Equal(t, res.Answer+"\n\n[This answer was cut off here.]", e.model.Requests()[1].Chat.Last("assistant").Content)
 }

@@ -89,17 +89,17 @@ func TestATurnWaitsForItsJournal(t *testing.T) {
 				runs.Add(1)
 				return "echo " + in.Text, nil
 			}
-			r := newEnv(t, fakellm.Steps(fakellm.Call("local_once", `{"text":"hello"}`), fakellm.Text("It echoed.")),
+			e := newEnv(t, fakellm.Steps(fakellm.Call("local_once", `{"text":"hello"}`), fakellm.Text("It echoed.")),
 				func(c *config.Config) { c.Runtime.TurnTimeout = 5 * time.Second })
 			j := &fullJournal{method: method, full: 12 * time.Second}
-			r.work(engine.WithTool("once", "Echoes.", once, engine.Risk(turn.RiskLow)), engine.WithJournal(j.wrap))
-			res := r.result(r.begin(session(t), "Echo hello.", nil))
+			e.work(engine.WithTool("once", "Echoes.", once, engine.Risk(turn.RiskLow)), engine.WithJournal(j.wrap))
+			res := e.result(e.begin(session(t), "Echo hello.", nil))
 			assert.Equal(t, "It echoed.", res.Answer)
 			assert.EqualValues(t, 1, runs.Load())
 			assert.Equal(t, 2, res.Steps)
-			require.Len(t, r.model.Requests(), 2)
-			assert.Equal(t, []string{"echo hello"}, results(r.model.Requests()[1].Chat))
-			events := r.events(session(t), res.Turn)
+			require.Len(t, e.model.Requests(), 2)
+			assert.Equal(t, []string{"echo hello"}, results(e.model.Requests()[1].Chat))
+			events := e.events(session(t), res.Turn)
 			assert.LessOrEqual(t, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED), 4, "the server retries")
 			assert.Less(t, j.asked.Load(), int64(60))
 		})

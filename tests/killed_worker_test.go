@@ -16,43 +16,43 @@ import (
 func TestAWorkerIsKilledDuringAnInference(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(
+	e := newEnv(t, fakellm.Steps(
 		fakellm.Call("local_list_files", `{}`),
 		fakellm.Attempts(fakellm.Text("This text is withdrawn again.").Hold(4, gate), fakellm.Text("There are no files.")),
 	))
-	first := r.process()
-	run := r.begin(t.Name(), "Which files are here?", nil)
-	r.reach(gate)
-	r.shown(run.GetRunID(), "This text is ")
+	first := e.process()
+	run := e.begin(t.Name(), "Which files are here?", nil)
+	e.reach(gate)
+	e.shown(run.GetRunID(), "This text is ")
 	first.kill()
-	r.process()
-	assert.Equal(t, "There are no files.", r.result(run).Answer)
-	assert.Equal(t, []int{0, 1, 1}, r.steps(), "only the interrupted inference is asked again, once")
-	requests := r.model.Requests()
+	e.process()
+	assert.Equal(t, "There are no files.", e.result(run).Answer)
+	assert.Equal(t, []int{0, 1, 1}, e.steps(), "only the interrupted inference is asked again, once")
+	requests := e.model.Requests()
 	assert.Equal(t, string(requests[1].Body), string(requests[2].Body))
-	text, _, withdrawn := r.story(run.GetRunID())
+	text, _, withdrawn := e.story(run.GetRunID())
 	assert.Equal(t, "There are no files.", text)
 	assert.Equal(t, 1, withdrawn)
-	r.keep("v1-killed-in-inference", t.Name(), run.GetRunID())
+	e.keep("v1-killed-in-inference", t.Name(), run.GetRunID())
 }
 
 func TestAWorkerIsKilledDuringACall(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}))
-	first := r.process()
-	run := r.begin(t.Name(), "Append it.", nil)
+	e := newEnv(t, appendOnce("after"), l.host(config.MCPTool{}))
+	first := e.process()
+	run := e.begin(t.Name(), "Append it.", nil)
 	l.await("effect", "x")
 	server := l.server()
 	first.kill()
 	gone(t, server)
-	r.process()
-	assert.Equal(t, "Appended.", r.result(run).Answer)
+	e.process()
+	assert.Equal(t, "Appended.", e.result(run).Answer)
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Equal(t, 1, l.count("begun", "x"), "a call that is not repeatable is not sent again")
-	assert.Equal(t, []int{0, 1}, r.steps(), "no inference is asked again")
-	assert.Equal(t, turn.OutcomeUnknown, r.calls(run.GetRunID(), 1)[0].Outcome)
-	r.keep("v1-killed-in-call", t.Name(), run.GetRunID())
+	assert.Equal(t, []int{0, 1}, e.steps(), "no inference is asked again")
+	assert.Equal(t, turn.OutcomeUnknown, e.calls(run.GetRunID(), 1)[0].Outcome)
+	e.keep("v1-killed-in-call", t.Name(), run.GetRunID())
 }
 
 // appendOnce appends the line x and then answers.

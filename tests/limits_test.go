@@ -31,29 +31,29 @@ func session(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", " "
 func ptr[T any](v T) *T { return &v }
 
 // failure returns a turn's application error and the result that it carries.
-func (r *env) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) failure(run client.WorkflowRun) (*temporal.ApplicationError, workflows.Result) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	err := run.Get(ctx, nil)
 	var app *temporal.ApplicationError
-	require.ErrorAs(r.t, err, &app)
+	require.ErrorAs(e.t, err, &app)
 	var res workflows.Result
-	require.NoError(r.t, app.Details(&res))
-	assert.Equal(r.t, app.Type(), string(res.Code))
-	assert.True(r.t, app.NonRetryable())
+	require.NoError(e.t, app.Details(&res))
+	assert.Equal(e.t, app.Type(), string(res.Code))
+	assert.True(e.t, app.NonRetryable())
 	return app, res
 }
 
 // goesOn checks that the session can run another turn.
-func (r *env) goesOn(session string) {
-	r.t.Helper()
-	paired(r.t, r, session)
-	r.model.SetScript(fakellm.Text("still here"))
-	assert.Equal(r.t, "still here", r.ask(session, "And now?").Answer)
-	requests := r.model.Requests()
-	complete(r.t, requests[len(requests)-1].Chat, "And now?")
-	paired(r.t, r, session)
+func (e *env) goesOn(session string) {
+	e.t.Helper()
+	paired(e.t, e, session)
+	e.model.SetScript(fakellm.Text("still here"))
+	assert.Equal(e.t, "still here", e.ask(session, "And now?").Answer)
+	requests := e.model.Requests()
+	complete(e.t, requests[len(requests)-1].Chat, "And now?")
+	paired(e.t, e, session)
 }
 
 func withFailing() engine.Option {
@@ -81,22 +81,22 @@ func TestLimitsEndTurnsWithTheirReason(t *testing.T) {
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.script)
-			r.work(append(withEcho(), withFailing())...)
-			run := r.begin(session(t), "Look.", &c.limits)
-			res := r.result(run)
+			e := newEnv(t, c.script)
+			e.work(append(withEcho(), withFailing())...)
+			run := e.begin(session(t), "Look.", &c.limits)
+			res := e.result(run)
 			assert.Equal(t, turn.StateCompleted, res.State)
 			assert.Equal(t, reason, res.FinishReason)
-			assert.Equal(t, turn.CodeGuardExceeded, res.Code)
+			assert.Equal(t, turn.CodeLimitExceeded, res.Code)
 			assert.Equal(t, c.calls, res.ToolCalls)
 			assert.Contains(t, res.Message, "raise the limit or ask again")
-			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Len(t, e.model.Requests(), c.requests)
 			assert.Equal(t, "Looking.", strings.TrimSpace(res.Answer), "what was said is kept")
-			record, err := r.store.Turn(t.Context(), res.Turn)
+			record, err := e.journal.Turn(t.Context(), res.Turn)
 			require.NoError(t, err)
 			assert.Equal(t, reason, record.Reason)
-			r.keep("v1-guard-"+string(reason), session(t), res.Turn)
-			r.goesOn(session(t))
+			e.keep("v1-limit-"+string(reason), session(t), res.Turn)
+			e.goesOn(session(t))
 		})
 	}
 }
@@ -113,12 +113,12 @@ func TestTurnTimeoutHoldsInsideAStep(t *testing.T) {
 		}
 	}
 	calls := slices.Repeat([]fakellm.ToolCall{{Name: "local_work", Arguments: `{}`}}, 5)
-	r := newEnv(t, fakellm.Calls(calls...), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
-	r.work(engine.WithTool("work", "Works.", work, engine.Risk(turn.RiskLow)))
-	res := r.result(r.begin(session(t), "Work.", limited("2s", "2s")))
+	e := newEnv(t, fakellm.Calls(calls...), func(c *config.Config) { c.Runtime.MaxParallelCalls = 1 })
+	e.work(engine.WithTool("work", "Works.", work, engine.Risk(turn.RiskLow)))
+	res := e.result(e.begin(session(t), "Work.", limited("2s", "2s")))
 	assert.Equal(t, turn.FinishTimeout, res.FinishReason)
 	var outcomes []turn.Outcome
-	messages, _ := r.transcript(session(t))
+	messages, _ := e.transcript(session(t))
 	for _, m := range messages {
 		if m.Role == turn.RoleTool {
 			outcomes = append(outcomes, m.Outcome)
@@ -126,7 +126,7 @@ func TestTurnTimeoutHoldsInsideAStep(t *testing.T) {
 	}
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeUnknown, turn.OutcomeDenied, turn.OutcomeDenied,
 		turn.OutcomeDenied}, outcomes)
-	r.goesOn(session(t))
+	e.goesOn(session(t))
 }
 
 func TestALargeResultStaysOutOfHistoryAndPrompt(t *testing.T) {
@@ -135,14 +135,14 @@ func TestALargeResultStaysOutOfHistoryAndPrompt(t *testing.T) {
 	blast := func(context.Context, struct{}) (string, error) {
 		return strings.Repeat("0123456789abcdef", size/16), nil
 	}
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_blast", `{}`), fakellm.Text("That was a lot.")))
-	r.work(engine.WithTool("blast", "Says much.", blast, engine.Risk(turn.RiskLow)))
-	res := r.ask(session(t), "Say much.")
-	assert.LessOrEqual(t, len(r.model.Requests()[1].Chat.Last("tool").Content), 64<<10)
-	call, err := r.store.Call(t.Context(), res.Turn, "1.0")
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_blast", `{}`), fakellm.Text("That was a lot.")))
+	e.work(engine.WithTool("blast", "Says much.", blast, engine.Risk(turn.RiskLow)))
+	res := e.ask(session(t), "Say much.")
+	assert.LessOrEqual(t, len(e.model.Requests()[1].Chat.Last("tool").Content), 64<<10)
+	call, err := e.journal.Call(t.Context(), res.Turn, "1.0")
 	require.NoError(t, err)
 	assert.Equal(t, int64(size), call.SizeBytes)
-	assert.LessOrEqual(t, historyBytes(r.events(session(t), res.Turn)), 16<<10)
+	assert.LessOrEqual(t, historyBytes(e.events(session(t), res.Turn)), 16<<10)
 }
 
 func TestAMessageOfFiveMegabytes(t *testing.T) {
@@ -150,35 +150,35 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 	text := strings.Repeat("All work and no play. ", 5<<20/22)
 	t.Run("by reference", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Text("That was long."))
-		r.work()
-		hash, err := r.store.PutBlob(t.Context(), "text/plain", []byte(text))
+		e := newEnv(t, fakellm.Text("That was long."))
+		e.work()
+		hash, err := e.journal.PutBlob(t.Context(), "text/plain", []byte(text))
 		require.NoError(t, err)
-		run := r.start(session(t), map[string]any{"message": map[string]any{"blob": hash}})
-		assert.Equal(t, "That was long.", r.result(run).Answer)
-		assert.Equal(t, text, r.model.Requests()[0].Chat.Last("user").Content)
-		r.keep("v1-by-reference", session(t), run.GetRunID())
-		assert.LessOrEqual(t, historyBytes(r.events(session(t), run.GetRunID())), 8<<10)
-		r.goesOn(session(t))
+		run := e.start(session(t), map[string]any{"message": map[string]any{"blob": hash}})
+		assert.Equal(t, "That was long.", e.result(run).Answer)
+		assert.Equal(t, text, e.model.Requests()[0].Chat.Last("user").Content)
+		e.keep("v1-by-reference", session(t), run.GetRunID())
+		assert.LessOrEqual(t, historyBytes(e.events(session(t), run.GetRunID())), 8<<10)
+		e.goesOn(session(t))
 	})
 	t.Run("by a reference to nothing", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Text("never"))
-		r.work()
-		app, res := r.failure(r.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
+		e := newEnv(t, fakellm.Text("never"))
+		e.work()
+		app, res := e.failure(e.start(session(t), map[string]any{"message": map[string]any{"blob": strings.Repeat("0", 64)}}))
 		assert.Contains(t, app.Message(), "journal does not have")
-		r.keep("v1-begin-refused", session(t), res.Turn)
-		assert.Empty(t, r.model.Requests())
+		e.keep("v1-begin-refused", session(t), res.Turn)
+		assert.Empty(t, e.model.Requests())
 	})
 	t.Run("inline", func(t *testing.T) {
 		t.Parallel()
-		r := newEnv(t, fakellm.Text("never"))
-		r.work()
-		_, err := r.client.ExecuteWorkflow(t.Context(),
-			client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue},
+		e := newEnv(t, fakellm.Text("never"))
+		e.work()
+		_, err := e.client.ExecuteWorkflow(t.Context(),
+			client.StartWorkflowOptions{ID: session(t), TaskQueue: e.cfg.Temporal.TaskQueue},
 			workflows.TurnWorkflow, workflows.Input{Message: &workflows.Message{Text: text}})
 		assert.ErrorContains(t, err, "larger than max")
-		_, err = r.client.DescribeWorkflowExecution(t.Context(), session(t), "")
+		_, err = e.client.DescribeWorkflowExecution(t.Context(), session(t), "")
 		var notFound *serviceerror.NotFound
 		assert.ErrorAs(t, err, &notFound, "nothing was started")
 	})
@@ -186,13 +186,13 @@ func TestAMessageOfFiveMegabytes(t *testing.T) {
 
 func TestUnusualSessionIDs(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("hello"))
-	r.work()
+	e := newEnv(t, fakellm.Text("hello"))
+	e.work()
 	for _, id := range []string{"sitzung-ü-会話-🙂", "two words", "a/b/../c", "O'Brien\"; --", "%2F?x=1#y",
 		strings.Repeat("x", 200)} {
-		run := r.start(id, workflows.Input{Session: id, Message: &workflows.Message{Text: "hi"}})
-		assert.Equal(t, "hello", r.result(run).Answer, id)
-		record, err := r.store.Session(t.Context(), id)
+		run := e.start(id, workflows.Input{Session: id, Message: &workflows.Message{Text: "hi"}})
+		assert.Equal(t, "hello", e.result(run).Answer, id)
+		record, err := e.journal.Session(t.Context(), id)
 		require.NoError(t, err)
 		assert.Equal(t, int64(2), record.Head.Seq)
 	}
@@ -214,17 +214,17 @@ func TestTheModelLearnsThatPolicyDeniedACall(t *testing.T) {
 			t.Parallel()
 			var ran bool
 			touch := func(context.Context, echoIn) (string, error) { ran = true; return "ran", nil }
-			r := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("I may not.")), c.change)
-			r.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
-			res := r.ask(session(t), "Echo.")
+			e := newEnv(t, fakellm.Steps(fakellm.Call("local_echo", `{"text":"a"}`), fakellm.Text("I may not.")), c.change)
+			e.work(engine.WithTool("echo", "Echoes.", touch, engine.Risk(turn.RiskLow)))
+			res := e.ask(session(t), "Echo.")
 			assert.Equal(t, "I may not.", res.Answer)
-			r.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v1-policy-denied-by-rule"}[name],
+			e.keep(map[string]string{"denied": "v1-policy-denied", "denied-by-rule": "v1-policy-denied-by-rule"}[name],
 				session(t), res.Turn)
-			assert.Contains(t, r.model.Requests()[1].Chat.Last("tool").Content, c.told)
+			assert.Contains(t, e.model.Requests()[1].Chat.Last("tool").Content, c.told)
 			assert.False(t, ran)
-			messages := paired(t, r, session(t))
+			messages := paired(t, e, session(t))
 			assert.Equal(t, turn.OutcomeDenied, messages[2].Outcome)
-			offered := r.model.Requests()[0].Chat.ToolNames()
+			offered := e.model.Requests()[0].Chat.ToolNames()
 			assert.Equal(t, name != "denied", contains(offered, "local_echo"), "offered: %v", offered)
 		})
 	}
@@ -249,51 +249,51 @@ func awaitGate(t *testing.T, g *fakellm.Gate) {
 	}
 }
 
-// awaitChunk follows a turn until it emits a chunk of this kind, and returns the chunk.
-func (r *env) awaitChunk(turnID string, kind turn.ChunkKind) turn.Chunk {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+// awaitEvent follows a turn until it emits an event of this kind, and returns the event.
+func (e *env) awaitEvent(turnID string, kind turn.EventKind) turn.Event {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
-	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
-		require.NoError(r.t, err)
-		if c.Kind == kind {
-			return c
+	for ev, err := range follow.Turn(ctx, e.journal, turnID, -1) {
+		require.NoError(e.t, err)
+		if ev.Kind == kind {
+			return ev
 		}
 	}
-	r.t.Fatalf("the turn ended without a chunk %s", kind)
-	return turn.Chunk{}
+	e.t.Fatalf("the turn ended without an event %s", kind)
+	return turn.Event{}
 }
 
-// story reads a finished turn's chunks as a client would.
-func (r *env) story(turnID string) (text string, kinds map[turn.ChunkKind]int, withdrawn int) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+// story reads a finished turn's events as a client would.
+func (e *env) story(turnID string) (text string, kinds map[turn.EventKind]int, withdrawn int) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	var reader turn.Reader
-	kinds = map[turn.ChunkKind]int{}
+	kinds = map[turn.EventKind]int{}
 	next := int64(0)
-	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
-		require.NoError(r.t, err)
-		require.Equal(r.t, next, c.Index, "chunks without gaps")
+	for ev, err := range follow.Turn(ctx, e.journal, turnID, -1) {
+		require.NoError(e.t, err)
+		require.Equal(e.t, next, ev.Index, "events without gaps")
 		next++
-		kinds[c.Kind]++
-		if reader.Add(c) {
+		kinds[ev.Kind]++
+		if reader.Add(ev) {
 			withdrawn++
 		}
 	}
 	return reader.Text(), kinds, withdrawn
 }
 
-// failures returns the data of a finished turn's error chunks.
-func (r *env) failures(turnID string) (all []turn.ErrorChunk) {
-	r.t.Helper()
-	chunks, err := r.store.Chunks(r.t.Context(), turnID, -1, 1000)
-	require.NoError(r.t, err)
-	for _, c := range chunks {
-		if c.Kind == turn.ChunkError {
-			var e turn.ErrorChunk
-			require.NoError(r.t, json.Unmarshal(c.Data, &e))
-			require.NotEmpty(r.t, c.Text)
+// failures returns the data of a finished turn's error events.
+func (te *env) failures(turnID string) (all []turn.ErrorEvent) {
+	te.t.Helper()
+	events, err := te.journal.Events(te.t.Context(), turnID, -1, 1000)
+	require.NoError(te.t, err)
+	for _, ev := range events {
+		if ev.Kind == turn.EventError {
+			var e turn.ErrorEvent
+			require.NoError(te.t, json.Unmarshal(ev.Data, &e))
+			require.NotEmpty(te.t, ev.Text)
 			all = append(all, e)
 		}
 	}
@@ -310,22 +310,22 @@ func TestTheTextOfABrokenStreamIsWithdrawn(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
 			half := fakellm.Text("one two three four").Hold(3, gate)
-			r := newEnv(t, fakellm.Attempts(cut(half), fakellm.Text("five six")))
-			r.work()
-			run := r.begin(session(t), "Count.", nil)
+			e := newEnv(t, fakellm.Attempts(cut(half), fakellm.Text("five six")))
+			e.work()
+			run := e.begin(session(t), "Count.", nil)
 			awaitGate(t, gate)
-			assert.Contains(t, r.awaitChunk(run.GetRunID(), turn.ChunkTextDelta).Text, "one")
+			assert.Contains(t, e.awaitEvent(run.GetRunID(), turn.EventTextDelta).Text, "one")
 			gate.Release()
-			res := r.result(run)
+			res := e.result(run)
 			assert.Equal(t, "five six", res.Answer)
 			assert.Equal(t, 1, res.Steps)
-			text, kinds, withdrawn := r.story(res.Turn)
+			text, kinds, withdrawn := e.story(res.Turn)
 			assert.Equal(t, "five six", text)
-			assert.Equal(t, 1, kinds[turn.ChunkAttemptRestarted])
+			assert.Equal(t, 1, kinds[turn.EventAttemptRestarted])
 			assert.Equal(t, 1, withdrawn, "text that was shown is taken back")
-			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted])
-			assert.Len(t, r.model.Requests(), 2)
-			inferences, err := r.store.Inferences(t.Context(), res.Turn)
+			assert.Equal(t, 1, kinds[turn.EventTurnCompleted])
+			assert.Len(t, e.model.Requests(), 2)
+			inferences, err := e.journal.Inferences(t.Context(), res.Turn)
 			require.NoError(t, err)
 			assert.Equal(t, 1, inferences[0].Failures)
 			assert.Equal(t, 2, inferences[0].Attempt)
@@ -335,17 +335,17 @@ func TestTheTextOfABrokenStreamIsWithdrawn(t *testing.T) {
 
 func TestARateLimitIsRetriedAfterItsDelay(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
+	e := newEnv(t, fakellm.Attempts(fakellm.Status(http.StatusTooManyRequests, "rate_limit", "slow down").RetryAfter("1"),
 		fakellm.Text("here")))
-	r.work()
-	res := r.ask(session(t), "Hi.")
+	e.work()
+	res := e.ask(session(t), "Hi.")
 	assert.Equal(t, "here", res.Answer)
-	waits := r.modelWaits(res.Turn)
+	waits := e.modelWaits(res.Turn)
 	require.Len(t, waits, 1)
 	assert.Equal(t, turn.CodeLLMRateLimited, waits[0].Code)
 	assert.Equal(t, http.StatusTooManyRequests, waits[0].Status)
-	r.keep("v1-inference-retried", session(t), res.Turn)
-	requests := r.model.Requests()
+	e.keep("v1-inference-retried", session(t), res.Turn)
+	requests := e.model.Requests()
 	require.Len(t, requests, 2)
 	assert.GreaterOrEqual(t, requests[1].At.Sub(requests[0].At), time.Second, "as long as the provider asked for")
 }
@@ -363,21 +363,21 @@ func TestProviderFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
-			r.work()
-			app, res := r.failure(r.begin(session(t), "Hi.", nil))
+			e := newEnv(t, c.reply, func(c *config.Config) { c.LLM.RetryMax = ptr(1) })
+			e.work()
+			app, res := e.failure(e.begin(session(t), "Hi.", nil))
 			assert.Equal(t, string(c.code), app.Type())
-			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Len(t, e.model.Requests(), c.requests)
 			assert.Equal(t, turn.StateFailed, res.State)
-			text, kinds, _ := r.story(res.Turn)
-			assert.Equal(t, 1, kinds[turn.ChunkTurnCompleted], text)
-			failures := r.failures(res.Turn)
-			assert.Equal(t, []turn.ErrorChunk{{Code: c.code, Final: true}}, failures)
-			assert.Len(t, r.modelWaits(res.Turn), c.requests-1)
+			text, kinds, _ := e.story(res.Turn)
+			assert.Equal(t, 1, kinds[turn.EventTurnCompleted], text)
+			failures := e.failures(res.Turn)
+			assert.Equal(t, []turn.ErrorEvent{{Code: c.code, Final: true}}, failures)
+			assert.Len(t, e.modelWaits(res.Turn), c.requests-1)
 			if c.code == turn.CodeLLMRejected || c.code == turn.CodeLLMTransport { // the other errors leave the same history
-				r.keep("v1-model-"+string(c.code), session(t), res.Turn)
+				e.keep("v1-model-"+string(c.code), session(t), res.Turn)
 			}
-			r.goesOn(session(t))
+			e.goesOn(session(t))
 		})
 	}
 }
@@ -387,14 +387,14 @@ func TestProviderFailures(t *testing.T) {
 // next one.
 func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("never"))
-	r.work()
-	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: r.cfg.Temporal.TaskQueue,
+	e := newEnv(t, fakellm.Text("never"))
+	e.work()
+	options := client.StartWorkflowOptions{ID: session(t) + " hasty", TaskQueue: e.cfg.Temporal.TaskQueue,
 		WorkflowTaskTimeout: 1}
-	run, err := r.client.ExecuteWorkflow(t.Context(), options, workflows.TurnWorkflow,
+	run, err := e.client.ExecuteWorkflow(t.Context(), options, workflows.TurnWorkflow,
 		workflows.Input{Message: &workflows.Message{Text: "hi"}})
 	require.NoError(t, err)
-	_, res := r.failure(run)
+	_, res := e.failure(run)
 	assert.Equal(t, turn.CodeInputInvalid, res.Code)
 
 	for name, input := range map[string]any{
@@ -403,12 +403,12 @@ func TestUnusualStartOptionsCanBeStopped(t *testing.T) {
 			Message: workflows.Message{Text: "x"}},
 	} {
 		id := session(t) + " " + name
-		options := client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue, CronSchedule: "@every 1s"}
-		_, err = r.client.ExecuteWorkflow(t.Context(), options, name, input)
+		options := client.StartWorkflowOptions{ID: id, TaskQueue: e.cfg.Temporal.TaskQueue, CronSchedule: "@every 1s"}
+		_, err = e.client.ExecuteWorkflow(t.Context(), options, name, input)
 		require.NoError(t, err)
-		require.NoError(t, r.client.CancelWorkflow(t.Context(), id, ""))
+		require.NoError(t, e.client.CancelWorkflow(t.Context(), id, ""))
 		require.Eventually(t, func() bool {
-			d, err := r.client.DescribeWorkflowExecution(t.Context(), id, "")
+			d, err := e.client.DescribeWorkflowExecution(t.Context(), id, "")
 			return err == nil && d.WorkflowExecutionInfo.Status == enums.WORKFLOW_EXECUTION_STATUS_CANCELED
 		}, within, 50*time.Millisecond, name)
 	}

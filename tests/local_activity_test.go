@@ -18,13 +18,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lateStore reports late settlements on a channel.
-type lateStore struct {
+// lateJournal reports late settlements on a channel.
+type lateJournal struct {
 	engine.Journal
 	late chan journal.CallRecord
 }
 
-func (s *lateStore) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
+func (s *lateJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	r, err := s.Journal.SettleCall(ctx, in)
 	if r.Late {
 		s.late <- r
@@ -32,7 +32,7 @@ func (s *lateStore) SettleCall(ctx context.Context, in journal.SettleInput) (jou
 	return r, err
 }
 
-func TestASlowLocalActivityIsDispatchedAgain(t *testing.T) {
+func TestASlowLocalActivityIsAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	open := sync.OnceFunc(func() { close(release) })
@@ -43,40 +43,40 @@ func TestASlowLocalActivityIsDispatchedAgain(t *testing.T) {
 			<-release
 			return "too late", nil
 		}
-		return fmt.Sprintf("echo %s by dispatch %d", in.Text, info.Attempt), nil
+		return fmt.Sprintf("echo %s by attempt %d", in.Text, info.Attempt), nil
 	}
 	var calls []fakellm.ToolCall
 	for i := range 6 {
 		calls = append(calls, fakellm.ToolCall{Name: "local_slow", Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
 	}
-	r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
-	store := &lateStore{late: make(chan journal.CallRecord, 1)}
-	r.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
-		engine.WithJournal(func(s engine.Journal) engine.Journal { store.Journal = s; return store }))
-	run := r.begin(session(t), "Echo six times.", nil)
-	res := r.result(run)
+	e := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
+	j := &lateJournal{late: make(chan journal.CallRecord, 1)}
+	e.work(engine.WithTool("slow", "Echoes.", slow, engine.LocalActivity(), engine.Risk(turn.RiskLow)),
+		engine.WithJournal(func(s engine.Journal) engine.Journal { j.Journal = s; return j }))
+	run := e.begin(session(t), "Echo six times.", nil)
+	res := e.result(run)
 	assert.Equal(t, "done", res.Answer)
 	assert.Equal(t, 6, res.ToolCalls)
-	events := r.events(session(t), run.GetRunID())
+	events := e.events(session(t), run.GetRunID())
 	withinBudget(t, events, 26+6)
-	r.keep("v1-quick-past-cap", session(t), run.GetRunID())
+	e.keep("v1-quick-past-cap", session(t), run.GetRunID())
 	assert.Equal(t, 3, count(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED),
 		"two inferences and the one call that was slow")
 	open()
 	select {
-	case late := <-store.late:
+	case late := <-j.late:
 		assert.Equal(t, "1.3", late.Call.ID)
 	case <-time.After(within):
-		t.Fatal("the first dispatch never came back")
+		t.Fatal("the first attempt never came back")
 	}
-	record, err := r.store.Call(t.Context(), res.Turn, "1.3")
+	record, err := e.journal.Call(t.Context(), res.Turn, "1.3")
 	require.NoError(t, err)
-	assert.Equal(t, "echo 3 by dispatch 2", record.Text, "what was settled first stays")
+	assert.Equal(t, "echo 3 by attempt 2", record.Text, "what was settled first stays")
 	assert.Equal(t, 2, record.Runs)
 	assert.Equal(t, 1, record.LateCount)
-	_, kinds, _ := r.story(res.Turn)
-	assert.Equal(t, 6, kinds[turn.ChunkToolCallStarted])
-	assert.Equal(t, 6, kinds[turn.ChunkToolCallCompleted])
-	messages := paired(t, r, session(t))
-	assert.Equal(t, "echo 3 by dispatch 2", messages[5].Text)
+	_, kinds, _ := e.story(res.Turn)
+	assert.Equal(t, 6, kinds[turn.EventToolCallStarted])
+	assert.Equal(t, 6, kinds[turn.EventToolCallCompleted])
+	messages := paired(t, e, session(t))
+	assert.Equal(t, "echo 3 by attempt 2", messages[5].Text)
 }

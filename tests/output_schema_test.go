@@ -44,12 +44,12 @@ func TestAnAnswerMatchesItsSchemaOrIsRefused(t *testing.T) {
 			if c.change != nil {
 				change = append(change, c.change)
 			}
-			r := newEnv(t, c.script, change...)
-			r.work(withEcho()...)
-			ever := client.New(r.client, client.Options{Journal: r.store, TaskQueue: r.cfg.Temporal.TaskQueue})
+			e := newEnv(t, c.script, change...)
+			e.work(withEcho()...)
+			ever := client.New(e.client, client.Options{Journal: e.journal, TaskQueue: e.cfg.Temporal.TaskQueue})
 			answer, result, err := client.Ask[tally](t.Context(), ever, client.SendInput{Session: session(t),
 				Message: turn.UserMessage{Text: "How many files?"}})
-			requests := r.model.Requests()
+			requests := e.model.Requests()
 			require.Len(t, requests, c.requests)
 			assert.Contains(t, string(requests[0].Body), "the number of files")
 			assert.Equal(t, c.change == nil, requests[0].Chat.Schema != nil, "the provider gets the schema")
@@ -63,7 +63,7 @@ func TestAnAnswerMatchesItsSchemaOrIsRefused(t *testing.T) {
 				assert.NotEmpty(t, result.Answer, "what the model said is kept")
 			}
 			if c.keep != "" {
-				r.keep(c.keep, session(t), result.Turn)
+				e.keep(c.keep, session(t), result.Turn)
 			}
 		})
 	}
@@ -73,14 +73,14 @@ func TestCLIAsksForJSON(t *testing.T) {
 	t.Parallel()
 	model := fakellm.Start(t, fakellm.Cases(fakellm.When("badly", fakellm.Text("No.")),
 		fakellm.When("", fakellm.Text(`{"files":3}`))))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.write("schema.json", `{"type":"object","properties":{"files":{"type":"integer"}},"required":["files"]}`)
 	h.write("list.json", `{"type":"array"}`)
 	h.write("broken.json", `{`)
 	h.worker()
-	assert.Equal(t, "{\"files\":3}\n", h.starter("run", "--output-schema", "schema.json", "Count").exits(0).out.String())
-	h.starter("run", "--output-schema", "schema.json", "Count", "badly").exits(1)
-	assert.Contains(t, h.starter("run", "--output-schema", "list.json", "Count").exits(3).err.String(), `"object"`)
-	assert.Contains(t, h.starter("run", "--output-schema", "broken.json", "Count").exits(3).err.String(), "broken.json")
-	assert.Contains(t, h.starter("run", "--output-schema", "none.json", "Count").exits(3).err.String(), "none.json")
+	assert.Equal(t, "{\"files\":3}\n", h.everturn("run", "--output-schema", "schema.json", "Count").exits(0).out.String())
+	h.everturn("run", "--output-schema", "schema.json", "Count", "badly").exits(1)
+	assert.Contains(t, h.everturn("run", "--output-schema", "list.json", "Count").exits(3).err.String(), `"object"`)
+	assert.Contains(t, h.everturn("run", "--output-schema", "broken.json", "Count").exits(3).err.String(), "broken.json")
+	assert.Contains(t, h.everturn("run", "--output-schema", "none.json", "Count").exits(3).err.String(), "none.json")
 }

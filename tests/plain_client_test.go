@@ -15,16 +15,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// send starts a session's turn with a message, or merges the message into the running one, as the starter does:
+// send starts a session's turn with a message, or merges the message into the running one, as everturn does:
 // update-with-start under the message's ID.
-func (r *env) send(ctx context.Context, session string,
+func (e *env) send(ctx context.Context, session string,
 	m workflows.Message) (client.WorkflowRun, workflows.SendResult, error) {
-	start := r.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-		ID: session, TaskQueue: r.cfg.Temporal.TaskQueue,
+	start := e.client.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+		ID: session, TaskQueue: e.cfg.Temporal.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 	}, workflows.TurnWorkflow, workflows.Input{})
 	var res workflows.SendResult
-	update, err := r.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+	update, err := e.client.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
 			UpdateID: m.ID, UpdateName: workflows.SendUpdate, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{m},
@@ -42,11 +42,11 @@ func (r *env) send(ctx context.Context, session string,
 
 func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("Hello back.").Usage(10, 2, 0))
-	r.work()
+	e := newEnv(t, fakellm.Text("Hello back.").Usage(10, 2, 0))
+	e.work()
 	id := session(t)
-	run, err := r.client.ExecuteWorkflow(t.Context(),
-		client.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, "Turn",
+	run, err := e.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: id, TaskQueue: e.cfg.Temporal.TaskQueue}, "Turn",
 		map[string]any{"session": id, "message": map[string]any{"id": "m1", "text": "Hello."}, "agent": "default",
 			"limits": map[string]any{"max_steps": 3}})
 	require.NoError(t, err)
@@ -63,43 +63,43 @@ func TestAnyClientStartsATurnWithPlainJSON(t *testing.T) {
 
 func TestTheEventsOfATurnStartedByUpdate(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("It is a test."))
-	r.work()
+	e := newEnv(t, fakellm.Text("It is a test."))
+	e.work()
 	id := session(t)
-	plain := r.begin(id, "What is this?", nil)
-	r.result(plain)
-	run, sent, err := r.send(t.Context(), id, workflows.Message{ID: "m1", Text: "What is this?"})
+	plain := e.begin(id, "What is this?", nil)
+	e.result(plain)
+	run, sent, err := e.send(t.Context(), id, workflows.Message{ID: "m1", Text: "What is this?"})
 	require.NoError(t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	e.ran = append(e.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
 	assert.Equal(t, run.GetRunID(), sent.Turn)
-	assert.Equal(t, "It is a test.", r.result(run).Answer)
-	before, events := r.events(id, plain.GetRunID()), r.events(id, run.GetRunID())
+	assert.Equal(t, "It is a test.", e.result(run).Answer)
+	before, events := e.events(id, plain.GetRunID()), e.events(id, run.GetRunID())
 	t.Logf("%d events by input, %d by update", len(before), len(events))
 	assert.Len(t, events, len(before)+2)
 	withinBudget(t, events, 16)
-	r.keep("v1-by-update", id, run.GetRunID())
+	e.keep("v1-by-update", id, run.GetRunID())
 }
 
 func TestAMessageIsAnsweredOnceInItsSession(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("the first answer"))
-	r.work()
+	e := newEnv(t, fakellm.Text("the first answer"))
+	e.work()
 	id, m := session(t), workflows.Message{ID: "m1", Text: "Ask."}
-	first := r.result(r.start(id, workflows.Input{Message: &m}))
+	first := e.result(e.start(id, workflows.Input{Message: &m}))
 	assert.Equal(t, "the first answer", first.Answer)
-	r.model.SetScript(fakellm.Text("another answer"))
-	again := r.result(r.start(id, workflows.Input{Message: &m}))
+	e.model.SetScript(fakellm.Text("another answer"))
+	again := e.result(e.start(id, workflows.Input{Message: &m}))
 	assert.Equal(t, turn.FinishDuplicate, again.FinishReason)
 	assert.Equal(t, "the first answer", again.Answer)
 	assert.Contains(t, again.Message, first.Turn)
-	r.keep("v1-duplicate", id, again.Turn)
-	run, _, err := r.send(t.Context(), id, m)
+	e.keep("v1-duplicate", id, again.Turn)
+	run, _, err := e.send(t.Context(), id, m)
 	require.NoError(t, err)
-	assert.Equal(t, turn.FinishDuplicate, r.result(run).FinishReason)
-	r.keep("v1-duplicate-by-update", id, run.GetRunID())
-	assert.Len(t, r.model.Requests(), 1, "nothing was asked again")
-	messages := paired(t, r, id)
+	assert.Equal(t, turn.FinishDuplicate, e.result(run).FinishReason)
+	e.keep("v1-duplicate-by-update", id, run.GetRunID())
+	assert.Len(t, e.model.Requests(), 1, "nothing was asked again")
+	messages := paired(t, e, id)
 	assert.Len(t, messages, 2)
-	other := r.result(r.start(id+" other", workflows.Input{Message: &m}))
+	other := e.result(e.start(id+" other", workflows.Input{Message: &m}))
 	assert.Equal(t, "another answer", other.Answer, "the ID means nothing in another session")
 }

@@ -51,24 +51,24 @@ func propose(steps ...string) fakellm.Reply {
 	return fakellm.Call("local_plan", string(raw))
 }
 
-func reflects(step int, v plan.Verdict) fakellm.Reply {
-	return fakellm.Call("local_plan_step", fmt.Sprintf(`{"step":%d,"verdict":%q,"reflection":"as it should be"}`, step, v))
+func reflects(step int, v plan.Assessment) fakellm.Reply {
+	return fakellm.Call("local_plan_step", fmt.Sprintf(`{"step":%d,"assessment":%q,"reflection":"as it should be"}`, step, v))
 }
 
 // planned begins a turn of the planner.
-func (r *env) planned(text string) (run string) {
-	r.t.Helper()
-	return r.start(session(r.t), workflows.Input{Agent: "planner", Message: &workflows.Message{Text: text}}).GetRunID()
+func (e *env) planned(text string) (run string) {
+	e.t.Helper()
+	return e.start(session(e.t), workflows.Input{Agent: "planner", Message: &workflows.Message{Text: text}}).GetRunID()
 }
 
-// drawn returns the plan as each of a turn's chunks about it draws it.
-func (r *env) drawn(turnID string) (list []string) {
-	r.t.Helper()
-	for c, err := range follow.Turn(r.t.Context(), r.store, turnID, -1) {
-		require.NoError(r.t, err)
+// drawn returns the plan as each of a turn's events about it draws it.
+func (e *env) drawn(turnID string) (list []string) {
+	e.t.Helper()
+	for ev, err := range follow.Turn(e.t.Context(), e.journal, turnID, -1) {
+		require.NoError(e.t, err)
 		var p plan.Progress
-		if c.Kind == turn.ChunkPlan {
-			require.NoError(r.t, json.Unmarshal(c.Data, &p))
+		if ev.Kind == turn.EventPlan {
+			require.NoError(e.t, json.Unmarshal(ev.Data, &p))
 			list = append(list, p.String())
 		}
 	}
@@ -76,8 +76,8 @@ func (r *env) drawn(turnID string) (list []string) {
 }
 
 // lastResults returns the results that the model saw with its last request.
-func (r *env) lastResults() []string {
-	requests := r.model.Requests()
+func (e *env) lastResults() []string {
+	requests := e.model.Requests()
 	return results(requests[len(requests)-1].Chat)
 }
 
@@ -86,18 +86,18 @@ func (r *env) lastResults() []string {
 func TestATurnWorksByAPlan(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(set("too early"), propose("one", "two", "three"), set("uno"), reflects(2, plan.Done),
+	e := newEnv(t, fakellm.Steps(set("too early"), propose("one", "two", "three"), set("uno"), reflects(2, plan.Done),
 		reflects(1, plan.Done), set("two"), reflects(2, plan.Done), set("three"), reflects(3, plan.Done),
 		set("too late"), fakellm.Text("All done.")), planner(plan.ConfirmStep))
-	stop := r.work(setting(&effects))
-	id := r.planned("change it")
-	asked := r.waits(id, 1)[0]
+	stop := e.work(setting(&effects))
+	id := e.planned("change it")
+	asked := e.waits(id, 1)[0]
 	assert.Equal(t, plan.Tool, asked.Tool)
 	assert.Zero(t, effects.Load(), "nothing is changed before the plan is accepted")
 	changed := json.RawMessage(`{"steps":[{"description":"uno"},{"description":"two"},{"description":"three"}]}`)
 	decide := func(w journal.RequestRecord, in client.DecideInput) error {
 		in.Session, in.Call, in.ArgumentsHash, in.By = session(t), w.ID, w.ArgumentsHash, "ann"
-		_, err := r.people().Approve(t.Context(), in)
+		_, err := e.people().Approve(t.Context(), in)
 		return err
 	}
 	for _, bad := range []string{`{"steps":[]}`, `{}`, `[1]`, `{"steps":[{"description":"x"}],"confirm":"never"}`,
@@ -109,30 +109,30 @@ func TestATurnWorksByAPlan(t *testing.T) {
 	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}))
 	require.NoError(t, decide(asked, client.DecideInput{ChangedPlan: changed}), "the same decision again changes nothing")
 	require.ErrorIs(t, decide(asked, client.DecideInput{}), client.ErrAlreadyDecided)
-	second := r.waits(id, 2)[1]
+	second := e.waits(id, 2)[1]
 	assert.Equal(t, plan.StepTool, second.Tool)
 	assert.Contains(t, second.Why, "step 2 is next: two")
 	require.ErrorIs(t, decide(second, client.DecideInput{ChangedPlan: changed}), client.ErrInvalid, "it is no plan")
 	require.NoError(t, decide(second, client.DecideInput{}))
-	third := r.waits(id, 3)[2]
+	third := e.waits(id, 3)[2]
 	assert.EqualValues(t, 2, effects.Load())
 	stop()
-	r.work(setting(&effects))
+	e.work(setting(&effects))
 	require.NoError(t, decide(third, client.DecideInput{}))
-	assert.Equal(t, "All done.", r.ended(id).Answer)
+	assert.Equal(t, "All done.", e.ended(id).Answer)
 	assert.EqualValues(t, 3, effects.Load())
-	got := r.lastResults()
+	got := e.lastResults()
 	require.Len(t, got, 10)
 	assert.Contains(t, got[0], "there is no plan yet")
 	assert.Contains(t, got[1], "as the user has changed it:\n[>] 1. uno\n[ ] 2. two")
 	assert.Contains(t, got[3], "step 2 is pending")
 	assert.Contains(t, got[8], "The plan has ended")
 	assert.Contains(t, got[9], "the plan has ended")
-	drawn := r.drawn(id)
+	drawn := e.drawn(id)
 	require.Len(t, drawn, 4)
 	assert.Equal(t, "[x] 1. uno — as it should be\n[x] 2. two — as it should be\n[x] 3. three — as it should be",
 		drawn[3])
-	r.keep("v1-plan", session(t), id)
+	e.keep("v1-plan", session(t), id)
 }
 
 // TestARejectedPlanIsRevised rejects plans until the model may propose no other one.
@@ -143,25 +143,25 @@ func TestARejectedPlanIsRevised(t *testing.T) {
 	for n := range plan.MaxRevisions + 2 {
 		script = append(script, propose(fmt.Sprintf("plan %d", n)))
 	}
-	r := newEnv(t, fakellm.Steps(append(script, set("anyway"), fakellm.Text("I cannot."))...), planner(plan.ConfirmPlan))
-	r.work(setting(&effects))
-	id := r.planned("change it")
+	e := newEnv(t, fakellm.Steps(append(script, set("anyway"), fakellm.Text("I cannot."))...), planner(plan.ConfirmPlan))
+	e.work(setting(&effects))
+	id := e.planned("change it")
 	for n := range plan.MaxRevisions + 1 {
-		w := r.waits(id, n+1)[n]
-		_, err := r.people().Deny(t.Context(), client.DecideInput{Session: session(t), Call: w.ID,
+		w := e.waits(id, n+1)[n]
+		_, err := e.people().Deny(t.Context(), client.DecideInput{Session: session(t), Call: w.ID,
 			ArgumentsHash: w.ArgumentsHash, By: "ann", Reason: fmt.Sprintf("reason %d", n)})
 		require.NoError(t, err)
 	}
-	assert.Equal(t, "I cannot.", r.ended(id).Answer)
-	got := r.lastResults()
+	assert.Equal(t, "I cannot.", e.ended(id).Answer)
+	got := e.lastResults()
 	require.Len(t, got, plan.MaxRevisions+3)
 	for n := range plan.MaxRevisions + 1 {
 		assert.Contains(t, got[n], fmt.Sprintf("reason %d", n))
 	}
 	assert.Contains(t, got[plan.MaxRevisions+1], "which is the maximum")
 	assert.Zero(t, effects.Load())
-	assert.Empty(t, r.drawn(id))
-	r.keep("v1-plan-rejected", session(t), id)
+	assert.Empty(t, e.drawn(id))
+	e.keep("v1-plan-rejected", session(t), id)
 }
 
 // TestAPlanIsRevisedAndConcluded works without confirmations. A step uses up its part of the inferences, the steps that
@@ -169,24 +169,24 @@ func TestARejectedPlanIsRevised(t *testing.T) {
 func TestAPlanIsRevisedAndConcluded(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(propose("one", "two", "three"), set("1"), reflects(1, plan.Done),
+	e := newEnv(t, fakellm.Steps(propose("one", "two", "three"), set("1"), reflects(1, plan.Done),
 		set("2"), set("2"), set("2"), set("2"), set("2"),
 		set("over"), reflects(2, plan.Revise), set("unplanned"), propose("deux", "trois"), set("3"),
 		reflects(2, plan.Conclude), fakellm.Text("Enough.")), planner(plan.ConfirmNever),
 		func(c *config.Config) { c.Runtime.MaxSteps = 17 })
-	r.work(setting(&effects))
-	id := r.planned("change it")
-	assert.Equal(t, "Enough.", r.ended(id).Answer)
+	e.work(setting(&effects))
+	id := e.planned("change it")
+	assert.Equal(t, "Enough.", e.ended(id).Answer)
 	assert.EqualValues(t, 7, effects.Load())
-	got := r.lastResults()
+	got := e.lastResults()
 	assert.Contains(t, got[8], "has used its part")
 	assert.Contains(t, got[10], "is being revised")
-	drawn := r.drawn(id)
+	drawn := e.drawn(id)
 	require.Len(t, drawn, 5)
 	assert.Equal(t, "[x] 1. one (local/set) — as it should be\n[-] 2. deux (local/set) — as it should be\n"+
 		"[-] 3. trois (local/set)",
 		drawn[4])
-	requests, err := r.store.Requests(t.Context(), id)
+	requests, err := e.journal.Requests(t.Context(), id)
 	require.NoError(t, err)
 	assert.Empty(t, requests)
 }
@@ -196,18 +196,18 @@ func TestAPlanIsRevisedAndConcluded(t *testing.T) {
 func TestAMessageDoesNotLoosenAnAgentsPlan(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(propose("one"), fakellm.Text("Done.")), planner(plan.ConfirmPlan))
-	r.work(setting(&effects))
+	e := newEnv(t, fakellm.Steps(propose("one"), fakellm.Text("Done.")), planner(plan.ConfirmPlan))
+	e.work(setting(&effects))
 	for name, in := range map[string]workflows.Input{
 		"loosened": {Agent: "planner", Message: &workflows.Message{Text: "a", Plan: plan.ConfirmNever}},
 		"asked":    {Message: &workflows.Message{Text: "b", Plan: plan.ConfirmPlan}},
 	} {
-		run := r.start(session(t)+name, in)
-		assert.Equal(t, plan.Tool, r.waits(run.GetRunID(), 1)[0].Tool, name)
-		require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+		run := e.start(session(t)+name, in)
+		assert.Equal(t, plan.Tool, e.waits(run.GetRunID(), 1)[0].Tool, name)
+		require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 		require.Error(t, run.Get(t.Context(), nil))
 	}
-	app, _ := r.failure(r.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c",
+	app, _ := e.failure(e.start(session(t)+"unknown", workflows.Input{Message: &workflows.Message{Text: "c",
 		Plan: "maybe"}}))
 	assert.Equal(t, string(turn.CodeInputInvalid), app.Type())
 }
@@ -220,13 +220,13 @@ func TestThePlanStaysInThePrompt(t *testing.T) {
 	for range 8 {
 		script = append(script, set("2"))
 	}
-	r := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...),
+	e := newEnv(t, fakellm.Steps(append(script, reflects(2, plan.Done), fakellm.Text("Done."))...),
 		planner(plan.ConfirmNever),
 		func(c *config.Config) { c.Runtime.MaxHistoryMessages, c.Runtime.KeepHistoryMessages = 6, 3 })
-	r.work(setting(&effects))
-	id := r.planned("change it")
-	assert.Equal(t, "Done.", r.ended(id).Answer)
-	requests := r.model.Requests()
+	e.work(setting(&effects))
+	id := e.planned("change it")
+	assert.Equal(t, "Done.", e.ended(id).Answer)
+	requests := e.model.Requests()
 	for n, q := range requests[1 : len(requests)-1] {
 		assert.Equal(t, 1, strings.Count(string(q.Body), "] 2. two (local/set)\\n\\n"), "request %d shows the plan once", n+2)
 	}
@@ -253,29 +253,29 @@ func TestIndependentStepsAreAgentsWork(t *testing.T) {
 	two := fakellm.Call("local_plan", `{"steps":[{"description":"first","tool":"agent/a","independent":true},
 		{"description":"second","tool":"agent/b","independent":true},{"description":"look at both"}]}`)
 	m := fakellm.Cases(
-		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "too early")), two,
-			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")), take(0), take(1),
-			fakellm.Calls(fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"verdict":"done","reflection":"a"}`},
-				fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":2,"verdict":"done","reflection":"b"}`}),
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("a", "too early")), two,
+			fakellm.Calls(callAgent("a", "task one"), callAgent("b", "task two")), take(0), take(1),
+			fakellm.Calls(fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"assessment":"done","reflection":"a"}`},
+				fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":2,"assessment":"done","reflection":"b"}`}),
 			reflects(3, plan.Done), fakellm.Text("All done."))),
 		fakellm.When("task one", fakellm.Steps(write("one.md"), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Steps(write("two.md"), fakellm.Text("Two."))))
-	r := newEnv(t, m, agents, func(c *config.Config) {
+	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Canvas.Repo, c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = repo, 20, 20
 	})
-	r.work()
-	run := r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
+	e.work()
+	run := e.start(session(t), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
 		Plan: plan.ConfirmNever}})
-	res := r.result(run)
+	res := e.result(run)
 	require.Equal(t, "All done.", res.Answer)
-	got := r.lastResults()
+	got := e.lastResults()
 	assert.Contains(t, got[0], "there is no plan yet", "an agent could change something")
 	assert.Contains(t, got[1], "Do steps 1, 2.")
 	branch := "everturn/" + session(t)
 	assert.Equal(t, "one.md\ntwo.md", git("ls-tree", "-r", "--name-only", branch))
-	r.child(res.Turn, "3.0")
-	r.child(res.Turn, "3.1")
-	r.keep("v1-plan-agents", session(t), res.Turn)
+	e.subagent(res.Turn, "3.0")
+	e.subagent(res.Turn, "3.1")
+	e.keep("v1-plan-agents", session(t), res.Turn)
 }
 
 // TestChangesBesideAReflectionAreRefused lets a model change something in the completion with which it reflects on a
@@ -284,18 +284,18 @@ func TestChangesBesideAReflectionAreRefused(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	both := fakellm.Calls(
-		fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"verdict":"done","reflection":"as it should be"}`},
+		fakellm.ToolCall{Name: "local_plan_step", Arguments: `{"step":1,"assessment":"done","reflection":"as it should be"}`},
 		fakellm.ToolCall{Name: "local_set", Arguments: `{"text":"two"}`})
-	r := newEnv(t, fakellm.Steps(propose("one", "two"), set("one"), both, set("two"), reflects(2, plan.Done),
+	e := newEnv(t, fakellm.Steps(propose("one", "two"), set("one"), both, set("two"), reflects(2, plan.Done),
 		fakellm.Text("Done.")), planner(plan.ConfirmNever))
-	r.work(setting(&effects))
-	id := r.planned("both at once")
-	assert.Equal(t, "Done.", r.ended(id).Answer)
+	e.work(setting(&effects))
+	id := e.planned("both at once")
+	assert.Equal(t, "Done.", e.ended(id).Answer)
 	assert.EqualValues(t, 2, effects.Load())
-	got := r.lastResults()
+	got := e.lastResults()
 	assert.Contains(t, got[3], "reflects on a step")
 	assert.NotContains(t, got[3], "do not try again")
-	calls, err := r.store.Calls(t.Context(), id)
+	calls, err := e.journal.Calls(t.Context(), id)
 	require.NoError(t, err)
 	outcomes := map[string]turn.Outcome{}
 	for _, c := range calls {

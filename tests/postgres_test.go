@@ -20,30 +20,30 @@ func TestTurnsOnPostgres(t *testing.T) {
 		fakellm.Calls(fakellm.ToolCall{Name: "local_list_files", Arguments: "{}"}), fakellm.Text("Two files."),
 	))
 	url := server.Empty(t)
-	h := newHome(t, asking(model)+fmt.Sprintf(
+	h := newUserFolder(t, asking(model)+fmt.Sprintf(
 		"[policy]\nask = [\"local/list_files\"]\n[journal]\ndriver = \"postgres\"\nurl = %q\n", url))
-	assert.Contains(t, h.starter("list").exits(3).err.String(), "starter journal migrate")
-	assert.Contains(t, h.worker().exits(1).err.String(), "starter journal migrate")
-	h.starter("journal", "migrate").exits(0)
-	assert.Contains(t, h.starter("journal", "migrate").exits(0).out.String(), "nothing to do")
+	assert.Contains(t, h.everturn("list").exits(3).err.String(), "everturn journal migrate")
+	assert.Contains(t, h.worker().exits(1).err.String(), "everturn journal migrate")
+	h.everturn("journal", "migrate").exits(0)
+	assert.Contains(t, h.everturn("journal", "migrate").exits(0).out.String(), "nothing to do")
 
 	// A newer program has migrated the journal meanwhile, as in a rollout: the workers go on.
 	require.NoError(t, server.Exec(t.Context(), url, `UPDATE journal SET schema_version = schema_version + 1`))
 	require.NoError(t, server.Exec(t.Context(), url, `ALTER TABLE turns ADD COLUMN of_a_newer_program bigint`))
-	assert.Contains(t, h.starter("journal", "migrate").exits(0).out.String(), "nothing to do")
+	assert.Contains(t, h.everturn("journal", "migrate").exits(0).out.String(), "nothing to do")
 	h.worker()
 	h.worker()
-	h.starter("run", "-s", "on-postgres", "Which files?").exits(6)
-	h.starter("approve", "on-postgres", "1.0", "-y").exits(0)
-	assert.Contains(t, h.starter("attach", "on-postgres").exits(0).out.String(), "Two files.")
-	is := decoded[shown](h.starter("show", "-o", "json", "on-postgres").exits(0))
+	h.everturn("run", "-s", "on-postgres", "Which files?").exits(6)
+	h.everturn("approve", "on-postgres", "1.0", "-y").exits(0)
+	assert.Contains(t, h.everturn("attach", "on-postgres").exits(0).out.String(), "Two files.")
+	is := decoded[shown](h.everturn("show", "-o", "json", "on-postgres").exits(0))
 	assert.Equal(t, turn.StateCompleted, is.Turns[0].Turn.State)
 	assert.Equal(t, turn.OutcomeOK, is.Turns[0].Calls[0].Outcome)
 
 	require.NoError(t, server.Exec(t.Context(), url, `ALTER TABLE turns DROP COLUMN of_a_newer_program`))
-	h.starter("journal", "copy", url, "copy.db").exits(0)
-	copied := h.starter("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set",
+	h.everturn("journal", "copy", url, "copy.db").exits(0)
+	copied := h.everturn("show", "-o", "json", "on-postgres", "--set", "journal.driver=sqlite", "--set",
 		"journal.path=copy.db").exits(0)
 	assert.Equal(t, is, decoded[shown](copied))
-	assert.Contains(t, h.starter("journal", "copy", url, "copy.db").exits(3).err.String(), "not empty")
+	assert.Contains(t, h.everturn("journal", "copy", url, "copy.db").exits(3).err.String(), "not empty")
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // priorities returns the priorities of a run's activities, in the order of their events.
-func (r *env) priorities(session, run string) (list []*commonpb.Priority) {
-	for _, e := range r.events(session, run) {
+func (te *env) priorities(session, run string) (list []*commonpb.Priority) {
+	for _, e := range te.events(session, run) {
 		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 			list = append(list, a.GetPriority())
 		}
@@ -35,12 +35,12 @@ func TestAUserOvertakesASchedule(t *testing.T) {
 	temporal.args = append(temporal.args, "--dynamic-config-value", "matching.useNewMatcher=true")
 	temporal.start()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("Occupy it.", fakellm.Text("Occupied.").Hold(1, gate)), fakellm.When("", fakellm.Text("Done."))))
-	temporal.serves(r)
-	r.process(role(config.RoleTurns))
-	r.process(role(config.RoleInference), func(c *config.Config) { c.Worker.MaxConcurrentActivities = 1 })
-	tenant := client.New(r.client, client.Options{Journal: r.store.Tenant("acme"), TaskQueue: r.cfg.Temporal.TaskQueue,
+	temporal.serves(e)
+	e.process(role(config.RoleTurns))
+	e.process(role(config.RoleInference), func(c *config.Config) { c.Worker.MaxConcurrentActivities = 1 })
+	tenant := client.New(e.client, client.Options{Journal: e.journal.Tenant("acme"), TaskQueue: e.cfg.Temporal.TaskQueue,
 		Tenant: "acme"})
 	send := func(session, text string, background bool) client.Turn {
 		sent, err := tenant.Send(t.Context(), client.SendInput{Session: session,
@@ -49,20 +49,20 @@ func TestAUserOvertakesASchedule(t *testing.T) {
 		return sent
 	}
 	send("first", "Occupy it.", false)
-	r.reach(gate)
+	e.reach(gate)
 	for _, one := range []client.Turn{send("scheduled", "From a schedule.", true), send("user", "From a user.", false)} {
-		r.happened(r.client.GetWorkflow(t.Context(), tenant.WorkflowID(one.Session), ""),
+		e.happened(e.client.GetWorkflow(t.Context(), tenant.WorkflowID(one.Session), ""),
 			enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
 	}
 	gate.Release()
 	for _, session := range []string{"first", "scheduled", "user"} {
-		require.NoError(t, r.client.GetWorkflow(t.Context(), tenant.WorkflowID(session), "").Get(t.Context(), nil))
+		require.NoError(t, e.client.GetWorkflow(t.Context(), tenant.WorkflowID(session), "").Get(t.Context(), nil))
 	}
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	require.Len(t, requests, 3)
 	assert.True(t, strings.Contains(string(requests[1].Body), "From a user."), "a user's turn overtakes a scheduled one")
 	for session, key := range map[string]int32{"scheduled": 5, "user": 3} {
-		list := r.priorities(tenant.WorkflowID(session), "")
+		list := e.priorities(tenant.WorkflowID(session), "")
 		require.Len(t, list, 1)
 		assert.Equal(t, key, list[0].GetPriorityKey())
 		assert.Equal(t, "acme", list[0].GetFairnessKey())
@@ -71,15 +71,15 @@ func TestAUserOvertakesASchedule(t *testing.T) {
 
 func TestLaterStepsOutrankFirstSteps(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("None.")),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("None.")),
 		func(c *config.Config) { c.Worker.SeparateQueues = true })
-	r.process(role(config.RoleTurns))
-	r.process(role(config.RoleInference, config.RoleTools))
-	r.published("local")
-	run := r.begin(t.Name(), "Which files are here?", nil)
-	require.Equal(t, "None.", r.result(run).Answer)
+	e.process(role(config.RoleTurns))
+	e.process(role(config.RoleInference, config.RoleTools))
+	e.published("local")
+	run := e.begin(t.Name(), "Which files are here?", nil)
+	require.Equal(t, "None.", e.result(run).Answer)
 	var keys []int32
-	for _, p := range r.priorities(t.Name(), run.GetRunID()) {
+	for _, p := range e.priorities(t.Name(), run.GetRunID()) {
 		keys = append(keys, p.GetPriorityKey())
 	}
 	assert.Equal(t, []int32{3, 2, 2}, keys, "the first inference, the call, the second inference")

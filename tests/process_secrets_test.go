@@ -21,7 +21,7 @@ const unprivileged = 65534
 
 // asNobody gives the home to an unprivileged user, with copies of the programs, and returns the attributes that start
 // them as that user.
-func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
+func (h *userFolder) asNobody(programs ...string) *syscall.SysProcAttr {
 	h.t.Helper()
 	for _, name := range programs {
 		b, err := os.ReadFile(binary(h.t, "./"+name))
@@ -44,13 +44,13 @@ func (h *home) asNobody(programs ...string) *syscall.SysProcAttr {
 }
 
 // TestAServerCannotReadItsWorkersSecrets runs a tool server as the same unprivileged user as its worker, or as the
-// starter that runs a worker, whose environment holds a secret.
+// everturn that runs a worker, whose environment holds a secret.
 func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-canary-hidden-0123456789"
-	for program, args := range map[string][]string{"worker": nil, "starter": {"tools", "--config", "agent.toml"}} {
+	for program, args := range map[string][]string{"worker": nil, "everturn": {"tools", "--config", "agent.toml"}} {
 		t.Run(program, func(t *testing.T) {
-			h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = "+
+			h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"spy\"\ncommand = \"./mcpserver\"\nargs = "+
 				"[\"-spy\", \"spied\"]\n")
 			h.environ = append(h.environ, "SECRET="+canary)
 			cmd := exec.Command("./"+program, args...)
@@ -80,7 +80,7 @@ func TestAServerCannotReadItsWorkersSecrets(t *testing.T) {
 // hidden, root owns the files in /proc that a worker reads to find orphans.
 func TestAnUnprivilegedWorkerReapsOrphans(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = "+
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n[[mcp.servers]]\nid = \"a\"\ncommand = \"./mcpserver\"\nargs = "+
 		"[\"-mode\", \"grandchild\", \"-pidfile\", \"pids\"]\n")
 	attr := h.asNobody("worker", "mcpserver")
 	start := func() *command {

@@ -22,14 +22,14 @@ func TestEveryWireAPICarriesASession(t *testing.T) {
 			t.Parallel()
 			call := fakellm.Calls(fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"a"}`},
 				fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"b"}`}).Reasoning("I echo twice.")
-			r := newEnv(t, fakellm.Steps(call.Counts(fakellm.Usage{Prompt: 90, Completion: 9, Cached: 60, CacheWrite: 20,
+			e := newEnv(t, fakellm.Steps(call.Counts(fakellm.Usage{Prompt: 90, Completion: 9, Cached: 60, CacheWrite: 20,
 				Reasoning: 5}), fakellm.Text("Echoed.").Usage(10, 1, 0)), func(c *config.Config) {
 				c.LLM.Provider, c.LLM.Model = config.ProviderAuto, "mine:thinker"
 				c.Providers = []config.ModelProvider{{ID: "mine", API: api, BaseURL: c.LLM.BaseURL}}
 				c.LLM.BaseURL = ""
 			})
-			stop := r.work(withEcho()...)
-			res := r.ask(session(t), "Echo.")
+			stop := e.work(withEcho()...)
+			res := e.ask(session(t), "Echo.")
 			require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
 			assert.Equal(t, 2, res.ToolCalls)
 			assert.Equal(t, "thinker", res.Model)
@@ -37,10 +37,10 @@ func TestEveryWireAPICarriesASession(t *testing.T) {
 				ReasoningTokens: 5, Unpriced: true}, res.Usage)
 			stop()
 
-			r.work(withEcho()...)
-			res = r.ask(session(t), "And again.")
+			e.work(withEcho()...)
+			res = e.ask(session(t), "And again.")
 			require.Equal(t, turn.FinishAnswered, res.FinishReason, res.Message)
-			requests := r.model.Requests()
+			requests := e.model.Requests()
 			require.Len(t, requests, 4)
 			var reasoning []string
 			for _, m := range requests[3].Chat.Messages {
@@ -70,8 +70,8 @@ func (parrot) Infer(_ context.Context, p turn.Prompt, sink turn.Sink) (turn.Comp
 
 func TestAProgramBringsItsOwnModel(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Empty())
-	r.work(engine.WithModel(parrot{}))
-	assert.Equal(t, "You said: Polly", r.ask(session(t), "Polly").Answer)
-	assert.Empty(t, r.model.Requests())
+	e := newEnv(t, fakellm.Empty())
+	e.work(engine.WithModel(parrot{}))
+	assert.Equal(t, "You said: Polly", e.ask(session(t), "Polly").Answer)
+	assert.Empty(t, e.model.Requests())
 }

@@ -21,9 +21,9 @@ func TestATurnDoesNotCallAToolThatHasChanged(t *testing.T) {
 		args []string
 		make func(*env, *untrustedServer)
 	}{
-		"reported": {nil, func(r *env, s *untrustedServer) {
+		"reported": {nil, func(e *env, s *untrustedServer) {
 			s.turn("description")
-			r.held("shop")
+			e.held("shop")
 		}},
 		"silent": {[]string{"-mute"}, func(_ *env, s *untrustedServer) {
 			s.wear("annotations")
@@ -34,19 +34,19 @@ func TestATurnDoesNotCallAToolThatHasChanged(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
 			shop := newUntrustedServer(t, "shop")
-			r := newEnv(t, fakellm.Steps(fakellm.Call("mcp_shop_append", `{"text":"x"}`).Hold(0, gate), fakellm.Text("Done.")),
+			e := newEnv(t, fakellm.Steps(fakellm.Call("mcp_shop_append", `{"text":"x"}`).Hold(0, gate), fakellm.Text("Done.")),
 				shop.host(change.args...))
-			r.work()
-			run := r.begin(session(t), "Append it.", nil)
-			r.reach(gate)
-			change.make(r, shop)
+			e.work()
+			run := e.begin(session(t), "Append it.", nil)
+			e.reach(gate)
+			change.make(e, shop)
 			gate.Release()
-			res := r.result(run)
+			res := e.result(run)
 			assert.Equal(t, "Done.", res.Answer, "the model gets an error result and answers")
 			assert.Zero(t, shop.noted("begun", "x"), "the changed tool was called")
-			assert.Equal(t, turn.OutcomeError, r.calls(res.Turn, 1)[0].Outcome)
+			assert.Equal(t, turn.OutcomeError, e.calls(res.Turn, 1)[0].Outcome)
 			if name == "silent" {
-				r.keep("v1-call-drift", session(t), run.GetRunID())
+				e.keep("v1-call-drift", session(t), run.GetRunID())
 			}
 		})
 	}

@@ -16,16 +16,16 @@ import (
 var recordMissing = flag.Bool("record", false, "record the kept histories that are missing")
 
 // keep records a run's history if -record is set. It does not overwrite an existing history.
-func (r *env) keep(name, session, run string) {
-	r.t.Helper()
+func (e *env) keep(name, session, run string) {
+	e.t.Helper()
 	if !*recordMissing {
 		return
 	}
-	err := kept.Keep(filepath.Join("..", kept.Dir), name, r.events(session, run))
+	err := kept.Keep(filepath.Join("..", kept.Dir), name, e.events(session, run))
 	if errors.Is(err, kept.ErrKept) {
-		r.t.Log(err)
+		e.t.Log(err)
 		return
 	}
-	require.NoError(r.t, err)
-	r.t.Logf("recorded %s", name)
+	require.NoError(e.t, err)
+	e.t.Logf("recorded %s", name)
 }

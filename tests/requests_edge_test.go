@@ -19,10 +19,10 @@ import (
 )
 
 // update sends an update as any other Temporal client would.
-func (r *env) update(session, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) update(session, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
-	h, err := r.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+	h, err := e.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
 		WorkflowID: session, UpdateName: name, Args: []any{arg}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
 	if err != nil {
@@ -44,26 +44,26 @@ func refused(t *testing.T, code turn.Code, err error) {
 func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("And this?", fakellm.Text("one two three four").StallAfter(4)),
 		fakellm.When("", fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)),
 	))
-	r.work(withEcho()...)
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
-	r.reach(gate)
-	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{Text: "And this?"}))
+	e.work(withEcho()...)
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
+	e.reach(gate)
+	require.NoError(t, e.update(session(t), workflows.SendUpdate, workflows.Message{Text: "And this?"}))
 	gate.Release()
-	r.awaitChunk(first.ID, turn.ChunkTextDelta)
-	require.NoError(t, r.people().Stop(t.Context(), session(t)))
-	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
-	messages, _ := r.transcript(session(t))
-	var said []string
+	e.awaitEvent(first.ID, turn.EventTextDelta)
+	require.NoError(t, e.people().Stop(t.Context(), session(t)))
+	assert.Equal(t, turn.StateCancelled, e.ended(first.ID).State)
+	messages, _ := e.transcript(session(t))
+	var output []string
 	for _, m := range messages {
 		if m.Role == turn.RoleUser {
-			said = append(said, m.Text)
+			output = append(output, m.Text)
 		}
 	}
-	assert.Equal(t, []string{"Go.", "And this?"}, said)
+	assert.Equal(t, []string{"Go.", "And this?"}, output)
 }
 
 // TestTheInboxIsBoundedByItsEncodedSize checks that an inbox is bounded by its encoded size: JSON encodes some
@@ -71,44 +71,44 @@ func TestAMessageWithoutAnIDIsAppendedOnce(t *testing.T) {
 func TestTheInboxIsBoundedByItsEncodedSize(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if strings.HasPrefix(q.Chat.Last("user").Content, "<") {
 			return fakellm.Text("Done.")
 		}
 		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
-	r.work(withEcho()...)
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
-	r.reach(gate)
+	e.work(withEcho()...)
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "Go."})
+	e.reach(gate)
 	bulky := strings.Repeat("<", 170<<10) // about a megabyte when encoded
-	require.NoError(t, r.update(session(t), workflows.SendUpdate, workflows.Message{ID: "inline", Text: bulky}))
-	refused(t, turn.CodeSessionBusy, r.update(session(t), workflows.SendUpdate,
+	require.NoError(t, e.update(session(t), workflows.SendUpdate, workflows.Message{ID: "inline", Text: bulky}))
+	refused(t, turn.CodeSessionBusy, e.update(session(t), workflows.SendUpdate,
 		workflows.Message{ID: "more", Text: bulky}))
-	refused(t, turn.CodeInputInvalid, r.update(session(t), workflows.SendUpdate,
+	refused(t, turn.CodeInputInvalid, e.update(session(t), workflows.SendUpdate,
 		workflows.Message{ID: "long", Text: bulky + bulky}))
 	for _, id := range []string{"a", "b", "c"} { // these texts go through the journal
-		_, err := r.people().Send(t.Context(),
+		_, err := e.people().Send(t.Context(),
 			client.SendInput{Session: session(t), Message: workflows.Message{ID: id, Text: bulky}})
 		require.NoError(t, err)
 	}
 	gate.Release()
-	assert.Equal(t, "Done.", r.ended(first.ID).Answer)
-	assert.Equal(t, first.ID, r.answered(session(t), "c").ID)
+	assert.Equal(t, "Done.", e.ended(first.ID).Answer)
+	assert.Equal(t, first.ID, e.answered(session(t), "c").ID)
 }
 
 // TestARunThatCannotBeginRejectsMessages checks that a run that cannot begin rejects messages: it would pass them to a
 // run that cannot begin either.
 func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("Hello."))
-	r.work()
+	e := newEnv(t, fakellm.Text("Hello."))
+	e.work()
 	id := session(t) + " "
-	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue,
+	o := sdk.StartWorkflowOptions{ID: id, TaskQueue: e.cfg.Temporal.TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	h, err := r.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: r.client.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, workflows.Input{}),
+	h, err := e.client.UpdateWithStartWorkflow(ctx, sdk.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: e.client.NewWithStartWorkflowOperation(o, workflows.TurnWorkflow, workflows.Input{}),
 		UpdateOptions: sdk.UpdateWorkflowOptions{UpdateID: "m1", WorkflowID: id, UpdateName: workflows.SendUpdate,
 			Args: []any{workflows.Message{ID: "m1", Text: "Hello?"}}, WaitForStage: sdk.WorkflowUpdateStageCompleted},
 	})
@@ -116,11 +116,11 @@ func TestARunThatCannotBeginRejectsMessages(t *testing.T) {
 		err = h.Get(ctx, nil)
 	}
 	refused(t, turn.CodeInputInvalid, err)
-	app, _ := r.failure(r.client.GetWorkflow(ctx, id, ""))
+	app, _ := e.failure(e.client.GetWorkflow(ctx, id, ""))
 	assert.Equal(t, string(turn.CodeInputInvalid), app.Type())
-	d, err := r.client.DescribeWorkflowExecution(ctx, id, "")
+	d, err := e.client.DescribeWorkflowExecution(ctx, id, "")
 	require.NoError(t, err)
 	assert.Equal(t, d.WorkflowExecutionInfo.FirstRunId, d.WorkflowExecutionInfo.Execution.RunId,
 		"it went on in no other run")
-	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
+	e.ran = append(e.ran, workflow.Execution{ID: id, RunID: d.WorkflowExecutionInfo.FirstRunId})
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// people returns a client of the rig's sessions.
-func (r *env) people() *client.Client {
-	return client.New(r.client, client.Options{TaskQueue: r.cfg.Temporal.TaskQueue, Agent: "default", Journal: r.store})
+// people returns a client of the harness's sessions.
+func (e *env) people() *client.Client {
+	return client.New(e.client, client.Options{TaskQueue: e.cfg.Temporal.TaskQueue, Agent: "default", Journal: e.journal})
 }
 
 // decider returns the client's method that allows or denies calls.
@@ -37,56 +37,56 @@ func decider(c *client.Client, allow bool) func(context.Context, client.DecideIn
 }
 
 // say sends a message and fails the test if it is not accepted.
-func (r *env) say(session string, m workflows.Message) client.Turn {
-	r.t.Helper()
-	a, err := r.people().Send(r.t.Context(), client.SendInput{Session: session, Message: m})
-	require.NoError(r.t, err)
+func (e *env) say(session string, m workflows.Message) client.Turn {
+	e.t.Helper()
+	a, err := e.people().Send(e.t.Context(), client.SendInput{Session: session, Message: m})
+	require.NoError(e.t, err)
 	if !a.Merged {
-		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: a.ID})
+		e.ran = append(e.ran, workflow.Execution{ID: session, RunID: a.ID})
 	}
 	return a
 }
 
 // ended follows a turn in the journal to its end.
-func (r *env) ended(turnID string) journal.TurnRecord {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) ended(turnID string) journal.TurnRecord {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
-	for _, err := range follow.Turn(ctx, r.store, turnID, -1) {
-		require.NoError(r.t, err)
+	for _, err := range follow.Turn(ctx, e.journal, turnID, -1) {
+		require.NoError(e.t, err)
 	}
-	rec, err := r.store.Turn(ctx, turnID)
-	require.NoError(r.t, err)
+	rec, err := e.journal.Turn(ctx, turnID)
+	require.NoError(e.t, err)
 	return rec
 }
 
 // answered waits for the turn that took a message, and for its end.
-func (r *env) answered(session, messageID string) journal.TurnRecord {
-	r.t.Helper()
+func (e *env) answered(session, messageID string) journal.TurnRecord {
+	e.t.Helper()
 	var rec journal.TurnRecord
-	require.Eventually(r.t, func() bool {
+	require.Eventually(e.t, func() bool {
 		var err error
-		rec, err = r.store.Delivered(r.t.Context(), session, messageID)
+		rec, err = e.journal.Delivered(e.t.Context(), session, messageID)
 		return err == nil
 	}, within, 10*time.Millisecond, "message %s was taken by no turn", messageID)
-	return r.ended(rec.ID)
+	return e.ended(rec.ID)
 }
 
 // waits follows a turn until it has n requests, and returns them.
-func (r *env) waits(turnID string, n int) []journal.RequestRecord {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) waits(turnID string, n int) []journal.RequestRecord {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	for {
-		changed := r.store.Changed(ctx)
-		list, err := r.store.Requests(ctx, turnID)
+		changed := e.journal.Changed(ctx)
+		list, err := e.journal.Requests(ctx, turnID)
 		if err == nil && len(list) >= n {
 			return list
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			require.Fail(r.t, "the turn does not wait", "%d waits, %v", len(list), err)
+			require.Fail(e.t, "the turn does not wait", "%d waits, %v", len(list), err)
 		}
 	}
 }
@@ -104,109 +104,109 @@ func touching(effects *atomic.Int32) engine.Option {
 func TestAMessageIsMergedBeforeTheNextInference(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Chat.Last("user").Content == "Read both." {
 			return fakellm.Text("Both are read.")
 		}
 		return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 	}))
-	r.work(withEcho()...)
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
-	r.reach(gate)
-	second := r.say(session(t), workflows.Message{ID: "m2", Text: "Read both."})
+	e.work(withEcho()...)
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "Read one."})
+	e.reach(gate)
+	second := e.say(session(t), workflows.Message{ID: "m2", Text: "Read both."})
 	assert.True(t, second.Merged)
 	assert.Equal(t, first.ID, second.ID)
 	gate.Release()
-	rec := r.answered(session(t), "m2")
+	rec := e.answered(session(t), "m2")
 	assert.Equal(t, first.ID, rec.ID, "the running turn has taken it")
 	assert.Equal(t, "Both are read.", rec.Answer)
-	messages, _ := r.transcript(session(t))
+	messages, _ := e.transcript(session(t))
 	var roles []string
 	for _, m := range messages {
 		roles = append(roles, string(m.Role))
 	}
 	assert.Equal(t, "user assistant tool user assistant", strings.Join(roles, " "),
 		"after the results, before the next answer")
-	_, kinds, _ := r.story(first.ID)
-	assert.Equal(t, 1, kinds[turn.ChunkMessageAdded])
-	r.keep("v1-joined", session(t), first.ID)
+	_, kinds, _ := e.story(first.ID)
+	assert.Equal(t, 1, kinds[turn.EventMessageAdded])
+	e.keep("v1-joined", session(t), first.ID)
 }
 
 func TestALateMessageBeginsTheNextTurn(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("Third.", fakellm.Text("To the third.")),
 		fakellm.When("Second.", fakellm.Text("To the second.")),
 		fakellm.When("First.", fakellm.Text("To the first.").Hold(1, gate)),
 	))
-	r.work()
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
-	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
-	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
+	e.work()
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	e.reach(gate)
+	e.say(session(t), workflows.Message{ID: "m2", Text: "Second."})
+	e.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
-	assert.Equal(t, "To the first.", r.ended(first.ID).Answer)
-	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, "To the first.", e.ended(first.ID).Answer)
+	second, third := e.answered(session(t), "m2"), e.answered(session(t), "m3")
 	assert.Equal(t, "To the second.", second.Answer)
 	assert.Equal(t, "To the third.", third.Answer)
 	assert.Len(t, map[string]bool{first.ID: true, second.ID: true, third.ID: true}, 3, "a turn each")
-	r.keep("v1-queued-first", session(t), first.ID)
-	r.keep("v1-queued-middle", session(t), second.ID)
-	r.keep("v1-queued-last", session(t), third.ID)
-	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: second.ID},
+	e.keep("v1-queued-first", session(t), first.ID)
+	e.keep("v1-queued-middle", session(t), second.ID)
+	e.keep("v1-queued-last", session(t), third.ID)
+	e.ran = append(e.ran, workflow.Execution{ID: session(t), RunID: second.ID},
 		workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
 func TestAQuestionIsAnsweredByIDOrByTheNextMessage(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(r *env, session string) error{
-		"answer": func(r *env, session string) error {
-			err := r.people().Answer(t.Context(),
+	for name, answer := range map[string]func(e *env, session string) error{
+		"answer": func(e *env, session string) error {
+			err := e.people().Answer(t.Context(),
 				client.AnswerInput{Session: session, Question: "q1", Text: "main.go", By: "ann"})
 			return err
 		},
-		"message": func(r *env, session string) error {
-			_, err := r.people().Send(t.Context(),
+		"message": func(e *env, session string) error {
+			_, err := e.people().Send(t.Context(),
 				client.SendInput{Session: session, Message: workflows.Message{ID: "m2", Text: "main.go"}})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Cases(
+			e := newEnv(t, fakellm.Cases(
 				fakellm.When("main.go", fakellm.JSONFinal("It is read.")),
 				fakellm.When("", fakellm.JSONAsk("Which file?")),
 			), func(c *config.Config) { c.Runtime.Mode = turn.ModeJSON })
 			if name == "answer" {
-				r = newEnv(t, fakellm.Cases(
+				e = newEnv(t, fakellm.Cases(
 					fakellm.When("main.go", fakellm.Text("It is read.")),
 					fakellm.When("", fakellm.Call("ask_user", `{"question":"Which file?"}`)),
 				))
 			}
-			stop := r.work()
-			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
-			request := r.waits(begun.ID, 1)[0]
+			stop := e.work()
+			begun := e.say(session(t), workflows.Message{ID: "m1", Text: "Read the file."})
+			request := e.waits(begun.ID, 1)[0]
 			assert.Equal(t, "q1", request.ID)
 			assert.Equal(t, "Which file?", request.Question)
-			rec, err := r.store.Turn(t.Context(), begun.ID)
+			rec, err := e.journal.Turn(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, turn.StateWaiting, rec.State)
-			r.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.ID)
+			e.searched(`EverturnState = "waiting" AND WorkflowId = "`+session(t)+`"`, begun.ID)
 			stop()
-			r.work()
-			require.NoError(t, answer(r, session(t)), "the worker that asked is gone")
-			end := r.ended(begun.ID)
+			e.work()
+			require.NoError(t, answer(e, session(t)), "the worker that asked is gone")
+			end := e.ended(begun.ID)
 			assert.Equal(t, "It is read.", end.Answer)
 			assert.Equal(t, 2, end.Steps, "waiting costs none")
-			requests, err := r.store.Requests(t.Context(), begun.ID)
+			requests, err := e.journal.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			require.Len(t, requests, 1)
 			assert.Equal(t, turn.StatusAnswered, requests[0].Decision.Status)
-			messages, _ := r.transcript(session(t))
+			messages, _ := e.transcript(session(t))
 			assert.Equal(t, "Which file?", messages[1].Text)
 			assert.Equal(t, "main.go", messages[2].Text)
-			r.keep("v1-question-"+name, session(t), begun.ID)
+			e.keep("v1-question-"+name, session(t), begun.ID)
 		})
 	}
 }
@@ -217,16 +217,16 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
-			stop := r.work(touching(&effects))
-			begun := r.say(session(t), workflows.Message{Text: "Touch it."})
-			request := r.waits(begun.ID, 1)[0]
+			e := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`), fakellm.Text("Done.")), askToTouch)
+			stop := e.work(touching(&effects))
+			begun := e.say(session(t), workflows.Message{Text: "Touch it."})
+			request := e.waits(begun.ID, 1)[0]
 			assert.Equal(t, "1.0", request.ID)
 			assert.JSONEq(t, `{"text":"a"}`, request.Arguments)
 			assert.Zero(t, effects.Load(), "nothing runs before")
 			stop()
-			r.work(touching(&effects))
-			decide := decider(r.people(), allow)
+			e.work(touching(&effects))
+			decide := decider(e.people(), allow)
 			decision := client.DecideInput{Session: session(t), Call: request.ID, ArgumentsHash: request.ArgumentsHash,
 				By: "ann", Reason: "not now"}
 			res, err := decide(t.Context(), decision)
@@ -236,12 +236,12 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 			if err != nil { // the turn may be over by now
 				require.ErrorIs(t, err, client.ErrNotRunning)
 			}
-			end := r.ended(begun.ID)
+			end := e.ended(begun.ID)
 			assert.Equal(t, "Done.", end.Answer)
-			requests, err := r.store.Requests(t.Context(), begun.ID)
+			requests, err := e.journal.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, "ann", requests[0].Decision.By)
-			told := r.model.Requests()[1].Chat.Last("tool").Content
+			told := e.model.Requests()[1].Chat.Last("tool").Content
 			if allow {
 				assert.EqualValues(t, 1, effects.Load())
 				assert.Equal(t, "touched a", told)
@@ -250,7 +250,7 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 				assert.Contains(t, told, "denied")
 				assert.Contains(t, told, "not now")
 			}
-			r.keep("v1-approval-"+name, session(t), begun.ID)
+			e.keep("v1-approval-"+name, session(t), begun.ID)
 		})
 	}
 }
@@ -258,16 +258,16 @@ func TestACallRunsOnceAfterItsApproval(t *testing.T) {
 func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(fakellm.Calls(
+	e := newEnv(t, fakellm.Steps(fakellm.Calls(
 		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"a"}`},
 		fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"b"}`},
 		fakellm.ToolCall{Name: "local_touch", Arguments: `{"text":"c"}`},
 	), fakellm.Text("Done.")), askToTouch)
-	r.work(append(withEcho(), touching(&effects))...)
-	begun := r.say(session(t), workflows.Message{Text: "Touch all."})
-	requests := r.waits(begun.ID, 2)
+	e.work(append(withEcho(), touching(&effects))...)
+	begun := e.say(session(t), workflows.Message{Text: "Touch all."})
+	requests := e.waits(begun.ID, 2)
 	decide := func(i int, allow bool) (client.DecideResult, error) {
-		return decider(r.people(), allow)(t.Context(),
+		return decider(e.people(), allow)(t.Context(),
 			client.DecideInput{Session: session(t), Call: requests[i].ID, ArgumentsHash: requests[i].ArgumentsHash, By: "ann"})
 	}
 	res, err := decide(1, false)
@@ -294,17 +294,17 @@ func TestCallsWaitForAllApprovalsOfTheirStep(t *testing.T) {
 			Call: requests[0].ID, Grant: turn.GrantTool, ArgumentsHash: requests[0].ArgumentsHash}, false, client.ErrInvalid},
 	} {
 		bad.in.Session = session(t)
-		_, err := decider(r.people(), bad.allow)(t.Context(), bad.in)
+		_, err := decider(e.people(), bad.allow)(t.Context(), bad.in)
 		require.ErrorIs(t, err, bad.want, name)
 	}
 	_, err = decide(0, true)
 	require.NoError(t, err)
-	assert.Equal(t, "Done.", r.ended(begun.ID).Answer)
+	assert.Equal(t, "Done.", e.ended(begun.ID).Answer)
 	assert.EqualValues(t, 1, effects.Load())
-	messages := paired(t, r, session(t))
+	messages := paired(t, e, session(t))
 	assert.Equal(t, []turn.Outcome{turn.OutcomeOK, turn.OutcomeOK, turn.OutcomeDenied},
 		[]turn.Outcome{messages[2].Outcome, messages[3].Outcome, messages[4].Outcome})
-	r.keep("v1-approvals-mixed", session(t), begun.ID)
+	e.keep("v1-approvals-mixed", session(t), begun.ID)
 }
 
 func TestPendingRequestsExpire(t *testing.T) {
@@ -324,30 +324,30 @@ func TestPendingRequestsExpire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newEnv(t, fakellm.Attempts(c.reply, fakellm.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
+			e := newEnv(t, fakellm.Attempts(c.reply, fakellm.Text("Gone on.")), askToTouch, func(cfg *config.Config) {
 				cfg.Approvals.ApprovalExpiry, cfg.Approvals.QuestionExpiry = 2*time.Second, 2*time.Second
 				c.change(cfg)
 			})
 			n := 0
-			r.model.SetScript(fakellm.Func(func(fakellm.Request) fakellm.Reply {
+			e.model.SetScript(fakellm.Func(func(fakellm.Request) fakellm.Reply {
 				if n++; n == 1 {
 					return c.reply
 				}
 				return fakellm.Text("Gone on.")
 			}))
-			r.work(touching(&effects))
-			begun := r.say(session(t), workflows.Message{Text: "Go."})
-			w := r.waits(begun.ID, 1)[0]
-			end := r.ended(begun.ID)
+			e.work(touching(&effects))
+			begun := e.say(session(t), workflows.Message{Text: "Go."})
+			w := e.waits(begun.ID, 1)[0]
+			end := e.ended(begun.ID)
 			assert.Equal(t, "Gone on.", end.Answer)
 			assert.Equal(t, c.effects, effects.Load())
-			requests, err := r.store.Requests(t.Context(), begun.ID)
+			requests, err := e.journal.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			assert.Equal(t, c.verdict, requests[0].Decision.Status)
-			_, err = r.people().Approve(t.Context(),
+			_, err = e.people().Approve(t.Context(),
 				client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash})
 			require.ErrorIs(t, err, client.ErrNotRunning)
-			r.keep("v1-expired-"+name, session(t), begun.ID)
+			e.keep("v1-expired-"+name, session(t), begun.ID)
 		})
 	}
 }
@@ -359,35 +359,35 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 	begun := make(chan struct{}, 16)
 	for name, c := range map[string]struct {
 		script fakellm.Script
-		reach  func(r *env, turnID string)
+		reach  func(e *env, turnID string)
 		say    string
-		check  func(t *testing.T, r *env, rec journal.TurnRecord)
+		check  func(t *testing.T, e *env, rec journal.TurnRecord)
 	}{
 		"stalled-stream": {fakellm.Text("one two three four").StallAfter(4),
-			func(r *env, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "",
+			func(e *env, id string) { e.awaitEvent(id, turn.EventTextDelta) }, "",
 			func(t *testing.T, _ *env, rec journal.TurnRecord) {
 				assert.True(t, strings.HasPrefix("one two three four", strings.TrimSpace(rec.Answer)) && rec.Answer != "",
 					"what was said is kept: %q", rec.Answer)
 			}},
 		"hung-tool": {fakellm.Call("local_hang", `{"text":"a"}`), func(*env, string) { <-begun }, "",
-			func(t *testing.T, r *env, rec journal.TurnRecord) {
-				messages := paired(t, r, rec.Session)
+			func(t *testing.T, e *env, rec journal.TurnRecord) {
+				messages := paired(t, e, rec.Session)
 				assert.Equal(t, turn.OutcomeUnknown, messages[2].Outcome, "it was claimed, and nobody knows")
 			}},
-		"approval": {fakellm.Call("local_touch", `{"text":"a"}`), func(r *env, id string) { r.waits(id, 1) }, "",
-			func(t *testing.T, r *env, rec journal.TurnRecord) {
-				messages := paired(t, r, rec.Session)
+		"approval": {fakellm.Call("local_touch", `{"text":"a"}`), func(e *env, id string) { e.waits(id, 1) }, "",
+			func(t *testing.T, e *env, rec journal.TurnRecord) {
+				messages := paired(t, e, rec.Session)
 				assert.Equal(t, turn.OutcomeCancelled, messages[2].Outcome, "it never ran")
-				requests, err := r.store.Requests(t.Context(), rec.ID)
+				requests, err := e.journal.Requests(t.Context(), rec.ID)
 				require.NoError(t, err)
 				assert.Equal(t, turn.StatusCancelled, requests[0].Decision.Status)
 			}},
-		"question": {fakellm.Call("ask_user", `{"question":"Which?"}`), func(r *env, id string) { r.waits(id, 1) }, "",
+		"question": {fakellm.Call("ask_user", `{"question":"Which?"}`), func(e *env, id string) { e.waits(id, 1) }, "",
 			func(*testing.T, *env, journal.TurnRecord) {}},
 		"with-messages": {fakellm.Text("one two three four").StallAfter(4),
-			func(r *env, id string) { r.awaitChunk(id, turn.ChunkTextDelta) }, "And this?",
-			func(t *testing.T, r *env, rec journal.TurnRecord) {
-				delivered, err := r.store.Delivered(t.Context(), rec.Session, "late")
+			func(e *env, id string) { e.awaitEvent(id, turn.EventTextDelta) }, "And this?",
+			func(t *testing.T, e *env, rec journal.TurnRecord) {
+				delivered, err := e.journal.Delivered(t.Context(), rec.Session, "late")
 				require.NoError(t, err, "a message that was accepted is kept")
 				assert.Equal(t, rec.ID, delivered.ID)
 			}},
@@ -395,31 +395,31 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
-			r := newEnv(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = 2 * within })
+			e := newEnv(t, c.script, askToTouch, func(cfg *config.Config) { cfg.Runtime.ToolTimeout = 2 * within })
 			hang := make(chan struct{})
-			r.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
+			e.work(engine.WithTool("hang", "Hangs.", func(context.Context, echoIn) (string, error) {
 				begun <- struct{}{}
 				<-hang
 				return "late", nil
 			}), touching(&effects))
 			t.Cleanup(func() { close(hang) })
-			first := r.say(session(t), workflows.Message{Text: "Go."})
-			c.reach(r, first.ID)
+			first := e.say(session(t), workflows.Message{Text: "Go."})
+			c.reach(e, first.ID)
 			if c.say != "" {
-				r.say(session(t), workflows.Message{ID: "late", Text: c.say})
+				e.say(session(t), workflows.Message{ID: "late", Text: c.say})
 			}
-			require.NoError(t, r.people().Stop(t.Context(), session(t)))
-			rec := r.ended(first.ID)
+			require.NoError(t, e.people().Stop(t.Context(), session(t)))
+			rec := e.ended(first.ID)
 			assert.Equal(t, turn.StateCancelled, rec.State)
-			c.check(t, r, rec)
-			r.model.SetScript(fakellm.Text("I go on."))
+			c.check(t, e, rec)
+			e.model.SetScript(fakellm.Text("I go on."))
 			require.Eventually(t, func() bool {
-				d, err := r.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
+				d, err := e.client.DescribeWorkflowExecution(t.Context(), session(t), first.ID)
 				return err == nil && d.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 			}, within, 10*time.Millisecond)
-			assert.Equal(t, "I go on.", r.ask(session(t), "Go on.").Answer)
+			assert.Equal(t, "I go on.", e.ask(session(t), "Go on.").Answer)
 			assert.Zero(t, effects.Load())
-			r.keep("v1-stopped-"+name, session(t), first.ID)
+			e.keep("v1-stopped-"+name, session(t), first.ID)
 		})
 	}
 }
@@ -429,7 +429,7 @@ func TestAStopSettlesTheTurnAtOnce(t *testing.T) {
 func TestAMergedMessageSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		switch {
 		case strings.Contains(q.Chat.Last("user").Content, "Both"):
 			return fakellm.Text("Both.")
@@ -438,17 +438,17 @@ func TestAMergedMessageSurvivesAReset(t *testing.T) {
 		}
 		return fakellm.Call("local_echo", `{"text":"a"}`)
 	}))
-	r.work(withEcho()...)
-	run := r.begin(session(t), "Read one.", nil)
-	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "Both, please."})
-	again := r.reset(run, r.tasks(run)[0])
-	assert.Equal(t, "Both.", r.result(again).Answer)
+	e.work(withEcho()...)
+	run := e.begin(session(t), "Read one.", nil)
+	e.reach(gate)
+	e.say(session(t), workflows.Message{ID: "m2", Text: "Both, please."})
+	again := e.reset(run, e.tasks(run)[0])
+	assert.Equal(t, "Both.", e.result(again).Answer)
 	gate.Release()
-	rec, err := r.store.Delivered(t.Context(), session(t), "m2")
+	rec, err := e.journal.Delivered(t.Context(), session(t), "m2")
 	require.NoError(t, err)
 	assert.Equal(t, run.GetRunID(), rec.ID)
-	r.keep("v1-reset-joined", session(t), again.GetRunID())
+	e.keep("v1-reset-joined", session(t), again.GetRunID())
 }
 
 // TestADecisionSurvivesAReset checks that a decision made before a reset is not requested again, whether the turn was
@@ -457,20 +457,20 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", `{"text":"a"}`),
 		fakellm.Attempts(fakellm.Text("Done.").Hold(1, gate), fakellm.Text("Done."))), askToTouch)
-	r.work(touching(&effects))
-	run := r.begin(session(t), "Touch it.", nil)
-	w := r.waits(run.GetRunID(), 1)[0]
-	_, err := r.people().Approve(t.Context(),
+	e.work(touching(&effects))
+	run := e.begin(session(t), "Touch it.", nil)
+	w := e.waits(run.GetRunID(), 1)[0]
+	_, err := e.people().Approve(t.Context(),
 		client.DecideInput{Session: session(t), Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
-	r.reach(gate)
-	again := r.reset(run, r.tasks(run)[0])
-	assert.Equal(t, "Done.", r.result(again).Answer)
+	e.reach(gate)
+	again := e.reset(run, e.tasks(run)[0])
+	assert.Equal(t, "Done.", e.result(again).Answer)
 	gate.Release()
-	r.keep("v1-reset-approved", session(t), again.GetRunID())
-	assert.Equal(t, "Done.", r.result(r.reset(again, r.tasks(again)[0])).Answer)
+	e.keep("v1-reset-approved", session(t), again.GetRunID())
+	assert.Equal(t, "Done.", e.result(e.reset(again, e.tasks(again)[0])).Answer)
 	assert.EqualValues(t, 1, effects.Load())
 }
 
@@ -479,21 +479,21 @@ func TestADecisionSurvivesAReset(t *testing.T) {
 func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Cases(fakellm.When("Third.", fakellm.Text("To the third.")),
+	e := newEnv(t, fakellm.Cases(fakellm.When("Third.", fakellm.Text("To the third.")),
 		fakellm.When("", fakellm.Text("To the first.").Hold(1, gate))))
-	r.work()
-	r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
-	r.reach(gate)
-	r.say(session(t), workflows.Message{ID: "m2", Blob: record.HashOf([]byte("nothing")), Queue: true})
-	r.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
+	e.work()
+	e.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	e.reach(gate)
+	e.say(session(t), workflows.Message{ID: "m2", Blob: record.HashOf([]byte("nothing")), Queue: true})
+	e.say(session(t), workflows.Message{ID: "m3", Text: "Third.", Queue: true})
 	gate.Release()
-	refused := r.answered(session(t), "m2")
+	refused := e.answered(session(t), "m2")
 	assert.Equal(t, turn.StateFailed, refused.State)
 	assert.NotEmpty(t, refused.Message)
-	third := r.answered(session(t), "m3")
+	third := e.answered(session(t), "m3")
 	assert.Equal(t, "To the third.", third.Answer)
-	r.keep("v1-queued-refused", session(t), refused.ID)
-	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: refused.ID},
+	e.keep("v1-queued-refused", session(t), refused.ID)
+	e.ran = append(e.ran, workflow.Execution{ID: session(t), RunID: refused.ID},
 		workflow.Execution{ID: session(t), RunID: third.ID})
 }
 
@@ -501,28 +501,28 @@ func TestAQueuedMessageThatCannotBeginIsRecordedAsFailed(t *testing.T) {
 // next turn, and a message sent after the stop is delivered too.
 func TestAStopLeavesQueuedMessages(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("Third.", fakellm.Text("To the third.")),
 		fakellm.When("Second.", fakellm.Text("To the second.")),
 		fakellm.When("First.", fakellm.Text("one two three four").StallAfter(4)),
 	))
-	stop := r.work()
-	first := r.say(session(t), workflows.Message{ID: "m1", Text: "First."})
-	r.awaitChunk(first.ID, turn.ChunkTextDelta)
-	r.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
+	stop := e.work()
+	first := e.say(session(t), workflows.Message{ID: "m1", Text: "First."})
+	e.awaitEvent(first.ID, turn.EventTextDelta)
+	e.say(session(t), workflows.Message{ID: "m2", Text: "Second.", Queue: true})
 	stop() // so that the stop and the last message reach the next worker together
-	require.NoError(t, r.people().Stop(t.Context(), session(t)))
+	require.NoError(t, e.people().Stop(t.Context(), session(t)))
 	sent := make(chan error, 1)
 	go func() {
-		_, err := r.people().Send(t.Context(),
+		_, err := e.people().Send(t.Context(),
 			client.SendInput{Session: session(t), Message: workflows.Message{ID: "m3", Text: "Third."}})
 		sent <- err
 	}()
-	r.work()
+	e.work()
 	require.NoError(t, <-sent)
-	assert.Equal(t, turn.StateCancelled, r.ended(first.ID).State)
-	second, third := r.answered(session(t), "m2"), r.answered(session(t), "m3")
+	assert.Equal(t, turn.StateCancelled, e.ended(first.ID).State)
+	second, third := e.answered(session(t), "m2"), e.answered(session(t), "m3")
 	assert.Equal(t, turn.StateCompleted, second.State)
 	assert.Equal(t, "To the third.", third.Answer)
-	r.keep("v1-stopped-queued", session(t), first.ID)
+	e.keep("v1-stopped-queued", session(t), first.ID)
 }

@@ -32,7 +32,7 @@ type restartableTemporal struct {
 
 // newRestartableTemporal starts a server. With a database the server keeps its state across restarts; without one it
 // keeps everything in memory, which is several times faster. It suggests continue-as-new after that many events; 0 means
-// the server's default. Start it before its rig, so that it still runs when the rig replays its histories.
+// the server's default. Start it before its harness, so that it still runs when the harness replays its histories.
 func newRestartableTemporal(t *testing.T, database string, suggest int) *restartableTemporal {
 	t.Helper()
 	path, err := temporalServer()
@@ -97,5 +97,5 @@ func (m *restartableTemporal) dial(address string) client.Client {
 	return c
 }
 
-// serves moves a rig without a worker to this server.
-func (m *restartableTemporal) serves(r *env) { r.client, r.cfg.Temporal.Address = m.client, m.address }
+// serves moves a harness without a worker to this server.
+func (m *restartableTemporal) serves(e *env) { e.client, e.cfg.Temporal.Address = m.client, m.address }

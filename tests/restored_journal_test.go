@@ -21,25 +21,25 @@ import (
 func TestAnEarlierJournalIsRefused(t *testing.T) {
 	t.Parallel()
 	one, two := fakellm.NewGate(), fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(
+	e := newEnv(t, fakellm.Steps(
 		fakellm.Call("local_list_files", `{}`).Hold(0, one),
 		fakellm.Attempts(fakellm.Text("This text is withdrawn again.").Hold(4, two), fakellm.Text("There are no files.")),
 	))
-	first := r.process()
-	copies := []string{r.copyJournal("empty")}
-	run := r.begin(t.Name(), "Which files are here?", nil)
-	r.reach(one)
-	copies = append(copies, r.copyJournal("begun"))
+	first := e.process()
+	copies := []string{e.copyJournal("empty")}
+	run := e.begin(t.Name(), "Which files are here?", nil)
+	e.reach(one)
+	copies = append(copies, e.copyJournal("begun"))
 	one.Release()
-	r.reach(two)
+	e.reach(two)
 	first.kill()
 	for _, path := range copies {
-		next := r.process(func(c *config.Config) { c.Journal.Path = path })
+		next := e.process(func(c *config.Config) { c.Journal.Path = path })
 		require.Eventually(t, func() bool {
-			d, err := r.client.DescribeWorkflowExecution(t.Context(), t.Name(), "")
+			d, err := e.client.DescribeWorkflowExecution(t.Context(), t.Name(), "")
 			require.NoError(t, err)
 			for _, a := range d.GetPendingActivities() {
-				if a.GetLastFailure().GetApplicationFailureInfo().GetType() == "store_unavailable" &&
+				if a.GetLastFailure().GetApplicationFailureInfo().GetType() == "journal_unavailable" &&
 					a.GetLastWorkerIdentity() != "" && a.GetAttempt() > 1 {
 					assert.Contains(t, a.GetLastFailure().GetMessage(), "restore a later copy")
 					return true
@@ -49,31 +49,31 @@ func TestAnEarlierJournalIsRefused(t *testing.T) {
 		}, within, 20*time.Millisecond, "the turn does not say what is wrong with %s", path)
 		next.kill()
 	}
-	assert.Equal(t, []int{0, 1}, r.steps(), "nothing is asked with an earlier journal")
-	r.process()
-	assert.Equal(t, "There are no files.", r.result(run).Answer)
-	assert.Equal(t, []int{0, 1, 1}, r.steps())
+	assert.Equal(t, []int{0, 1}, e.steps(), "nothing is asked with an earlier journal")
+	e.process()
+	assert.Equal(t, "There are no files.", e.result(run).Answer)
+	assert.Equal(t, []int{0, 1, 1}, e.steps())
 
 	doctor := func(path string) string {
-		r.cfg.Journal.Path = path
-		out, _ := exec.CommandContext(t.Context(), binary(t, "./starter"), "--config", configFile(t, r.cfg),
+		e.cfg.Journal.Path = path
+		out, _ := exec.CommandContext(t.Context(), binary(t, "./starter"), "--config", configFile(t, e.cfg),
 			"doctor").Output()
 		return string(out) // its exit code is that of other checks
 	}
 	require.Eventually(t, func() bool {
-		return strings.Contains(doctor(r.cfg.Journal.Path), "the journal has the last 1 turn of Temporal")
+		return strings.Contains(doctor(e.cfg.Journal.Path), "the journal has the last 1 turn of Temporal")
 	}, within, 20*time.Millisecond)
 	assert.Contains(t, doctor(copies[0]), "warn  history: the journal lacks the turn of session "+t.Name())
 }
 
 // copyJournal copies the journal as it is and returns the copy's path.
-func (r *env) copyJournal(name string) string {
-	r.t.Helper()
-	path := filepath.Join(r.dir, name+".db")
-	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path)
-	require.NoError(r.t, err)
+func (e *env) copyJournal(name string) string {
+	e.t.Helper()
+	path := filepath.Join(e.dir, name+".db")
+	db, err := sql.Open("sqlite", "file:"+e.cfg.Journal.Path)
+	require.NoError(e.t, err)
 	defer db.Close()
-	_, err = db.ExecContext(r.t.Context(), fmt.Sprintf("VACUUM INTO '%s'", path))
-	require.NoError(r.t, err)
+	_, err = db.ExecContext(e.t.Context(), fmt.Sprintf("VACUUM INTO '%s'", path))
+	require.NoError(e.t, err)
 	return path
 }

@@ -10,11 +10,11 @@ import (
 
 func TestCLIDoctorNoticesAMissingRole(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "[llm]\nprovider = \"demo\"\n")
+	h := newUserFolder(t, "[llm]\nprovider = \"demo\"\n")
 	says := func(line string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			return strings.Contains(h.starter("doctor").exits(0).out.String(), line)
+			return strings.Contains(h.everturn("doctor").exits(0).out.String(), line)
 		}, within, 100*time.Millisecond, line)
 	}
 	h.worker("--set", "worker.roles=turns,tools")

@@ -22,17 +22,17 @@ func role(roles ...config.Role) func(*config.Config) {
 }
 
 // split starts a worker for each role.
-func (r *env) split() {
-	r.process(role(config.RoleTurns))
-	r.process(role(config.RoleInference))
-	r.process(role(config.RoleTools))
+func (e *env) split() {
+	e.process(role(config.RoleTurns))
+	e.process(role(config.RoleInference))
+	e.process(role(config.RoleTools))
 }
 
 // published returns when the journal has the tools of a server.
-func (r *env) published(server string) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		all, err := r.store.Catalogues(r.t.Context())
+func (e *env) published(server string) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		all, err := e.journal.Catalogues(e.t.Context())
 		return err == nil && slices.ContainsFunc(all, func(c turn.Catalogue) bool {
 			return c.Server == server && c.Usable(time.Now())
 		})
@@ -40,8 +40,8 @@ func (r *env) published(server string) {
 }
 
 // queues returns the task queues of a run's activities, in the order of their events.
-func (r *env) queues(session, run string) (queues []string) {
-	for _, e := range r.events(session, run) {
+func (te *env) queues(session, run string) (queues []string) {
+	for _, e := range te.events(session, run) {
 		if a, ok := e.Attributes.(*historypb.HistoryEvent_ActivityTaskScheduledEventAttributes); ok {
 			queues = append(queues, a.ActivityTaskScheduledEventAttributes.TaskQueue.Name)
 		}
@@ -52,15 +52,15 @@ func (r *env) queues(session, run string) (queues []string) {
 func TestEachRoleHasItsWorkers(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, appendOnce(""), l.host(config.MCPTool{}))
-	r.split()
-	r.published("ledger")
-	run := r.begin(t.Name(), "Append it.", nil)
-	assert.Equal(t, "Appended.", r.result(run).Answer)
+	e := newEnv(t, appendOnce(""), l.host(config.MCPTool{}))
+	e.split()
+	e.published("ledger")
+	run := e.begin(t.Name(), "Append it.", nil)
+	assert.Equal(t, "Appended.", e.result(run).Answer)
 	assert.Equal(t, 1, l.count("effect", "x"))
-	inference, tools := r.cfg.Queue(config.RoleInference), r.cfg.Queue(config.RoleTools)
-	assert.Equal(t, []string{inference, tools, inference}, r.queues(t.Name(), run.GetRunID()))
-	r.keep("v1-roles", t.Name(), run.GetRunID())
+	inference, tools := e.cfg.Queue(config.RoleInference), e.cfg.Queue(config.RoleTools)
+	assert.Equal(t, []string{inference, tools, inference}, e.queues(t.Name(), run.GetRunID()))
+	e.keep("v1-roles", t.Name(), run.GetRunID())
 }
 
 // TestATurnOutlivesItsQueues begins a turn on a worker of all roles and ends it on workers of one role each.
@@ -68,39 +68,39 @@ func TestATurnOutlivesItsQueues(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(
+	e := newEnv(t, fakellm.Steps(
 		fakellm.Attempts(fakellm.Text("Lost.").Hold(1, gate), fakellm.Call("mcp_ledger_append", `{"text":"x"}`)),
 		fakellm.Text("Appended."),
 	), l.host(config.MCPTool{}))
-	first := r.process()
-	run := r.begin(t.Name(), "Append it.", nil)
-	r.reach(gate)
+	first := e.process()
+	run := e.begin(t.Name(), "Append it.", nil)
+	e.reach(gate)
 	first.kill()
-	r.split()
-	assert.Equal(t, "Appended.", r.result(run).Answer)
+	e.split()
+	assert.Equal(t, "Appended.", e.result(run).Answer)
 	assert.Equal(t, 1, l.count("effect", "x"))
-	r.keep("v1-roles-moved", t.Name(), run.GetRunID())
+	e.keep("v1-roles-moved", t.Name(), run.GetRunID())
 }
 
 func TestAServerIsOnlyOnSomeWorkers(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
 	once := fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done."))
-	r := newEnv(t, once, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Queue = "browser" })
-	hosting := r.process(role(), func(c *config.Config) { c.Worker.ServerQueues = []string{"browser"} })
-	r.published("ledger")
-	r.process()
-	run := r.begin(t.Name(), "Append it.", nil)
-	assert.Equal(t, "Done.", r.result(run).Answer)
+	e := newEnv(t, once, l.host(config.MCPTool{}), func(c *config.Config) { c.MCP.Servers[0].Queue = "browser" })
+	hosting := e.process(role(), func(c *config.Config) { c.Worker.ServerQueues = []string{"browser"} })
+	e.published("ledger")
+	e.process()
+	run := e.begin(t.Name(), "Append it.", nil)
+	assert.Equal(t, "Done.", e.result(run).Answer)
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Contains(t, r.queues(t.Name(), run.GetRunID()), r.cfg.ServerQueue("browser"))
-	r.keep("v1-server-queue", t.Name(), run.GetRunID())
+	assert.Contains(t, e.queues(t.Name(), run.GetRunID()), e.cfg.ServerQueue("browser"))
+	e.keep("v1-server-queue", t.Name(), run.GetRunID())
 
 	hosting.kill()
 	soon := "2s"
-	lost := r.begin(t.Name()+"-lost", "Append it.", &workflows.LimitsRequest{TurnTimeout: &soon})
-	require.Equal(t, turn.StateCompleted, r.result(lost).State)
-	call := r.calls(lost.GetRunID(), 1)[0]
+	lost := e.begin(t.Name()+"-lost", "Append it.", &workflows.LimitsRequest{TurnTimeout: &soon})
+	require.Equal(t, turn.StateCompleted, e.result(lost).State)
+	call := e.calls(lost.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeError, call.Outcome, "a call that no worker took was not sent")
 	assert.Equal(t, 1, l.count("begun", "x"))
 }
@@ -110,19 +110,19 @@ func TestATurnWaitsForNoUnknownServer(t *testing.T) {
 	t.Parallel()
 	for name, required := range map[string]bool{"required": true, "optional": false} {
 		l := newEffectServer(t)
-		r := newEnv(t, fakellm.Text("I have no tools."), l.host(config.MCPTool{}), func(c *config.Config) {
+		e := newEnv(t, fakellm.Text("I have no tools."), l.host(config.MCPTool{}), func(c *config.Config) {
 			c.MCP.Servers[0].Required = required
 			c.Temporal.TaskQueue += name
 		})
-		r.process(role(config.RoleTurns, config.RoleInference))
-		run := r.begin(t.Name()+"-"+name, "Append it.", nil)
+		e.process(role(config.RoleTurns, config.RoleInference))
+		run := e.begin(t.Name()+"-"+name, "Append it.", nil)
 		if required {
 			var failed *temporal.ApplicationError
 			require.ErrorAs(t, run.Get(t.Context(), nil), &failed)
 			assert.Equal(t, string(turn.CodeToolNotSent), failed.Type())
 			continue
 		}
-		assert.Equal(t, "I have no tools.", r.result(run).Answer)
-		assert.Contains(t, string(r.model.Requests()[0].Body), `The tool server \"ledger\" is unavailable`)
+		assert.Equal(t, "I have no tools.", e.result(run).Answer)
+		assert.Contains(t, string(e.model.Requests()[0].Body), `The tool server \"ledger\" is unavailable`)
 	}
 }

@@ -32,49 +32,49 @@ func TestARollingRestartUnderLoad(t *testing.T) {
 	for i := range hops {
 		steps = append(steps, fakellm.Call("mcp_ledger_append", fmt.Sprintf(`{"text":"%d"}`, i)))
 	}
-	r := newEnv(t, fakellm.Steps(append(steps, fakellm.Text("Appended."))...), l.host(config.MCPTool{}),
+	e := newEnv(t, fakellm.Steps(append(steps, fakellm.Text("Appended."))...), l.host(config.MCPTool{}),
 		func(c *config.Config) { c.Worker.DrainTimeout = within })
 	roles := []config.Role{config.RoleTurns, config.RoleInference, config.RoleTools}
 	running := make([]*process, len(roles))
 	for i, one := range roles {
-		running[i] = r.process(role(one))
+		running[i] = e.process(role(one))
 	}
-	r.published("ledger")
+	e.published("ledger")
 	var runs []client.WorkflowRun
 	for i := range turns {
-		runs = append(runs, r.begin(fmt.Sprintf("%s-%d", t.Name(), i), "Append them.", nil))
+		runs = append(runs, e.begin(fmt.Sprintf("%s-%d", t.Name(), i), "Append them.", nil))
 		if one := i / 2; i%2 == 1 && one < len(roles) {
-			next := r.process(role(roles[one]))
+			next := e.process(role(roles[one]))
 			running[one].signal(syscall.SIGTERM)
 			running[one].exit()
 			running[one] = next
 		}
 	}
 	for _, run := range runs {
-		require.Equal(t, turn.StateCompleted, r.result(run).State)
-		for _, c := range r.calls(run.GetRunID(), hops) {
+		require.Equal(t, turn.StateCompleted, e.result(run).State)
+		for _, c := range e.calls(run.GetRunID(), hops) {
 			assert.Equal(t, turn.OutcomeOK, c.Outcome)
 			assert.Equal(t, 1, c.Runs)
 		}
 	}
-	assert.Len(t, r.model.Requests(), turns*(hops+1), "no inference is paid for twice")
-	if !r.drainsPolls() {
+	assert.Len(t, e.model.Requests(), turns*(hops+1), "no inference is paid for twice")
+	if !e.drainsPolls() {
 		t.Log("not checked: that no task waits for a timeout; it needs a Temporal server of 1.31 or newer with " +
 			"frontend.enableCancelWorkerPollsOnShutdown")
 		return
 	}
 	for _, run := range runs {
 		for _, kind := range lateTasks {
-			assert.Zero(t, count(r.events(run.GetID(), run.GetRunID()), kind), kind)
+			assert.Zero(t, count(e.events(run.GetID(), run.GetRunID()), kind), kind)
 		}
 	}
 }
 
 // drainsPolls reports whether the server ends the polls of a worker that stops.
-func (r *env) drainsPolls() bool {
-	r.t.Helper()
-	got, err := r.client.WorkflowService().DescribeNamespace(r.t.Context(),
+func (e *env) drainsPolls() bool {
+	e.t.Helper()
+	got, err := e.client.WorkflowService().DescribeNamespace(e.t.Context(),
 		&workflowservice.DescribeNamespaceRequest{Namespace: temporalconn.DefaultNamespace})
-	require.NoError(r.t, err)
+	require.NoError(e.t, err)
 	return got.GetNamespaceInfo().GetCapabilities().GetWorkerPollCompleteOnShutdown()
 }

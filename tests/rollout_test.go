@@ -29,17 +29,17 @@ const quickDrainage = `matching.wv.VersionDrainageStatusVisibilityGracePeriod: [
 matching.wv.VersionDrainageStatusRefreshInterval: [{value: 1s}]
 `
 
-// fleetRig is a fleet with a client, for tests of many turns.
-type fleetRig struct {
+// fleetHarness is a fleet with a client, for tests of many turns.
+type fleetHarness struct {
 	*env // without its worker: for histories
 	*fleet.Fleet
-	home  *home
-	turns *client.Client
-	began []client.Turn
+	userFolder *userFolder
+	turns      *client.Client
+	began      []client.Turn
 }
 
-// newFleetRig starts a fleet without workers, whose Postgres has these settings.
-func newFleetRig(t *testing.T, model *fakellm.Server, settings string, postgres ...string) *fleetRig {
+// newFleetHarness starts a fleet without workers, whose Postgres has these settings.
+func newFleetHarness(t *testing.T, model *fakellm.Server, settings string, postgres ...string) *fleetHarness {
 	t.Helper()
 	if os.Getenv(fleetVariable) != "1" {
 		t.Skipf("a fleet is tested if %s=1: its Temporal server takes five minutes to build", fleetVariable)
@@ -48,23 +48,23 @@ func newFleetRig(t *testing.T, model *fakellm.Server, settings string, postgres 
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // root's Postgres runs as another user
 	f := startFleet(t, fleet.Options{Dir: dir, Settings: asking(model) + settings, Dynamic: quickDrainage,
 		Postgres: postgres, Worker: binary(t, "./worker"), Starter: binary(t, "./starter"), Progress: t.Output()})
-	r := &fleetRig{Fleet: f,
-		home: &home{t: t, dir: dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}}
+	r := &fleetHarness{Fleet: f,
+		userFolder: &userFolder{t: t, dir: dir, address: f.Address(), environ: []string{"HOME=" + t.TempDir()}}}
 	loaded, err := config.Load(config.LoadOptions{Path: f.Config()})
 	require.NoError(t, err)
-	store, err := engine.OpenJournal(t.Context(), loaded.Config)
+	j, err := engine.OpenJournal(t.Context(), loaded.Config)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	t.Cleanup(func() { assert.NoError(t, j.Close()) })
 	c, err := temporalconn.Dial(t.Context(), temporalconn.Options{Address: f.Address()})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	r.env = &env{t: t, model: model, client: c, store: store, dir: dir, cfg: loaded.Config}
-	r.turns = client.New(c, client.Options{TaskQueue: loaded.Config.Temporal.TaskQueue, Journal: store})
+	r.env = &env{t: t, model: model, client: c, journal: j, dir: dir, cfg: loaded.Config}
+	r.turns = client.New(c, client.Options{TaskQueue: loaded.Config.Temporal.TaskQueue, Journal: j})
 	return r
 }
 
 // version starts a worker of a version.
-func (r *fleetRig) version(build string) *fleet.Process {
+func (r *fleetHarness) version(build string) *fleet.Process {
 	r.t.Helper()
 	require.NoError(r.t, r.StartWorker("TEMPORAL_WORKER_BUILD_ID="+build, "EVERTURN_LLM_IDLE_TIMEOUT=10m",
 		"EVERTURN_LLM_TOTAL_TIMEOUT=10m", "EVERTURN_RUNTIME_TURN_TIMEOUT=10m")) // for inferences that a test holds
@@ -72,7 +72,7 @@ func (r *fleetRig) version(build string) *fleet.Process {
 }
 
 // begins sends a message that begins a turn.
-func (r *fleetRig) begins(session, text string) client.Turn {
+func (r *fleetHarness) begins(session, text string) client.Turn {
 	r.t.Helper()
 	sent, err := r.turns.Send(r.t.Context(), client.SendInput{Session: session, Message: turn.UserMessage{Text: text}})
 	require.NoError(r.t, err)
@@ -80,8 +80,8 @@ func (r *fleetRig) begins(session, text string) client.Turn {
 	return sent
 }
 
-// parked waits until each of the sessions waits for a decision.
-func (r *fleetRig) parked(sessions ...string) {
+// waiting waits until each of the sessions waits for a decision.
+func (r *fleetHarness) waiting(sessions ...string) {
 	r.t.Helper()
 	for _, s := range sessions {
 		require.Eventually(r.t, func() bool {
@@ -92,7 +92,7 @@ func (r *fleetRig) parked(sessions ...string) {
 }
 
 // settles decides what a session waits for.
-func (r *fleetRig) settles(session string) {
+func (r *fleetHarness) settles(session string) {
 	r.t.Helper()
 	pending, err := r.turns.Pending(r.t.Context(), client.PendingInput{Session: session})
 	require.NoError(r.t, err)
@@ -107,7 +107,7 @@ func (r *fleetRig) settles(session string) {
 }
 
 // on returns the version that a session's running turn stays on, and its run.
-func (r *fleetRig) on(session string) (build, run string) {
+func (r *fleetHarness) on(session string) (build, run string) {
 	r.t.Helper()
 	got, err := r.client.DescribeWorkflowExecution(r.t.Context(), session, "")
 	require.NoError(r.t, err)
@@ -116,7 +116,7 @@ func (r *fleetRig) on(session string) (build, run string) {
 }
 
 // onVersion checks the version of sessions.
-func (r *fleetRig) onVersion(build string, sessions ...string) {
+func (r *fleetHarness) onVersion(build string, sessions ...string) {
 	r.t.Helper()
 	for _, s := range sessions {
 		is, _ := r.on(s)
@@ -125,14 +125,14 @@ func (r *fleetRig) onVersion(build string, sessions ...string) {
 }
 
 // complete waits until all turns have completed, each call having run once.
-func (r *fleetRig) complete() {
+func (r *fleetHarness) complete() {
 	r.t.Helper()
 	for _, sent := range r.began {
 		res, err := r.turns.Wait(r.t.Context(), sent)
 		require.NoError(r.t, err, sent.Session)
 		assert.Equal(r.t, turn.StateCompleted, res.State, "%s: %s", sent.Session, res.Message)
 		assert.Equal(r.t, sent.ID, res.Turn)
-		calls, err := r.store.Calls(r.t.Context(), sent.ID)
+		calls, err := r.journal.Calls(r.t.Context(), sent.ID)
 		require.NoError(r.t, err)
 		for _, c := range calls {
 			assert.Equal(r.t, turn.OutcomeOK, c.Outcome)
@@ -141,14 +141,14 @@ func (r *fleetRig) complete() {
 	}
 }
 
-// rollout runs starter rollout.
-func (r *fleetRig) rollout(args ...string) *command {
+// rollout runs everturn rollout.
+func (r *fleetHarness) rollout(args ...string) *command {
 	r.t.Helper()
-	return r.home.starter(append([]string{"rollout"}, args...)...)
+	return r.userFolder.everturn(append([]string{"rollout"}, args...)...)
 }
 
 // drained waits until the server has noticed that no run stays on a version.
-func (r *fleetRig) drained(build string) {
+func (r *fleetHarness) drained(build string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		for _, v := range decoded[rollout.Status](r.rollout("status", "-o", "json").exits(0)).Versions {
@@ -189,7 +189,7 @@ func TestARolloutAndItsRollback(t *testing.T) {
 	const waiting = 20
 	running := *rolledOut
 	gate := fakellm.NewGate()
-	r := newFleetRig(t, rolling(t, gate), versioned, "fsync=off")
+	r := newFleetHarness(t, rolling(t, gate), versioned, "fsync=off")
 	assert.Contains(t, r.rollout("status").exits(3).err.String(), `no Worker Deployment "agents"`)
 	r.version("v1")
 	r.rollout("promote", "v1").exits(0)
@@ -203,7 +203,7 @@ func TestARolloutAndItsRollback(t *testing.T) {
 		r.begins(asked[i], "Which files?")
 		r.begins(guessing[i], "Guess.")
 	}
-	r.parked(append(asked, guessing...)...)
+	r.waiting(append(asked, guessing...)...)
 	awaitGate(t, gate)
 	_, first := r.on(asked[0])
 	_, firstGuess := r.on(guessing[0])
@@ -214,7 +214,7 @@ func TestARolloutAndItsRollback(t *testing.T) {
 	r.rollout("promote", "v2").exits(0)
 	r.onVersion("v1", append(append(asked, guessing...), held...)...)
 	r.begins("new", "Which files?")
-	r.parked("new")
+	r.waiting("new")
 	r.onVersion("v2", "new")
 
 	assert.Equal(t, 124, r.rollout("drain", "v1", "--timeout", "20s").code(), "the held turns stay")
@@ -252,17 +252,17 @@ func TestARolloutAndItsRollback(t *testing.T) {
 // turn continues when it is back. A version that is not ready is not promoted.
 func TestAVersionWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	r := newFleetRig(t, rolling(t, fakellm.NewGate()), versioned, "fsync=off")
+	r := newFleetHarness(t, rolling(t, fakellm.NewGate()), versioned, "fsync=off")
 	one := r.version("v1")
 	r.rollout("promote", "v1").exits(0)
 	r.begins("asked", "Which files?")
 	r.begins("approved", "Which files?")
-	r.parked("asked", "approved")
+	r.waiting("asked", "approved")
 	delivery, err := r.client.ExecuteWorkflow(t.Context(),
 		temporal.StartWorkflowOptions{ID: "deliver-1",
 			TaskQueue: "everturn"}, workflows.DeliverWorkflow, workflows.DeliverInput{Session: "delivered", Message: turn.UserMessage{Text: "Guess."}})
 	require.NoError(t, err)
-	r.parked("delivered")
+	r.waiting("delivered")
 	r.happened(delivery, enumspb.EVENT_TYPE_TIMER_STARTED)
 
 	stuck := r.version("v2")
@@ -273,7 +273,7 @@ func TestAVersionWithoutWorkers(t *testing.T) {
 		{"attach", "asked", "--timeout", "3s"},
 	} {
 		begun := time.Now()
-		c := r.home.starter(args...)
+		c := r.userFolder.everturn(args...)
 		assert.Contains(t, c.err.String(), "the turn stays on version v1 of deployment agents", args)
 		t.Logf("%s: %s, exit code %d", args[0], time.Since(begun).Round(10*time.Millisecond), c.code())
 	}
@@ -287,7 +287,7 @@ func TestAVersionWithoutWorkers(t *testing.T) {
 	r.keep("v1-deliver-moved", "deliver-1", delivery.GetRunID())
 
 	var builds []string
-	for _, w := range decoded[[]temporalconn.Worker](r.home.starter("workers", "-o", "json").exits(0)) {
+	for _, w := range decoded[[]temporalconn.Worker](r.userFolder.everturn("workers", "-o", "json").exits(0)) {
 		if w.TaskQueue == "everturn" {
 			builds = append(builds, w.BuildID)
 		}
@@ -301,7 +301,7 @@ func TestAVersionWithoutWorkers(t *testing.T) {
 	assert.Equal(t, "v1", decoded[rollout.Status](r.rollout("status", "-o", "json").exits(0)).Current)
 	r.rollout("ramp", "v2", "100").exits(0)
 	r.begins("ramped", "Which files?")
-	r.parked("ramped")
+	r.waiting("ramped")
 	r.onVersion("v2", "ramped")
 	assert.Contains(t, r.rollout("rollback").exits(0).err.String(), "v1")
 	r.settles("ramped")

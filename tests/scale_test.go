@@ -72,43 +72,43 @@ func raised(n int) *workflows.LimitsRequest {
 }
 
 // seed gives a session a transcript of that many turns, each a question and an answer of size bytes.
-func (r *env) seed(session string, turns, size int) {
-	r.t.Helper()
-	ctx := r.t.Context()
+func (e *env) seed(session string, turns, size int) {
+	e.t.Helper()
+	ctx := e.t.Context()
 	for i := range turns {
 		id := fmt.Sprintf("%s-seed-%d", session, i)
 		text := func(who string) string {
 			line := fmt.Sprintf("%s says line %06d. ", who, i)
 			return strings.Repeat(line, size/len(line)+1)[:size]
 		}
-		begun, err := r.store.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+		begun, err := e.journal.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
 			Message: turn.UserMessage{ID: id, Text: text("user")}, At: time.Now()})
-		require.NoError(r.t, err)
+		require.NoError(e.t, err)
 		key := journal.StepKey{Turn: id, Step: 1}
-		inf, err := r.store.StartInference(ctx,
+		inf, err := e.journal.StartInference(ctx,
 			journal.StartInference{Session: session, Key: key, Expect: begun.Head, At: time.Now()})
-		require.NoError(r.t, err)
+		require.NoError(e.t, err)
 		answer := turn.Completion{Text: text("model"), FinishReason: "stop"}
-		_, err = r.store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
-			Answer: answer, Chunks: []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: answer.Text, At: time.Now()}},
+		_, err = e.journal.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
+			Answer: answer, Events: []turn.Event{{Kind: turn.EventTextDelta, Text: answer.Text, At: time.Now()}},
 			Message: turn.Message{Text: answer.Text}, At: time.Now()})
-		require.NoError(r.t, err)
-		_, err = r.store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
+		require.NoError(e.t, err)
+		_, err = e.journal.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
 			Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered,
 				Answer: answer.Text}, Counters: turn.Counters{Step: 1},
 			At: time.Now()})
-		require.NoError(r.t, err)
+		require.NoError(e.t, err)
 	}
 }
 
 // databaseBytes returns the journal's size: all pages of the database, including those still in its write-ahead log.
-func (r *env) databaseBytes() int64 {
-	db, err := sql.Open("sqlite", "file:"+r.cfg.Journal.Path)
-	require.NoError(r.t, err)
+func (e *env) databaseBytes() int64 {
+	db, err := sql.Open("sqlite", "file:"+e.cfg.Journal.Path)
+	require.NoError(e.t, err)
 	defer db.Close()
 	var pages, size int64
-	require.NoError(r.t, db.QueryRow("PRAGMA page_count").Scan(&pages))
-	require.NoError(r.t, db.QueryRow("PRAGMA page_size").Scan(&size))
+	require.NoError(e.t, db.QueryRow("PRAGMA page_count").Scan(&pages))
+	require.NoError(e.t, db.QueryRow("PRAGMA page_size").Scan(&size))
 	return pages * size
 }
 
@@ -178,13 +178,13 @@ func (m *meter) SettleCall(ctx context.Context, in journal.SettleInput) (journal
 	return m.Journal.SettleCall(ctx, in)
 }
 
-func (m *meter) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
-	m.written.Add(jsonBytes(chunks))
-	return m.Journal.AppendChunks(ctx, key, attempt, chunks)
+func (m *meter) AppendEvents(ctx context.Context, key journal.StepKey, attempt int, events []turn.Event) error {
+	m.written.Add(jsonBytes(events))
+	return m.Journal.AppendEvents(ctx, key, attempt, events)
 }
 
 func (m *meter) AppendStream(ctx context.Context, in journal.StreamInput) error {
-	m.written.Add(jsonBytes(in.Chunks))
+	m.written.Add(jsonBytes(in.Events))
 	return m.Journal.AppendStream(ctx, in)
 }
 
@@ -228,11 +228,11 @@ func (c cost) atMost(t *testing.T, other cost, times float64) {
 
 // sampler takes the cost at each request of the model.
 type sampler struct {
-	rig   *env
-	meter *meter
-	mu    sync.Mutex
-	costs []cost
-	sent  float64
+	harness *env
+	meter   *meter
+	mu      sync.Mutex
+	costs   []cost
+	sent    float64
 }
 
 func (s *sampler) watch(inner fakellm.Script) fakellm.Script {
@@ -241,7 +241,7 @@ func (s *sampler) watch(inner fakellm.Script) fakellm.Script {
 		defer s.mu.Unlock()
 		s.sent += float64(len(r.Body))
 		c := s.meter.cost()
-		c[journalBytes], c[sentToModel] = float64(s.rig.databaseBytes()), s.sent
+		c[journalBytes], c[sentToModel] = float64(s.harness.databaseBytes()), s.sent
 		s.costs = append(s.costs, c)
 		return inner.Reply(r)
 	})
@@ -254,32 +254,32 @@ func (s *sampler) perHop(from int) cost { return s.costs[from+measured].since(s.
 func TestAHundredStepsCostTheSameEach(t *testing.T) {
 	for tool, most := range map[string]int{"local_page": 12, "local_quick_page": 7} {
 		t.Run(tool, func(t *testing.T) {
-			r := newEnv(t, nil)
-			s := &sampler{rig: r, meter: &meter{}}
-			r.model.SetScript(s.watch(hops(tool, hopsLong)))
-			r.seed("long", 160, 2500)
-			before := r.databaseBytes()
-			r.work(append(withPage(), engine.WithJournal(s.meter.wrap))...)
-			run := r.begin("long", "Read the whole book.", raised(hopsLong))
-			res := r.result(run)
+			e := newEnv(t, nil)
+			s := &sampler{harness: e, meter: &meter{}}
+			e.model.SetScript(s.watch(hops(tool, hopsLong)))
+			e.seed("long", 160, 2500)
+			before := e.databaseBytes()
+			e.work(append(withPage(), engine.WithJournal(s.meter.wrap))...)
+			run := e.begin("long", "Read the whole book.", raised(hopsLong))
+			res := e.result(run)
 			assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 			assert.Equal(t, hopsLong, res.ToolCalls)
-			t.Run("keeps its history small", func(t *testing.T) { smallHistory(t, r, run.GetRunID(), most) })
+			t.Run("keeps its history small", func(t *testing.T) { smallHistory(t, e, run.GetRunID(), most) })
 			t.Run("keeps its journal small", func(t *testing.T) {
-				grown := r.databaseBytes() - before
+				grown := e.databaseBytes() - before
 				t.Logf("journal grew by %d bytes", grown)
 				assert.LessOrEqual(t, grown, int64(3<<20))
 			})
 			t.Run("costs the same at hop 100 as at hop 10", func(t *testing.T) { flat(t, s) })
-			t.Run("cuts its prompts in blocks", func(t *testing.T) { blocks(t, r.model.Requests(), "Read the whole book.") })
-			paired(t, r, "long")
+			t.Run("cuts its prompts in blocks", func(t *testing.T) { blocks(t, e.model.Requests(), "Read the whole book.") })
+			paired(t, e, "long")
 		})
 	}
 }
 
-func smallHistory(t *testing.T, r *env, runID string, most int) {
-	events := r.events("long", runID)
-	described, err := r.client.DescribeWorkflowExecution(t.Context(), "long", runID)
+func smallHistory(t *testing.T, e *env, runID string, most int) {
+	events := e.events("long", runID)
+	described, err := e.client.DescribeWorkflowExecution(t.Context(), "long", runID)
 	require.NoError(t, err)
 	size := historyBytes(events)
 	t.Logf("%d events, %d bytes, %d by the server's count", len(events), size,
@@ -353,27 +353,27 @@ func complete(t *testing.T, chat fakellm.Chat, asked string) {
 }
 
 // paired checks that each call of a session's transcript has its result, and returns it.
-func paired(t *testing.T, r *env, session string) []turn.Message {
+func paired(t *testing.T, e *env, session string) []turn.Message {
 	t.Helper()
-	messages, head := r.transcript(session)
+	messages, head := e.transcript(session)
 	require.Len(t, messages, int(head.Seq))
 	require.Empty(t, check.Transcript(session, messages))
 	return messages
 }
 
 // chain follows continue-as-new from a run to the last one, and marks all runs for replay.
-func (r *env) chain(session, first string) []string {
-	r.t.Helper()
+func (e *env) chain(session, first string) []string {
+	e.t.Helper()
 	runs := []string{first}
 	for {
-		events := r.events(session, runs[len(runs)-1])
-		r.t.Logf("run %d: %d events, %d bytes", len(runs), len(events), historyBytes(events))
+		events := e.events(session, runs[len(runs)-1])
+		e.t.Logf("run %d: %d events, %d bytes", len(runs), len(events), historyBytes(events))
 		last := events[len(events)-1]
 		if last.EventType != enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
 			return runs
 		}
 		next := last.GetWorkflowExecutionContinuedAsNewEventAttributes().NewExecutionRunId
 		runs = append(runs, next)
-		r.ran = append(r.ran, workflow.Execution{ID: session, RunID: next})
+		e.ran = append(e.ran, workflow.Execution{ID: session, RunID: next})
 	}
 }

@@ -32,11 +32,11 @@ type scheduled struct {
 }
 
 // schedules lists the schedules until they satisfy the function, because Temporal's list lags briefly.
-func (h *home) schedules(as func([]scheduled) bool) []scheduled {
+func (h *userFolder) schedules(as func([]scheduled) bool) []scheduled {
 	h.t.Helper()
 	var list []scheduled
 	require.Eventually(h.t, func() bool {
-		list = decoded[[]scheduled](h.starter("schedule", "list", "-o", "json").exits(0))
+		list = decoded[[]scheduled](h.everturn("schedule", "list", "-o", "json").exits(0))
 		return as(list)
 	}, within, 50*time.Millisecond, "the schedules never were as they should be: %+v", list)
 	return list
@@ -66,13 +66,13 @@ func TestCLIAScheduleForOneSession(t *testing.T) {
 	t.Parallel()
 	gate, name := fakellm.NewGate(), name(t)
 	model := fakellm.Start(t, fakellm.Text("Nothing new.").Hold(1, gate))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
-	made := h.starter("schedule", "create", name, "--every", "24h", "--session", "news", "What is new?").exits(0)
+	made := h.everturn("schedule", "create", name, "--every", "24h", "--session", "news", "What is new?").exits(0)
 	assert.Contains(t, made.out.String(), "every 24h0m0s\nnext     ")
-	h.starter("schedule", "trigger", name).exits(0)
+	h.everturn("schedule", "trigger", name).exits(0)
 	awaitGate(t, gate)
-	again := h.starter("schedule", "trigger", name).exits(0)
+	again := h.everturn("schedule", "trigger", name).exits(0)
 	assert.Contains(t, again.err.String(), "has not ended, so this run is skipped")
 	h.schedules(func(list []scheduled) bool { return len(list) == 1 && list[0].Skipped == 1 })
 	gate.Release()
@@ -83,24 +83,24 @@ func TestCLIAScheduleForOneSession(t *testing.T) {
 	assert.Len(t, model.Requests(), 1, "what was left out is not made up for")
 
 	h.idle(name)
-	h.starter("schedule", "trigger", name).exits(0)
+	h.everturn("schedule", "trigger", name).exits(0)
 	h.schedules(over(2))
 	requests := model.Requests()
-	assert.Equal(t, []string{"What is new?", "Nothing new.", "What is new?"}, said(requests[len(requests)-1].Chat),
+	assert.Equal(t, []string{"What is new?", "Nothing new.", "What is new?"}, textsOf(requests[len(requests)-1].Chat),
 		"one session has it all")
-	text := h.starter("schedule", "list").exits(0).out.String()
+	text := h.everturn("schedule", "list").exits(0).out.String()
 	assert.Contains(t, text, name+" · every 24h0m0s · session news\n  ask   What is new?\n  next  ")
 	assert.Contains(t, text, " · answered · news\n")
 
-	h.starter("schedule", "delete", name).exits(0)
+	h.everturn("schedule", "delete", name).exits(0)
 	h.schedules(func(list []scheduled) bool { return len(list) == 0 })
-	gone := h.starter("schedule", "delete", name).exits(3)
+	gone := h.everturn("schedule", "delete", name).exits(3)
 	assert.Contains(t, gone.err.String(), "there is no schedule")
-	h.starter("show", "news").exits(0)
+	h.everturn("show", "news").exits(0)
 }
 
 // idle waits until a schedule has no running workflows.
-func (h *home) idle(name string) {
+func (h *userFolder) idle(name string) {
 	h.t.Helper()
 	c := h.dial()
 	require.Eventually(h.t, func() bool {
@@ -113,16 +113,16 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	t.Parallel()
 	name := name(t)
 	model := fakellm.Start(t, fakellm.Cases(fakellm.When("Say hello.", fakellm.Text("Hello."))))
-	h := newHome(t, asking(model))
+	h := newUserFolder(t, asking(model))
 	h.worker()
 	made := h.begin(strings.NewReader("Say hello."), "schedule", "create", name, "--cron", "0 9 * * 1-5", "--zone",
 		"Europe/Berlin", "--max-steps", "2", "--paused", "-").exits(0)
 	assert.Contains(t, made.out.String(), "cron 0 9 * * 1-5 (Europe/Berlin)")
-	assert.Contains(t, made.err.String(), "starter schedule resume "+name)
+	assert.Contains(t, made.err.String(), "everturn schedule resume "+name)
 	list := h.schedules(func(list []scheduled) bool { return len(list) == 1 })
 	assert.True(t, list[0].Paused)
 	assert.Empty(t, list[0].Next)
-	h.starter("schedule", "resume", name).exits(0)
+	h.everturn("schedule", "resume", name).exits(0)
 	at := h.schedules(func(list []scheduled) bool { return len(list) == 1 && len(list[0].Next) > 0 })[0].Next[0]
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 
 	for i := range 2 {
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Temporal names runs by the second
-		h.starter("schedule", "trigger", name).exits(0)
+		h.everturn("schedule", "trigger", name).exits(0)
 		h.schedules(over(i + 1))
 		h.idle(name)
 	}
@@ -139,29 +139,29 @@ func TestCLIAScheduleWithASessionEach(t *testing.T) {
 	for i, l := range last {
 		assert.True(t, strings.HasPrefix(l.Session, name+"-20"), l.Session)
 		assert.Equal(t, turn.StateCompleted, l.State)
-		assert.Equal(t, []string{"Say hello."}, said(model.Requests()[i].Chat))
-		h.starter("attach", l.Session).exits(0)
+		assert.Equal(t, []string{"Say hello."}, textsOf(model.Requests()[i].Chat))
+		h.everturn("attach", l.Session).exits(0)
 	}
-	h.starter("schedule", "pause", name).exits(0)
+	h.everturn("schedule", "pause", name).exits(0)
 	h.schedules(func(list []scheduled) bool { return len(list) == 1 && list[0].Paused })
-	h.starter("schedule", "delete", name).exits(0)
+	h.everturn("schedule", "delete", name).exits(0)
 }
 
 // deliver starts a delivery as a schedule does.
-func (r *env) deliver(id, session, text string) sdk.WorkflowRun {
-	r.t.Helper()
-	run, err := r.client.ExecuteWorkflow(r.t.Context(),
-		sdk.StartWorkflowOptions{ID: id, TaskQueue: r.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
+func (e *env) deliver(id, session, text string) sdk.WorkflowRun {
+	e.t.Helper()
+	run, err := e.client.ExecuteWorkflow(e.t.Context(),
+		sdk.StartWorkflowOptions{ID: id, TaskQueue: e.cfg.Temporal.TaskQueue}, workflows.DeliverWorkflow,
 		workflows.DeliverInput{Session: session, Message: workflows.Message{Text: text}})
-	require.NoError(r.t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
+	require.NoError(e.t, err)
+	e.ran = append(e.ran, workflow.Execution{ID: id, RunID: run.GetRunID()})
 	return run
 }
 
 // delivered waits for a delivery's end.
-func (r *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	var res workflows.DeliverResult
 	err := run.Get(ctx, &res)
@@ -169,87 +169,87 @@ func (r *env) delivered(run sdk.WorkflowRun) (workflows.DeliverResult, error) {
 }
 
 // once checks that a session has one turn, that a delivery began it, and that the transcript has its prompt once.
-func (r *env) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
-	r.t.Helper()
-	turns, err := r.store.Turns(r.t.Context(), session)
-	require.NoError(r.t, err)
-	require.Len(r.t, turns, 1)
-	assert.Equal(r.t, workflows.DeliveryID(run.GetID(), run.GetRunID()), turns[0].MessageID)
-	messages, _ := r.transcript(session)
-	said := 0
+func (e *env) once(session string, run sdk.WorkflowRun) journal.TurnRecord {
+	e.t.Helper()
+	turns, err := e.journal.Turns(e.t.Context(), session)
+	require.NoError(e.t, err)
+	require.Len(e.t, turns, 1)
+	assert.Equal(e.t, workflows.DeliveryID(run.GetID(), run.GetRunID()), turns[0].MessageID)
+	messages, _ := e.transcript(session)
+	output := 0
 	for _, m := range messages {
 		if m.Role == turn.RoleUser {
-			said++
+			output++
 		}
 	}
-	assert.Equal(r.t, 1, said)
+	assert.Equal(e.t, 1, output)
 	return turns[0]
 }
 
 func TestADeliveryEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
-	r.work()
-	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate)
-	d, err := r.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+	e := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
+	e.work()
+	run := e.deliver("deliver "+session(t), session(t), "Do it.")
+	e.reach(gate)
+	d, err := e.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 	require.NoError(t, err)
 	assert.Nil(t, d.GetWorkflowExecutionInfo().GetCloseTime(), "the turn is not over")
 	gate.Release()
-	res, err := r.delivered(run)
+	res, err := e.delivered(run)
 	require.NoError(t, err)
-	first := r.once(session(t), run)
+	first := e.once(session(t), run)
 	assert.Equal(t, workflows.DeliverResult{Session: session(t), MessageID: first.MessageID, Turn: first.ID,
 		State: turn.StateCompleted, FinishReason: turn.FinishAnswered}, res)
-	r.keep("v1-deliver", run.GetID(), run.GetRunID())
+	e.keep("v1-deliver", run.GetID(), run.GetRunID())
 }
 
 func TestADeliveryWhoseWorkerIsKilledSendsOnce(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
-	worker := r.process()
-	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate) // the message is delivered, and the activity waits for the end of the turn
+	e := newEnv(t, fakellm.Text("Done.").Hold(1, gate))
+	worker := e.process()
+	run := e.deliver("deliver "+session(t), session(t), "Do it.")
+	e.reach(gate) // the message is delivered, and the activity waits for the end of the turn
 	worker.kill()
-	r.process()
+	e.process()
 	gate.Release()
-	res, err := r.delivered(run)
+	res, err := e.delivered(run)
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateCompleted, res.State)
-	assert.Equal(t, res.Turn, r.once(session(t), run).ID)
-	r.keep("v1-deliver-killed", run.GetID(), run.GetRunID())
+	assert.Equal(t, res.Turn, e.once(session(t), run).ID)
+	e.keep("v1-deliver-killed", run.GetID(), run.GetRunID())
 }
 
 func TestADeliverySleepsWhileItsTurnWaits(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("Main.", fakellm.Text("It is read.")),
 		fakellm.When("", fakellm.Call("ask_user", `{"question":"Which file?"}`)),
 	))
-	stop := r.work()
-	run := r.deliver("deliver "+session(t), session(t), "Read the file.")
+	stop := e.work()
+	run := e.deliver("deliver "+session(t), session(t), "Read the file.")
 	require.Eventually(t, func() bool {
-		rec, err := r.store.Delivered(t.Context(), session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
+		rec, err := e.journal.Delivered(t.Context(), session(t), workflows.DeliveryID(run.GetID(), run.GetRunID()))
 		return err == nil && rec.State == turn.StateWaiting
 	}, within, 10*time.Millisecond)
-	r.asleep(run)
+	e.asleep(run)
 	stop() // the delivery needs no worker meanwhile
-	r.work()
-	err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Main."})
+	e.work()
+	err := e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "Main."})
 	require.NoError(t, err)
-	res, err := r.delivered(run)
+	res, err := e.delivered(run)
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateCompleted, res.State)
-	r.keep("v1-deliver-waiting", run.GetID(), run.GetRunID())
+	e.keep("v1-deliver-waiting", run.GetID(), run.GetRunID())
 }
 
 // asleep waits until a delivery has checked its turn and sleeps.
-func (r *env) asleep(run sdk.WorkflowRun) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
+func (e *env) asleep(run sdk.WorkflowRun) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		d, err := e.client.DescribeWorkflowExecution(e.t.Context(), run.GetID(), run.GetRunID())
 		return err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > 8 && len(d.GetPendingActivities()) == 0 &&
 			d.GetPendingWorkflowTask() == nil
 	}, within, 20*time.Millisecond, "the delivery never sleeps")
@@ -258,13 +258,13 @@ func (r *env) asleep(run sdk.WorkflowRun) {
 func TestADeliveryWhoseSessionIsTerminated(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Text("Never said.").Hold(1, gate))
-	r.work()
-	run := r.deliver("deliver "+session(t), session(t), "Do it.")
-	r.reach(gate)
-	require.NoError(t, r.client.TerminateWorkflow(t.Context(), session(t), "", "by an operator"))
-	res, err := r.delivered(run)
+	e := newEnv(t, fakellm.Text("Never said.").Hold(1, gate))
+	e.work()
+	run := e.deliver("deliver "+session(t), session(t), "Do it.")
+	e.reach(gate)
+	require.NoError(t, e.client.TerminateWorkflow(t.Context(), session(t), "", "by an operator"))
+	res, err := e.delivered(run)
 	require.NoError(t, err)
 	assert.Equal(t, turn.StateClosed, res.State, "otherwise the schedule would wait for it for ever")
-	r.once(session(t), run)
+	e.once(session(t), run)
 }

@@ -21,22 +21,22 @@ import (
 
 // resumed terminates the session's run and continues the turn in a new run, as continue-as-new does, with a message
 // that is already admitted when the new run begins. No worker may run before.
-func (r *env) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
-	r.t.Helper()
-	ctx := r.t.Context()
-	begun, err := r.store.Begin(ctx, turn.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
+func (e *env) resumed(sessionID, turnID string, m workflows.Message) sdk.WorkflowRun {
+	e.t.Helper()
+	ctx := e.t.Context()
+	begun, err := e.journal.Begin(ctx, turn.BeginInput{Session: sessionID, Turn: turnID, WorkflowID: sessionID,
 		RunID: turnID, Message: turn.UserMessage{ID: "m1", Text: "One."}})
-	require.NoError(r.t, err)
-	require.True(r.t, begun.Resumed)
-	_, head := r.transcript(sessionID)
+	require.NoError(e.t, err)
+	require.True(e.t, begun.Resumed)
+	_, head := e.transcript(sessionID)
 	p := turn.Progress{Head: head, From: 1, Anchor: begun.Head.Seq, Counters: turn.Counters{Step: 1, Spent: 1}}
-	require.NoError(r.t, json.Unmarshal(begun.Config, &p.Config))
-	require.NoError(r.t, r.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
-	run := r.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID,
+	require.NoError(e.t, json.Unmarshal(begun.Config, &p.Config))
+	require.NoError(e.t, e.client.TerminateWorkflow(ctx, sessionID, "", "a test"))
+	run := e.handedOn(sessionID, workflows.Input{Version: workflows.WireVersion, Session: sessionID, Turn: turnID,
 		Continued: &p})
 	sent := make(chan error, 1)
 	go func() {
-		h, err := r.client.UpdateWorkflow(ctx,
+		h, err := e.client.UpdateWorkflow(ctx,
 			sdk.UpdateWorkflowOptions{UpdateID: m.ID, WorkflowID: sessionID, UpdateName: workflows.SendUpdate,
 				Args: []any{m}, WaitForStage: sdk.WorkflowUpdateStageCompleted})
 		if err == nil {
@@ -50,12 +50,12 @@ func (r *env) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 			UpdateId: m.ID},
 		WaitPolicy: &updatepb.WaitPolicy{LifecycleStage: enumspb.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED},
 	}
-	require.Eventually(r.t, func() bool {
-		_, err := r.client.WorkflowService().PollWorkflowExecutionUpdate(ctx, admitted)
+	require.Eventually(e.t, func() bool {
+		_, err := e.client.WorkflowService().PollWorkflowExecutionUpdate(ctx, admitted)
 		return err == nil
 	}, within, 5*time.Millisecond)
-	r.work()
-	require.NoError(r.t, <-sent)
+	e.work()
+	require.NoError(e.t, <-sent)
 	return run
 }
 
@@ -63,18 +63,18 @@ func (r *env) resumed(sessionID, turnID string, m workflows.Message) sdk.Workflo
 // handlers run before any other code of the run.
 func TestAContinuedRunAcceptsAMessageInItsFirstTask(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Cases(fakellm.When("Two.", fakellm.Text("To both.")),
+	e := newEnv(t, fakellm.Cases(fakellm.When("Two.", fakellm.Text("To both.")),
 		fakellm.When("One.", fakellm.Call("ask_user", `{"question":"And then?"}`))))
-	stop := r.work()
-	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "One."})
-	r.waits(begun.ID, 1)
+	stop := e.work()
+	begun := e.say(session(t), workflows.Message{ID: "m1", Text: "One."})
+	e.waits(begun.ID, 1)
 	stop()      // until the message is there
-	r.ran = nil // a terminated run cannot be replayed
-	run := r.resumed(session(t), begun.ID, workflows.Message{ID: "m2", Text: "Two."})
-	rec := r.answered(session(t), "m2")
+	e.ran = nil // a terminated run cannot be replayed
+	run := e.resumed(session(t), begun.ID, workflows.Message{ID: "m2", Text: "Two."})
+	rec := e.answered(session(t), "m2")
 	assert.Equal(t, begun.ID, rec.ID)
 	assert.Equal(t, "To both.", rec.Answer)
-	assert.Equal(t, "To both.", r.result(run).Answer)
+	assert.Equal(t, "To both.", e.result(run).Answer)
 }
 
 // TestARepeatedMessageAnswersNoQuestion checks that a message that the session already has does not answer a later
@@ -84,34 +84,34 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 	for name, turns := range map[string]bool{"of this turn": false, "of a turn before": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, fakellm.Cases(
+			e := newEnv(t, fakellm.Cases(
 				fakellm.When("The first.", fakellm.Text("The first it is.")),
 				fakellm.When("Old.", fakellm.Text("That was long ago.")),
 				fakellm.When("Which?", fakellm.Call("ask_user", `{"question":"Which one?"}`)),
 			))
-			r.work()
+			e.work()
 			old := workflows.Message{ID: "m1", Text: "Old."}
 			if turns {
-				r.ended(r.say(session(t), old).ID)
+				e.ended(e.say(session(t), old).ID)
 			}
 			again := workflows.Message{ID: "m2", Text: "Which?"}
-			begun := r.say(session(t), again)
-			r.waits(begun.ID, 1)
+			begun := e.say(session(t), again)
+			e.waits(begun.ID, 1)
 			if turns {
 				again = old
 			}
 			for range 2 {
-				_, err := r.people().Send(t.Context(), client.SendInput{Session: session(t), Message: again})
+				_, err := e.people().Send(t.Context(), client.SendInput{Session: session(t), Message: again})
 				require.NoError(t, err)
 			}
 			// Until the journal reports that the session already has the message, the message counts as the answer, and
 			// another answer is refused.
 			require.Eventually(t, func() bool {
-				err := r.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
+				err := e.people().Answer(t.Context(), client.AnswerInput{Session: session(t), Question: "q1", Text: "The first."})
 				return err == nil
 			}, within, 50*time.Millisecond, "the question is open still")
-			assert.Equal(t, "The first it is.", r.ended(begun.ID).Answer)
-			messages, _ := r.transcript(session(t))
+			assert.Equal(t, "The first it is.", e.ended(begun.ID).Answer)
+			messages, _ := e.transcript(session(t))
 			assert.Equal(t, "The first.", messages[len(messages)-2].Text)
 		})
 	}
@@ -121,7 +121,7 @@ func TestARepeatedMessageAnswersNoQuestion(t *testing.T) {
 // and its repetition may have accepted another message.
 func TestARepeatedFinishReportsUndeliveredMessages(t *testing.T) {
 	t.Parallel()
-	acts, store, _ := infer(t, deaf{make(chan struct{})})
+	acts, j, _ := infer(t, deaf{make(chan struct{})})
 	in := workflows.FinishInput{FinishInput: turn.FinishInput{Session: "s", Turn: "t",
 		Messages: []workflows.Message{{ID: "m2", Text: "Two."}},
 		Result:   turn.Result{State: turn.StateCancelled, Reason: turn.FinishCancelled}}}
@@ -134,7 +134,7 @@ func TestARepeatedFinishReportsUndeliveredMessages(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"m3"}, again.Undelivered)
 	}
-	rec, err := store.Delivered(t.Context(), "s", "m2")
+	rec, err := j.Delivered(t.Context(), "s", "m2")
 	require.NoError(t, err)
 	assert.Equal(t, "t", rec.ID)
 }

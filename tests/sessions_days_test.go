@@ -35,38 +35,38 @@ func TestAnApprovalOutlivesWorkerAndServer(t *testing.T) {
 	l := newEffectServer(t)
 	provider := fakellm.Start(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`),
 		fakellm.Text("Appended.")))
-	h := newHome(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
+	h := newUserFolder(t, asking(provider)+"[policy]\nask = [\"mcp/ledger/append\"]\n"+
 		hosting(t, "ledger", "[mcp.servers.tools.append]\nrisk = \"low\"", "-ledger", l.file, "-release", l.release,
 			"-pidfile", l.pid))
 	h.moves(server)
 
 	worker := h.worker()
-	begun := decoded[ids](h.starter("run", "--detach", "-o", "json", "Append it.").exits(0))
+	begun := decoded[ids](h.everturn("run", "--detach", "-o", "json", "Append it.").exits(0))
 	require.Eventually(t, func() bool {
-		return strings.Contains(h.starter("approvals", "-o", "json").out.String(),
+		return strings.Contains(h.everturn("approvals", "-o", "json").out.String(),
 			begun.Turn)
 	}, within, 50*time.Millisecond, "the turn asks nobody")
 	worker.signal(syscall.SIGTERM)
 	worker.wait()
 	server.kill()
 
-	assert.Contains(t, h.starter("approvals").exits(0).out.String(), "mcp/ledger/append", "what waits is in the journal")
-	h.starter("approve", begun.Session, "--all", "-y").exits(5)
+	assert.Contains(t, h.everturn("approvals").exits(0).out.String(), "mcp/ledger/append", "what waits is in the journal")
+	h.everturn("approve", begun.Session, "--all", "-y").exits(5)
 	assert.Zero(t, l.count("begun", "x"))
 
 	server.start()
 	h.worker()
-	h.starter("approve", begun.Session, "--all", "-y").exits(0)
-	assert.Equal(t, "Appended.\n", h.starter("attach", begun.Session, "-q").exits(0).out.String())
+	h.everturn("approve", begun.Session, "--all", "-y").exits(0)
+	assert.Equal(t, "Appended.\n", h.everturn("attach", begun.Session, "-q").exits(0).out.String())
 	assert.Equal(t, 1, l.count("begun", "x"), "the call ran once")
 	assert.Equal(t, 1, l.count("effect", "x"))
 	assert.Len(t, provider.Requests(), 2, "no inference was asked again")
-	h.starter("approve", begun.Session, "--all", "-y").exits(3)
+	h.everturn("approve", begun.Session, "--all", "-y").exits(3)
 	assert.Equal(t, 1, l.count("begun", "x"))
 }
 
 // moves points the home at another server.
-func (h *home) moves(m *restartableTemporal) {
+func (h *userFolder) moves(m *restartableTemporal) {
 	h.t.Helper()
 	b, err := os.ReadFile(h.path("agent.toml"))
 	require.NoError(h.t, err)
@@ -79,7 +79,7 @@ func (h *home) moves(m *restartableTemporal) {
 type timeSkippingEnv struct {
 	*testsuite.TestWorkflowEnvironment
 	t       *testing.T
-	store   *journal.DB
+	journal *journal.DB
 	effects atomic.Int32
 	began   time.Time
 }
@@ -104,9 +104,9 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 	ctx := t.Context()
 	s := &timeSkippingEnv{t: t}
 	var err error
-	s.store, err = sqlite.Open(ctx, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	s.journal, err = sqlite.Open(ctx, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.store.Close()) })
+	t.Cleanup(func() { require.NoError(t, s.journal.Close()) })
 	registry := tools.New(tools.Options{MaxResultBytes: 1 << 10}, nil)
 	require.NoError(t, tools.Add(registry, "touch", "Touches.", func(_ context.Context, in echoIn) (string, error) {
 		s.effects.Add(1)
@@ -114,12 +114,12 @@ func newTimeSkippingEnv(t *testing.T) *timeSkippingEnv {
 	}, engine.Risk(turn.RiskHigh)))
 	t.Cleanup(func() { require.NoError(t, registry.Close()) })
 	for _, c := range registry.Catalogues(ctx) {
-		require.NoError(t, s.store.PublishCatalogue(ctx, c))
+		require.NoError(t, s.journal.PublishCatalogue(ctx, c))
 	}
 	policy := turn.DefaultPolicy()
 	policy.Ask = []string{"local/touch"}
 	people := config.Default().Approvals
-	acts, err := activities.New(activities.Options{Journal: s.store, Model: touchOnce{}, Tools: registry,
+	acts, err := activities.New(activities.Options{Journal: s.journal, Model: touchOnce{}, Tools: registry,
 		Agents: []activities.Agent{{
 			Models: func(string) ([]turn.Model, error) { return []turn.Model{{Mode: turn.ModeNative}}, nil },
 			Limits: turn.DefaultLimits(), Policy: policy, Servers: []string{"local"},
@@ -155,10 +155,10 @@ func (s *timeSkippingEnv) run() (res workflows.Result, took time.Duration) {
 // wait returns the only request of the session.
 func (s *timeSkippingEnv) wait() journal.RequestRecord {
 	s.t.Helper()
-	turns, err := s.store.Turns(s.t.Context(), "s")
+	turns, err := s.journal.Turns(s.t.Context(), "s")
 	require.NoError(s.t, err)
 	require.Len(s.t, turns, 1)
-	requests, err := s.store.Requests(s.t.Context(), turns[0].ID)
+	requests, err := s.journal.Requests(s.t.Context(), turns[0].ID)
 	require.NoError(s.t, err)
 	require.Len(s.t, requests, 1)
 	return requests[0]

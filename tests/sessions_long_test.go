@@ -19,19 +19,19 @@ import (
 func TestElevenMessagesAtOnce(t *testing.T) {
 	t.Parallel()
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
+	e := newEnv(t, fakellm.Func(func(q fakellm.Request) fakellm.Reply {
 		if q.Chat.Asked() == "First." {
 			return fakellm.Call("local_echo", `{"text":"a"}`).Hold(1, gate)
 		}
 		return fakellm.Text("To all.")
 	}))
-	r.work(withEcho()...)
-	begun := r.say(session(t), workflows.Message{ID: "m0", Text: "First."})
-	r.reach(gate)
+	e.work(withEcho()...)
+	begun := e.say(session(t), workflows.Message{ID: "m0", Text: "First."})
+	e.reach(gate)
 	var all sync.WaitGroup
 	for i := range 11 {
 		all.Go(func() {
-			a, err := r.people().Send(t.Context(), client.SendInput{Session: session(t),
+			a, err := e.people().Send(t.Context(), client.SendInput{Session: session(t),
 				Message: workflows.Message{ID: fmt.Sprintf("m%d", i+1), Text: fmt.Sprintf("And %d.", i+1)}})
 			assert.NoError(t, err)
 			assert.True(t, a.Merged)
@@ -39,8 +39,8 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	gate.Release()
-	assert.Equal(t, "To all.", r.ended(begun.ID).Answer)
-	messages := paired(t, r, session(t))
+	assert.Equal(t, "To all.", e.ended(begun.ID).Answer)
+	messages := paired(t, e, session(t))
 	taken := map[string]int{}
 	for _, m := range messages {
 		if m.Role == turn.RoleUser {
@@ -50,9 +50,9 @@ func TestElevenMessagesAtOnce(t *testing.T) {
 	assert.Len(t, taken, 12)
 	for id, n := range taken {
 		assert.Equal(t, 1, n, id)
-		rec, err := r.store.Delivered(t.Context(), session(t), id)
+		rec, err := e.journal.Delivered(t.Context(), session(t), id)
 		require.NoError(t, err)
 		assert.Equal(t, begun.ID, rec.ID)
 	}
-	assert.Len(t, r.model.Requests(), 2)
+	assert.Len(t, e.model.Requests(), 2)
 }

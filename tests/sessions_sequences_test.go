@@ -42,9 +42,9 @@ const (
 func TestGeneratedSequences(t *testing.T) {
 	t.Parallel()
 	server := newRestartableTemporal(t, "", soonContinued)
-	g := newSessionsEnv(t, server.serves)
-	g.worker()
-	g.playAll(t)
+	e := newSessionsEnv(t, server.serves)
+	e.worker()
+	e.playAll(t)
 }
 
 // TestGeneratedSequencesOfAFleet is TestGeneratedSequences on a fleet: two workers, a journal in Postgres, and a server
@@ -64,30 +64,30 @@ func TestGeneratedSequencesOfAFleet(t *testing.T) {
 	t.Cleanup(c.Close)
 	require.NoError(t, temporalconn.EnsureAttributes(t.Context(), c, temporalconn.DefaultNamespace,
 		workflows.SearchAttributes()))
-	g := newSessionsEnv(t, func(r *env) { r.client, r.cfg.Temporal.Address = c, f.Address() }, func(c *config.Config) {
+	e := newSessionsEnv(t, func(te *env) { te.client, te.cfg.Temporal.Address = c, f.Address() }, func(c *config.Config) {
 		c.Journal.Driver, c.Journal.URL = config.DriverPostgres, config.Secret(f.JournalURL())
 	})
-	g.worker()
-	g.worker()
-	g.playAll(t)
+	e.worker()
+	e.worker()
+	e.playAll(t)
 }
 
 // playAll plays generated sequences, and those that have failed in the past.
-func (g *sessionsEnv) playAll(t *testing.T) {
+func (e *sessionsEnv) playAll(t *testing.T) {
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	require.NoError(t, flag.Set("rapid.checks", fmt.Sprint((*sequences+sequenceLanes-1)/sequenceLanes)))
 	var lanes sync.WaitGroup
 	for range sequenceLanes {
-		lanes.Go(func() { rapid.Check(t, g.sequence) })
+		lanes.Go(func() { rapid.Check(t, e.sequence) })
 	}
 	for _, ops := range remembered {
 		lanes.Go(func() {
-			g.play(t, ops, true)
+			e.play(t, ops, true)
 		})
 	}
 	lanes.Wait()
-	t.Logf("%d sequences: %s", g.sequences.Load(), &g.figures)
-	assert.NotZero(t, g.continued.Load(), "some turns went on in a new run")
+	t.Logf("%d sequences: %s", e.sequences.Load(), &e.figures)
+	assert.NotZero(t, e.continued.Load(), "some turns went on in a new run")
 }
 
 // sessionsEnv is what the sequences share: one server, one worker, one journal.
@@ -116,19 +116,19 @@ func (f *figures) String() string {
 
 // newSessionsEnv returns an environment without workers. serves moves it to its server.
 func newSessionsEnv(t *testing.T, serves func(*env), change ...func(*config.Config)) *sessionsEnv {
-	g := &sessionsEnv{models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
-	g.env = newEnv(t, model.Agent(), append(change, askToTouch, func(c *config.Config) {
+	e := &sessionsEnv{models: map[string]*model.Model{}, sent: map[string][]check.Request{}}
+	e.env = newEnv(t, model.Agent(), append(change, askToTouch, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.MaxConsecutiveErrors = 200, 200, 200
 		c.LLM.RetryFor, c.Policy.OnModelError = 0, turn.ErrorRetry // so that the turn itself repeats the inference
 	})...)
-	serves(g.env)
-	return g
+	serves(e.env)
+	return e
 }
 
 // worker starts a worker with the tools of the sequences.
-func (g *sessionsEnv) worker() {
-	g.work(
-		engine.WithTool(model.TouchTool, "Touches.", g.touch, engine.Risk(turn.RiskHigh)),
+func (e *sessionsEnv) worker() {
+	e.work(
+		engine.WithTool(model.TouchTool, "Touches.", e.touch, engine.Risk(turn.RiskHigh)),
 		engine.WithTool(model.LookTool, "Looks.",
 			func(_ context.Context, in model.Arguments) (string, error) {
 				return "seen: " + in.Text,
@@ -138,30 +138,30 @@ func (g *sessionsEnv) worker() {
 }
 
 // requestsOf returns the provider's ledger of a session.
-func (g *sessionsEnv) requestsOf(session string) []check.Request {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for of, list := range model.Requests(g.env.model.Drain()) {
-		g.sent[of] = append(g.sent[of], list...)
+func (e *sessionsEnv) requestsOf(session string) []check.Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for of, list := range model.Requests(e.env.model.Drain()) {
+		e.sent[of] = append(e.sent[of], list...)
 	}
-	defer delete(g.sent, session)
-	return g.sent[session]
+	defer delete(e.sent, session)
+	return e.sent[session]
 }
 
-func (g *sessionsEnv) touch(_ context.Context, in model.Arguments) (string, error) {
-	g.mu.Lock()
-	m := g.models[in.Session()]
-	g.mu.Unlock()
+func (e *sessionsEnv) touch(_ context.Context, in model.Arguments) (string, error) {
+	e.mu.Lock()
+	m := e.models[in.Session()]
+	e.mu.Unlock()
 	m.Touched(in.Text)
-	g.effects.Add(1)
+	e.effects.Add(1)
 	return "touched: " + in.Text, nil
 }
 
 // sequence runs one generated sequence and checks its results.
-func (g *sessionsEnv) sequence(t *rapid.T) {
+func (e *sessionsEnv) sequence(t *rapid.T) {
 	ops := model.Ops().Draw(t, "ops")
 	allow := rapid.Bool().Draw(t, "allow in the end")
-	g.play(loud{t, g.env.t}, ops, allow)
+	e.play(loud{t, e.env.t}, ops, allow)
 }
 
 // remembered are sequences that have failed in the past.
@@ -185,13 +185,13 @@ var remembered = [][]model.Op{
 }
 
 // play runs a sequence and checks its results.
-func (g *sessionsEnv) play(t require.TestingT, ops []model.Op, allow bool) {
-	k := g.sessionClient(t, fmt.Sprintf("seq-%d", g.sequences.Add(1)), g.people())
+func (e *sessionsEnv) play(t require.TestingT, ops []model.Op, allow bool) {
+	c := e.sessionClient(t, fmt.Sprintf("seq-%d", e.sequences.Add(1)), e.people())
 	for _, o := range ops {
-		k.do(o)
+		c.do(o)
 	}
-	k.finish(allow)
-	k.check(ops)
+	c.finish(allow)
+	c.check(ops)
 }
 
 // loud logs each failure at once. If a sequence fails rarely, rapid shows only its last try.

@@ -21,32 +21,32 @@ import (
 
 // eventLog is a sink that keeps what it gets.
 type eventLog struct {
-	mu     sync.Mutex
-	events []engine.Event
+	mu       sync.Mutex
+	received []engine.Event
 }
 
 func (l *eventLog) send(_ context.Context, e engine.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = append(l.events, e)
+	l.received = append(l.received, e)
 	return nil
 }
 
-// chunks waits for the end of a turn and returns its events.
-func (l *eventLog) chunks(t *testing.T, session, turnID string) []turn.Chunk {
+// events waits for the end of a turn and returns its events.
+func (l *eventLog) events(t *testing.T, session, turnID string) []turn.Event {
 	t.Helper()
-	var out []turn.Chunk
+	var out []turn.Event
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		out = nil
-		for _, e := range l.events {
+		for _, e := range l.received {
 			if e.Turn == turnID {
 				assert.Equal(t, session, e.Session)
-				out = append(out, e.Chunk)
+				out = append(out, e.Event)
 			}
 		}
-		return len(out) > 0 && out[len(out)-1].Kind == turn.ChunkTurnCompleted
+		return len(out) > 0 && out[len(out)-1].Kind == turn.EventTurnCompleted
 	}, within, 10*time.Millisecond)
 	return out
 }
@@ -55,27 +55,27 @@ func (l *eventLog) chunks(t *testing.T, session, turnID string) []turn.Chunk {
 // delay neither the turn nor the end of the worker for long.
 func TestASinkGetsWhatFollowShows(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("There are no files.")))
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("There are no files.")))
 	good := &eventLog{}
 	hung := make(chan struct{})
 	defer close(hung)
-	var said lines
-	stop := r.work(
-		engine.WithLogger(slog.New(slog.NewTextHandler(&said, nil))),
+	var output lines
+	stop := e.work(
+		engine.WithLogger(slog.New(slog.NewTextHandler(&output, nil))),
 		engine.WithSink(good.send),
 		engine.WithSink(func(context.Context, engine.Event) error { return errors.New("no") }),
 		engine.WithSink(func(context.Context, engine.Event) error { panic("no") }),
 		engine.WithSink(func(context.Context, engine.Event) error { <-hung; return nil }),
 	)
-	run := r.begin(t.Name(), "Which files are here?", nil)
-	require.Equal(t, "There are no files.", r.result(run).Answer)
-	want, err := r.store.Chunks(t.Context(), run.GetRunID(), -1, 1000)
+	run := e.begin(t.Name(), "Which files are here?", nil)
+	require.Equal(t, "There are no files.", e.result(run).Answer)
+	want, err := e.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
-	assert.Equal(t, want, good.chunks(t, t.Name(), run.GetRunID()), "each event once, in order")
-	require.Eventually(t, func() bool { return said.count("events for a sink were dropped") == 2 }, within,
+	assert.Equal(t, want, good.events(t, t.Name(), run.GetRunID()), "each event once, in order")
+	require.Eventually(t, func() bool { return output.count("events for a sink were dropped") == 2 }, within,
 		10*time.Millisecond, "the sinks that fail and panic")
 	stop()
-	assert.Equal(t, 1, said.count("the worker stops"), "the sink that hangs")
+	assert.Equal(t, 1, output.count("the worker stops"), "the sink that hangs")
 }
 
 // lines is a log.
@@ -99,25 +99,25 @@ func (l *lines) count(part string) int {
 // TestASinkOfTheNextWorkerGetsTheWholeTurn moves a turn that waits for its user to another worker.
 func TestASinkOfTheNextWorkerGetsTheWholeTurn(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("There are no files.")),
+	te := newEnv(t, fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("There are no files.")),
 		func(c *config.Config) { c.Policy.Ask = []string{"local/list_files"} })
 	first, second := &eventLog{}, &eventLog{}
-	stop := r.work(engine.WithSink(first.send))
-	run := r.begin(t.Name(), "Which files are here?", nil)
-	asked := func(e engine.Event) bool { return e.Kind == turn.ChunkApprovalRequested }
+	stop := te.work(engine.WithSink(first.send))
+	run := te.begin(t.Name(), "Which files are here?", nil)
+	asked := func(e engine.Event) bool { return e.Kind == turn.EventApprovalRequested }
 	require.Eventually(t, func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
-		return slices.ContainsFunc(first.events, asked)
+		return slices.ContainsFunc(first.received, asked)
 	}, within, 10*time.Millisecond)
 	stop()
-	r.work(engine.WithSink(second.send))
-	pending, err := r.store.PendingRequests(t.Context(), t.Name(), 10)
+	te.work(engine.WithSink(second.send))
+	pending, err := te.journal.PendingRequests(t.Context(), t.Name(), 10)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
-	r.allow(t.Name(), pending[0], "")
-	require.Equal(t, "There are no files.", r.result(run).Answer)
-	want, err := r.store.Chunks(t.Context(), run.GetRunID(), -1, 1000)
+	te.allow(t.Name(), pending[0], "")
+	require.Equal(t, "There are no files.", te.result(run).Answer)
+	want, err := te.journal.Events(t.Context(), run.GetRunID(), -1, 1000)
 	require.NoError(t, err)
-	assert.Equal(t, want, second.chunks(t, t.Name(), run.GetRunID()))
+	assert.Equal(t, want, second.events(t, t.Name(), run.GetRunID()))
 }

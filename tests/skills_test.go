@@ -19,7 +19,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		fakellm.When("style", fakellm.Steps(fakellm.Call("local_activate_skill", `{"name":"go-style"}`),
 			fakellm.Text("Tabs."))),
 		fakellm.When("", fakellm.Text("Released."))))
-	h := newHome(t, asking(model)+"[[skills.sources]]\npath = \"team\"\n")
+	h := newUserFolder(t, asking(model)+"[[skills.sources]]\npath = \"team\"\n")
 	h.write("AGENTS.md", "Answer in one word.")
 	h.write(".agents/skills/release/SKILL.md", "---\nname: release\ndescription: Publish a new version\n"+
 		"allowed-tools: local/list_files\n---\nCount the files first.")
@@ -27,7 +27,7 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 	h.write("team/broken/SKILL.md", "Nothing.")
 	h.worker()
 
-	released := decoded[workflows.Result](h.starter("run", "-s", "one", "-o", "json", "Make a release").exits(0))
+	released := decoded[workflows.Result](h.everturn("run", "-s", "one", "-o", "json", "Make a release").exits(0))
 	first := model.Requests()[0]
 	system := first.Chat.Messages[0].Content
 	for _, part := range []string{"Answer in one word.", "Count the files first.", "| release | Publish a new version |"} {
@@ -38,14 +38,14 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		first.Chat.ToolNames(),
 		"the skill's list narrows the tools")
 
-	events := decodedLines[turn.Chunk](h.starter("attach", "one", "-o", "jsonl").exits(0))
+	events := decodedLines[turn.Event](h.everturn("attach", "one", "-o", "jsonl").exits(0))
 	require.Equal(t, released.Turn, events[0].Turn)
-	assert.Equal(t, turn.ChunkSkillsSelected, events[1].Kind)
+	assert.Equal(t, turn.EventSkillsSelected, events[1].Kind)
 	assert.Equal(t, "skills: release", selected(t, events[1]).String())
 	assert.InDelta(t, 1, selected(t, events[1]).Skills[0].Score, 0.001)
 
-	assert.Contains(t, h.starter("show", "one").exits(0).out.String(), "skills: release")
-	h.starter("run", "-s", "two", "What is our style?").exits(0)
+	assert.Contains(t, h.everturn("show", "one").exits(0).out.String(), "skills: release")
+	h.everturn("run", "-s", "two", "What is our style?").exits(0)
 	requests := model.Requests()
 	last := requests[len(requests)-1].Chat
 	assert.NotContains(t, last.Messages[0].Content, "Count the files first.")
@@ -55,20 +55,20 @@ func TestATurnGetsTheSkillsThatFitItsRequest(t *testing.T) {
 		Name   string
 		Points float64
 		Part   string
-	}](h.starter("skills", "explain", "-o", "json", "Make a release").exits(0))
+	}](h.everturn("skills", "explain", "-o", "json", "Make a release").exits(0))
 	require.Len(t, explained, 2)
 	assert.Equal(t, "release", explained[0].Name)
 	assert.Equal(t, "whole", explained[0].Part)
-	h.starter("skills", "check", "team").exits(1)
-	h.starter("skills", "check", ".agents").exits(0)
-	h.starter("skills", "show", "go-style").exits(0)
-	h.starter("skills", "show", "nothing").exits(3)
-	untrusted := h.starter("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
+	h.everturn("skills", "check", "team").exits(1)
+	h.everturn("skills", "check", ".agents").exits(0)
+	h.everturn("skills", "show", "go-style").exits(0)
+	h.everturn("skills", "show", "nothing").exits(3)
+	untrusted := h.everturn("skills", "list", "--set", "runtime.trust_workspace=false", "-o", "json").exits(0)
 	assert.NotContains(t, untrusted.out.String(), `"release"`)
 }
 
-func selected(t *testing.T, c turn.Chunk) (out turn.SkillsChunk) {
+func selected(t *testing.T, e turn.Event) (out turn.SkillsEvent) {
 	t.Helper()
-	require.NoError(t, json.Unmarshal(c.Data, &out))
+	require.NoError(t, json.Unmarshal(e.Data, &out))
 	return out
 }

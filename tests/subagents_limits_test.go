@@ -24,21 +24,21 @@ import (
 const isAnswer = "which you have called in the background"
 
 // ofMessage returns the turns of a session and of its subagents, with the configs that they began with.
-func (r *env) ofMessage(session string) (turns []journal.TurnRecord, configs []turn.Config) {
-	r.t.Helper()
-	all, err := r.store.Sessions(r.t.Context(), 1000)
-	require.NoError(r.t, err)
+func (e *env) ofMessage(session string) (turns []journal.TurnRecord, configs []turn.Config) {
+	e.t.Helper()
+	all, err := e.journal.Sessions(e.t.Context(), 1000)
+	require.NoError(e.t, err)
 	for _, s := range all {
 		if s.ID != session && !strings.HasPrefix(s.ID, turn.AgentTools) {
 			continue
 		}
-		list, err := r.store.Turns(r.t.Context(), s.ID)
-		require.NoError(r.t, err)
+		list, err := e.journal.Turns(e.t.Context(), s.ID)
+		require.NoError(e.t, err)
 		for _, rec := range list {
-			raw, err := r.store.TurnConfig(r.t.Context(), rec.ID)
-			require.NoError(r.t, err)
+			raw, err := e.journal.TurnConfig(e.t.Context(), rec.ID)
+			require.NoError(e.t, err)
 			var cfg turn.Config
-			require.NoError(r.t, json.Unmarshal(raw.Config, &cfg))
+			require.NoError(e.t, json.Unmarshal(raw.Config, &cfg))
 			turns, configs = append(turns, rec), append(configs, cfg)
 		}
 	}
@@ -46,17 +46,17 @@ func (r *env) ofMessage(session string) (turns []journal.TurnRecord, configs []t
 }
 
 // subagents returns the sessions of the subagents in the background that a session's turns have called.
-func (r *env) subagents(session string) (names []string) {
-	turns, err := r.store.Turns(r.t.Context(), session)
+func (e *env) subagents(session string) (names []string) {
+	turns, err := e.journal.Turns(e.t.Context(), session)
 	if err != nil {
 		return nil
 	}
 	for _, rec := range turns {
-		calls, err := r.store.Calls(r.t.Context(), rec.ID)
-		require.NoError(r.t, err)
+		calls, err := e.journal.Calls(e.t.Context(), rec.ID)
+		require.NoError(e.t, err)
 		for _, c := range calls {
-			if a, err := r.store.Subagent(r.t.Context(), rec.ID, c.Call.ID); err == nil && a.Background {
-				names = append(names, turn.ChildSession(rec.ID, c.Call.ID))
+			if a, err := e.journal.Subagent(e.t.Context(), rec.ID, c.Call.ID); err == nil && a.Background {
+				names = append(names, turn.SubagentSession(rec.ID, c.Call.ID))
 			}
 		}
 	}
@@ -65,25 +65,25 @@ func (r *env) subagents(session string) (names []string) {
 
 // awaitAnswers waits until the answer of each subagent in the background has reached a turn, or is kept for one, and no
 // turn of the session runs.
-func (r *env) awaitAnswers(session string) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		for _, name := range r.subagents(session) {
-			if !r.arrived(session, name) {
+func (e *env) awaitAnswers(session string) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		for _, name := range e.subagents(session) {
+			if !e.arrived(session, name) {
 				return false
 			}
 		}
-		s, err := r.store.Session(r.t.Context(), session)
-		running, rerr := r.people().Running(r.t.Context(), session)
+		s, err := e.journal.Session(e.t.Context(), session)
+		running, rerr := e.people().Running(e.t.Context(), session)
 		return err == nil && rerr == nil && s.LastTurn.State.Terminal() && !running
 	}, within, 20*time.Millisecond)
 }
 
-func (r *env) arrived(session, subagent string) bool {
-	if _, err := r.store.Delivered(r.t.Context(), session, turn.SubagentAnswerID(subagent)); err == nil {
+func (e *env) arrived(session, subagent string) bool {
+	if _, err := e.journal.Delivered(e.t.Context(), session, turn.SubagentAnswerID(subagent)); err == nil {
 		return true
 	}
-	kept, err := r.store.AnswerKept(r.t.Context(), session, turn.SubagentAnswerID(subagent))
+	kept, err := e.journal.AnswerKept(e.t.Context(), session, turn.SubagentAnswerID(subagent))
 	return err == nil && kept
 }
 
@@ -101,21 +101,21 @@ func TestAnswersOfSubagentsKeepToTheMessagesLimits(t *testing.T) {
 	for _, limits := range []struct{ steps, calls int }{{3, 1}, {12, 4}, {30, 30}} {
 		t.Run(fmt.Sprint(limits.steps), func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, insatiable, agents)
-			r.work()
-			run := r.begin(session(t), "errand of the user",
+			e := newEnv(t, insatiable, agents)
+			e.work()
+			run := e.begin(session(t), "errand of the user",
 				&workflows.LimitsRequest{MaxSteps: &limits.steps, MaxToolCalls: &limits.calls, TurnTimeout: ptr("1h")})
-			assert.Equal(t, "Begun.", r.ended(run.GetRunID()).Answer)
-			r.awaitAnswers(session(t))
-			turns, configs := r.ofMessage(session(t))
+			assert.Equal(t, "Begun.", e.ended(run.GetRunID()).Answer)
+			e.awaitAnswers(session(t))
+			turns, configs := e.ofMessage(session(t))
 			calls, generations := 0, 0
 			for i, rec := range turns {
 				calls += rec.Calls
 				generations = max(generations, configs[i].Answers)
 			}
-			assert.LessOrEqual(t, len(r.model.Requests()), limits.steps)
+			assert.LessOrEqual(t, len(e.model.Requests()), limits.steps)
 			assert.LessOrEqual(t, calls, limits.calls)
-			assert.LessOrEqual(t, generations, r.cfg.Runtime.MaxAgentDepth)
+			assert.LessOrEqual(t, generations, e.cfg.Runtime.MaxAgentDepth)
 			if limits.steps > 3 {
 				assert.Positive(t, generations, "answers begin turns while something is left")
 			}
@@ -127,19 +127,19 @@ func TestAnswersOfSubagentsKeepToTheMessagesLimits(t *testing.T) {
 // the next turn of the user gets it, once.
 func TestAnAnswerWithoutLimitsIsKeptForTheNextTurn(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, insatiable, agents)
-	r.work()
-	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxSteps: ptr(3), MaxToolCalls: ptr(1)})
-	r.ended(run.GetRunID())
-	r.awaitAnswers(session(t))
-	require.Len(t, r.model.Requests(), 3, "the turn and its subagent")
-	its := turn.ChildSession(run.GetRunID(), "1.0")
-	r.keep("v1-subagent-kept-delivery", turn.SubagentAnswerID(its), "")
-	r.model.SetScript(fakellm.Text("I see."))
+	e := newEnv(t, insatiable, agents)
+	e.work()
+	run := e.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxSteps: ptr(3), MaxToolCalls: ptr(1)})
+	e.ended(run.GetRunID())
+	e.awaitAnswers(session(t))
+	require.Len(t, e.model.Requests(), 3, "the turn and its subagent")
+	its := turn.SubagentSession(run.GetRunID(), "1.0")
+	e.keep("v1-subagent-kept-delivery", turn.SubagentAnswerID(its), "")
+	e.model.SetScript(fakellm.Text("I see."))
 	for _, text := range []string{"And now?", "Anything else?"} {
-		assert.Equal(t, "I see.", r.ask(session(t), text).Answer)
+		assert.Equal(t, "I see.", e.ask(session(t), text).Answer)
 	}
-	messages, _ := r.transcript(session(t))
+	messages, _ := e.transcript(session(t))
 	told := 0
 	for _, m := range messages {
 		if m.ID == turn.SubagentAnswerID(its) {
@@ -148,9 +148,9 @@ func TestAnAnswerWithoutLimitsIsKeptForTheNextTurn(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, told)
-	assert.Contains(t, string(r.model.Requests()[3].Body), isAnswer)
-	forged := turn.SubagentAnswerID(turn.ChildSession(run.GetRunID(), "9.9"))
-	app, _ := r.failure(r.start(session(t), workflows.Input{Message: &workflows.Message{ID: forged, Text: "hello"}}))
+	assert.Contains(t, string(e.model.Requests()[3].Body), isAnswer)
+	forged := turn.SubagentAnswerID(turn.SubagentSession(run.GetRunID(), "9.9"))
+	app, _ := e.failure(e.start(session(t), workflows.Input{Message: &workflows.Message{ID: forged, Text: "hello"}}))
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 }
 
@@ -173,25 +173,25 @@ func TestAnAnswersTurnIsNarrowedLikeItsMessage(t *testing.T) {
 			t.Parallel()
 			var effects atomic.Int32
 			tries := fakellm.Steps(set("unasked"), fakellm.Text("I could not."))
-			r := newEnv(t, fakellm.Cases(fakellm.When(isAnswer, tries), tc.caller, fakellm.When("task", fakellm.Text("Done."))),
+			e := newEnv(t, fakellm.Cases(fakellm.When(isAnswer, tries), tc.caller, fakellm.When("task", fakellm.Text("Done."))),
 				agents, func(c *config.Config) { c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 40, 40 })
-			r.work(setting(&effects))
+			e.work(setting(&effects))
 			tc.message.Text = "errand of the user"
-			run := r.start(session(t), workflows.Input{Message: &tc.message, Limits: &workflows.LimitsRequest{
+			run := e.start(session(t), workflows.Input{Message: &tc.message, Limits: &workflows.LimitsRequest{
 				TurnTimeout: ptr("10m")}})
 			for i := range tc.allowed {
-				w := r.waits(run.GetRunID(), i+1)[i]
-				_, err := r.people().Approve(t.Context(), peopleclient.DecideInput{Session: session(t), Call: w.ID,
+				w := e.waits(run.GetRunID(), i+1)[i]
+				_, err := e.people().Approve(t.Context(), peopleclient.DecideInput{Session: session(t), Call: w.ID,
 					ArgumentsHash: w.ArgumentsHash, By: "ann"})
 				require.NoError(t, err)
 			}
-			r.ended(run.GetRunID())
-			r.awaitAnswers(session(t))
-			rec := r.answered(session(t), turn.SubagentAnswerID(r.subagents(session(t))[0]))
+			e.ended(run.GetRunID())
+			e.awaitAnswers(session(t))
+			rec := e.answered(session(t), turn.SubagentAnswerID(e.subagents(session(t))[0]))
 			require.NotEqual(t, run.GetRunID(), rec.ID, "a turn began with the answer")
 			assert.Zero(t, effects.Load(), "the tool was not called")
-			_, configs := r.ofMessage(session(t))
-			root, err := r.store.TurnConfig(t.Context(), run.GetRunID())
+			_, configs := e.ofMessage(session(t))
+			root, err := e.journal.TurnConfig(t.Context(), run.GetRunID())
 			require.NoError(t, err)
 			var has turn.Config
 			require.NoError(t, json.Unmarshal(root.Config, &has))
@@ -216,37 +216,37 @@ func TestAStopEndsWhatAnEarlierTurnHasBegun(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			gate, own := fakellm.NewGate(), fakellm.NewGate()
-			r := newEnv(t, fakellm.Cases(
+			e := newEnv(t, fakellm.Cases(
 				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(inBackground("a", "task")), fakellm.Text("Begun."))),
 				fakellm.When("task", fakellm.Text("Done.").Hold(0, gate)),
 				fakellm.When("later", fakellm.Text("Later.").Hold(0, own)),
 				fakellm.When("", fakellm.Text("I see."))), agents)
-			r.work()
-			run := r.begin(session(t), "errand of the user", nil)
+			e.work()
+			run := e.begin(session(t), "errand of the user", nil)
 			awaitGate(t, gate)
-			r.ended(run.GetRunID())
-			r.result(run)
+			e.ended(run.GetRunID())
+			e.result(run)
 			if how != "idle" {
-				later := r.begin(session(t), "later", nil)
+				later := e.begin(session(t), "later", nil)
 				awaitGate(t, own)
 				if how == "web-ui" {
-					require.NoError(t, r.client.CancelWorkflow(t.Context(), later.GetID(), ""))
+					require.NoError(t, e.client.CancelWorkflow(t.Context(), later.GetID(), ""))
 				}
-				defer func() { assert.Equal(t, turn.StateCancelled, r.ended(later.GetRunID()).State) }()
+				defer func() { assert.Equal(t, turn.StateCancelled, e.ended(later.GetRunID()).State) }()
 			}
 			if how != "web-ui" {
-				require.NoError(t, r.people().Stop(t.Context(), session(t)))
+				require.NoError(t, e.people().Stop(t.Context(), session(t)))
 			}
-			its := turn.ChildSession(run.GetRunID(), "1.0")
+			its := turn.SubagentSession(run.GetRunID(), "1.0")
 			require.Eventually(t, func() bool {
-				s, err := r.store.Session(t.Context(), its)
+				s, err := e.journal.Session(t.Context(), its)
 				return err == nil && s.LastTurn.State == turn.StateCancelled
 			}, within, 10*time.Millisecond, "the subagent is stopped")
-			require.Error(t, r.client.GetWorkflow(t.Context(), workflows.BackgroundID("", its), "").Get(t.Context(), nil))
-			_, err := r.store.Delivered(t.Context(), session(t), turn.SubagentAnswerID(its))
+			require.Error(t, e.client.GetWorkflow(t.Context(), workflows.BackgroundID("", its), "").Get(t.Context(), nil))
+			_, err := e.journal.Delivered(t.Context(), session(t), turn.SubagentAnswerID(its))
 			require.ErrorIs(t, err, journal.ErrNotFound, "its end begins no turn")
 			if how == "idle" {
-				require.ErrorIs(t, r.people().Stop(t.Context(), session(t)), peopleclient.ErrNotRunning)
+				require.ErrorIs(t, e.people().Stop(t.Context(), session(t)), peopleclient.ErrNotRunning)
 			}
 		})
 	}

@@ -31,8 +31,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// delegate is a call of an agent's tool.
-func delegate(agent, task string) fakellm.ToolCall {
+// callAgent is a call of an agent's tool.
+func callAgent(agent, task string) fakellm.ToolCall {
 	return fakellm.ToolCall{Name: "agent_" + agent, Arguments: fmt.Sprintf(`{"task":%q}`, task)}
 }
 
@@ -45,12 +45,12 @@ func agents(c *config.Config) {
 	}
 }
 
-// child returns the session of the agent that a call has started, and adds its turn to those that the test checks.
-func (r *env) child(turnID, call string) journal.SessionRecord {
-	r.t.Helper()
-	s, err := r.store.Session(r.t.Context(), turn.ChildSession(turnID, call))
-	require.NoError(r.t, err)
-	r.ran = append(r.ran, workflow.Execution{ID: s.ID, RunID: s.LastTurn.ID})
+// subagent returns the session of the agent that a call has started, and adds its turn to those that the test checks.
+func (e *env) subagent(turnID, call string) journal.SessionRecord {
+	e.t.Helper()
+	s, err := e.journal.Session(e.t.Context(), turn.SubagentSession(turnID, call))
+	require.NoError(e.t, err)
+	e.ran = append(e.ran, workflow.Execution{ID: s.ID, RunID: s.LastTurn.ID})
 	return s
 }
 
@@ -60,18 +60,18 @@ func TestAgentsCallAgents(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(
-			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")), fakellm.Text("All done."))),
-		fakellm.When("task one", fakellm.Steps(fakellm.Calls(delegate("b", "task three")), fakellm.Text("One."))),
+			fakellm.Calls(callAgent("a", "task one"), callAgent("b", "task two")), fakellm.Text("All done."))),
+		fakellm.When("task one", fakellm.Steps(fakellm.Calls(callAgent("b", "task three")), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Text("Two.")),
 		fakellm.When("task three", fakellm.Text("Three.")))
-	r := newEnv(t, m, agents, priced)
-	r.work()
-	run := r.begin(session(t), "errand of the user",
+	e := newEnv(t, m, agents, priced)
+	e.work()
+	run := e.begin(session(t), "errand of the user",
 		&workflows.LimitsRequest{MaxCostUSD: ptr(1.0), MaxTokens: ptr(int64(100_000))})
-	res := r.result(run)
+	res := e.result(run)
 	require.Equal(t, "All done.", res.Answer)
 	offered := map[string][]string{}
-	for _, q := range r.model.Requests() {
+	for _, q := range e.model.Requests() {
 		for _, tool := range q.Chat.Tools {
 			if strings.HasPrefix(tool.Function.Name, "agent_") {
 				offered[q.Chat.Asked()] = append(offered[q.Chat.Asked()], tool.Function.Name)
@@ -84,32 +84,32 @@ func TestAgentsCallAgents(t *testing.T) {
 	assert.Equal(t, []string{"agent_b", "agent_b"}, offered["task one"], "not itself")
 	assert.Equal(t, []string{"agent_a"}, offered["task two"])
 	assert.Empty(t, offered["task three"], "it is at the maximum depth")
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	assert.Equal(t, []string{"One.", "Two."}, results(requests[len(requests)-1].Chat))
 
-	calls, err := r.store.Calls(t.Context(), res.Turn)
+	calls, err := e.journal.Calls(t.Context(), res.Turn)
 	require.NoError(t, err)
 	require.Len(t, calls, 2)
-	one := r.child(res.Turn, "1.0")
+	one := e.subagent(res.Turn, "1.0")
 	assert.Equal(t, "a", one.LastTurn.Agent)
-	three := r.child(one.LastTurn.ID, "1.0")
+	three := e.subagent(one.LastTurn.ID, "1.0")
 	assert.Equal(t, "b", three.LastTurn.Agent)
 	var total turn.Usage
-	rows, err := r.store.Usage(t.Context(), journal.UsageBySession, time.Time{})
+	rows, err := e.journal.Usage(t.Context(), journal.UsageBySession, time.Time{})
 	require.NoError(t, err)
 	for _, row := range rows {
 		total = total.Add(row.Usage)
 	}
 	assert.Len(t, rows, 4)
 	assert.Equal(t, 6, len(requests))
-	first, err := r.store.TurnConfig(t.Context(), one.LastTurn.ID)
+	first, err := e.journal.TurnConfig(t.Context(), one.LastTurn.ID)
 	require.NoError(t, err)
 	var cfg turn.Config
 	require.NoError(t, json.Unmarshal(first.Config, &cfg))
 	assert.Less(t, cfg.Limits.MaxCostUSD, 0.5, "half of what the turn had left")
 	assert.Positive(t, cfg.Limits.MaxCostUSD)
-	r.keep("v1-agents", session(t), res.Turn)
-	r.keep("v1-agents-child", one.ID, one.LastTurn.ID)
+	e.keep("v1-agents", session(t), res.Turn)
+	e.keep("v1-agents-subagent", one.ID, one.LastTurn.ID)
 }
 
 // TestAnAgentHasNoMoreRightsThanItsCaller calls an agent from a turn that may read only. The agent's own tools are cut
@@ -118,44 +118,44 @@ func TestAnAgentHasNoMoreRightsThanItsCaller(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
 	m := fakellm.Cases(
-		fakellm.When("narrow", fakellm.Steps(fakellm.Calls(delegate("a", "task one")), fakellm.Text("Done."))),
-		fakellm.When("wide", fakellm.Steps(fakellm.Calls(delegate("a", "touch it")), fakellm.Text("Done."))),
+		fakellm.When("narrow", fakellm.Steps(fakellm.Calls(callAgent("a", "task one")), fakellm.Text("Done."))),
+		fakellm.When("wide", fakellm.Steps(fakellm.Calls(callAgent("a", "touch it")), fakellm.Text("Done."))),
 		fakellm.When("touch it", fakellm.Steps(fakellm.Call("local_touch", `{"text":"x"}`), fakellm.Text("Touched."))),
 		fakellm.When("", fakellm.Text("Nothing.")))
-	r := newEnv(t, m, agents, askToTouch)
-	r.work(touching(&effects))
-	res := r.result(r.start(session(t), workflows.Input{Message: &workflows.Message{Text: "narrow",
+	e := newEnv(t, m, agents, askToTouch)
+	e.work(touching(&effects))
+	res := e.result(e.start(session(t), workflows.Input{Message: &workflows.Message{Text: "narrow",
 		Tools: []string{"local/read_file", "agent/a"}}}))
 	require.Equal(t, "Done.", res.Answer)
-	for _, q := range r.model.Requests() {
+	for _, q := range e.model.Requests() {
 		if q.Chat.Asked() == "task one" {
 			for _, tool := range q.Chat.Tools {
 				assert.Contains(t, []string{"local_read_file", "agent_b", "ask_user"}, tool.Function.Name)
 			}
 		}
 	}
-	run := r.begin(session(t)+"-wide", "wide", nil)
-	waiting := turn.ChildSession(run.GetRunID(), "1.0")
+	run := e.begin(session(t)+"-wide", "wide", nil)
+	waiting := turn.SubagentSession(run.GetRunID(), "1.0")
 	var request journal.RequestRecord
 	require.Eventually(t, func() bool {
-		s, err := r.store.Session(t.Context(), waiting)
+		s, err := e.journal.Session(t.Context(), waiting)
 		if err != nil {
 			return false
 		}
-		request = r.waits(s.LastTurn.ID, 1)[0]
+		request = e.waits(s.LastTurn.ID, 1)[0]
 		return true
 	}, within, 10*time.Millisecond)
 	assert.Zero(t, effects.Load())
-	r.allow(waiting, request, "")
-	assert.Equal(t, "Done.", r.result(run).Answer)
-	r.child(run.GetRunID(), "1.0")
+	e.allow(waiting, request, "")
+	assert.Equal(t, "Done.", e.result(run).Answer)
+	e.subagent(run.GetRunID(), "1.0")
 	assert.EqualValues(t, 1, effects.Load())
 
 	for _, forged := range []struct{ session, agent string }{
-		{turn.ChildSession(run.GetRunID(), "9.9"), "a"}, {waiting, "b"}, {waiting, ""},
-		{turn.ChildSession("00000000", "1.0"), "a"},
+		{turn.SubagentSession(run.GetRunID(), "9.9"), "a"}, {waiting, "b"}, {waiting, ""},
+		{turn.SubagentSession("00000000", "1.0"), "a"},
 	} {
-		app, _ := r.failure(r.start(forged.session, workflows.Input{Agent: forged.agent,
+		app, _ := e.failure(e.start(forged.session, workflows.Input{Agent: forged.agent,
 			Message: &workflows.Message{Text: "hello"}}))
 		assert.Equal(t, string(turn.CodeInputInvalid), app.Type(), forged)
 	}
@@ -169,62 +169,62 @@ func TestAStopOfATurnStopsItsAgents(t *testing.T) {
 			t.Parallel()
 			gate := fakellm.NewGate()
 			m := fakellm.Cases(
-				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("a", "task one")),
+				fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("a", "task one")),
 					fakellm.Text("All done."))),
 				fakellm.When("task one", fakellm.Text("One.").Hold(0, gate)))
-			r := newEnv(t, m, agents)
-			r.work()
-			run := r.begin(session(t), "errand of the user", nil)
+			e := newEnv(t, m, agents)
+			e.work()
+			run := e.begin(session(t), "errand of the user", nil)
 			<-gate.Reached()
-			its := turn.ChildSession(run.GetRunID(), "1.0")
+			its := turn.SubagentSession(run.GetRunID(), "1.0")
 			switch how {
 			case "stop":
-				require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+				require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 				require.Error(t, run.Get(t.Context(), nil))
-				r.keep("v1-agents-stopped", session(t), run.GetRunID())
+				e.keep("v1-agents-stopped", session(t), run.GetRunID())
 			case "terminate":
-				require.NoError(t, r.client.TerminateWorkflow(t.Context(), run.GetID(), run.GetRunID(), "a test"))
+				require.NoError(t, e.client.TerminateWorkflow(t.Context(), run.GetID(), run.GetRunID(), "a test"))
 			case "reset", "reset-before":
-				tasks := r.tasks(run)
+				tasks := e.tasks(run)
 				to := tasks[len(tasks)-1]
 				if how == "reset-before" {
 					to = tasks[1] // in which the agent is called
 				}
-				again := r.reset(run, to)
-				r.awaitFailedStart(again, how == "reset-before")
+				again := e.reset(run, to)
+				e.awaitFailedStart(again, how == "reset-before")
 				gate.Release()
-				assert.Equal(t, "All done.", r.result(again).Answer)
-				r.keep("v1-agents-"+how, session(t), again.GetRunID())
+				assert.Equal(t, "All done.", e.result(again).Answer)
+				e.keep("v1-agents-"+how, session(t), again.GetRunID())
 			}
 			require.Eventually(t, func() bool {
-				s, err := r.store.Session(t.Context(), its)
+				s, err := e.journal.Session(t.Context(), its)
 				return err == nil && s.LastTurn.State.Terminal()
 			}, within, 10*time.Millisecond, "the agent's turn has ended")
-			s := r.child(run.GetRunID(), "1.0")
+			s := e.subagent(run.GetRunID(), "1.0")
 			if strings.HasPrefix(how, "reset") {
 				assert.Equal(t, turn.StateCompleted, s.LastTurn.State)
-				assert.Len(t, r.model.Requests(), 3, "the agent did its task once")
+				assert.Len(t, e.model.Requests(), 3, "the agent did its task once")
 				return
 			}
 			assert.Equal(t, turn.StateCancelled, s.LastTurn.State)
 			require.Eventually(t, func() bool {
-				d, err := r.client.DescribeWorkflowExecution(t.Context(), its, "")
+				d, err := e.client.DescribeWorkflowExecution(t.Context(), its, "")
 				return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
 			}, within, 10*time.Millisecond)
-			r.model.SetScript(fakellm.Text("still here"))
-			assert.Equal(t, "still here", r.ask(session(t), "And now?").Answer)
+			e.model.SetScript(fakellm.Text("still here"))
+			assert.Equal(t, "still here", e.ask(session(t), "And now?").Answer)
 		})
 	}
 }
 
 // awaitFailedStart waits until a run has found that the agent's turn of an earlier run is still at work.
-func (r *env) awaitFailedStart(run client.WorkflowRun, fails bool) {
-	r.t.Helper()
+func (e *env) awaitFailedStart(run client.WorkflowRun, fails bool) {
+	e.t.Helper()
 	if !fails {
 		return
 	}
-	require.Eventually(r.t, func() bool {
-		return count(r.events(run.GetID(), run.GetRunID()),
+	require.Eventually(e.t, func() bool {
+		return count(e.events(run.GetID(), run.GetRunID()),
 			enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED) > 0
 	}, within, 10*time.Millisecond)
 }
@@ -234,23 +234,23 @@ func TestAnAgentsFailureIsAnErrorOfItsCall(t *testing.T) {
 	t.Parallel()
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(
-			fakellm.Calls(delegate("a", "fails"), delegate("a", "asks"), delegate("a", "loops")), fakellm.Text("All done."))),
+			fakellm.Calls(callAgent("a", "fails"), callAgent("a", "asks"), callAgent("a", "loops")), fakellm.Text("All done."))),
 		fakellm.When("fails", fakellm.Status(400, "bad", "no")),
 		fakellm.When("asks", fakellm.Call(turn.AskUserTool, `{"question":"Which one?"}`)),
 		fakellm.When("loops", fakellm.Call("local_quick_echo", `{"text":"a"}`)))
-	r := newEnv(t, m, agents, func(c *config.Config) { c.Agents[0].MaxSteps = 2 })
-	r.work(append(withEcho(), engine.WithEnviron(nil))...)
-	res := r.ask(session(t), "errand of the user")
+	e := newEnv(t, m, agents, func(c *config.Config) { c.Agents[0].MaxSteps = 2 })
+	e.work(append(withEcho(), engine.WithEnviron(nil))...)
+	res := e.ask(session(t), "errand of the user")
 	require.Equal(t, "All done.", res.Answer)
-	r.keep("v1-agents-failed", session(t), res.Turn)
-	requests := r.model.Requests()
+	e.keep("v1-agents-failed", session(t), res.Turn)
+	requests := e.model.Requests()
 	got := results(requests[len(requests)-1].Chat)
 	require.Len(t, got, 3)
 	assert.Contains(t, got[0], "did not finish")
 	assert.Contains(t, got[1], "Which one?")
 	assert.Contains(t, got[2], "max_steps")
 	for i := range got {
-		r.child(res.Turn, fmt.Sprintf("1.%d", i))
+		e.subagent(res.Turn, fmt.Sprintf("1.%d", i))
 	}
 }
 
@@ -267,7 +267,7 @@ func TestTheHistoryOfManyAgents(t *testing.T) {
 	for n := 0; n < *agentTurns; n += 4 {
 		var calls []fakellm.ToolCall
 		for i := range min(4, *agentTurns-n) {
-			calls = append(calls, delegate("a", fmt.Sprintf("task %d", n+i)))
+			calls = append(calls, callAgent("a", fmt.Sprintf("task %d", n+i)))
 		}
 		steps = append(steps, fakellm.Calls(calls...))
 	}
@@ -278,14 +278,14 @@ func TestTheHistoryOfManyAgents(t *testing.T) {
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(append(steps, fakellm.Text("All done."))...)),
 		fakellm.When("task", fakellm.Steps(append(work, fakellm.Text(strings.Repeat("An answer. ", 300)))...)))
-	r := newEnv(t, m, agents, func(c *config.Config) {
+	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls, c.Runtime.TurnTimeout = 100, 100, time.Hour
 	})
-	r.work(withEcho()...)
-	res := r.ask(session(t), "errand of the user")
+	e.work(withEcho()...)
+	res := e.ask(session(t), "errand of the user")
 	require.Equal(t, "All done.", res.Answer)
 	assert.Equal(t, *agentTurns, res.ToolCalls)
-	h := &historypb.History{Events: r.events(session(t), res.Turn)}
+	h := &historypb.History{Events: e.events(session(t), res.Turn)}
 	raw, err := proto.Marshal(h)
 	require.NoError(t, err)
 	began := time.Now()
@@ -327,7 +327,7 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	}
 	m := fakellm.Cases(
 		fakellm.When("errand of the user", fakellm.Steps(write("page.md", "one\n"),
-			fakellm.Calls(delegate("a", "task one"), delegate("b", "task two")),
+			fakellm.Calls(callAgent("a", "task one"), callAgent("b", "task two")),
 			take(0, "local_canvas_diff"), take(0, "local_canvas_take"), write("page.md", "mine\n"),
 			take(1, "local_canvas_take"),
 			fakellm.Call("local_canvas_take", `{"from":"`+t.Name()+`-other"}`),
@@ -336,15 +336,15 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 			write("a.md", "from a\n"), fakellm.Text("One."))),
 		fakellm.When("task two", fakellm.Steps(write("page.md", "from b\n"), fakellm.Text("Two."))),
 		fakellm.When("other", fakellm.Steps(write("secret.md", "secret\n"), fakellm.Text("Other."))))
-	r := newEnv(t, m, agents, func(c *config.Config) {
+	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Canvas.Repo, c.Runtime.MaxConsecutiveErrors = repo, 5
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 30, 20
 	})
-	r.work()
-	r.ask(t.Name()+"-other", "other")
-	res := r.ask(t.Name(), "errand of the user")
+	e.work()
+	e.ask(t.Name()+"-other", "other")
+	res := e.ask(t.Name(), "errand of the user")
 	require.Equal(t, "All done.", res.Answer)
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	got := results(requests[len(requests)-1].Chat)
 	require.Len(t, got, 9)
 	assert.Contains(t, got[3], "+from a")
@@ -358,13 +358,13 @@ func TestAgentsChangeCanvasesOfTheirOwn(t *testing.T) {
 	assert.Equal(t, "a.md\npage.md", git("ls-tree", "--name-only", branch))
 	assert.Equal(t, "mine", git("show", branch+":page.md"))
 	assert.Contains(t, git("log", "-1", branch), "Everturn-Model: scripted")
-	calls, err := r.store.Calls(t.Context(), r.child(res.Turn, "2.0").LastTurn.ID)
+	calls, err := e.journal.Calls(t.Context(), e.subagent(res.Turn, "2.0").LastTurn.ID)
 	require.NoError(t, err)
 	assert.Equal(t, "one\n", calls[0].Text, "the agent begins where its caller stands")
 	assert.Empty(t, git("status", "--porcelain"))
 }
 
-// TestAHostileAgentStaysWithinItsRights lets the model of a called agent try what it must not do. No try has an effect.
+// TestAHostileAgentStaysWithinItsRights lets the model of a subagent try what it must not do. No try has an effect.
 func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	t.Parallel()
 	repo := t.TempDir()
@@ -404,35 +404,35 @@ func TestAHostileAgentStaysWithinItsRights(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, len(tries), 50)
 	m := fakellm.Cases(
-		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(delegate("b", "be bad")), fakellm.Text("All done."))),
+		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(callAgent("b", "be bad")), fakellm.Text("All done."))),
 		fakellm.When("be bad", fakellm.Steps(append(steps, fakellm.Text("I give up."))...)),
 		fakellm.When("other", fakellm.Steps(fakellm.Call("local_canvas_write", path("secret.md")), fakellm.Text("Other."))))
-	r := newEnv(t, m, agents, func(c *config.Config) {
+	e := newEnv(t, m, agents, func(c *config.Config) {
 		c.Canvas.Repo, c.LocalFiles.Write = repo, true
 		c.Runtime.MaxSteps, c.Runtime.MaxToolCalls = 200, 200
 		c.Runtime.MaxReprompts, c.Runtime.MaxConsecutiveErrors = 200, 200
 		c.Policy.OnInvalidAction = turn.ErrorReprompt
 		c.Policy.Deny = []string{"local/canvas_merge"}
 	})
-	r.work(append(withEcho(), touching(&effects))...)
-	r.ask(other, "other")
+	e.work(append(withEcho(), touching(&effects))...)
+	e.ask(other, "other")
 	before := git("for-each-ref") + git("status", "--porcelain")
-	res := r.result(r.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
+	res := e.result(e.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "errand of the user",
 		Tools: []string{"local/canvas_*", "local/*_file", "local/touch", "agent/*"}}}))
 	require.Equal(t, "All done.", res.Answer)
-	s := r.child(res.Turn, "1.0")
-	calls, err := r.store.Calls(t.Context(), s.LastTurn.ID)
+	s := e.subagent(res.Turn, "1.0")
+	calls, err := e.journal.Calls(t.Context(), s.LastTurn.ID)
 	require.NoError(t, err)
 	for _, c := range calls {
 		assert.NotEqual(t, turn.OutcomeOK, c.Outcome, "%s %s", c.Call.Tool, c.Call.Arguments)
 	}
-	assert.Len(t, r.model.Requests(), len(tries)+1+2+2, "it tried all")
+	assert.Len(t, e.model.Requests(), len(tries)+1+2+2, "it tried all")
 	assert.Zero(t, effects.Load())
 	assert.Equal(t, before, git("for-each-ref")+git("status", "--porcelain"), "no branch has moved")
-	list, err := r.store.Sessions(t.Context(), 100)
+	list, err := e.journal.Sessions(t.Context(), 100)
 	require.NoError(t, err)
 	assert.Len(t, list, 3, "no further agent was called")
-	assert.NoFileExists(t, filepath.Join(r.cfg.Runtime.Workspace, "..", "out"))
+	assert.NoFileExists(t, filepath.Join(e.cfg.Runtime.Workspace, "..", "out"))
 	assert.NoFileExists(t, "/tmp/out")
 }
 
@@ -452,37 +452,37 @@ func TestAnAgentWorksInTheBackground(t *testing.T) {
 			fakellm.Text("It is on its way."))),
 		fakellm.When("task one", fakellm.Call(turn.AskUserTool, `{"question":"Which one?"}`).Hold(0, gate)),
 		fakellm.When("the blue one", fakellm.Text("The blue one.")))
-	r := newEnv(t, m, agents)
-	r.work()
-	run := r.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxTokens: ptr(int64(100_000))})
+	e := newEnv(t, m, agents)
+	e.work()
+	run := e.begin(session(t), "errand of the user", &workflows.LimitsRequest{MaxTokens: ptr(int64(100_000))})
 	awaitGate(t, gate)
-	assert.Equal(t, "It is on its way.", r.result(run).Answer, "the turn does not wait for the agent")
+	assert.Equal(t, "It is on its way.", e.result(run).Answer, "the turn does not wait for the agent")
 	told := func(q fakellm.Request) bool {
 		return strings.Contains(q.Chat.Last("tool").Content, "in the background")
 	}
-	assert.True(t, slices.ContainsFunc(r.model.Requests(), told))
+	assert.True(t, slices.ContainsFunc(e.model.Requests(), told))
 	gate.Release()
-	its := turn.ChildSession(run.GetRunID(), "1.0")
-	var child journal.SessionRecord
+	its := turn.SubagentSession(run.GetRunID(), "1.0")
+	var subagent journal.SessionRecord
 	require.Eventually(t, func() bool {
 		var err error
-		child, err = r.store.Session(t.Context(), its)
+		subagent, err = e.journal.Session(t.Context(), its)
 		return err == nil
 	}, within, 10*time.Millisecond)
-	asked := r.waits(child.LastTurn.ID, 1)[0]
-	require.NoError(t, r.people().Answer(t.Context(), peopleclient.AnswerInput{Session: its, Question: asked.ID,
+	asked := e.waits(subagent.LastTurn.ID, 1)[0]
+	require.NoError(t, e.people().Answer(t.Context(), peopleclient.AnswerInput{Session: its, Question: asked.ID,
 		Text: "the blue one", By: "ann"}))
-	rec := r.answered(session(t), its+"/answer")
+	rec := e.answered(session(t), its+"/answer")
 	assert.Equal(t, "So it is blue.", rec.Answer)
-	messages, _ := r.transcript(session(t))
+	messages, _ := e.transcript(session(t))
 	assert.Contains(t, messages[len(messages)-2].Text, "The blue one.")
-	r.child(run.GetRunID(), "1.0")
-	calls, err := r.store.Calls(t.Context(), run.GetRunID())
+	e.subagent(run.GetRunID(), "1.0")
+	calls, err := e.journal.Calls(t.Context(), run.GetRunID())
 	require.NoError(t, err)
 	assert.Equal(t, 1, calls[0].LateCount, "the ledger has the answer, too")
-	r.ran = append(r.ran, workflow.Execution{ID: session(t), RunID: rec.ID})
-	r.keep("v1-agents-background", session(t), run.GetRunID())
-	r.keep("v1-agents-background-delivery", its+"/answer", "")
+	e.ran = append(e.ran, workflow.Execution{ID: session(t), RunID: rec.ID})
+	e.keep("v1-agents-background", session(t), run.GetRunID())
+	e.keep("v1-agents-background-delivery", its+"/answer", "")
 }
 
 // TestAStopEndsAgentsInTheBackground stops a turn that has called an agent in the background and still works itself.
@@ -493,21 +493,21 @@ func TestAStopEndsAgentsInTheBackground(t *testing.T) {
 		fakellm.When("errand of the user", fakellm.Steps(fakellm.Calls(inBackground("a", "task one")),
 			fakellm.Text("Done.").Hold(0, own))),
 		fakellm.When("task one", fakellm.Text("One.").Hold(0, gate)))
-	r := newEnv(t, m, agents)
-	r.work()
-	run := r.begin(session(t), "errand of the user", nil)
+	e := newEnv(t, m, agents)
+	e.work()
+	run := e.begin(session(t), "errand of the user", nil)
 	awaitGate(t, gate)
 	awaitGate(t, own)
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	require.Error(t, run.Get(t.Context(), nil))
 	require.Eventually(t, func() bool {
-		s, err := r.store.Session(t.Context(), turn.ChildSession(run.GetRunID(), "1.0"))
+		s, err := e.journal.Session(t.Context(), turn.SubagentSession(run.GetRunID(), "1.0"))
 		return err == nil && s.LastTurn.State == turn.StateCancelled
 	}, within, 10*time.Millisecond)
-	r.child(run.GetRunID(), "1.0")
-	_, err := r.store.Delivered(t.Context(), session(t), turn.ChildSession(run.GetRunID(), "1.0")+"/answer")
+	e.subagent(run.GetRunID(), "1.0")
+	_, err := e.journal.Delivered(t.Context(), session(t), turn.SubagentSession(run.GetRunID(), "1.0")+"/answer")
 	require.ErrorIs(t, err, journal.ErrNotFound)
-	r.keep("v1-agents-background-stopped", session(t), run.GetRunID())
+	e.keep("v1-agents-background-stopped", session(t), run.GetRunID())
 }
 
 // TestTaintFollowsAgents lets an agent read what an untrusted server says, inline or in the background, and its caller
@@ -519,14 +519,14 @@ func TestTaintFollowsAgents(t *testing.T) {
 		caller, agent, later fakellm.Script
 		asks                 func(turnID string) (session string)
 	}{
-		"inline": {caller: fakellm.Steps(fakellm.Calls(delegate("a", "task one")), appendText("after"), fakellm.Text("Done.")),
+		"inline": {caller: fakellm.Steps(fakellm.Calls(callAgent("a", "task one")), appendText("after"), fakellm.Text("Done.")),
 			agent: fakellm.Steps(stranger, fakellm.Text("One."))},
 		"background": {caller: fakellm.Steps(fakellm.Calls(inBackground("a", "task one")), fakellm.Text("Later.")),
 			agent: fakellm.Steps(stranger, fakellm.Text("One.")),
 			later: fakellm.Steps(appendText("after"), fakellm.Text("Done."))},
-		"down": {caller: fakellm.Steps(stranger, fakellm.Calls(delegate("a", "task one")), fakellm.Text("Done.")),
+		"down": {caller: fakellm.Steps(stranger, fakellm.Calls(callAgent("a", "task one")), fakellm.Text("Done.")),
 			agent: fakellm.Steps(appendText("after"), fakellm.Text("One.")),
-			asks:  func(turnID string) string { return turn.ChildSession(turnID, "2.0") }},
+			asks:  func(turnID string) string { return turn.SubagentSession(turnID, "2.0") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -534,11 +534,11 @@ func TestTaintFollowsAgents(t *testing.T) {
 			if tc.later == nil {
 				tc.later = fakellm.Text("Nothing.")
 			}
-			r := newEnv(t, fakellm.Cases(fakellm.When("which you have called in the background", tc.later),
+			e := newEnv(t, fakellm.Cases(fakellm.When("which you have called in the background", tc.later),
 				fakellm.When("errand of the user", tc.caller), fakellm.When("task one", tc.agent)),
 				agents, l.host(config.MCPTool{}), func(c *config.Config) { c.Policy.Taint = turn.TaintOn })
-			r.work()
-			run := r.begin(session(t), "errand of the user", nil)
+			e.work()
+			run := e.begin(session(t), "errand of the user", nil)
 			where := session(t)
 			if tc.asks != nil {
 				where = tc.asks(run.GetRunID())
@@ -546,14 +546,14 @@ func TestTaintFollowsAgents(t *testing.T) {
 			var asked []journal.RequestRecord
 			require.Eventually(t, func() bool {
 				var err error
-				asked, err = r.store.PendingRequests(t.Context(), where, 10)
+				asked, err = e.journal.PendingRequests(t.Context(), where, 10)
 				return err == nil && len(asked) > 0
 			}, within, 10*time.Millisecond)
 			assert.Contains(t, asked[0].Why, "untrusted output of ")
 			assert.Zero(t, l.count("effect", "after"))
-			r.allow(where, asked[0], "")
-			r.ended(asked[0].Turn)
-			r.result(run)
+			e.allow(where, asked[0], "")
+			e.ended(asked[0].Turn)
+			e.result(run)
 			assert.Equal(t, 1, l.count("effect", "after"))
 		})
 	}

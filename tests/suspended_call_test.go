@@ -25,18 +25,18 @@ func older(c *config.Config) {
 func TestASuspendedCallContinuesOnItsWorker(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}), older)
-	r.process()
-	r.process()
-	begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-	request := r.waits(begun.ID, 1)[0]
+	e := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Confirmed.")), l.host(config.MCPTool{}), older)
+	e.process()
+	e.process()
+	begun := e.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
+	request := e.waits(begun.ID, 1)[0]
 	assert.Equal(t, "e1.0.1", request.ID)
 	assert.False(t, request.ExpiresAt.IsZero(), "the server keeps its call open for timeouts.elicitation")
-	require.NoError(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
-	again := r.waits(begun.ID, 2)[1]
-	require.NoError(t, r.reply(session(t), again, turn.ElicitationAccept, `{"sure":true}`))
-	assert.Equal(t, "Confirmed.", r.answered(session(t), "m1").Answer)
-	assert.Equal(t, turn.OutcomeOK, r.calls(begun.ID, 1)[0].Outcome)
+	require.NoError(t, e.reply(session(t), request, turn.ElicitationAccept, `{"sure":"maybe"}`))
+	again := e.waits(begun.ID, 2)[1]
+	require.NoError(t, e.reply(session(t), again, turn.ElicitationAccept, `{"sure":true}`))
+	assert.Equal(t, "Confirmed.", e.answered(session(t), "m1").Answer)
+	assert.Equal(t, turn.OutcomeOK, e.calls(begun.ID, 1)[0].Outcome)
 	assert.Equal(t, 1, l.count("asked", "x"), "the call did not begin again")
 	assert.Equal(t, 1, l.count("effect", "x"))
 }
@@ -52,22 +52,22 @@ func TestAnElicitationEndsWithItsCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newEffectServer(t)
-			r := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Given up.")), l.host(config.MCPTool{}), older)
-			first := r.process()
-			begun := r.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
-			request := r.waits(begun.ID, 1)[0]
+			e := newEnv(t, fakellm.Steps(confirm("x"), fakellm.Text("Given up.")), l.host(config.MCPTool{}), older)
+			first := e.process()
+			begun := e.say(session(t), workflows.Message{ID: "m1", Text: "Confirm it."})
+			request := e.waits(begun.ID, 1)[0]
 			server := l.server()
-			r.process()
+			e.process()
 			kill(first, server)
-			assert.Equal(t, "Given up.", r.answered(session(t), "m1").Answer)
-			assert.Equal(t, turn.OutcomeUnknown, r.calls(begun.ID, 1)[0].Outcome)
-			requests, err := r.store.Requests(t.Context(), begun.ID)
+			assert.Equal(t, "Given up.", e.answered(session(t), "m1").Answer)
+			assert.Equal(t, turn.OutcomeUnknown, e.calls(begun.ID, 1)[0].Outcome)
+			requests, err := e.journal.Requests(t.Context(), begun.ID)
 			require.NoError(t, err)
 			require.Len(t, requests, 1)
 			require.NotNil(t, requests[0].Decision)
 			assert.Equal(t, turn.StatusExpired, requests[0].Decision.Status)
 			assert.Equal(t, turn.ReasonCallEnded, requests[0].Decision.Reason)
-			require.Error(t, r.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`))
+			require.Error(t, e.reply(session(t), request, turn.ElicitationAccept, `{"sure":true}`))
 			assert.Zero(t, l.count("effect", "x"))
 		})
 	}

@@ -31,31 +31,31 @@ type told struct {
 	answer string
 	text   string
 	usage  turn.Usage
-	kinds  map[turn.ChunkKind]int
+	kinds  map[turn.EventKind]int
 }
 
 // tell runs turns whose models call tools, refuse, are overloaded, cut their streams and reason, over all wire APIs.
-func tell(t *testing.T, r *env, name string, n int) (out []told) {
+func tell(t *testing.T, e *env, name string, n int) (out []told) {
 	t.Helper()
-	stop := r.work(withEcho()...)
+	stop := e.work(withEcho()...)
 	defer stop()
 	for i := range n {
 		in := fmt.Sprintf("Case %d of %d.", i%5, i)
-		run := r.begin(fmt.Sprintf("%s-%d", name, i), in, nil)
+		run := e.begin(fmt.Sprintf("%s-%d", name, i), in, nil)
 		var one told
 		if i%5 == 4 {
-			app, res := r.failure(run)
+			app, res := e.failure(run)
 			one.state, one.reason, one.code = res.State, res.FinishReason, turn.Code(app.Type())
 		} else {
-			res := r.result(run)
+			res := e.result(run)
 			one = told{state: res.State, reason: res.FinishReason, answer: res.Answer, usage: res.Usage}
 		}
-		rec, err := r.store.Session(t.Context(), fmt.Sprintf("%s-%d", name, i))
+		rec, err := e.journal.Session(t.Context(), fmt.Sprintf("%s-%d", name, i))
 		require.NoError(t, err)
-		one.text, one.kinds, _ = r.story(rec.LastTurn.ID)
-		// How text is cut into chunks depends on time, and so does whether a stream that breaks off has shown any yet.
-		delete(one.kinds, turn.ChunkTextDelta)
-		delete(one.kinds, turn.ChunkAttemptRestarted)
+		one.text, one.kinds, _ = e.story(rec.LastTurn.ID)
+		// How text is cut into events depends on time, and so does whether a stream that breaks off has shown any yet.
+		delete(one.kinds, turn.EventTextDelta)
+		delete(one.kinds, turn.EventAttemptRestarted)
 		out = append(out, one)
 	}
 	return out
@@ -97,13 +97,13 @@ func TestATapeReplaysOffline(t *testing.T) {
 				require.NoError(t, err)
 				assert.NotContains(t, string(b), "sk-the-key")
 			}
-			r := newEnv(t, fakellm.Empty(), over("replay"))
+			e := newEnv(t, fakellm.Empty(), over("replay"))
 			for i := range *tapeReplays {
-				require.Equal(t, recorded, tell(t, r, fmt.Sprintf("%s-b%d", api, i), n))
+				require.Equal(t, recorded, tell(t, e, fmt.Sprintf("%s-b%d", api, i), n))
 			}
-			assert.Empty(t, r.model.Requests())
-			r.work(withEcho()...)
-			app, _ := r.failure(r.begin(string(api)+"-new", "Something else.", nil))
+			assert.Empty(t, e.model.Requests())
+			e.work(withEcho()...)
+			app, _ := e.failure(e.begin(string(api)+"-new", "Something else.", nil))
 			assert.Equal(t, string(turn.CodeLLMRejected), app.Type())
 			for _, part := range []string{"Something else.", "in place of", "record:"} {
 				assert.True(t, strings.Contains(app.Message(), part), app.Message())
@@ -119,22 +119,22 @@ func TestATapeFromASessionReplaysItsAnswers(t *testing.T) {
 	m := fakellm.Start(t, fakellm.Cases(fakellm.When("first", fakellm.Steps(
 		fakellm.Call("local_list_files", `{"path":"."}`).WithText("Looking."), fakellm.Text("One file."))),
 		fakellm.When("second", fakellm.Text("Two."))))
-	h := newHome(t, asking(m))
+	h := newUserFolder(t, asking(m))
 	w := h.worker()
 	told := func(session string) []string {
-		return []string{h.starter("run", "-s", session, "The first.").exits(0).out.String(),
-			h.starter("run", "-s", session, "The second.").exits(0).out.String()}
+		return []string{h.everturn("run", "-s", session, "The first.").exits(0).out.String(),
+			h.everturn("run", "-s", session, "The second.").exits(0).out.String()}
 	}
 	want := told("taped")
-	h.starter("tape", "from", "none", "tape").exits(3)
-	h.starter("tape", "from", "taped", "tape").exits(0)
-	h.starter("tape", "from", "taped", "tape").exits(3)
+	h.everturn("tape", "from", "none", "tape").exits(3)
+	h.everturn("tape", "from", "taped", "tape").exits(0)
+	h.everturn("tape", "from", "taped", "tape").exits(3)
 	w.signal(syscall.SIGTERM)
 	w.wait()
 	asked := len(m.Requests())
 	h.worker("--set", "llm.tape=replay:tape", "--set", "runtime.system_prompt=Another one.")
 	assert.Equal(t, want, told("replayed"))
-	more := h.starter("run", "-s", "replayed", "A third.").exits(1)
+	more := h.everturn("run", "-s", "replayed", "A third.").exits(1)
 	assert.Contains(t, more.err.String(), "3 answers")
 	assert.Len(t, m.Requests(), asked)
 }

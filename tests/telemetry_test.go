@@ -155,12 +155,12 @@ func tree(t *testing.T, spans []*tracepb.Span) (names []string) {
 }
 
 // traced starts a worker process that exports to the collector.
-func (r *env) traced(c *collector, environ ...string) *process {
-	r.t.Helper()
-	cmd := exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, r.cfg))
+func (e *env) traced(c *collector, environ ...string) *process {
+	e.t.Helper()
+	cmd := exec.Command(binary(e.t, "./worker"), "--config", configFile(e.t, e.cfg))
 	cmd.Env = append(append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_BSP_SCHEDULE_DELAY=20",
 		"OTEL_METRIC_EXPORT_INTERVAL=200"), environ...)
-	return r.run(cmd)
+	return e.run(cmd)
 }
 
 const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -175,11 +175,11 @@ var twoTools = fakellm.Calls(
 func TestATurnHasOneTrace(t *testing.T) {
 	t.Parallel()
 	c, l := newCollector(t), newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("canary-answer")), l.host(config.MCPTool{}))
+	e := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("canary-answer")), l.host(config.MCPTool{}))
 	l.open()
-	first := r.traced(c)
-	run := r.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "canary-question", TraceParent: caller}})
-	require.Equal(t, "canary-answer", r.result(run).Answer)
+	first := e.traced(c)
+	run := e.start(t.Name(), workflows.Input{Message: &workflows.Message{Text: "canary-question", TraceParent: caller}})
+	require.Equal(t, "canary-answer", e.result(run).Answer)
 	spans := c.trace(run.GetRunID())
 	assert.Equal(t, []string{"invoke_agent default", "chat scripted 1 1", "chat scripted 2 1",
 		"execute_tool local/list_files 1 1", "execute_tool mcp/ledger/append 1 1"}, tree(t, spans))
@@ -191,8 +191,8 @@ func TestATurnHasOneTrace(t *testing.T) {
 	assert.Equal(t, caller[3:35], hex.EncodeToString(root.Links[0].TraceId))
 	first.signal(syscall.SIGTERM)
 	first.exit()
-	second := r.traced(c)
-	_, err := r.client.QueryWorkflow(t.Context(), t.Name(), run.GetRunID(), workflows.StateQuery)
+	second := e.traced(c)
+	_, err := e.client.QueryWorkflow(t.Context(), t.Name(), run.GetRunID(), workflows.StateQuery)
 	require.NoError(t, err)
 	second.signal(syscall.SIGTERM)
 	second.exit()
@@ -203,16 +203,16 @@ func TestATurnHasOneTrace(t *testing.T) {
 func TestTheTraceOfATurnThatLostItsWorkerIsWhole(t *testing.T) {
 	t.Parallel()
 	c, l, gate := newCollector(t), newEffectServer(t), fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(twoTools,
+	e := newEnv(t, fakellm.Steps(twoTools,
 		fakellm.Attempts(fakellm.Text("Lost with its worker.").Hold(4, gate), fakellm.Text("Done."))),
 		l.host(config.MCPTool{}))
 	l.open()
-	first := r.traced(c)
-	run := r.begin(t.Name(), "Do both.", nil)
-	r.reach(gate)
+	first := e.traced(c)
+	run := e.begin(t.Name(), "Do both.", nil)
+	e.reach(gate)
 	first.kill()
-	r.traced(c)
-	require.Equal(t, "Done.", r.result(run).Answer)
+	e.traced(c)
+	require.Equal(t, "Done.", e.result(run).Answer)
 	assert.Equal(t, []string{"invoke_agent default", "chat scripted 1 1", "chat scripted 2 2",
 		"execute_tool local/list_files 1 1", "execute_tool mcp/ledger/append 1 1"}, tree(t, c.trace(run.GetRunID())))
 }
@@ -222,14 +222,14 @@ func TestATerminatedTurnIsTracedWhenItIsClosed(t *testing.T) {
 	t.Parallel()
 	c, gate := newCollector(t), fakellm.NewGate()
 	defer gate.Release()
-	r := newEnv(t, fakellm.Cases(fakellm.When("first", fakellm.Text("Never finished.").Hold(3, gate)),
+	e := newEnv(t, fakellm.Cases(fakellm.When("first", fakellm.Text("Never finished.").Hold(3, gate)),
 		fakellm.When("second", fakellm.Text("Done."))))
-	r.traced(c)
-	run := r.begin(t.Name(), "The first question.", nil)
-	r.reach(gate)
-	endings["terminate"].end(r, run)
-	require.Error(t, r.over(run))
-	require.Equal(t, "Done.", r.ask(t.Name(), "The second question.").Answer)
+	e.traced(c)
+	run := e.begin(t.Name(), "The first question.", nil)
+	e.reach(gate)
+	endings["terminate"].end(e, run)
+	require.Error(t, e.over(run))
+	require.Equal(t, "Done.", e.ask(t.Name(), "The second question.").Answer)
 	spans := c.trace(run.GetRunID())
 	require.Equal(t, []string{"invoke_agent default", "chat scripted 1 1"}, tree(t, spans))
 	for _, s := range spans {
@@ -241,13 +241,13 @@ func TestATerminatedTurnIsTracedWhenItIsClosed(t *testing.T) {
 func TestExportedContentsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	c, l := newCollector(t), newEffectServer(t)
-	r := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("the answer")), l.host(config.MCPTool{}), func(c *config.Config) {
+	e := newEnv(t, fakellm.Steps(twoTools, fakellm.Text("the answer")), l.host(config.MCPTool{}), func(c *config.Config) {
 		c.Telemetry.Content, c.Runtime.Redact = true, []string{"canary-[a-z]+"}
 	})
 	l.open()
-	r.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
+	e.traced(c, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20the-token-of-the-collector")
 	sender := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8}})
-	sent, err := r.people().Send(trace.ContextWithSpanContext(t.Context(), sender), client.SendInput{Session: t.Name(),
+	sent, err := e.people().Send(trace.ContextWithSpanContext(t.Context(), sender), client.SendInput{Session: t.Name(),
 		Message: turn.UserMessage{Text: "the question and canary-question, the-token-of-the-collector"}})
 	require.NoError(t, err)
 	spans := c.trace(sent.ID)
@@ -272,10 +272,10 @@ func TestExportedContentsHaveNoSecrets(t *testing.T) {
 func TestTheSamplerDecidesByTrace(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
-	r := newEnv(t, fakellm.Text("Done."))
-	p := r.traced(c, "OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+	e := newEnv(t, fakellm.Text("Done."))
+	p := e.traced(c, "OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
 		"OTEL_TRACES_SAMPLER_ARG=0")
-	require.Equal(t, "Done.", r.ask(t.Name(), "Hello?").Answer)
+	require.Equal(t, "Done.", e.ask(t.Name(), "Hello?").Answer)
 	p.signal(syscall.SIGTERM)
 	p.exit()
 	assert.Empty(t, c.all())
@@ -295,7 +295,7 @@ func freeAddress(t *testing.T) string {
 func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	l, address := newEffectServer(t), freeAddress(t)
-	r := newEnv(t, fakellm.Cases(
+	e := newEnv(t, fakellm.Cases(
 		fakellm.When("list", fakellm.Steps(fakellm.Call("local_list_files", `{}`), fakellm.Text("None."))),
 		fakellm.When("append", fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done."))),
 		fakellm.When("wait", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"a"}`), fakellm.Text("Done."))),
@@ -303,21 +303,21 @@ func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 	), l.host(config.MCPTool{}), func(c *config.Config) {
 		c.Policy.Ask, c.Telemetry.MetricsAddress = []string{"local/read_file"}, address
 	})
-	r.open = true
-	p := r.process()
+	e.open = true
+	p := e.process()
 	secret := "canary-session"
-	r.ask(secret+"-1", "list")
-	r.ask(secret+"-2", "append")
+	e.ask(secret+"-1", "list")
+	e.ask(secret+"-2", "append")
 	var res workflows.Result
-	require.Error(t, r.begin(secret+"-3", "fail", nil).Get(t.Context(), &res))
-	waiting := r.begin(secret+"-4", "wait", nil)
-	r.waits(waiting.GetRunID(), 1)
-	denied := r.begin(secret+"-5", "wait", nil)
-	w := r.waits(denied.GetRunID(), 1)[0]
-	_, err := r.people().Deny(t.Context(),
+	require.Error(t, e.begin(secret+"-3", "fail", nil).Get(t.Context(), &res))
+	waiting := e.begin(secret+"-4", "wait", nil)
+	e.waits(waiting.GetRunID(), 1)
+	denied := e.begin(secret+"-5", "wait", nil)
+	w := e.waits(denied.GetRunID(), 1)[0]
+	_, err := e.people().Deny(t.Context(),
 		client.DecideInput{Session: secret + "-5", Call: w.ID, ArgumentsHash: w.ArgumentsHash, By: "ann"})
 	require.NoError(t, err)
-	r.result(denied)
+	e.result(denied)
 	metrics := ""
 	require.Eventually(t, func() bool {
 		metrics = scrape(t, address)
@@ -353,10 +353,10 @@ func scrape(t *testing.T, address string) string {
 func metricsOfDeploy(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command("go", "run", "-C", "dashboards", ".", "../../deploy")
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	out, err := cmd.Output()
-	require.NoError(t, err, "%s", said.String())
+	require.NoError(t, err, "%s", output.String())
 	names := strings.Fields(string(out))
 	require.NotEmpty(t, names)
 	return names

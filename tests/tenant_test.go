@@ -18,42 +18,42 @@ import (
 )
 
 // of runs a turn of a tenant's session and returns its ID and result.
-func (r *env) of(tenant, session, text string) (id string, res workflows.Result) {
-	r.t.Helper()
+func (e *env) of(tenant, session, text string) (id string, res workflows.Result) {
+	e.t.Helper()
 	id = workflows.WorkflowID(tenant, session)
-	run := r.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{Text: text}})
-	return run.GetRunID(), r.result(run)
+	run := e.start(id, workflows.Input{Tenant: tenant, Message: &workflows.Message{Text: text}})
+	return run.GetRunID(), e.result(run)
 }
 
-// as returns the rig as a tenant reads its journal.
-func (r *env) as(tenant string) *env {
-	own := *r
-	own.store = r.store.Tenant(tenant)
+// as returns the harness as a tenant reads its journal.
+func (e *env) as(tenant string) *env {
+	own := *e
+	own.journal = e.journal.Tenant(tenant)
 	return &own
 }
 
 func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Steps(
+	e := newEnv(t, fakellm.Steps(
 		fakellm.Call("mcp_ledger_whose", `{}`), fakellm.Call("mcp_ledger_whose", `{}`), fakellm.Text("That is whose."),
 	), newEffectServer(t).host(config.MCPTool{}))
-	r.work()
+	e.work()
 	owner := map[string]string{}
 	for round, tenant := range []string{"acme", "beta", "", "acme", "beta", ""} {
 		session := t.Name() + "-" + tenant + string(rune('0'+round))
-		id, res := r.of(tenant, session, "Whose is it?")
+		id, res := e.of(tenant, session, "Whose is it?")
 		require.Equal(t, turn.StateCompleted, res.State)
 		assert.Equal(t, session, res.Session, "the session's name is without its tenant")
-		own := r.as(tenant)
-		rec, err := own.store.Session(t.Context(), session)
+		own := e.as(tenant)
+		rec, err := own.journal.Session(t.Context(), session)
 		require.NoError(t, err)
 		assert.Equal(t, tenant, rec.Tenant)
 		for _, c := range own.calls(id, 2) {
-			process, said, _ := strings.Cut(c.Text, ", ")
+			process, output, _ := strings.Cut(c.Text, ", ")
 			if tenant == "" {
-				assert.Equal(t, `variable "" (false), metadata <nil>`, said)
+				assert.Equal(t, `variable "" (false), metadata <nil>`, output)
 			} else {
-				assert.Equal(t, `variable "`+tenant+`" (true), metadata `+tenant, said)
+				assert.Equal(t, `variable "`+tenant+`" (true), metadata `+tenant, output)
 			}
 			before, known := owner[process]
 			assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
@@ -61,26 +61,26 @@ func TestTenantsHaveTheirOwnServerProcesses(t *testing.T) {
 		}
 		own.sound(t.Context(), session, nil)
 		if tenant == "acme" {
-			r.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
+			e.keep("v1-tenant", workflows.WorkflowID(tenant, session), id)
 		}
 	}
 	assert.Len(t, owner, 3, "a tenant's turns share its process")
 }
 
-// tenantHome returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
-func tenantHome(t *testing.T) (h *home, told, waiting, turnID string) {
+// tenantUserFolder returns a home in which acme has a session with a secret, and one whose turn waits for an approval.
+func tenantUserFolder(t *testing.T) (h *userFolder, told, waiting, turnID string) {
 	model := fakellm.Start(t, fakellm.Cases(
 		fakellm.When("Tell", fakellm.Text("the secret of acme")),
 		fakellm.When("Read", fakellm.Steps(fakellm.Call("local_read_file", `{"path":"secret.txt"}`),
 			fakellm.Text("It is read."))),
 		fakellm.When("", fakellm.Text("Hello.")),
 	))
-	h = newHome(t, asking(model)+askingToRead)
+	h = newUserFolder(t, asking(model)+askingToRead)
 	h.worker()
 	told, waiting = t.Name()+"-told", t.Name()+"-wait"
-	h.starter("--tenant", "acme", "run", "-s", told, "Tell me the secret").exits(0)
-	h.starter("--tenant", "acme", "run", "-s", waiting, "Read the secret").exits(6)
-	list := decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "-o", "json").exits(0))
+	h.everturn("--tenant", "acme", "run", "-s", told, "Tell me the secret").exits(0)
+	h.everturn("--tenant", "acme", "run", "-s", waiting, "Read the secret").exits(6)
+	list := decoded[[]journal.SessionRecord](h.everturn("--tenant", "acme", "list", "-o", "json").exits(0))
 	require.Len(t, list, 2)
 	for _, s := range list {
 		if s.ID == told {
@@ -133,10 +133,10 @@ var others = []string{
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	t.Parallel()
-	h, told, waiting, turnID := tenantHome(t)
+	h, told, waiting, turnID := tenantUserFolder(t)
 	const tenant = "beta"
 	own := "own-" + t.Name()
-	h.starter("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
+	h.everturn("--tenant", tenant, "run", "-s", own, "Hello").exits(0)
 	put := func(args []string, told, waiting, turnID string) []string {
 		out := []string{"--tenant", tenant}
 		for _, a := range args {
@@ -146,38 +146,38 @@ func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	}
 	for _, commands := range addressed {
 		for _, args := range commands {
-			c := h.starter(put(args, told, waiting, turnID)...).wait()
-			nobody := h.starter(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
-			said := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
+			c := h.everturn(put(args, told, waiting, turnID)...).wait()
+			nobody := h.everturn(put(args, "nowhere", "nobody", "6d3a0c7e-0000-4000-8000-000000000000")...).wait()
+			output := strings.NewReplacer(told, "nowhere", waiting, "nobody", turnID, "6d3a0c7e-0000-4000-8000-000000000000").
 				Replace(c.out.String() + c.err.String())
-			assert.Equal(t, nobody.out.String()+nobody.err.String(), said, "%q %v tells it from a session that is not there",
+			assert.Equal(t, nobody.out.String()+nobody.err.String(), output, "%q %v tells it from a session that is not there",
 				tenant, args)
 			assert.Equal(t, nobody.code(), c.code(), "%q %v", tenant, args)
 		}
 	}
 	for _, args := range finding {
-		c := h.starter(put(args, told, waiting, turnID)...).wait()
+		c := h.everturn(put(args, told, waiting, turnID)...).wait()
 		assert.NotContains(t, c.out.String()+c.err.String(), "secret", "%q %v", tenant, args)
 		if args[0] != "__complete" {
 			assert.NotContains(t, c.out.String()+c.err.String(), told, "%q %v", tenant, args)
 		}
 		assert.NotContains(t, c.out.String(), waiting+"\n", "%q %v", tenant, args)
 	}
-	c := h.starter("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
-	assert.Contains(t, c.err.String(), "\n  starter --tenant acme approve "+waiting+" 1.0 --hash ",
+	c := h.everturn("--tenant", "acme", "attach", "--no-wait", waiting).exits(6)
+	assert.Contains(t, c.err.String(), "\n  everturn --tenant acme approve "+waiting+" 1.0 --hash ",
 		"what is proposed acts for the same tenant")
-	h.starter("--tenant", "acme", "approve", waiting, "1.0", "--yes").exits(0)
-	c = h.starter("--tenant", "acme", "attach", "-q", waiting).exits(0)
+	h.everturn("--tenant", "acme", "approve", waiting, "1.0", "--yes").exits(0)
+	c = h.everturn("--tenant", "acme", "attach", "-q", waiting).exits(0)
 	assert.Equal(t, "It is read.\n", c.out.String(), "the turn went on as if nobody had asked for it")
-	assert.Contains(t, h.starter("--tenant", "acme", "show", told).exits(0).out.String(), "the secret of acme")
-	h.starter("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
+	assert.Contains(t, h.everturn("--tenant", "acme", "show", told).exits(0).out.String(), "the secret of acme")
+	h.everturn("--tenant", "acme", "attach", "-q", told).exits(0).says("the secret of acme")
 }
 
 // TestEveryCommandIsCheckedForTenants checks that every command is in the table above or among others.
 func TestEveryCommandIsCheckedForTenants(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, "")
-	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.starter("--help").exits(0).out.String(),
+	h := newUserFolder(t, "")
+	commands := regexp.MustCompile(`(?m)^  ([a-z]+) {2,}`).FindAllStringSubmatch(h.everturn("--help").exits(0).out.String(),
 		-1)
 	require.NotEmpty(t, commands)
 	for _, c := range commands {
@@ -191,27 +191,27 @@ func TestEveryCommandIsCheckedForTenants(t *testing.T) {
 // belong to that tenant.
 func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Done."))))
 	h.worker()
 	name := t.Name()
 	for _, tenant := range []string{"acme", "beta"} {
-		h.starter("--tenant", tenant, "schedule", "create", name, "--every", "24h", "For "+tenant).exits(0)
-		h.starter("--tenant", tenant, "schedule", "create", name+"-shared", "--session", name+"-"+tenant, "--every", "24h",
+		h.everturn("--tenant", tenant, "schedule", "create", name, "--every", "24h", "For "+tenant).exits(0)
+		h.everturn("--tenant", tenant, "schedule", "create", name+"-shared", "--session", name+"-"+tenant, "--every", "24h",
 			"For "+tenant).exits(0)
 		t.Cleanup(func() {
-			h.starter("--tenant", tenant, "schedule", "delete", name).exits(0)
-			h.starter("--tenant", tenant, "schedule", "delete", name+"-shared").exits(0)
+			h.everturn("--tenant", tenant, "schedule", "delete", name).exits(0)
+			h.everturn("--tenant", tenant, "schedule", "delete", name+"-shared").exits(0)
 		})
 	}
 	for _, verb := range []string{"pause", "resume", "trigger", "delete"} {
-		c := h.starter("schedule", verb, name).exits(3)
+		c := h.everturn("schedule", verb, name).exits(3)
 		assert.Contains(t, c.err.String(), "there is no schedule", verb)
 	}
-	h.starter("--tenant", "acme", "schedule", "trigger", name).exits(0)
-	h.starter("--tenant", "acme", "schedule", "trigger", name+"-shared").exits(0)
+	h.everturn("--tenant", "acme", "schedule", "trigger", name).exits(0)
+	h.everturn("--tenant", "acme", "schedule", "trigger", name+"-shared").exits(0)
 	var list []journal.SessionRecord
 	require.Eventually(t, func() bool {
-		list = decoded[[]journal.SessionRecord](h.starter("--tenant", "acme", "list", "-o", "json").exits(0))
+		list = decoded[[]journal.SessionRecord](h.everturn("--tenant", "acme", "list", "-o", "json").exits(0))
 		return len(list) == 2 && list[0].LastTurn.State.Terminal() && list[1].LastTurn.State.Terminal()
 	}, within, 100*time.Millisecond)
 	for _, s := range list {
@@ -220,9 +220,9 @@ func TestTenantsHaveTheirOwnSchedules(t *testing.T) {
 	}
 	for tenant, want := range map[string]bool{"acme": true, "": false, "gamma": false} {
 		require.Eventually(t, func() bool {
-			out := h.starter("--tenant", tenant, "schedule", "list").exits(0).out.String()
+			out := h.everturn("--tenant", tenant, "schedule", "list").exits(0).out.String()
 			return strings.Contains(out, name) == want && !strings.Contains(out, "For beta")
 		}, within, 100*time.Millisecond, "%q", tenant)
 	}
-	assert.Empty(t, decoded[[]journal.SessionRecord](h.starter("--tenant", "beta", "list", "-o", "json").exits(0)))
+	assert.Empty(t, decoded[[]journal.SessionRecord](h.everturn("--tenant", "beta", "list", "-o", "json").exits(0)))
 }

@@ -67,29 +67,29 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 			if c.change != nil {
 				change = append(change, c.change)
 			}
-			r := newEnv(t, c.script, change...)
-			r.work(engine.WithTool("mark", "Marks.", func(context.Context, struct {
+			e := newEnv(t, c.script, change...)
+			e.work(engine.WithTool("mark", "Marks.", func(context.Context, struct {
 				Text string `json:"text,omitempty"`
 			}) (string, error) {
 				marks.Add(1)
 				return "marked", nil
 			}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
-			res := r.ask(session(t), "Look.")
+			res := e.ask(session(t), "Look.")
 			assert.Equal(t, turn.StateCompleted, res.State)
 			assert.Equal(t, c.reason, res.FinishReason)
 			assert.Equal(t, c.answer, strings.TrimSpace(res.Answer))
-			assert.Len(t, r.model.Requests(), c.requests)
+			assert.Len(t, e.model.Requests(), c.requests)
 			assert.Zero(t, marks.Load(), "no call of it ran")
-			record, err := r.store.Turn(t.Context(), res.Turn)
+			record, err := e.journal.Turn(t.Context(), res.Turn)
 			require.NoError(t, err)
 			assert.Equal(t, c.reason, record.Reason)
-			text, _, _ := r.story(res.Turn)
+			text, _, _ := e.story(res.Turn)
 			assert.Contains(t, text, c.answer, "what was said is in the stream")
 			if c.keep != "" {
-				r.keep(c.keep, session(t), res.Turn)
+				e.keep(c.keep, session(t), res.Turn)
 			}
 			if c.change == nil {
-				r.goesOn(session(t))
+				e.goesOn(session(t))
 			}
 		})
 	}
@@ -99,11 +99,11 @@ func TestATruncatedCompletionEndsTheTurnWithItsReason(t *testing.T) {
 // its calls, why the call did not run.
 func TestTheTranscriptKeepsTruncatedCompletions(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Always(fakellm.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))
-	r.work(withEcho()...)
-	res := r.ask(session(t), "Look.")
+	e := newEnv(t, fakellm.Always(fakellm.Call("local_quick_echo", `{"text":"a`).WithText("Looking.").Finish("length")))
+	e.work(withEcho()...)
+	res := e.ask(session(t), "Look.")
 	assert.Zero(t, res.ToolCalls)
-	messages, _ := r.transcript(session(t))
+	messages, _ := e.transcript(session(t))
 	require.Len(t, messages, 5, "the request, and twice an answer and its result")
 	for _, i := range []int{1, 3} {
 		assert.Equal(t, "Looking.", messages[i].Text)
@@ -111,7 +111,7 @@ func TestTheTranscriptKeepsTruncatedCompletions(t *testing.T) {
 		assert.Equal(t, turn.OutcomeDenied, messages[i+1].Outcome)
 		assert.Contains(t, messages[i+1].Text, "not run")
 	}
-	for _, c := range r.calls(res.Turn, 2) {
+	for _, c := range e.calls(res.Turn, 2) {
 		assert.Zero(t, c.Attempt, "it was never claimed")
 	}
 }

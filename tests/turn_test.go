@@ -41,30 +41,30 @@ func withinBudget(t *testing.T, events []*historypb.HistoryEvent, most int) {
 }
 
 func TestTheEventsOfAnAnswer(t *testing.T) {
-	r := newEnv(t, fakellm.Text("It is a test.").Usage(20, 5, 0))
-	r.work()
-	run := r.begin("plain", "What is this?", nil)
-	res := r.result(run)
+	e := newEnv(t, fakellm.Text("It is a test.").Usage(20, 5, 0))
+	e.work()
+	run := e.begin("plain", "What is this?", nil)
+	res := e.result(run)
 	assert.Equal(t, workflows.Result{
 		Version: 1, Session: "plain", Turn: run.GetRunID(), State: turn.StateCompleted, FinishReason: turn.FinishAnswered,
 		Answer: "It is a test.", Usage: turn.Usage{InputTokens: 20, OutputTokens: 5, Unpriced: true}, Steps: 1,
 		Model: "scripted",
 	}, res)
-	withinBudget(t, r.events("plain", run.GetRunID()), 14)
-	r.keep("v1-answer", "plain", run.GetRunID())
+	withinBudget(t, e.events("plain", run.GetRunID()), 14)
+	e.keep("v1-answer", "plain", run.GetRunID())
 }
 
 func TestTheEventsOfACall(t *testing.T) {
 	for tool, most := range map[string]int{"local_echo": 26, "local_quick_echo": 21} {
 		t.Run(tool, func(t *testing.T) {
-			r := newEnv(t, fakellm.Steps(fakellm.Call(tool, `{"text":"hello"}`), fakellm.Text("It echoed.")))
-			r.work(withEcho()...)
-			run := r.begin("call", "Echo hello.", nil)
-			assert.Equal(t, "It echoed.", r.result(run).Answer)
-			withinBudget(t, r.events("call", run.GetRunID()), most)
-			r.keep("v1-call-"+tool, "call", run.GetRunID())
-			require.Len(t, r.model.Requests(), 2)
-			assert.Equal(t, "echo hello", r.model.Requests()[1].Chat.Last("tool").Content)
+			e := newEnv(t, fakellm.Steps(fakellm.Call(tool, `{"text":"hello"}`), fakellm.Text("It echoed.")))
+			e.work(withEcho()...)
+			run := e.begin("call", "Echo hello.", nil)
+			assert.Equal(t, "It echoed.", e.result(run).Answer)
+			withinBudget(t, e.events("call", run.GetRunID()), most)
+			e.keep("v1-call-"+tool, "call", run.GetRunID())
+			require.Len(t, e.model.Requests(), 2)
+			assert.Equal(t, "echo hello", e.model.Requests()[1].Chat.Last("tool").Content)
 		})
 	}
 }
@@ -76,13 +76,13 @@ func TestParallelCallsKeepRequestOrder(t *testing.T) {
 			for i := range 6 {
 				calls = append(calls, fakellm.ToolCall{Name: tool, Arguments: fmt.Sprintf(`{"text":"%d"}`, i)})
 			}
-			r := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
-			r.work(withEcho()...)
-			run := r.begin("six", "Echo six times.", nil)
-			assert.Equal(t, 6, r.result(run).ToolCalls)
-			withinBudget(t, r.events("six", run.GetRunID()), most)
-			r.keep("v1-parallel-"+tool, "six", run.GetRunID())
-			requests := r.model.Requests()
+			e := newEnv(t, fakellm.Steps(fakellm.Calls(calls...), fakellm.Text("done")))
+			e.work(withEcho()...)
+			run := e.begin("six", "Echo six times.", nil)
+			assert.Equal(t, 6, e.result(run).ToolCalls)
+			withinBudget(t, e.events("six", run.GetRunID()), most)
+			e.keep("v1-parallel-"+tool, "six", run.GetRunID())
+			requests := e.model.Requests()
 			require.Len(t, requests, 2, "one inference before and one after")
 			var results []string
 			for _, m := range requests[1].Chat.Messages {
@@ -99,54 +99,54 @@ func TestInvalidActionsAreRepromptedOnce(t *testing.T) {
 	large := fmt.Sprintf(`{"text":%q}`, strings.Repeat("a", 1024))
 	for name, c := range map[string]struct {
 		bad  fakellm.Reply
-		want turn.ErrorChunk
+		want turn.ErrorEvent
 	}{
-		"text": {fakellm.Text("I think so."), turn.ErrorChunk{Invalid: turn.InvalidJSON}},
+		"text": {fakellm.Text("I think so."), turn.ErrorEvent{Invalid: turn.InvalidJSON}},
 		"bad arguments": {fakellm.JSONCall("local_echo", `{"txet":"a"}`),
-			turn.ErrorChunk{Invalid: turn.InvalidArguments, Tool: "local/echo"}},
+			turn.ErrorEvent{Invalid: turn.InvalidArguments, Tool: "local/echo"}},
 		"large arguments": {fakellm.JSONCall("local_echo", large),
-			turn.ErrorChunk{Invalid: turn.InvalidLargeArguments, Tool: "local/echo"}},
+			turn.ErrorEvent{Invalid: turn.InvalidLargeArguments, Tool: "local/echo"}},
 		"unknown tool": {fakellm.JSONCall("local_ehco", `{}`),
-			turn.ErrorChunk{Invalid: turn.InvalidUnknownTool, Tool: "local_ehco"}},
+			turn.ErrorEvent{Invalid: turn.InvalidUnknownTool, Tool: "local_ehco"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := c.bad
 			c.want.Code = turn.CodeInvalidAction
 			inJSON := func(c *config.Config) { c.Runtime.Mode, c.Runtime.MaxArgumentBytes = turn.ModeJSON, 1024 }
 			t.Run("corrected", func(t *testing.T) {
-				r := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON)
-				r.work(withEcho()...)
-				res := r.ask("bad", "Do it.")
+				e := newEnv(t, fakellm.Steps(bad, fakellm.JSONFinal("corrected")), inJSON)
+				e.work(withEcho()...)
+				res := e.ask("bad", "Do it.")
 				assert.Equal(t, "corrected", res.Answer)
-				r.keep("v1-reprompted", "bad", res.Turn)
+				e.keep("v1-reprompted", "bad", res.Turn)
 				assert.Equal(t, 2, res.Steps)
-				assert.Equal(t, []turn.ErrorChunk{c.want}, r.failures(res.Turn))
+				assert.Equal(t, []turn.ErrorEvent{c.want}, e.failures(res.Turn))
 			})
 			t.Run("given up", func(t *testing.T) {
-				r := newEnv(t, fakellm.Always(bad), inJSON)
-				r.work(withEcho()...)
-				run := r.begin("bad", "Do it.", nil)
+				e := newEnv(t, fakellm.Always(bad), inJSON)
+				e.work(withEcho()...)
+				run := e.begin("bad", "Do it.", nil)
 				err := run.Get(t.Context(), nil)
 				assert.ErrorContains(t, err, "invalid_action")
-				r.keep("v1-invalid-action", "bad", run.GetRunID())
-				require.Len(t, r.model.Requests(), 2)
-				assert.Equal(t, []turn.ErrorChunk{c.want, c.want}, r.failures(run.GetRunID()))
-				record, err := r.store.Turn(t.Context(), run.GetRunID())
+				e.keep("v1-invalid-action", "bad", run.GetRunID())
+				require.Len(t, e.model.Requests(), 2)
+				assert.Equal(t, []turn.ErrorEvent{c.want, c.want}, e.failures(run.GetRunID()))
+				record, err := e.journal.Turn(t.Context(), run.GetRunID())
 				require.NoError(t, err)
 				assert.Equal(t, turn.StateFailed, record.State)
-				r.model.SetScript(fakellm.JSONFinal("still here"))
-				assert.Equal(t, "still here", r.ask("bad", "And now?").Answer, "the session goes on")
+				e.model.SetScript(fakellm.JSONFinal("still here"))
+				assert.Equal(t, "still here", e.ask("bad", "And now?").Answer, "the session goes on")
 			})
 		})
 	}
 }
 
 func TestAPromptIsAPrefixOfTheNextOne(t *testing.T) {
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_quick_echo", `{"text":"a"}`),
 		fakellm.Call("local_quick_echo", `{"text":"b"}`), fakellm.Text("done")))
-	r.work(withEcho()...)
-	r.ask("prefix", "Echo twice.")
-	requests := r.model.Requests()
+	e.work(withEcho()...)
+	e.ask("prefix", "Echo twice.")
+	requests := e.model.Requests()
 	require.Len(t, requests, 3)
 	for i := range 2 {
 		end := strings.LastIndex(string(requests[i].Body), `],"`)
@@ -166,13 +166,13 @@ type cityIn struct {
 // TestAnEmbeddedToolIsCalled runs the example of package engine on a real server: a Go function becomes a tool. The
 // model sees its schema and gets its result, and its arguments are checked.
 func TestAnEmbeddedToolIsCalled(t *testing.T) {
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_weather", `{"name":"Oslo"}`), fakellm.Text("Sunny.")))
-	r.work(engine.WithTool("weather", "Tells the weather of a city.",
+	e := newEnv(t, fakellm.Steps(fakellm.Call("local_weather", `{"name":"Oslo"}`), fakellm.Text("Sunny.")))
+	e.work(engine.WithTool("weather", "Tells the weather of a city.",
 		func(_ context.Context, in cityIn) (map[string]string, error) {
 			return map[string]string{"sky": "sunny in " + in.Name}, nil
 		}, engine.LocalActivity(), engine.Risk(turn.RiskLow)))
-	assert.Equal(t, "Sunny.", r.ask("weather", "How is the weather in Oslo?").Answer)
-	requests := r.model.Requests()
+	assert.Equal(t, "Sunny.", e.ask("weather", "How is the weather in Oslo?").Answer)
+	requests := e.model.Requests()
 	require.Len(t, requests, 2)
 	assert.Contains(t, requests[0].Chat.ToolNames(), "local_weather")
 	assert.Contains(t, string(requests[0].Body), "a city's name")

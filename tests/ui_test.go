@@ -23,12 +23,12 @@ import (
 )
 
 // details returns what the Web UI shows as a run's current details.
-func (r *env) details(session, run string) string {
-	r.t.Helper()
-	value, err := r.client.QueryWorkflow(r.t.Context(), session, run, "__temporal_workflow_metadata")
-	require.NoError(r.t, err)
+func (e *env) details(session, run string) string {
+	e.t.Helper()
+	value, err := e.client.QueryWorkflow(e.t.Context(), session, run, "__temporal_workflow_metadata")
+	require.NoError(e.t, err)
 	var metadata sdkpb.WorkflowMetadata
-	require.NoError(r.t, value.Get(&metadata))
+	require.NoError(e.t, value.Get(&metadata))
 	return metadata.CurrentDetails
 }
 
@@ -66,25 +66,25 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-test-0123456789abcdefghij"
 	gate := fakellm.NewGate()
-	r := newEnv(t, fakellm.Steps(
+	te := newEnv(t, fakellm.Steps(
 		fakellm.Calls(fakellm.ToolCall{Name: "local_echo", Arguments: `{"text":"a|b"}`},
 			fakellm.ToolCall{Name: "local_quick_echo", Arguments: `{"text":"<b>"}`}).
 			WithText("Let me *see*.").Usage(100, 10, 0),
 		fakellm.Text("There it is.").Hold(2, gate).Usage(120, 5, 0),
 	), func(c *config.Config) { c.LLM.APIKey = secret })
-	r.work(withEcho()...)
+	te.work(withEcho()...)
 	id := session(t)
-	run := r.begin(id, "Find the marzipan.", nil)
+	run := te.begin(id, "Find the marzipan.", nil)
 	awaitGate(t, gate)
 
-	shown := r.details(id, run.GetRunID())
+	shown := te.details(id, run.GetRunID())
 	t.Logf("current details:\n%s", shown)
 	for _, row := range []string{"| state | LlmInfer |", "| model | scripted |", "| steps | 2 of 12 |",
 		"| tool calls | 2 of 8 |",
 		`local/quick\_echo`, "| tokens | 100 in, 10 out |", `| said | Let me \*see\*. |`} {
 		assert.Contains(t, shown, row)
 	}
-	value, err := r.client.QueryWorkflow(t.Context(), id, "", workflows.StateQuery)
+	value, err := te.client.QueryWorkflow(t.Context(), id, "", workflows.StateQuery)
 	require.NoError(t, err)
 	var snapshot workflows.Snapshot
 	require.NoError(t, value.Get(&snapshot))
@@ -97,12 +97,12 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 	assert.Equal(t, int64(2), snapshot.Head.Seq, "the request and the first answer; results go in with the next inference")
 
 	gate.Release()
-	assert.Equal(t, "There it is.", r.result(run).Answer)
-	shown = r.details(id, run.GetRunID())
+	assert.Equal(t, "There it is.", te.result(run).Answer)
+	shown = te.details(id, run.GetRunID())
 	assert.Contains(t, shown, "| state | completed (answered) |")
 	assert.LessOrEqual(t, len(shown), 3<<10)
 
-	events := r.events(id, run.GetRunID())
+	events := te.events(id, run.GetRunID())
 	lines := summaries(t, events)
 	t.Logf("summaries: %q", lines)
 	assert.ElementsMatch(t, []string{"take the message", "scripted · step 1", `local/echo {"text":"a|b"}`,
@@ -113,11 +113,11 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 		"EverturnSession": id, "EverturnAgent": "default", "EverturnModel": "scripted", "EverturnState": "completed",
 		"EverturnFinishReason": "answered", "EverturnTools": []any{"local/quick_echo", "local/echo"}, "EverturnTokens": 235.0,
 	}
-	described, err := r.client.DescribeWorkflowExecution(t.Context(), id, run.GetRunID())
+	described, err := te.client.DescribeWorkflowExecution(t.Context(), id, run.GetRunID())
 	require.NoError(t, err)
 	info := described.WorkflowExecutionInfo
 	assert.Equal(t, want, attributes(t, info.GetSearchAttributes().GetIndexedFields()))
-	r.searched(`EverturnState = 'completed' AND EverturnTools = 'local/echo' AND EverturnTokens > 200 AND EverturnSession = '`+id+`'`, run.GetRunID())
+	te.searched(`EverturnState = 'completed' AND EverturnTools = 'local/echo' AND EverturnTokens > 200 AND EverturnSession = '`+id+`'`, run.GetRunID())
 	for _, spot := range []string{"marzipan", "There it is", secret} {
 		assert.NotContains(t, protojson.Format(info), spot, "search attributes, memo and IDs are seen by everyone")
 	}
@@ -128,10 +128,10 @@ func TestATurnCanBeWatchedInTheWebUI(t *testing.T) {
 }
 
 // searched waits until the visibility store finds exactly this run, because it lags behind the event.
-func (r *env) searched(query, run string) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		list, err := r.client.ListWorkflow(r.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+func (e *env) searched(query, run string) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		list, err := e.client.ListWorkflow(e.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		return err == nil && len(list.Executions) == 1 && list.Executions[0].Execution.RunId == run
 	}, within, 50*time.Millisecond, query)
 }

@@ -20,28 +20,28 @@ import (
 func TestTheWebUIShowsAWaitingTurn(t *testing.T) {
 	t.Parallel()
 	var effects atomic.Int32
-	r := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", "{\"text\":\"a```b\"}"), fakellm.Text("Done.")), askToTouch,
+	te := newEnv(t, fakellm.Steps(fakellm.Call("local_touch", "{\"text\":\"a```b\"}"), fakellm.Text("Done.")), askToTouch,
 		func(c *config.Config) { c.Approvals.ApprovalExpiry = 24 * time.Hour })
-	r.work(touching(&effects))
+	te.work(touching(&effects))
 	id := session(t)
-	begun := r.say(id, workflows.Message{Text: "Touch\n[the](x) \x1b[31mvase\u202e."})
-	request := r.waits(begun.ID, 1)[0]
-	r.searched(`EverturnState = 'waiting' AND EverturnSession = '`+id+`'`, begun.ID)
+	begun := te.say(id, workflows.Message{Text: "Touch\n[the](x) \x1b[31mvase\u202e."})
+	request := te.waits(begun.ID, 1)[0]
+	te.searched(`EverturnState = 'waiting' AND EverturnSession = '`+id+`'`, begun.ID)
 
-	described, err := r.client.DescribeWorkflowExecution(t.Context(), id, begun.ID)
+	described, err := te.client.DescribeWorkflowExecution(t.Context(), id, begun.ID)
 	require.NoError(t, err)
 	var summary string
 	metadata := described.GetExecutionConfig().GetUserMetadata()
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayload(metadata.GetSummary(), &summary))
 	assert.Equal(t, `Touch \[the\](x) vase .`, summary)
-	shown := r.details(id, begun.ID)
+	shown := te.details(id, begun.ID)
 	assert.Contains(t, shown, "waits for **approval** of call 1.0, local/touch:\n\n````json\n{\"text\":\"a```b\"}\n````\n")
 
-	r.allow(id, request, "")
-	r.ended(begun.ID)
-	assert.NotContains(t, r.details(id, begun.ID), "waits for")
+	te.allow(id, request, "")
+	te.ended(begun.ID)
+	assert.NotContains(t, te.details(id, begun.ID), "waits for")
 	var timers []string
-	for _, e := range r.events(id, begun.ID) {
+	for _, e := range te.events(id, begun.ID) {
 		if e.EventType == enumspb.EVENT_TYPE_TIMER_STARTED {
 			var name string
 			require.NoError(t, converter.GetDefaultDataConverter().FromPayload(e.GetUserMetadata().GetSummary(), &name))

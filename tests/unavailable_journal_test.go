@@ -22,44 +22,44 @@ type unavailableJournal struct {
 	left int
 }
 
-func (a *unavailableJournal) wrap(s engine.Journal) engine.Journal { a.Journal = s; return a }
+func (u *unavailableJournal) wrap(s engine.Journal) engine.Journal { u.Journal = s; return u }
 
 // wait behaves like a locked journal, refuse like one that is gone.
 func wait(ctx context.Context) error   { <-ctx.Done(); return ctx.Err() }
 func refuse(ctx context.Context) error { return errors.New("the journal is away") }
 
-func (a *unavailableJournal) asked(ctx context.Context, how func(context.Context) error) error {
-	a.mu.Lock()
-	down := how != nil && a.left > 0
+func (u *unavailableJournal) asked(ctx context.Context, how func(context.Context) error) error {
+	u.mu.Lock()
+	down := how != nil && u.left > 0
 	if down {
-		a.left--
+		u.left--
 	}
-	a.mu.Unlock()
+	u.mu.Unlock()
 	if !down {
 		return nil
 	}
 	return how(ctx)
 }
 
-func (a *unavailableJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
-	if err := a.asked(ctx, a.begin); err != nil {
+func (u *unavailableJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
+	if err := u.asked(ctx, u.begin); err != nil {
 		return journal.BeginResult{}, err
 	}
-	return a.Journal.Begin(ctx, in)
+	return u.Journal.Begin(ctx, in)
 }
 
-func (a *unavailableJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
-	if err := a.asked(ctx, a.claim); err != nil {
+func (u *unavailableJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) (journal.Claim, error) {
+	if err := u.asked(ctx, u.claim); err != nil {
 		return journal.Claim{}, err
 	}
-	return a.Journal.ClaimCall(ctx, in)
+	return u.Journal.ClaimCall(ctx, in)
 }
 
-func (a *unavailableJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
-	if err := a.asked(ctx, a.finish); err != nil {
+func (u *unavailableJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+	if err := u.asked(ctx, u.finish); err != nil {
 		return journal.TurnRecord{}, err
 	}
-	return a.Journal.Finish(ctx, in)
+	return u.Journal.Finish(ctx, in)
 }
 
 // kill kills the server that was started last. The worker notices its exit.

@@ -49,12 +49,12 @@ func (s *removableServer) leave() {
 	s.kill()
 }
 
-// parked returns when a call of the run waits: it was tried and will be tried again.
-func (r *env) parked(run client.WorkflowRun) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		d, err := r.client.DescribeWorkflowExecution(r.t.Context(), run.GetID(), run.GetRunID())
-		require.NoError(r.t, err)
+// waiting returns when a call of the run waits: it was tried and will be tried again.
+func (e *env) waiting(run client.WorkflowRun) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		d, err := e.client.DescribeWorkflowExecution(e.t.Context(), run.GetID(), run.GetRunID())
+		require.NoError(e.t, err)
 		for _, a := range d.GetPendingActivities() {
 			if a.GetActivityType().GetName() == "CallTool" && a.GetAttempt() > 2 {
 				return true
@@ -65,16 +65,16 @@ func (r *env) parked(run client.WorkflowRun) {
 }
 
 // askWithout begins a turn whose server goes away before its call.
-func (r *env) askWithout(s *removableServer, gate *fakellm.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
-	r.t.Helper()
-	run := r.begin(session(r.t), "Append it.", limits)
-	r.reach(gate)
+func (e *env) askWithout(s *removableServer, gate *fakellm.Gate, limits *workflows.LimitsRequest) client.WorkflowRun {
+	e.t.Helper()
+	run := e.begin(session(e.t), "Append it.", limits)
+	e.reach(gate)
 	s.leave()
 	gate.Release()
 	return run
 }
 
-// removable returns a rig whose server is available, and whose model calls it once the gate is open.
+// removable returns a harness whose server is available, and whose model calls it once the gate is open.
 func removable(t *testing.T) (*env, *removableServer, *fakellm.Gate) {
 	gate, s := fakellm.NewGate(), newRemovableServer(t)
 	s.comeBack()
@@ -87,9 +87,9 @@ func limited(turnTimeout, toolTimeout string) *workflows.LimitsRequest {
 }
 
 // attempted returns the activity attempts in which a run's calls were started, according to the history.
-func (r *env) attempted(run client.WorkflowRun) (attempts []int32) {
+func (te *env) attempted(run client.WorkflowRun) (attempts []int32) {
 	calls := map[int64]bool{}
-	for _, e := range r.events(run.GetID(), run.GetRunID()) {
+	for _, e := range te.events(run.GetID(), run.GetRunID()) {
 		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "CallTool" {
 			calls[e.EventId] = true
 		}
@@ -102,57 +102,57 @@ func (r *env) attempted(run client.WorkflowRun) (attempts []int32) {
 
 func TestACallWaitsForItsServer(t *testing.T) {
 	t.Parallel()
-	r, s, gate := removable(t)
-	r.work()
-	run := r.askWithout(s, gate, limited("5m", "2m"))
-	r.parked(run)
+	e, s, gate := removable(t)
+	e.work()
+	run := e.askWithout(s, gate, limited("5m", "2m"))
+	e.waiting(run)
 	s.comeBack()
-	res := r.result(run)
+	res := e.result(run)
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 	assert.Equal(t, 1, s.count("effect", "x"))
-	call := r.calls(run.GetRunID(), 1)[0]
+	call := e.calls(run.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeOK, call.Outcome)
 	assert.Equal(t, 1, call.Runs, "the claims of attempts that sent nothing are released")
-	attempts := r.attempted(run)
+	attempts := e.attempted(run)
 	require.Len(t, attempts, 1, "waiting costs no history")
 	assert.Greater(t, attempts[0], int32(2))
-	shown := []turn.ErrorChunk{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}
-	assert.Equal(t, shown, r.failures(run.GetRunID()), "once, not with every attempt")
-	r.keep("v1-waited", session(t), run.GetRunID())
+	shown := []turn.ErrorEvent{{Code: turn.CodeToolNotSent, CallID: "1.0", Tool: call.Call.Tool}}
+	assert.Equal(t, shown, e.failures(run.GetRunID()), "once, not with every attempt")
+	e.keep("v1-waited", session(t), run.GetRunID())
 }
 
 func TestTheModelLearnsWhyACallWasNotSent(t *testing.T) {
 	t.Parallel()
-	r, s, gate := removable(t)
-	r.work()
-	run := r.askWithout(s, gate, limited("5m", "2s"))
-	res := r.result(run)
+	e, s, gate := removable(t)
+	e.work()
+	run := e.askWithout(s, gate, limited("5m", "2s"))
+	res := e.result(run)
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
-	told := results(r.model.Requests()[1].Chat)
+	told := results(e.model.Requests()[1].Chat)
 	require.Len(t, told, 1)
 	for _, part := range []string{"mcp/ledger/append was not called",
 		`MCP server "ledger" is unavailable: its command was not found`, "tried for 2s", "next try in "} {
 		assert.Contains(t, told[0], part)
 	}
-	call := r.calls(run.GetRunID(), 1)[0]
+	call := e.calls(run.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeError, call.Outcome, "that nothing happened is certain")
 	assert.Equal(t, turn.CodeToolNotSent, call.Code)
 	assert.Zero(t, s.count("begun", "x"))
-	r.keep("v1-waited-in-vain", session(t), run.GetRunID())
+	e.keep("v1-waited-in-vain", session(t), run.GetRunID())
 }
 
 func TestAStopEndsTheWaitForAServer(t *testing.T) {
 	t.Parallel()
-	r, s, gate := removable(t)
-	r.work()
-	run := r.askWithout(s, gate, limited("1h", "30m"))
-	r.parked(run)
-	require.NoError(t, r.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	e, s, gate := removable(t)
+	e.work()
+	run := e.askWithout(s, gate, limited("1h", "30m"))
+	e.waiting(run)
+	require.NoError(t, e.client.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
 	require.Error(t, run.Get(t.Context(), nil))
-	call := r.calls(run.GetRunID(), 1)[0]
+	call := e.calls(run.GetRunID(), 1)[0]
 	assert.Equal(t, turn.OutcomeCancelled, call.Outcome, "that nothing happened is certain")
 	assert.Zero(t, call.Runs)
-	r.keep("v1-stopped-waiting", session(t), run.GetRunID())
+	e.keep("v1-stopped-waiting", session(t), run.GetRunID())
 }
 
 // TestARepeatableCallIsRepeatedUntilItsTimeout makes the server die in each of the first calls, more often than the
@@ -160,28 +160,28 @@ func TestAStopEndsTheWaitForAServer(t *testing.T) {
 func TestARepeatableCallIsRepeatedUntilItsTimeout(t *testing.T) {
 	t.Parallel()
 	l := newEffectServer(t)
-	r := newEnv(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
-	r.work()
-	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
+	e := newEnv(t, appendOnce("before"), l.host(config.MCPTool{Repeatable: true}))
+	e.work()
+	run := e.begin(session(t), "Append it.", limited("5m", "2m"))
 	for n := range workflows.Repeats + 1 {
 		require.Eventually(t, func() bool { return l.count("begun", "x") > n }, within, 5*time.Millisecond,
 			"call %d was not made", n+1)
 		l.kill()
 	}
 	l.open()
-	res := r.result(run)
+	res := e.result(run)
 	assert.Equal(t, turn.FinishAnswered, res.FinishReason)
 	assert.Equal(t, 1, l.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
-	r.keep("v1-repeated-often", session(t), run.GetRunID())
+	assert.Equal(t, turn.OutcomeOK, e.calls(run.GetRunID(), 1)[0].Outcome)
+	e.keep("v1-repeated-often", session(t), run.GetRunID())
 }
 
 // catalogued returns when the server's catalogue in the journal satisfies ok.
-func (r *env) catalogued(what string, ok func(turn.Catalogue) bool) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
-		list, err := r.store.Catalogues(r.t.Context())
-		require.NoError(r.t, err)
+func (e *env) catalogued(what string, ok func(turn.Catalogue) bool) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		list, err := e.journal.Catalogues(e.t.Context())
+		require.NoError(e.t, err)
 		return slices.ContainsFunc(list, func(c turn.Catalogue) bool { return c.Server == "ledger" && ok(c) })
 	}, within, 10*time.Millisecond, "the server is not %s", what)
 }
@@ -193,18 +193,18 @@ func TestATurnHasTheToolsOfAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	s := newRemovableServer(t)
 	s.comeBack()
-	r := newEnv(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done.")),
+	e := newEnv(t, fakellm.Steps(fakellm.Call("mcp_ledger_append", `{"text":"x"}`), fakellm.Text("Done.")),
 		s.host(config.MCPTool{}))
-	stop := r.work()
+	stop := e.work()
 	s.leave()
-	r.catalogued("away", isAway)
+	e.catalogued("away", isAway)
 	stop()
-	r.work() // a restarted worker knows the tools from the journal
-	run := r.begin(session(t), "Append it.", limited("5m", "2m"))
-	r.parked(run)
+	e.work() // a restarted worker knows the tools from the journal
+	run := e.begin(session(t), "Append it.", limited("5m", "2m"))
+	e.waiting(run)
 	s.comeBack()
-	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
-	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 1)[0].Outcome)
+	assert.Equal(t, turn.FinishAnswered, e.result(run).FinishReason)
+	assert.Equal(t, turn.OutcomeOK, e.calls(run.GetRunID(), 1)[0].Outcome)
 	assert.Equal(t, 1, s.count("effect", "x"))
 }
 
@@ -213,24 +213,24 @@ func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	s := newRemovableServer(t)
 	gate := fakellm.NewGate()
 	list, last := fakellm.Call("local_list_files", `{}`), fakellm.Text("Done.")
-	r := newEnv(t, fakellm.Steps(list, list.WithText("One moment.").Hold(2, gate),
+	e := newEnv(t, fakellm.Steps(list, list.WithText("One moment.").Hold(2, gate),
 		fakellm.Call("mcp_ledger_append", `{"text":"x"}`), last),
 		s.host(config.MCPTool{}))
-	r.work()
-	run := r.begin(session(t), "Append it.", nil)
-	r.reach(gate)
+	e.work()
+	run := e.begin(session(t), "Append it.", nil)
+	e.reach(gate)
 	s.comeBack()
-	r.catalogued("back", isBack)
+	e.catalogued("back", isBack)
 	gate.Release()
-	assert.Equal(t, turn.FinishAnswered, r.result(run).FinishReason)
+	assert.Equal(t, turn.FinishAnswered, e.result(run).FinishReason)
 	assert.Equal(t, 1, s.count("effect", "x"))
-	assert.Equal(t, turn.OutcomeOK, r.calls(run.GetRunID(), 3)[2].Outcome)
+	assert.Equal(t, turn.OutcomeOK, e.calls(run.GetRunID(), 3)[2].Outcome)
 
 	offers := func(q fakellm.Request) bool { return slices.Contains(q.Chat.ToolNames(), "mcp_ledger_append") }
 	away := func(q fakellm.Request) bool {
 		return strings.Contains(q.Chat.Last("system").Content, `"ledger" is unavailable`)
 	}
-	requests := r.model.Requests()
+	requests := e.model.Requests()
 	for i, want := range []bool{false, false, true, true} {
 		assert.Equal(t, want, offers(requests[i]), "step %d", i+1)
 	}
@@ -238,5 +238,5 @@ func TestATurnGetsTheToolsOfAServerThatReturns(t *testing.T) {
 	assert.Contains(t, string(requests[2].Body), "Available again", "the model is told")
 	assert.NotContains(t, string(requests[3].Body), "Available again", "once")
 	assert.False(t, away(requests[3]))
-	r.keep("v1-tools-back", session(t), run.GetRunID())
+	e.keep("v1-tools-back", session(t), run.GetRunID())
 }

@@ -19,10 +19,10 @@ import (
 // start any workflow under its ID.
 func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, fakellm.Text("Here."))
-	r.work()
-	run, err := r.client.ExecuteWorkflow(t.Context(),
-		client.StartWorkflowOptions{ID: session(t), TaskQueue: r.cfg.Temporal.TaskQueue}, "Nope", "x")
+	e := newEnv(t, fakellm.Text("Here."))
+	e.work()
+	run, err := e.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: session(t), TaskQueue: e.cfg.Temporal.TaskQueue}, "Nope", "x")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -30,23 +30,23 @@ func TestAnUnknownWorkflowTypeDoesNotBlockItsSession(t *testing.T) {
 	require.ErrorAs(t, run.Get(ctx, nil), &app)
 	assert.Equal(t, string(turn.CodeConfigInvalid), app.Type())
 	assert.True(t, app.NonRetryable())
-	assert.Equal(t, turn.FinishAnswered, r.ask(session(t), "Are you there?").FinishReason)
+	assert.Equal(t, turn.FinishAnswered, e.ask(session(t), "Are you there?").FinishReason)
 }
 
 // TestCLIStopsATurnWithoutAWorkerByForceOnly checks that only --force ends a turn whose task queue no worker polls.
 func TestCLIStopsATurnWithoutAWorkerByForceOnly(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, asking(fakellm.Start(t, fakellm.Text("Here."))))
+	h := newUserFolder(t, asking(fakellm.Start(t, fakellm.Text("Here."))))
 	h.worker()
 	c := h.dial()
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "polled by no worker"},
 		workflows.TurnWorkflow, map[string]any{"message": map[string]any{"text": "hello"}})
 	require.NoError(t, err)
-	refused := h.starter("stop", "kept", "--timeout", "1s").exits(124)
-	assert.Contains(t, refused.err.String(), "starter stop kept --force")
+	refused := h.everturn("stop", "kept", "--timeout", "1s").exits(124)
+	assert.Contains(t, refused.err.String(), "everturn stop kept --force")
 	d, err := c.DescribeWorkflowExecution(t.Context(), "kept", run.GetRunID())
 	require.NoError(t, err)
 	assert.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.WorkflowExecutionInfo.Status)
-	h.starter("stop", "kept", "--timeout", "1s", "--force").exits(0)
-	assert.Equal(t, "Here.\n", h.starter("run", "-q", "-s", "kept", "Are you there?").exits(0).out.String())
+	h.everturn("stop", "kept", "--timeout", "1s", "--force").exits(0)
+	assert.Equal(t, "Here.\n", h.everturn("run", "-q", "-s", "kept", "Are you there?").exits(0).out.String())
 }

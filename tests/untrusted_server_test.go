@@ -89,12 +89,12 @@ func (s *untrustedServer) signal(sig syscall.Signal) (pid int) {
 }
 
 // held waits until tools of the server are quarantined, and returns their IDs.
-func (r *env) held(server string) (ids []string) {
-	r.t.Helper()
-	require.Eventually(r.t, func() bool {
+func (e *env) held(server string) (ids []string) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
 		ids = nil
-		list, err := r.store.Catalogues(r.t.Context())
-		require.NoError(r.t, err)
+		list, err := e.journal.Catalogues(e.t.Context())
+		require.NoError(e.t, err)
 		for _, c := range list {
 			for _, d := range c.Quarantined {
 				if c.Server == server {

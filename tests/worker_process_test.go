@@ -40,26 +40,26 @@ type process struct {
 	done   <-chan struct{}
 }
 
-// process starts the worker command with the rig's configuration, which change may adapt. The worker ends with the
+// process starts the worker command with the harness's configuration, which change may adapt. The worker ends with the
 // test, even if the test binary is killed; if the test fails, its output is logged.
-func (r *env) process(change ...func(*config.Config)) *process {
-	r.t.Helper()
-	cfg := r.cfg
+func (e *env) process(change ...func(*config.Config)) *process {
+	e.t.Helper()
+	cfg := e.cfg
 	for _, c := range change {
 		c(&cfg)
 	}
-	return r.run(exec.Command(binary(r.t, "./worker"), "--config", configFile(r.t, cfg)))
+	return e.run(exec.Command(binary(e.t, "./worker"), "--config", configFile(e.t, cfg)))
 }
 
 // run starts a worker command.
-func (r *env) run(cmd *exec.Cmd) *process {
-	r.t.Helper()
-	p := &process{t: r.t, cmd: cmd}
-	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = r.dir, &p.stderr, 2*time.Second
+func (e *env) run(cmd *exec.Cmd) *process {
+	e.t.Helper()
+	p := &process{t: e.t, cmd: cmd}
+	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = e.dir, &p.stderr, 2*time.Second
 	var err error
 	p.done, err = proc.Start(p.cmd)
-	require.NoError(r.t, err)
-	r.t.Cleanup(p.end)
+	require.NoError(e.t, err)
+	e.t.Cleanup(p.end)
 	return p
 }
 
@@ -118,7 +118,7 @@ func configFile(t *testing.T, c config.Config) string {
 	return path
 }
 
-// effectServer is what a rig's MCP server did, as the server itself recorded it before and after each effect.
+// effectServer is what a harness's MCP server did, as the server itself recorded it before and after each effect.
 type effectServer struct {
 	t                  *testing.T
 	file, release, pid string
@@ -186,38 +186,38 @@ func gone(t *testing.T, pid int) {
 }
 
 // reach returns when a reply has come to the gate, so that the test can act at that point.
-func (r *env) reach(g *fakellm.Gate) { awaitGate(r.t, g) }
+func (e *env) reach(g *fakellm.Gate) { awaitGate(e.t, g) }
 
 // shown returns when a reader of the turn sees the text.
-func (r *env) shown(turnID, text string) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), within)
+func (e *env) shown(turnID, text string) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), within)
 	defer cancel()
 	var reader turn.Reader
-	for c, err := range follow.Turn(ctx, r.store, turnID, -1) {
-		require.NoError(r.t, err, "%q was never shown", text)
-		reader.Add(c)
+	for ev, err := range follow.Turn(ctx, e.journal, turnID, -1) {
+		require.NoError(e.t, err, "%q was never shown", text)
+		reader.Add(ev)
 		if reader.Text() == text {
 			return
 		}
 	}
-	require.Fail(r.t, "the turn ended without showing "+text)
+	require.Fail(e.t, "the turn ended without showing "+text)
 }
 
 // steps returns the steps for which the model was asked, in order of arrival.
-func (r *env) steps() []int {
+func (e *env) steps() []int {
 	var out []int
-	for _, q := range r.model.Requests() {
+	for _, q := range e.model.Requests() {
 		out = append(out, q.Step)
 	}
 	return out
 }
 
 // attempts returns the number of attempts of each inference of a turn.
-func (r *env) attempts(turnID string) []int {
-	r.t.Helper()
-	list, err := r.store.Inferences(r.t.Context(), turnID)
-	require.NoError(r.t, err)
+func (e *env) attempts(turnID string) []int {
+	e.t.Helper()
+	list, err := e.journal.Inferences(e.t.Context(), turnID)
+	require.NoError(e.t, err)
 	out := make([]int, len(list))
 	for i, inf := range list {
 		out[i] = inf.Attempt
@@ -226,54 +226,54 @@ func (r *env) attempts(turnID string) []int {
 }
 
 // calls returns a turn's calls from the journal and checks that there are n.
-func (r *env) calls(turnID string, n int) []journal.CallRecord {
-	r.t.Helper()
-	list, err := r.store.Calls(r.t.Context(), turnID)
-	require.NoError(r.t, err)
-	require.Len(r.t, list, n)
+func (e *env) calls(turnID string, n int) []journal.CallRecord {
+	e.t.Helper()
+	list, err := e.journal.Calls(e.t.Context(), turnID)
+	require.NoError(e.t, err)
+	require.Len(e.t, list, n)
 	return list
 }
 
 // transcript returns a session's messages and its head.
-func (r *env) transcript(session string) ([]turn.Message, turn.Head) {
-	r.t.Helper()
-	s, err := r.store.Session(r.t.Context(), session)
-	require.NoError(r.t, err)
-	messages, err := r.store.Messages(r.t.Context(), session, 1, s.Head.Seq)
-	require.NoError(r.t, err)
+func (e *env) transcript(session string) ([]turn.Message, turn.Head) {
+	e.t.Helper()
+	s, err := e.journal.Session(e.t.Context(), session)
+	require.NoError(e.t, err)
+	messages, err := e.journal.Messages(e.t.Context(), session, 1, s.Head.Seq)
+	require.NoError(e.t, err)
 	return messages, s.Head
 }
 
 // sound checks the promises about a session whose turns are over, whatever happened to its workers, and about its runs.
 // Of long sessions it checks only the runs.
-func (r *env) sound(ctx context.Context, session string, runs map[string]*historypb.History) {
-	r.t.Helper()
-	turns, err := r.store.Turns(ctx, session)
+func (e *env) sound(ctx context.Context, session string, runs map[string]*historypb.History) {
+	e.t.Helper()
+	turns, err := e.journal.Turns(ctx, session)
 	if !errors.Is(err, journal.ErrNotFound) { // no turn began
-		require.NoError(r.t, err)
+		require.NoError(e.t, err)
 	}
 	l := check.Ledgers{Partial: true, Histories: runs}
-	if !r.open && len(turns) > 0 && len(turns) <= 50 {
-		l.Sessions, l.Waits = r.kept(ctx, session)
+	if !e.open && len(turns) > 0 && len(turns) <= 50 {
+		l.Sessions, l.Waits = e.kept(ctx, session)
 	}
 	for _, v := range check.Check(l) {
-		assert.Fail(r.t, "a promise is broken", "session %s: %s", session, v)
+		assert.Fail(e.t, "a promise is broken", "session %s: %s", session, v)
 	}
 }
 
 // kept returns what the journal has of a session: its export and its requests.
-func (r *env) kept(ctx context.Context, session string) ([]check.Session, []journal.RequestRecord) {
-	r.t.Helper()
+func (e *env) kept(ctx context.Context, session string) ([]check.Session, []journal.RequestRecord) {
+	e.t.Helper()
 	var export bytes.Buffer
-	require.NoError(r.t, r.store.Export(ctx, session, &export))
+	require.NoError(e.t, e.journal.Export(ctx, session, &export))
 	s, err := check.ReadSession(session, export.Bytes())
-	require.NoError(r.t, err)
+	require.NoError(e.t, err)
 	var waits []journal.RequestRecord
-	turns, err := r.store.Turns(ctx, session)
-	require.NoError(r.t, err)
+	turns, err := e.journal.Turns(ctx, session)
+	require.NoError(e.t, err)
 	for _, t := range turns {
-		list, err := r.store.Requests(ctx, t.ID)
-		require.NoError(r.t, err)
+		list, err := e.journal.Requests(ctx, t.ID)
+		require.NoError(e.t, err)
 		waits = append(waits, list...)
 	}
 	return []check.Session{s}, waits

@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// exitCode returns the starter's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
+// exitCode returns everturn's exit code for the same error: 3 for usage or configuration, 4 for credentials, 5 if
 // Temporal or the journal is unreachable or the journal cannot be written, and 1 for all others.
 func exitCode(err error) int {
 	switch {

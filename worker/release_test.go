@@ -34,9 +34,9 @@ func TestReleases(t *testing.T) {
 		assert.Contains(t, release, `["`+strings.ReplaceAll(flags, "${VERSION}", "v{{ .Version }}")+`"]`)
 		program := filepath.Join(built, name)
 		requireBuild(t, program, pkg, strings.ReplaceAll(flags, "${VERSION}", "v1.2.3"))
-		said, err := exec.CommandContext(t.Context(), program, "--version").Output()
+		output, err := exec.CommandContext(t.Context(), program, "--version").Output()
 		require.NoError(t, err)
-		assert.Contains(t, string(said), "v1.2.3 go")
+		assert.Contains(t, string(output), "v1.2.3 go")
 	}
 
 	assert.Contains(t, image, "\nENV CGO_ENABLED=0\n")

@@ -56,18 +56,18 @@ func (r *run) validateAnswer(ctx workflow.Context, a Answer) error {
 		return rejected(err.Code, err.Message)
 	}
 	kind := turn.RequestQuestion
-	if w, known := r.requests.find(a.Question); known && w.Kind == turn.RequestElicitation || !known && a.Response != nil {
+	if req, known := r.requests.find(a.Question); known && req.Kind == turn.RequestElicitation || !known && a.Response != nil {
 		kind = turn.RequestElicitation
 	}
-	w, err := r.findRequest(ctx, a.Turn, a.Question, kind)
+	req, err := r.findRequest(ctx, a.Turn, a.Question, kind)
 	if err != nil {
 		return err
 	}
 	if before, settled := r.requests.decision(a.Question); settled {
-		said := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, byAuthor(before.By))
-		return rejected(turn.CodeNotWaiting, said, before)
+		output := fmt.Sprintf("question %s is already %s%s", a.Question, before.Status, byAuthor(before.By))
+		return rejected(turn.CodeNotWaiting, output, before)
 	}
-	if _, err := w.Settle(a.decision(ctx)); err != nil {
+	if _, err := req.Settle(a.decision(ctx)); err != nil {
 		return rejected(err.Code, err.Message)
 	}
 	if kind == turn.RequestElicitation {
@@ -93,7 +93,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	}
 	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
 	if errors.Is(err, errMoves) {
-		r.park(p.Proposal, request.ExpiresAt)
+		r.keepProposal(p.Proposal, request.ExpiresAt)
 		return p
 	}
 	if err != nil {

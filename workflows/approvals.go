@@ -44,7 +44,7 @@ func (r *run) approvals(ctx workflow.Context, calls []turn.CallProposal) (map[st
 	expiresAt := expiry(ctx, within)
 	decisions, err := r.request(ctx, r.approvalRequests(calls, expiresAt), within, never)
 	if errors.Is(err, errMoves) {
-		r.park(turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}, expiresAt)
+		r.keepProposal(turn.Proposal{Kind: turn.ProposeCalls, Calls: calls}, expiresAt)
 	}
 	return decisions, err
 }
@@ -97,7 +97,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	if err := checkUpdate(a.Version, sized); err != nil {
 		return rejected(err.Code, err.Message)
 	}
-	w, err := r.findRequest(ctx, a.Turn, a.Call, turn.RequestApproval)
+	req, err := r.findRequest(ctx, a.Turn, a.Call, turn.RequestApproval)
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 		if same && before.Status != turn.StatusExpired {
 			return nil
 		}
-		said := fmt.Sprintf("call %s is already %s%s; the first decision stands",
+		output := fmt.Sprintf("call %s is already %s%s; the first decision stands",
 			a.Call, before.Status, byAuthor(before.By))
-		return rejected(turn.CodeNotWaiting, said, before)
+		return rejected(turn.CodeNotWaiting, output, before)
 	}
-	if _, err := w.Settle(a.decision(ctx)); err != nil {
+	if _, err := req.Settle(a.decision(ctx)); err != nil {
 		return rejected(err.Code, err.Message)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// CompactWorkflow is the workflow type that condenses a session's conversation because a user asks for it.
+// CompactWorkflow is the workflow type that compacts a session's conversation because a user asks for it.
 const CompactWorkflow = "Compact"
 
 // CompactInput starts a Compact workflow. Session is required. The workflow's ID must belong to the tenant: see
@@ -24,11 +24,11 @@ type CompactInput struct {
 	Request string `json:"request,omitempty"`
 }
 
-// CompactResult says what was condensed.
+// CompactResult says what was compacted.
 type CompactResult struct {
-	// Nothing means that the conversation has nothing that could be condensed.
+	// Nothing means that the conversation has nothing that could be compacted.
 	Nothing bool `json:"nothing,omitempty"`
-	turn.CondensedChunk
+	turn.CompactedEvent
 }
 
 // maxFocus bounds CompactInput.Focus, in bytes.
@@ -40,7 +40,7 @@ const (
 	CompactAttempts = 8
 )
 
-// Compact condenses the conversation of a session whose turn has ended. It survives crashes: a summary that is settled
+// Compact compacts the conversation of a session whose turn has ended. It survives crashes: a summary that is settled
 // is not paid for again.
 func Compact(ctx workflow.Context, in CompactInput) (CompactResult, error) {
 	id := workflow.GetInfo(ctx).WorkflowExecution.ID
@@ -59,7 +59,7 @@ func Compact(ctx workflow.Context, in CompactInput) (CompactResult, error) {
 	for n := 1; ; n++ {
 		res, err := call(workflow.WithActivityOptions(ctx, options), Activities.Compact, in)
 		queues, moved := movedTo(err)
-		if n == maxDispatches || !moved {
+		if n == maxCallAttempts || !moved {
 			return res, err
 		}
 		options.TaskQueue = queues.Inference

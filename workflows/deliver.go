@@ -175,7 +175,7 @@ func (in DeliverInput) handOver(ctx workflow.Context, maxWait time.Duration) (re
 		HeartbeatTimeout:    heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
-			MaximumAttempts: storeAttempts, NonRetryableErrorTypes: nonRetryable,
+			MaximumAttempts: journalAttempts, NonRetryableErrorTypes: nonRetryable,
 		},
 		Summary: "to session " + turn.Truncate(in.Session, 120),
 	})

@@ -86,9 +86,9 @@ func TestALongDeliveryGoesOnInANewRunWithTheSameMessage(t *testing.T) {
 // refusing is a session whose first turns, or all of whose turns, do not begin.
 type refusing struct{ sent, begins int }
 
-func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
-	s.sent++
-	if s.sent > s.begins {
+func (r *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult, error) {
+	r.sent++
+	if r.sent > r.begins {
 		return DeliverResult{Session: in.Session, Turn: "t", State: turn.StateCompleted}, nil
 	}
 	return DeliverResult{Session: in.Session, Undelivered: true}, nil
@@ -97,14 +97,14 @@ func (s *refusing) HandOver(_ context.Context, in HandOverInput) (DeliverResult,
 func TestADeliveryThatNoTurnTakesIsGivenUp(t *testing.T) {
 	for sent, says := range map[int]string{maxUndelivered - 1: "", maxUndelivered: "sent to session s 5 times",
 		1 << 20: "sent to session s 5 times"} {
-		s := &refusing{begins: sent}
+		r := &refusing{begins: sent}
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()
 		env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
-		env.RegisterActivity(s)
+		env.RegisterActivity(r)
 		env.ExecuteWorkflow(DeliverWorkflow, DeliverInput{Session: "s", Message: Message{Text: "Hello."}})
 		require.True(t, env.IsWorkflowCompleted())
-		assert.Equal(t, maxUndelivered, s.sent)
+		assert.Equal(t, maxUndelivered, r.sent)
 		if says == "" {
 			assert.NoError(t, env.GetWorkflowError())
 			continue

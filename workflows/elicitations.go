@@ -11,76 +11,76 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// A tool call whose server sends elicitations is suspended: its dispatch returns them, the turn opens a request for
-// each, and the next dispatch continues the call with the responses. Any worker can continue a call of a server of the
+// A tool call whose server sends elicitations is suspended: its attempt returns them, the turn opens a request for
+// each, and the next attempt continues the call with the responses. Any worker can continue a call of a server of the
 // newest protocol. A server of an older protocol keeps its call open (CallResult.Held), so only the worker with the
 // open call can continue it; the turn watches that worker meanwhile.
 
-// maxElicitations bounds the elicitations of one call, over all its dispatches.
+// maxElicitations bounds the elicitations of one call, over all its attempts.
 const maxElicitations = 32
 
-// resume waits for the decisions on the elicitations of a suspended call, and reports whether to dispatch the call
+// resume waits for the decisions on the elicitations of a suspended call, and reports whether to attempt the call
 // again.
-func (r *run) resume(ctx workflow.Context, f *callState) (again bool) {
-	if f.err != nil || len(f.receipt.Elicitations) == 0 || ctx.Err() != nil {
+func (r *run) resume(ctx workflow.Context, c *callState) (again bool) {
+	if c.err != nil || len(c.receipt.Elicitations) == 0 || ctx.Err() != nil {
 		return false
 	}
-	if f.elicited >= maxElicitations {
-		f.outcome.Outcome, f.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
-		f.outcome.Text = fmt.Sprintf(
+	if c.elicited >= maxElicitations {
+		c.outcome.Outcome, c.outcome.Code = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown
+		c.outcome.Text = fmt.Sprintf(
 			"Outcome unknown: the tool's server has elicited user input more than %d times in this call. "+
 				"The call was not continued, and may or may not have taken effect. Check before you try again.", maxElicitations)
-		f.receipt = CallResult{
-			CallID: f.call.ID, Tool: f.call.Tool, Outcome: turn.OutcomeUnknown, Preview: f.outcome.Text,
+		c.receipt = CallResult{
+			CallID: c.call.ID, Tool: c.call.Tool, Outcome: turn.OutcomeUnknown, Preview: c.outcome.Text,
 		}
 		return false
 	}
-	f.err = r.elicit(ctx, f)
-	return f.err == nil
+	c.err = r.elicit(ctx, c)
+	return c.err == nil
 }
 
 // elicit opens requests for a call's elicitations, waits until all are settled, and keeps the responses for the next
-// dispatch.
-func (r *run) elicit(ctx workflow.Context, f *callState) error {
-	within := r.elicitationExpiry(f)
+// attempt.
+func (r *run) elicit(ctx workflow.Context, c *callState) error {
+	within := r.elicitationExpiry(c)
 	var requests []turn.Request
-	for i, q := range f.receipt.Elicitations[:min(len(f.receipt.Elicitations), maxElicitations-f.elicited)] {
+	for i, q := range c.receipt.Elicitations[:min(len(c.receipt.Elicitations), maxElicitations-c.elicited)] {
 		requests = append(requests, turn.Request{
-			ID: elicitationID(f, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: f.call.Tool,
-			Call: f.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
+			ID: elicitationID(c, i+1), Kind: turn.RequestElicitation, Step: r.progress.Counters.Step, Tool: c.call.Tool,
+			Call: c.call.ID, Question: turn.Truncate(q.Message, maxQuestion), Elicitation: &q, ExpiresAt: expiry(ctx, within),
 		})
 	}
 	ended, gone := never, never
-	if f.receipt.Held {
-		f.queue = f.receipt.StickyQueue
-		ended, gone = r.awaitCall(ctx, f, within)
+	if c.receipt.Held {
+		c.queue = c.receipt.StickyQueue
+		ended, gone = r.awaitCall(ctx, c, within)
 	}
 	decisions, err := r.request(ctx, requests, within, ended)
 	if err != nil {
 		return err
 	}
 	if gone() { // any worker may find out what became of the call
-		f.queue = ""
+		c.queue = ""
 	}
-	f.responses, f.respondsTo = nil, cmp.Or(f.receipt.ElicitationAttempt, f.attempt)
-	for i, q := range f.receipt.Elicitations {
-		f.responses = append(f.responses, responseTo(q, decisions[elicitationID(f, i+1)]))
+	c.responses, c.respondsTo = nil, cmp.Or(c.receipt.ElicitationAttempt, c.attempt)
+	for i, q := range c.receipt.Elicitations {
+		c.responses = append(c.responses, responseTo(q, decisions[elicitationID(c, i+1)]))
 	}
-	f.elicited += len(requests)
-	f.receipt = CallResult{}
+	c.elicited += len(requests)
+	c.receipt = CallResult{}
 	return nil
 }
 
 // elicitationID returns the request ID of a call's next n-th elicitation, counted from 1.
-func elicitationID(f *callState, n int) string { return fmt.Sprintf("e%s.%d", f.call.ID, f.elicited+n) }
+func elicitationID(c *callState, n int) string { return fmt.Sprintf("e%s.%d", c.call.ID, c.elicited+n) }
 
 // elicitationExpiry returns how long the call's elicitations wait for a response; 0 means no bound. A server keeps its
 // call open for the tool's ElicitationTimeout at most.
-func (r *run) elicitationExpiry(f *callState) time.Duration {
+func (r *run) elicitationExpiry(c *callState) time.Duration {
 	within := r.progress.Config.Approvals.QuestionExpiry
-	tool, _ := r.progress.Config.Find(f.call.Tool)
+	tool, _ := r.progress.Config.Find(c.call.Tool)
 	switch most := tool.ElicitationTimeout; {
-	case !f.receipt.Held || most <= 0:
+	case !c.receipt.Held || most <= 0:
 		return within
 	case within <= 0:
 		return most
@@ -91,16 +91,16 @@ func (r *run) elicitationExpiry(f *callState) time.Duration {
 
 // awaitCall watches a call that its server keeps open. ended reports whether the call can no longer use a response, and
 // gone whether that is because its worker is gone or stops.
-func (r *run) awaitCall(ctx workflow.Context, f *callState, within time.Duration) (ended, gone func() bool) {
+func (r *run) awaitCall(ctx workflow.Context, c *callState, within time.Duration) (ended, gone func() bool) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: f.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),
+		TaskQueue: c.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),
 		HeartbeatTimeout: heartbeat,
 		RetryPolicy: &temporal.RetryPolicy{ // the worker may have lost only its connection to Temporal
 			InitialInterval: time.Second, BackoffCoefficient: 1, NonRetryableErrorTypes: nonRetryable,
 		},
-		Summary: turn.Truncate("keep "+f.call.Tool+" open", 200),
+		Summary: turn.Truncate("keep "+c.call.Tool+" open", 200),
 	})
-	in := AwaitCallInput{Turn: r.turnID, Call: f.call.ID}
+	in := AwaitCallInput{Turn: r.turnID, Call: c.call.ID}
 	call := workflow.ExecuteActivity(ctx, activityName(Activities.AwaitCall), in)
 	return call.IsReady, func() bool { return call.IsReady() && call.Get(ctx, nil) != nil }
 }

@@ -26,7 +26,7 @@ type elicitingPort struct {
 	await    func() error // AwaitCall
 	silent   bool         // no user responds
 	opened   []turn.Request
-	queues   []string // of the calls' dispatches
+	queues   []string // of the calls' attempts
 	finished FinishInput
 	outcomes []turn.CallOutcome
 }
@@ -51,9 +51,9 @@ func (p *elicitingPort) Infer(_ context.Context, in InferInput) (InferResult, er
 
 func (p *elicitingPort) Ask(_ context.Context, in AskInput) (AskResult, error) {
 	p.opened = append(p.opened, in.Requests...)
-	for _, w := range in.Requests {
+	for _, r := range in.Requests {
 		if !p.silent {
-			p.env.RegisterDelayedCallback(func() { p.respond(w.ID, turn.ElicitationDecline) }, time.Second)
+			p.env.RegisterDelayedCallback(func() { p.respond(r.ID, turn.ElicitationDecline) }, time.Second)
 		}
 	}
 	return AskResult{}, nil
@@ -106,7 +106,7 @@ func suspended(in CallInput) CallResult {
 }
 
 // TestACallElicitsABoundedNumberOfTimes checks that no user is asked more often than maxElicitations in one call, that
-// the call is unknown after that, and that the working time of every dispatch counts once.
+// the call is unknown after that, and that the working time of every attempt counts once.
 func TestACallElicitsABoundedNumberOfTimes(t *testing.T) {
 	p := &elicitingPort{calls: []string{"1.0"}}
 	var got []turn.ElicitationAction
@@ -147,7 +147,7 @@ func TestACallDoesNotWaitForTheElicitationOfAnother(t *testing.T) {
 }
 
 // TestASuspendedCallThatEndedIsNotAskedAbout checks that the elicitation of a call that its server keeps open expires
-// when the call ends, and that the next dispatch goes to the worker with the open call, or to any if that is gone.
+// when the call ends, and that the next attempt goes to the worker with the open call, or to any if that is gone.
 func TestASuspendedCallThatEndedIsNotAskedAbout(t *testing.T) {
 	for name, gone := range map[string]bool{"the call ended": false, "its worker is gone": true} {
 		t.Run(name, func(t *testing.T) {

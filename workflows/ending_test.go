@@ -26,7 +26,7 @@ type unavailable struct {
 	left          []DeliverInput // the deliveries that the turn has started
 }
 
-var errUnavailable = temporal.NewApplicationError("the journal is locked", string(turn.CodeStoreUnavailable))
+var errUnavailable = temporal.NewApplicationError("the journal is locked", string(turn.CodeJournalUnavailable))
 
 func (u *unavailable) Begin(ctx context.Context, in BeginInput) (BeginResult, error) {
 	if u.begin {
@@ -118,7 +118,7 @@ func TestATurnThatCannotBeSettledHasFailed(t *testing.T) {
 	env.ExecuteWorkflow(TurnWorkflow, Input{Message: &Message{ID: "first", Text: "Hello."}})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, env.GetWorkflowError(), &app)
-	assert.Equal(t, string(turn.CodeStoreUnavailable), app.Type())
+	assert.Equal(t, string(turn.CodeJournalUnavailable), app.Type())
 	var res Result
 	require.NoError(t, app.Details(&res))
 	assert.Equal(t, turn.StateFailed, res.State)

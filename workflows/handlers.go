@@ -142,7 +142,7 @@ func checkSent(m Message) *turn.Error {
 // checkEncodedSize rejects a message that is too large for the history.
 func checkEncodedSize(m Message, most int) *turn.Error {
 	if n := encodedSize(m); n > most {
-		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as the starter "+
+		return invalid("the message is %d bytes as JSON; the maximum is %d: store its text in the journal, as everturn "+
 			"does, or send less", n, most)
 	}
 	return nil

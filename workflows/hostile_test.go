@@ -58,7 +58,7 @@ func (p *port) Finish(_ context.Context, in FinishInput) (FinishResult, error) {
 	return FinishResult{State: in.Result.State}, nil
 }
 
-func (p *port) SettleDelegated(context.Context, DelegatedInput) (CallResult, error) {
+func (p *port) SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error) {
 	return CallResult{Message: &Message{Text: "an answer"}}, nil
 }
 
@@ -79,7 +79,7 @@ func hostileRun(t *testing.T, name string, input []byte, during func(*testsuite.
 	env.RegisterWorkflowWithOptions(Turn, workflow.RegisterOptions{Name: TurnWorkflow})
 	env.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: DeliverWorkflow})
 	p := &port{}
-	for _, act := range []any{p.SettleDelegated, p.Begin, p.Infer, p.Ask, p.Decide, p.Finish, p.HandOver} {
+	for _, act := range []any{p.SettleSubagent, p.Begin, p.Infer, p.Ask, p.Decide, p.Finish, p.HandOver} {
 		env.RegisterActivityWithOptions(act, activity.RegisterOptions{Name: activityName(act)})
 	}
 	env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {

@@ -123,7 +123,7 @@ func duplicateEnding(first Result) turn.Result {
 		Truncated: first.Truncated, Message: message, DuplicateOf: first.Turn}
 }
 
-// buildPrompt plans another inference, if the guard allows one.
+// buildPrompt plans another inference, if the limits allow one.
 func (r *run) buildPrompt(ctx workflow.Context, p turn.BuildPrompt) turn.Phase {
 	if ctx.Err() != nil {
 		return p.Done(r.resultOf(ctx.Err()))
@@ -157,7 +157,7 @@ func (r *run) refreshTools(ctx workflow.Context) {
 // llmInfer runs the inference of a step.
 func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	c := &r.progress.Counters
-	res, err := r.infer(ctx, p.Plan)
+	res, err := r.infer(ctx, p.Prompt)
 	if err != nil {
 		return r.afterModelError(ctx, p, err)
 	}
@@ -190,10 +190,10 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	c.Busy += workingTime(err)
-	if e.Code == turn.CodeGuardExceeded && endedBy(err) == turn.FinishMaxCost {
+	if e.Code == turn.CodeLimitExceeded && endedBy(err) == turn.FinishMaxCost {
 		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
 	}
-	if e.Code == turn.CodeGuardExceeded { // the inference used up the working time that was left
+	if e.Code == turn.CodeLimitExceeded { // the inference used up the working time that was left
 		c.Busy += max(cfg.Limits.TurnTimeout-c.Taken().Time, 0)
 		if text := partialText(err); text != "" {
 			r.progress.LastText = text
@@ -221,7 +221,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 		return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered, Answer: proposal.Text,
 			Truncated: proposal.Truncated}, nil)
 	case turn.ProposeAsk:
-		if _, _, child := turn.ParentCall(r.session); child && !r.in.Asks {
+		if _, _, subagent := turn.ParentCall(r.session); subagent && !r.in.Asks {
 			return p.Done(turn.Result{State: turn.StateCompleted, Reason: turn.FinishInterrupted, Answer: proposal.Question,
 				Message: "the agent has a question, which only its caller can answer"}, nil)
 		}
@@ -236,7 +236,7 @@ func (r *run) parseAction(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	return r.invalid(p, proposal)
 }
 
-// propose checks the calls against the guard's limits.
+// propose checks the calls against the limits.
 func (r *run) propose(p turn.ParseAction, calls []turn.CallProposal) turn.Phase {
 	if exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.progress.Counters, len(calls)); exceeded != nil {
 		return p.Done(r.limitResult(exceeded), deniedOutcomes(calls, exceeded.Message))
@@ -330,7 +330,7 @@ func deniedOutcomes(calls []turn.CallProposal, text string) []turn.CallOutcome {
 
 func (r *run) limitResult(exceeded *turn.LimitExceeded) turn.Result {
 	return turn.Result{State: turn.StateCompleted, Reason: exceeded.Reason, Answer: r.progress.LastText,
-		Code: turn.CodeGuardExceeded, Message: exceeded.Message}
+		Code: turn.CodeLimitExceeded, Message: exceeded.Message}
 }
 
 func (r *run) interruptedResult(why string) turn.Result {

@@ -28,17 +28,17 @@ type Activities interface {
 	// AwaitCall returns when a call that CallTool has suspended with CallResult.Held can no longer use a response. It
 	// must run on the receipt's StickyQueue. An error means that this worker cannot continue the call.
 	AwaitCall(context.Context, AwaitCallInput) error
-	// Delegate claims a call of an agent's tool, and returns the message with which the agent's turn begins.
-	Delegate(context.Context, DelegateInput) (DelegateResult, error)
-	// SettleDelegated settles that call with the answer of the agent's turn, which has ended or could not begin.
-	SettleDelegated(context.Context, DelegatedInput) (CallResult, error)
+	// BeginSubagent claims a call of an agent's tool, and returns the message with which the agent's turn begins.
+	BeginSubagent(context.Context, SubagentInput) (BeginSubagentResult, error)
+	// SettleSubagent settles that call with the answer of the agent's turn, which has ended or could not begin.
+	SettleSubagent(context.Context, SettleSubagentInput) (CallResult, error)
 	// Ask records the requests that the turn waits for, so that clients can see them.
 	Ask(context.Context, AskInput) (AskResult, error)
 	// Decide records decisions, including expiries.
 	Decide(context.Context, DecideInput) (DecideResult, error)
 	// Finish settles the turn.
 	Finish(context.Context, FinishInput) (FinishResult, error)
-	// Compact condenses the conversation of a session whose turn has ended.
+	// Compact compacts the conversation of a session whose turn has ended.
 	Compact(context.Context, CompactInput) (CompactResult, error)
 }
 
@@ -121,15 +121,15 @@ type InferInput struct {
 	// Messages are those to merge into the turn. Infer appends them after Outcomes and skips a message whose ID the
 	// session already has.
 	Messages []Message       `json:"messages,omitempty"`
-	Plan     turn.PromptPlan `json:"plan"`
+	Prompt   turn.PromptSpec `json:"plan"`
 	Budget   time.Duration   `json:"budget"` // working time left, over all attempts
 	// Tenant, Provider and Background select the fleet limits that apply.
 	Tenant     string `json:"tenant,omitempty"`
 	Provider   string `json:"provider,omitempty"`
 	Background bool   `json:"background,omitempty"`
-	// Delegated is what the turn's subagents have cost, or may still cost. It lowers what is left of the turn's
+	// Subagents is what the turn's subagents have cost, or may still cost. It lowers what is left of the turn's
 	// max_cost_usd.
-	Delegated turn.USD `json:"delegated,omitempty"`
+	Subagents turn.USD `json:"subagents,omitempty"`
 }
 
 // InferResult is a proposal and what it cost. The journal has the complete completion.
@@ -156,11 +156,11 @@ type CallInput struct {
 	Call         turn.CallProposal `json:"call"`
 	Tool         turn.Tool         `json:"tool"`
 	PromptConfig string            `json:"prompt_config"` // blob with the frozen schemas
-	Attempt      int               `json:"attempt"`       // the dispatch, counted from 1
+	Attempt      int               `json:"attempt"`       // the attempt, counted from 1
 	Timeout      time.Duration     `json:"timeout"`
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0, progress does not renew Timeout.
 	TotalTimeout time.Duration `json:"total_timeout,omitempty"`
-	// ServerWait is how long an unsent call may wait for its server, less the time that earlier dispatches used. Budget
+	// ServerWait is how long an unsent call may wait for its server, less the time that earlier attempts used. Budget
 	// is the turn's remaining working time, for waiting and running together.
 	ServerWait time.Duration `json:"server_wait,omitempty"`
 	Budget     time.Duration `json:"budget,omitempty"`
@@ -168,17 +168,17 @@ type CallInput struct {
 	// CheckApproval means that this call needs an approval for these arguments, and that the activity must check it in the
 	// journal.
 	CheckApproval bool `json:"check_approval,omitempty"`
-	// Responses answer the call's elicitations, and ElicitationAttempt is the dispatch that returned those elicitations:
+	// Responses answer the call's elicitations, and ElicitationAttempt is the attempt that returned those elicitations:
 	// see CallResult.ElicitationAttempt. If the call has progressed since then, the responses do not apply to its current
 	// elicitations.
 	Responses          []turn.ElicitationResponse `json:"responses,omitempty"`
 	ElicitationAttempt int                        `json:"elicitation_attempt,omitempty"`
-	// RepeatIfUnknown means that the workflow will dispatch the call once more if its outcome is unknown. See Repeats.
+	// RepeatIfUnknown means that the workflow will attempt the call once more if its outcome is unknown. See Repeats.
 	RepeatIfUnknown bool `json:"repeat_if_unknown,omitempty"`
 	// Resume means that the turn has already called this server, which has session affinity, on this worker.
 	Resume bool `json:"resume,omitempty"`
 	// OwningCall is the call that created the turn's connection to that server. A server that lost its state since that
-	// call was dispatched has another owning call.
+	// attempt began has another owning call.
 	OwningCall string `json:"owning_call,omitempty"`
 }
 
@@ -191,7 +191,7 @@ type CallResult struct {
 	Busy    time.Duration `json:"busy"`
 	// Elicitations are the server's requests for user input. While there are any, the call has no outcome and waits.
 	Elicitations []turn.Elicitation `json:"elicitations,omitempty"`
-	// ElicitationAttempt is the dispatch that recorded them in the journal: this one, or an earlier one whose end was
+	// ElicitationAttempt is the attempt that recorded them in the journal: this one, or an earlier one whose end was
 	// lost.
 	ElicitationAttempt int `json:"elicitation_attempt,omitempty"`
 	// Held means that the server keeps the call open until it has the responses: only the worker of StickyQueue can
@@ -201,26 +201,26 @@ type CallResult struct {
 	StickyQueue string `json:"sticky_queue,omitempty"`
 	// Used is what the subagent that was called has used, with those below it; nil for other calls.
 	Used *turn.Spending `json:"used,omitempty"`
-	// Message is the one that DelegatedInput.Deliver asks for.
+	// Message is the one that SettleSubagentInput.Deliver asks for.
 	Message *Message `json:"message,omitempty"`
 }
 
-// DelegateInput is the call of an agent's tool, with what its subagent may use.
-type DelegateInput struct {
+// SubagentInput is the call of an agent's tool, with what its subagent may use.
+type SubagentInput struct {
 	CallInput
 	Granted turn.Allowance `json:"granted"`
 }
 
-// DelegateResult is the message for the agent's session, or the receipt of a call that is settled already.
-type DelegateResult struct {
+// BeginSubagentResult is the message for the agent's session, or the receipt of a call that is settled already.
+type BeginSubagentResult struct {
 	Message Message `json:"message"`
 	// Granted is what the subagent may use, as the first claim of the call has recorded it.
 	Granted turn.Allowance `json:"granted"`
 	Receipt *CallResult    `json:"receipt,omitempty"`
 }
 
-// DelegatedInput names the call. Problem says why the agent's turn may have left nothing in the journal.
-type DelegatedInput struct {
+// SettleSubagentInput names the call. Problem says why the agent's turn may have left nothing in the journal.
+type SettleSubagentInput struct {
 	CallInput
 	Problem string `json:"problem,omitempty"`
 	// Started settles the call of an agent that works in the background, before its turn has ended.

@@ -12,7 +12,7 @@ import (
 
 const elsewhereType = "elsewhere"
 
-// Elsewhere returns the error of a worker that gets an activity whose role it lacks. The turn dispatches the activity
+// Elsewhere returns the error of a worker that gets an activity whose role it lacks. The turn schedules the activity
 // again, to the given queues.
 func Elsewhere(queues turn.Queues) error {
 	return temporal.NewApplicationErrorWithOptions(
@@ -21,7 +21,7 @@ func Elsewhere(queues turn.Queues) error {
 }
 
 // moved adopts the task queues of an error that Elsewhere made. It reports whether an activity that failed with err may
-// be dispatched again.
+// be attempted again.
 func (r *run) moved(err error) bool {
 	queues, ok := movedTo(err)
 	if ok {
@@ -39,7 +39,7 @@ func movedTo(err error) (queues turn.Queues, ok bool) {
 
 const onWorkerType = "elsewhere_worker"
 
-// OnWorker returns the error of a worker that lacks the tool of a call, or has it in another version. The turn dispatches
+// OnWorker returns the error of a worker that lacks the tool of a call, or has it in another version. The turn schedules
 // the call again, to the task queue of a worker that has it.
 func OnWorker(queue string) error {
 	return temporal.NewApplicationErrorWithOptions("the worker does not have this tool; the turn sends the call to one that has",
@@ -55,7 +55,7 @@ func workerOf(err error) (queue string) {
 	return queue
 }
 
-// checkElsewhere explains the error of a call that was sent from worker to worker until its dispatches were used up.
+// checkElsewhere explains the error of a call that was sent from worker to worker until its attempts were used up.
 func checkElsewhere(err error) error {
 	if c := code(err); c != elsewhereType && c != onWorkerType {
 		return err
@@ -82,32 +82,4 @@ func checkKey(err error) error {
 	}
 	return temporal.NewApplicationError("not sent: the worker that hosts the tool lacks the key of this turn's encryption",
 		string(turn.CodeToolNotSent))
-}
-
-// The priorities of tasks, which order a backlog: lower ones are dispatched first. Once a turn has had its first
-// inference, its tasks outrank those of turns that have not begun: otherwise many turns would begin and none would end.
-// Turns that a user waits for outrank turns of schedules.
-const (
-	interactiveStart = 3 // the server's default, and so that of clients that set none
-	backgroundStart  = 5
-)
-
-// Priority returns the priority with which a client starts a turn. The tenant is the key by which the server divides a
-// backlog fairly, if it is configured to.
-func Priority(tenant string, background bool) temporal.Priority {
-	p := temporal.Priority{PriorityKey: interactiveStart, FairnessKey: tenant}
-	if background {
-		p.PriorityKey = backgroundStart
-	}
-	return p
-}
-
-// priority returns the priority of an activity. first is set for the turn's first inference. The run's own priority does
-// not count: a chain of runs has that of its first turn.
-func (r *run) priority(first bool) temporal.Priority {
-	p := Priority(r.in.Tenant, r.progress.Config.Background)
-	if !first {
-		p.PriorityKey--
-	}
-	return p
 }

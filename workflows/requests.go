@@ -22,60 +22,60 @@ type requestSet struct {
 
 // add adds requests of one step, and forgets those of earlier steps. Calls of the same step wait independently: one may
 // not have read its decisions yet when another one adds its requests.
-func (d *requestSet) add(requests ...turn.Request) {
-	d.requests = slices.DeleteFunc(d.requests, func(w turn.Request) bool {
-		return w.Step != requests[0].Step || hasRequest(requests, w.ID)
+func (s *requestSet) add(requests ...turn.Request) {
+	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool {
+		return req.Step != requests[0].Step || hasRequest(requests, req.ID)
 	})
-	d.decisions = slices.DeleteFunc(d.decisions, func(r turn.Decision) bool { return !hasRequest(d.requests, r.ID) })
-	d.requests = append(d.requests, requests...)
+	s.decisions = slices.DeleteFunc(s.decisions, func(r turn.Decision) bool { return !hasRequest(s.requests, r.ID) })
+	s.requests = append(s.requests, requests...)
 }
 
 // drop removes requests that could not be opened.
-func (d *requestSet) drop(requests []turn.Request) {
-	d.requests = slices.DeleteFunc(d.requests, func(w turn.Request) bool { return hasRequest(requests, w.ID) })
-	d.decisions = slices.DeleteFunc(d.decisions, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
+func (s *requestSet) drop(requests []turn.Request) {
+	s.requests = slices.DeleteFunc(s.requests, func(req turn.Request) bool { return hasRequest(requests, req.ID) })
+	s.decisions = slices.DeleteFunc(s.decisions, func(r turn.Decision) bool { return hasRequest(requests, r.ID) })
 }
 
 func hasRequest(list []turn.Request, id string) bool {
-	return slices.ContainsFunc(list, func(w turn.Request) bool { return w.ID == id })
+	return slices.ContainsFunc(list, func(r turn.Request) bool { return r.ID == id })
 }
 
-func (d *requestSet) find(id string) (turn.Request, bool) {
-	i := slices.IndexFunc(d.requests, func(w turn.Request) bool { return w.ID == id })
+func (s *requestSet) find(id string) (turn.Request, bool) {
+	i := slices.IndexFunc(s.requests, func(r turn.Request) bool { return r.ID == id })
 	if i < 0 {
 		return turn.Request{}, false
 	}
-	return d.requests[i], true
+	return s.requests[i], true
 }
 
-func (d *requestSet) decision(id string) (turn.Decision, bool) {
-	i := slices.IndexFunc(d.decisions, func(r turn.Decision) bool { return r.ID == id })
+func (s *requestSet) decision(id string) (turn.Decision, bool) {
+	i := slices.IndexFunc(s.decisions, func(r turn.Decision) bool { return r.ID == id })
 	if i < 0 {
 		return turn.Decision{}, false
 	}
-	return d.decisions[i], true
+	return s.decisions[i], true
 }
 
 // decide records the decision of a request, unless it already has one.
-func (d *requestSet) decide(r turn.Decision) {
-	if _, settled := d.decision(r.ID); !settled {
-		d.decisions = append(d.decisions, r)
+func (s *requestSet) decide(r turn.Decision) {
+	if _, settled := s.decision(r.ID); !settled {
+		s.decisions = append(s.decisions, r)
 	}
 }
 
 // restore records decisions that the journal has from before a reset. They take precedence over those that arrived
 // since.
-func (d *requestSet) restore(before []turn.Decision) {
-	since := d.decisions
-	d.decisions = slices.Clone(before)
+func (s *requestSet) restore(before []turn.Decision) {
+	since := s.decisions
+	s.decisions = slices.Clone(before)
 	for _, r := range since {
-		d.decide(r)
+		s.decide(r)
 	}
 }
 
 // decided returns the decisions of the given requests, in the order of their arrival.
-func (d *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
-	for _, r := range d.decisions {
+func (s *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
+	for _, r := range s.decisions {
 		if hasRequest(requests, r.ID) {
 			list = append(list, r)
 		}
@@ -84,17 +84,17 @@ func (d *requestSet) decided(requests []turn.Request) (list []turn.Decision) {
 }
 
 // undecided returns those of the given requests that have no decision.
-func (d *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
-	for _, w := range requests {
-		if _, settled := d.decision(w.ID); !settled {
-			list = append(list, w)
+func (s *requestSet) undecided(requests []turn.Request) (list []turn.Request) {
+	for _, r := range requests {
+		if _, settled := s.decision(r.ID); !settled {
+			list = append(list, r)
 		}
 	}
 	return list
 }
 
 // open returns the requests without a decision.
-func (d *requestSet) open() []turn.Request { return d.undecided(d.requests) }
+func (s *requestSet) open() []turn.Request { return s.undecided(s.requests) }
 
 func expiry(ctx workflow.Context, within time.Duration) time.Time {
 	if within <= 0 {
@@ -142,8 +142,8 @@ func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]tur
 		return nil, err
 	}
 	r.requests.restore(asked.Decisions)
-	open := slices.DeleteFunc(slices.Clone(requests), func(w turn.Request) bool {
-		return slices.ContainsFunc(asked.Decisions, func(d turn.Decision) bool { return d.ID == w.ID })
+	open := slices.DeleteFunc(slices.Clone(requests), func(req turn.Request) bool {
+		return slices.ContainsFunc(asked.Decisions, func(d turn.Decision) bool { return d.ID == req.ID })
 	})
 	r.show(ctx)
 	return open, r.upsertState(ctx, turn.StateWaiting)
@@ -197,8 +197,8 @@ func (r *run) collect(ctx workflow.Context, open []turn.Request, within time.Dur
 			r.reopenQuestion(messageIDs)
 			continue
 		}
-		open = slices.DeleteFunc(slices.Clone(open), func(w turn.Request) bool {
-			return slices.ContainsFunc(fresh, func(d turn.Decision) bool { return d.ID == w.ID })
+		open = slices.DeleteFunc(slices.Clone(open), func(req turn.Request) bool {
+			return slices.ContainsFunc(fresh, func(d turn.Decision) bool { return d.ID == req.ID })
 		})
 	}
 	return nil
@@ -221,16 +221,16 @@ func (r *run) decide(ctx workflow.Context, in DecideInput) (out DecideResult, er
 // that have expired, and elicitations whose call has ended. It returns the IDs of the messages that it took as an
 // answer.
 func (r *run) decideRemaining(ctx workflow.Context, open []turn.Request, ended bool) (messageIDs []string) {
-	for _, w := range open {
+	for _, req := range open {
 		expired := turn.Decision{
-			ID: w.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: w.ArgumentsHash,
-			Allowed: w.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
+			ID: req.ID, Status: turn.StatusExpired, At: workflow.Now(ctx), ArgumentsHash: req.ArgumentsHash,
+			Allowed: req.Kind == turn.RequestApproval && r.progress.Config.Approvals.OnExpiry == turn.Allow,
 		}
 		switch {
-		case w.Kind == turn.RequestQuestion && r.questionAnswered():
+		case req.Kind == turn.RequestQuestion && r.questionAnswered():
 			messageIDs = r.messagesSince()
-			r.requests.decide(turn.Decision{ID: w.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
-		case !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt):
+			r.requests.decide(turn.Decision{ID: req.ID, Status: turn.StatusAnswered, At: workflow.Now(ctx)})
+		case !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt):
 			r.requests.decide(expired)
 		case ended:
 			expired.Reason = turn.ReasonCallEnded
@@ -245,20 +245,20 @@ func never() bool { return false }
 
 // findRequest returns the request that a decision names, or an error that says why it needs no decision.
 func (r *run) findRequest(ctx workflow.Context, turnID, id string, kind turn.RequestKind) (turn.Request, error) {
-	w, known := r.requests.find(id)
+	req, known := r.requests.find(id)
 	switch {
 	case r.stopping:
-		return w, rejected(turn.CodeNotWaiting, "the turn was stopped")
+		return req, rejected(turn.CodeNotWaiting, "the turn was stopped")
 	case turnID != "" && turnID != r.turnID:
-		return w, rejected(turn.CodeNotWaiting,
+		return req, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("turn %s is not the running turn of this session", turn.Truncate(turnID, 80)))
-	case !known || w.Kind != kind:
-		return w, rejected(turn.CodeNotWaiting,
+	case !known || req.Kind != kind:
+		return req, rejected(turn.CodeNotWaiting,
 			fmt.Sprintf("this turn has no open %s %q", kind, turn.Truncate(id, 40)))
 	}
-	if _, settled := r.requests.decision(id); !settled && !w.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(w.ExpiresAt) {
-		return w, rejected(turn.CodeApprovalExpired,
-			fmt.Sprintf("%s %s expired at %s", kind, id, w.ExpiresAt.UTC().Format(time.RFC3339)))
+	if _, settled := r.requests.decision(id); !settled && !req.ExpiresAt.IsZero() && !workflow.Now(ctx).Before(req.ExpiresAt) {
+		return req, rejected(turn.CodeApprovalExpired,
+			fmt.Sprintf("%s %s expired at %s", kind, id, req.ExpiresAt.UTC().Format(time.RFC3339)))
 	}
-	return w, nil
+	return req, nil
 }

@@ -15,16 +15,16 @@ import (
 // TestADecisionOutlivesTheNextRequestOfItsStep checks that a call's decision is kept until the call has read it, even
 // if another call of the step opens a request meanwhile.
 func TestADecisionOutlivesTheNextRequestOfItsStep(t *testing.T) {
-	var d requestSet
+	var s requestSet
 	first, second := turn.Request{ID: "e1.0.1", Step: 1}, turn.Request{ID: "e1.1.1", Step: 1}
-	d.add(first)
-	d.decide(turn.Decision{ID: first.ID, Status: turn.StatusAnswered})
-	d.add(second)
-	decision, ok := d.decision(first.ID)
+	s.add(first)
+	s.decide(turn.Decision{ID: first.ID, Status: turn.StatusAnswered})
+	s.add(second)
+	decision, ok := s.decision(first.ID)
 	assert.True(t, ok)
 	assert.Equal(t, turn.StatusAnswered, decision.Status)
-	d.add(turn.Request{ID: "2.0", Step: 2})
-	_, ok = d.decision(first.ID)
+	s.add(turn.Request{ID: "2.0", Step: 2})
+	_, ok = s.decision(first.ID)
 	assert.False(t, ok, "requests of earlier steps are forgotten")
 }
 
@@ -50,7 +50,7 @@ func TestAMovedTurnTakesWhatArrivesWithItsStart(t *testing.T) {
 			question := turn.Request{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "Which?"}
 			in := Input{Turn: "t", Continued: &turn.Progress{
 				Config: turn.Config{Limits: turn.DefaultLimits()}, Head: turn.Head{Seq: 2}, Counters: turn.Counters{Step: 1},
-				Parked: &turn.Parked{Proposal: turn.Proposal{Kind: turn.ProposeAsk, Question: "Which?"},
+				Waiting: &turn.Waiting{Proposal: turn.Proposal{Kind: turn.ProposeAsk, Question: "Which?"},
 					Requests: []turn.Request{question}, MessagesBefore: 1}}}
 			in.Continued.Inbox = []Message{{ID: "before", Text: "Hm."}}
 			arrived(&in)

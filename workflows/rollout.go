@@ -41,17 +41,17 @@ func targetChanged(ctx workflow.Context) bool {
 // and started.
 const firstTask = 3
 
-// mayMove reports whether the turn can continue in a new run while it waits for these requests. The dispatches of calls
+// mayMove reports whether the turn can continue in a new run while it waits for these requests. The attempts of calls
 // with elicitations are part of this run, so their turns stay.
 func (r *run) mayMove(ctx workflow.Context, open []turn.Request) bool {
-	elicits := slices.ContainsFunc(open, func(w turn.Request) bool { return w.Kind == turn.RequestElicitation })
+	elicits := slices.ContainsFunc(open, func(req turn.Request) bool { return req.Kind == turn.RequestElicitation })
 	return !elicits && targetChanged(ctx) && workflow.AllHandlersFinished(ctx)
 }
 
-// park keeps the proposal whose requests the turn waits for. The next run resumes with it, and the journal has the
+// keepProposal keeps the proposal whose requests the turn waits for. The next run resumes with it, and the journal has the
 // requests and the decisions made so far.
-func (r *run) park(p turn.Proposal, expiresAt time.Time) {
-	r.progress.Parked = &turn.Parked{Proposal: p, ExpiresAt: expiresAt, Requests: r.requests.open(),
+func (r *run) keepProposal(p turn.Proposal, expiresAt time.Time) {
+	r.progress.Waiting = &turn.Waiting{Proposal: p, ExpiresAt: expiresAt, Requests: r.requests.open(),
 		MessagesBefore: r.requests.messagesBefore}
 }
 
@@ -59,8 +59,8 @@ func (r *run) park(p turn.Proposal, expiresAt time.Time) {
 func (r *run) resumePhase() turn.Phase {
 	phase := turn.Resume(&r.progress)
 	r.phase = phase.Name()
-	if p := r.progress.Parked; p != nil {
-		r.expiresAt, r.progress.Parked = p.ExpiresAt, nil
+	if p := r.progress.Waiting; p != nil {
+		r.expiresAt, r.progress.Waiting = p.ExpiresAt, nil
 	}
 	return phase
 }

@@ -76,25 +76,25 @@ func (r *run) stickyQueue(tool turn.Tool) string {
 	return r.progress.StickyQueues[server(tool)]
 }
 
-// recordDependence records whether the call depends on the state that its server keeps for the turn. All dispatches of
+// recordDependence records whether the call depends on the state that its server keeps for the turn. All attempts of
 // a call depend on the same state: if it is lost, none of them may run without it.
-func (r *run) recordDependence(f *callState, tool turn.Tool) {
-	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !f.dependsOnState {
-		f.dependsOnState, f.owningCall = true, r.progress.OwningCalls[server(tool)]
+func (r *run) recordDependence(c *callState, tool turn.Tool) {
+	if _, known := r.progress.StickyQueues[server(tool)]; known && tool.SessionAffinity && !c.dependsOnState {
+		c.dependsOnState, c.owningCall = true, r.progress.OwningCalls[server(tool)]
 	}
 }
 
 // checkStateLost forgets the server's sticky queue if err means that the state that the call depends on is lost, unless
 // another call has created new state since. A call that its sticky queue did not start in time was not sent.
-func (r *run) checkStateLost(f *callState, tool turn.Tool, err error) error {
+func (r *run) checkStateLost(c *callState, tool turn.Tool, err error) error {
 	name := server(tool)
-	current := r.progress.OwningCalls[name] == f.owningCall
+	current := r.progress.OwningCalls[name] == c.owningCall
 	switch {
-	case !f.dependsOnState || err == nil:
+	case !c.dependsOnState || err == nil:
 		return err
 	case neverStarted(err):
 		err = temporal.NewApplicationError(stateLostText, string(turn.CodeToolStateLost))
-	case dispatchLost(err) && current && r.progress.StickyQueues[name] != "":
+	case attemptLost(err) && current && r.progress.StickyQueues[name] != "":
 		r.setStickyQueue(name, "") // the journal knows the call's fate; the state that it relied on is gone
 	}
 	if code(err) == turn.CodeToolStateLost && current {

@@ -20,15 +20,15 @@ import (
 // TestCallsSayWhichStateTheyCountOn checks that calls that rely on a stateful server's state name the call that created
 // it, so that a late call cannot use another state.
 func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
-	type dispatch struct {
+	type attemptCall struct {
 		call, founder string
 		resume        bool
 	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	var got []dispatch
+	var got []attemptCall
 	env.RegisterActivityWithOptions(func(_ context.Context, in CallInput) (CallResult, error) {
-		got = append(got, dispatch{in.Call.ID, in.OwningCall, in.Resume})
+		got = append(got, attemptCall{in.Call.ID, in.OwningCall, in.Resume})
 		if in.Call.ID == "lost" {
 			return CallResult{}, temporal.NewNonRetryableApplicationError("server state lost", string(turn.CodeToolStateLost),
 				nil)
@@ -49,7 +49,7 @@ func TestCallsSayWhichStateTheyCountOn(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, env.GetWorkflowError())
-	assert.Equal(t, []dispatch{
+	assert.Equal(t, []attemptCall{
 		{"first", "", false}, {"second", "first", true}, {"lost", "first", true}, {"third", "", false},
 		{"fourth", "third", true},
 	}, got)
@@ -96,8 +96,8 @@ func TestNoCallRunsWithoutTheStateThatItDependsOn(t *testing.T) {
 				r.runCalls(ctx, flights[:2])
 				r.runCalls(ctx, flights[2:])
 				var codes []turn.Code
-				for _, f := range flights {
-					codes = append(codes, f.outcome.Code)
+				for _, c := range flights {
+					codes = append(codes, c.outcome.Code)
 				}
 				return codes, nil
 			})

@@ -15,20 +15,20 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// maxDispatches bounds the dispatches of one call. If a worker dies, a new dispatch finds in the journal what the last
+// maxCallAttempts bounds the attempts of one call. If a worker dies, a new attempt finds in the journal what the last
 // one did, and a repeatable tool runs again.
-const maxDispatches = 5
+const maxCallAttempts = 5
 
 // callState is the state of one call from proposal to receipt.
 type callState struct {
 	call           turn.CallProposal
 	decision       turn.Decision
-	attempt        int                        // the last dispatch
-	busy           time.Duration              // working time of earlier dispatches, including waits for the server
+	attempt        int                        // the last attempt
+	busy           time.Duration              // working time of earlier attempts, including waits for the server
 	elicited       int                        // the number of elicitations of its server so far
 	responses      []turn.ElicitationResponse // responses to the latest elicitations
-	respondsTo     int                        // the dispatch that returned them
-	reached        int                        // the dispatches that may have reached the tool, and whose ends are unknown
+	respondsTo     int                        // the attempt that returned them
+	reached        int                        // the attempts that may have reached the tool, and whose ends are unknown
 	dependsOnState bool                       // the call depends on the state that its stateful server keeps for the turn
 	owningCall     string                     // the call that created this state
 	queue          string                     // the task queue of the worker with the call's open connection; empty: any
@@ -37,7 +37,7 @@ type callState struct {
 	err            error
 }
 
-// Repeats and maxRepeats are the minimum and maximum number of dispatches of a repeatable call whose outcome stays
+// Repeats and maxRepeats are the minimum and maximum number of attempts of a repeatable call whose outcome stays
 // unknown. Repeats holds even after the call's time is over, and maxRepeats while it lasts.
 const (
 	Repeats    = 3
@@ -60,10 +60,10 @@ func (r *run) callTool(ctx workflow.Context, p turn.CallTool) turn.Phase {
 	r.runCalls(ctx, states)
 	results := make([]turn.CallOutcome, len(states))
 	receipts := make([]CallResult, len(states))
-	for i, f := range states {
-		results[i], receipts[i] = f.outcome, f.receipt
+	for i, cs := range states {
+		results[i], receipts[i] = cs.outcome, cs.receipt
 		if err == nil {
-			err = f.err
+			err = cs.err
 		}
 	}
 	if ctx.Err() != nil {
@@ -85,16 +85,16 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 	r.agents = r.newStepAgents(ctx, states)
 	r.worked = 0
 	wg, slots := workflow.NewWaitGroup(ctx), workflow.NewSemaphore(ctx, int64(r.progress.Config.Limits.MaxParallelCalls))
-	for _, f := range states {
+	for _, c := range states {
 		wg.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer wg.Done()
-			for again := true; again; again = r.resume(ctx, f) {
+			for again := true; again; again = r.resume(ctx, c) {
 				if slots.Acquire(ctx, 1) != nil { // stopped before it got a slot
 					return
 				}
 				if ctx.Err() == nil {
-					f.outcome, f.receipt, f.err = r.oneCall(ctx, f)
+					c.outcome, c.receipt, c.err = r.oneCall(ctx, c)
 				}
 				slots.Release(1)
 			}
@@ -115,7 +115,7 @@ func (r *run) count(receipts []CallResult, approvals map[string]turn.Decision) {
 		if receipt.Used != nil {
 			used := *receipt.Used
 			used.Time = 0 // which Busy has
-			c.Delegated = c.Delegated.Add(used)
+			c.Subagents = c.Subagents.Add(used)
 		}
 		succeeded = succeeded || receipt.Outcome == turn.OutcomeOK
 	}
@@ -156,9 +156,9 @@ func (r *run) afterToolErrors(receipts []CallResult) *turn.Result {
 	return nil
 }
 
-// oneCall takes one call from proposal to receipt. Policy or a decision may settle it without a dispatch.
-func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, CallResult, error) {
-	c := f.call
+// oneCall takes one call from proposal to receipt. Policy or a decision may settle it without an attempt.
+func (r *run) oneCall(ctx workflow.Context, cs *callState) (turn.CallOutcome, CallResult, error) {
+	c := cs.call
 	settled := turn.CallOutcome{CallID: c.ID}
 	tool, ok := r.progress.Config.Find(c.Tool)
 	if !ok { // the activity has checked that the tool exists
@@ -169,19 +169,19 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 		settled.Outcome, settled.Code, settled.Text = turn.OutcomeError, c.Code, c.Why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: c.Why}, nil
 	}
-	if why := denyReason(c, f.decision); why != "" {
+	if why := denyReason(c, cs.decision); why != "" {
 		settled.Outcome, settled.Text = turn.OutcomeDenied, why
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool}, nil
 	}
-	receipt, err := r.perform(ctx, f, tool)
+	receipt, err := r.perform(ctx, cs, tool)
 	if err != nil && ctx.Err() != nil {
 		return settled, receipt, ctx.Err() // stopped: the journal knows whether the call was claimed
 	}
 	if outcome := outcomeOf(err); outcome != "" {
 		// The journal has at most an open claim of this call. If it has an outcome, that outcome stands.
-		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(f, tool, outcome, err)
-		if (f.reached > 0 || f.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier dispatch may have done something
-			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(f, err)
+		settled.Outcome, settled.Code, settled.Text = outcome, knownCode(code(err)), modelText(cs, tool, outcome, err)
+		if (cs.reached > 0 || cs.elicited > 0) && outcome != turn.OutcomeUnknown { // an earlier attempt may have done something
+			settled.Outcome, settled.Code, settled.Text = turn.OutcomeUnknown, turn.CodeToolOutcomeUnknown, reachedText(cs, err)
 		}
 		return settled, CallResult{CallID: c.ID, Outcome: settled.Outcome, Tool: c.Tool, Preview: settled.Text}, nil
 	}
@@ -191,15 +191,15 @@ func (r *run) oneCall(ctx workflow.Context, f *callState) (turn.CallOutcome, Cal
 	return settled, receipt, err
 }
 
-// perform dispatches a call, or runs the turn of the agent that it calls, if the turn has time left for it.
-func (r *run) perform(ctx workflow.Context, f *callState, tool turn.Tool) (CallResult, error) {
+// perform attempts a call, or runs the turn of the agent that it calls, if the turn has time left for it.
+func (r *run) perform(ctx workflow.Context, c *callState, tool turn.Tool) (CallResult, error) {
 	if tool.Activity == turn.ActivityAgent {
-		return r.delegate(ctx, f, tool)
+		return r.runSubagent(ctx, c, tool)
 	}
-	if err := r.checkTime(f); err != nil {
+	if err := r.checkTime(c); err != nil {
 		return CallResult{}, err
 	}
-	return r.dispatch(ctx, f, tool)
+	return r.attemptCall(ctx, c, tool)
 }
 
 // denyReason returns why policy or a user's decision forbids a call, or an empty string if the call may run.
@@ -216,76 +216,76 @@ func denyReason(c turn.CallProposal, decision turn.Decision) string {
 	return c.Why + "; do not try again"
 }
 
-// dispatch runs the call, and dispatches it again as long as its fate must be looked up in the journal.
-func (r *run) dispatch(ctx workflow.Context, f *callState, tool turn.Tool) (receipt CallResult, err error) {
+// attemptCall runs the call, and attempts it again as long as its fate must be looked up in the journal.
+func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (receipt CallResult, err error) {
 	settle, err := r.awaitOwner(ctx, tool)
 	if err != nil {
 		return CallResult{}, err
 	}
 	defer func() { settle(receipt, err) }()
-	r.recordDependence(f, tool)
+	r.recordDependence(c, tool)
 	for n := 1; ; n++ {
-		f.attempt++
-		in, began := r.callInput(f, tool), r.worked
-		if tool.Activity == turn.ActivityLocal && f.attempt == 1 {
+		c.attempt++
+		in, began := r.callInput(c, tool), r.worked
+		if tool.Activity == turn.ActivityLocal && c.attempt == 1 {
 			receipt, err = r.localCall(ctx, in)
 		} else {
-			receipt, err = r.regularCall(ctx, in, cmp.Or(f.queue, r.stickyQueue(tool)))
+			receipt, err = r.regularCall(ctx, in, cmp.Or(c.queue, r.stickyQueue(tool)))
 		}
-		if n < maxDispatches && r.moved(err) {
+		if n < maxCallAttempts && r.moved(err) {
 			continue
 		}
-		if queue := workerOf(err); n < maxDispatches && queue != "" {
-			f.queue = queue
+		if queue := workerOf(err); n < maxCallAttempts && queue != "" {
+			c.queue = queue
 			continue
 		}
 		err = checkElsewhere(checkKey(err))
-		if err == nil || dispatchLost(err) {
-			f.queue = ""
+		if err == nil || attemptLost(err) {
+			c.queue = ""
 		}
 		if mayHaveRun(err) {
-			f.reached++
+			c.reached++
 		}
-		err = checkHosted(tool, r.checkStateLost(f, tool, err))
-		f.busy += r.addWork(began, cmp.Or(receipt.Busy, workingTime(err)))
-		if err == nil || !f.dispatchAgain(tool, err, n) || ctx.Err() != nil {
+		err = checkHosted(tool, r.checkStateLost(c, tool, err))
+		c.busy += r.addWork(began, cmp.Or(receipt.Busy, workingTime(err)))
+		if err == nil || !c.attemptAgain(tool, err, n) || ctx.Err() != nil {
 			return receipt, err
 		}
 	}
 }
 
-// dispatchAgain reports whether another dispatch is right. It is if the last one was lost or timed out, because the
+// attemptAgain reports whether another attempt is right. It is if the last one was lost or timed out, because the
 // journal knows more; if the last one certainly did not reach its tool; or if the outcome is unknown and the tool is
-// repeatable. n is the number of dispatches since the call was last resumed.
-func (f *callState) dispatchAgain(tool turn.Tool, err error, n int) bool {
+// repeatable. n is the number of attempts since the call was last resumed.
+func (c *callState) attemptAgain(tool turn.Tool, err error, n int) bool {
 	switch code(err) {
-	case turn.CodeToolNotSent, turn.CodeStoreUnavailable:
-		if tool.Activity != turn.ActivityLocal || f.attempt > 1 {
+	case turn.CodeToolNotSent, turn.CodeJournalUnavailable:
+		if tool.Activity != turn.ActivityLocal || c.attempt > 1 {
 			return false // the activity has already waited for the server or the journal
 		}
 	case turn.CodeWorkerUnavailable:
 	case turn.CodeToolOutcomeUnknown:
-		return f.repeatable(tool)
+		return c.repeatable(tool)
 	default:
-		if !dispatchLost(err) {
+		if !attemptLost(err) {
 			return false
 		}
 	}
-	return n < maxDispatches
+	return n < maxCallAttempts
 }
 
-// repeatable reports whether a call with an unknown outcome may be dispatched once more. When the call's time is over,
+// repeatable reports whether a call with an unknown outcome may be attempted once more. When the call's time is over,
 // the activity settles the call instead of failing.
-func (f *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && f.attempt < maxRepeats }
+func (c *callState) repeatable(tool turn.Tool) bool { return tool.Repeatable && c.attempt < maxRepeats }
 
-// mayHaveRun reports whether a dispatch that ended with err may have reached its tool.
+// mayHaveRun reports whether an attempt that ended with err may have reached its tool.
 func mayHaveRun(err error) bool {
 	var busy time.Duration
 	var reached bool
 	if app := failureOf(err); app != nil && app.Details(&busy, &reached) == nil && reached {
 		return true
 	}
-	return code(err) == turn.CodeToolOutcomeUnknown || dispatchLost(err) && !neverStarted(err)
+	return code(err) == turn.CodeToolOutcomeUnknown || attemptLost(err) && !neverStarted(err)
 }
 
 // neverStarted reports whether no worker took the activity from its task queue in time.
@@ -294,7 +294,7 @@ func neverStarted(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// workingTime returns the working time of a dispatch that ended with err, as reported by its activity.
+// workingTime returns the working time of an attempt that ended with err, as reported by its activity.
 func workingTime(err error) (busy time.Duration) {
 	if err == nil {
 		return 0
@@ -315,10 +315,10 @@ func workingTime(err error) (busy time.Duration) {
 	return busy
 }
 
-// dispatchLost reports whether err means that the dispatch was dispatchLost, and is not CallTool's own error. The
+// attemptLost reports whether err means that the attempt was lost, and is not CallTool's own error. The
 // server reports such an error when a worker dies. The SDK does when it fails to report the activity's result, which
 // happens while a worker stops.
-func dispatchLost(err error) bool {
+func attemptLost(err error) bool {
 	if err == nil || temporal.IsCanceledError(err) {
 		return false
 	}
@@ -331,33 +331,33 @@ func outcomeOf(err error) turn.Outcome {
 	switch code(err) {
 	case turn.CodeToolNotSent, turn.CodeToolDrift, turn.CodeToolStateLost:
 		return turn.OutcomeError
-	case turn.CodeInvalidAction, turn.CodePolicyDenied, turn.CodeGuardExceeded:
+	case turn.CodeInvalidAction, turn.CodePolicyDenied, turn.CodeLimitExceeded:
 		return turn.OutcomeDenied
 	case turn.CodeToolOutcomeUnknown:
 		return turn.OutcomeUnknown
 	}
-	if dispatchLost(err) {
+	if attemptLost(err) {
 		return turn.OutcomeUnknown
 	}
 	return ""
 }
 
-func (r *run) callInput(f *callState, tool turn.Tool) CallInput {
+func (r *run) callInput(c *callState, tool turn.Tool) CallInput {
 	l := r.progress.Config.Limits
 	timeout, left := tool.Timeout, turn.Remaining(l, r.workedSoFar())
 	if timeout == 0 {
 		timeout = l.ToolTimeout
 	}
 	in := CallInput{
-		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: f.call,
+		Session: r.session, Tenant: r.progress.Config.Tenant, Turn: r.turnID, Step: r.progress.Counters.Step, Call: c.call,
 		Tool: tool, Model: r.progress.Config.Model,
-		PromptConfig: r.progress.Config.PromptConfig, Attempt: f.attempt, Timeout: min(timeout, left),
+		PromptConfig: r.progress.Config.PromptConfig, Attempt: c.attempt, Timeout: min(timeout, left),
 		TotalTimeout:  min(tool.TotalTimeout, left),
-		CheckApproval: f.decision.Allowed, Responses: f.responses, ElicitationAttempt: f.respondsTo, Resume: f.dependsOnState,
-		OwningCall:      f.owningCall,
-		RepeatIfUnknown: f.repeatable(tool), Budget: left,
+		CheckApproval: c.decision.Allowed, Responses: c.responses, ElicitationAttempt: c.respondsTo, Resume: c.dependsOnState,
+		OwningCall:      c.owningCall,
+		RepeatIfUnknown: c.repeatable(tool), Budget: left,
 	}
-	in.ServerWait = max(in.Timeout-f.busy, time.Second)
+	in.ServerWait = max(in.Timeout-c.busy, time.Second)
 	return in
 }
 

@@ -15,7 +15,7 @@ import (
 // Turn carries one user message to its answer. Its workflow ID derives from the session's ID (see WorkflowID), so
 // Temporal itself limits a session to one turn at a time.
 //
-// A turn that answers, or that a guard ends, completes with a Result. A turn that fails ends with an application error
+// A turn that answers, or that a limit ends, completes with a Result. A turn that fails ends with an application error
 // whose type is its turn.Code, and a cancelled turn ends with Temporal's Canceled error. Both errors have a Result as
 // their detail, and both leave a transcript that the session's next turn can build on.
 func Turn(ctx workflow.Context, in Input) (Result, error) {
@@ -50,7 +50,7 @@ func Turn(ctx workflow.Context, in Input) (Result, error) {
 		default:
 			return Result{}, errors.New("the turn is in no known phase")
 		}
-		if r.progress.Parked != nil {
+		if r.progress.Waiting != nil {
 			return Result{}, r.continueAsNew(ctx)
 		}
 	}
@@ -88,7 +88,7 @@ func newRun(ctx workflow.Context, in Input) *run {
 		connecting: map[string]bool{}}
 	if in.Continued != nil {
 		r.progress, r.begun, r.opened = *in.Continued, true, true
-		if p := in.Continued.Parked; p != nil {
+		if p := in.Continued.Waiting; p != nil {
 			r.requests.requests, r.requests.messagesBefore = p.Requests, p.MessagesBefore
 		}
 	}
@@ -168,9 +168,9 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	late := r.lateMessages()
 	settled, err := r.finish(ctx, e, late)
 	if err != nil {
-		said := e.Answer
+		output := e.Answer
 		e = r.resultOf(err)
-		e.Answer = said
+		e.Answer = output
 		return e, nil, r.upsertResult(ctx, e)
 	}
 	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped,
@@ -239,7 +239,7 @@ func (r *run) result(e turn.Result) Result {
 		Answer: e.Answer, Truncated: e.Truncated, DuplicateOf: e.DuplicateOf, Code: e.Code, Message: e.Message,
 		Usage: c.Usage, Steps: c.Step, ToolCalls: c.ToolCalls, Model: r.progress.Config.Model,
 	}
-	if _, _, child := turn.ParentCall(r.session); child {
+	if _, _, subagent := turn.ParentCall(r.session); subagent {
 		out.Busy = c.Busy
 	}
 	return out

@@ -38,7 +38,7 @@ const maxToolsShown = 16
 // KiB.
 const maxToolsBytes = 1500
 
-// upsertResult records the turn's end in the search attributes. The starter sets what is known at the start, so a turn
+// upsertResult records the turn's end in the search attributes. everturn sets what is known at the start, so a turn
 // that never waits needs only this one event.
 func (r *run) upsertResult(ctx workflow.Context, e turn.Result) error {
 	p := r.progress
@@ -109,15 +109,15 @@ func (r *run) details(state string) string {
 const maxRequestsShown = 3
 
 // details describes the open requests for an operator.
-func (d *requestSet) details() string {
+func (s *requestSet) details() string {
 	var b strings.Builder
-	open := d.open()
-	for _, w := range open[:min(len(open), maxRequestsShown)] {
-		if w.Kind == turn.RequestApproval {
-			fmt.Fprintf(&b, "\nwaits for **approval** of call %s, %s:\n\n%s", w.ID, escapeCell(turn.Truncate(w.Tool, 120)),
-				codeBlock("json", w.Arguments))
+	open := s.open()
+	for _, r := range open[:min(len(open), maxRequestsShown)] {
+		if r.Kind == turn.RequestApproval {
+			fmt.Fprintf(&b, "\nwaits for **approval** of call %s, %s:\n\n%s", r.ID, escapeCell(turn.Truncate(r.Tool, 120)),
+				codeBlock("json", r.Arguments))
 		} else {
-			fmt.Fprintf(&b, "\nwaits for an **answer** to %s:\n\n%s", w.ID, codeBlock("", w.Question))
+			fmt.Fprintf(&b, "\nwaits for an **answer** to %s:\n\n%s", r.ID, codeBlock("", r.Question))
 		}
 	}
 	if more := len(open) - maxRequestsShown; more > 0 {

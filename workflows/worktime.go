@@ -9,11 +9,11 @@ import (
 )
 
 // The working time of a step is the time in which at least one of its calls worked, so that calls that run at the same
-// time count once, and calls that run one after the other count each. run.worked is a clock of it: a dispatch begins at
+// time count once, and calls that run one after the other count each. run.worked is a clock of it: an attempt begins at
 // the time that the clock shows, and when it ends the clock shows at least its beginning plus the time that it worked,
 // as its activity measured it.
 
-// addWork records that a dispatch has worked for the time busy since the clock showed began. It returns busy.
+// addWork records that an attempt has worked for the time busy since the clock showed began. It returns busy.
 func (r *run) addWork(began, busy time.Duration) time.Duration {
 	r.worked = max(r.worked, began+busy)
 	return busy
@@ -27,10 +27,10 @@ func (r *run) workedSoFar() turn.Counters {
 }
 
 // checkTime returns an error if the turn has no time left for a call that has not begun.
-func (r *run) checkTime(f *callState) error {
+func (r *run) checkTime(c *callState) error {
 	exceeded := turn.CheckCallLimits(r.progress.Config.Limits, r.workedSoFar(), 0)
-	if exceeded == nil || f.attempt > 0 {
+	if exceeded == nil || c.attempt > 0 {
 		return nil
 	}
-	return temporal.NewApplicationError("not run: "+exceeded.Message, string(turn.CodeGuardExceeded))
+	return temporal.NewApplicationError("not run: "+exceeded.Message, string(turn.CodeLimitExceeded))
 }

@@ -23,7 +23,7 @@ func TestAStepKeepsToTheTurnsTime(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
 		parallel int
-		granted  []time.Duration // to the calls that were dispatched
+		granted  []time.Duration // to the calls that were attempted
 		worked   time.Duration
 		denied   int
 	}{
@@ -54,9 +54,9 @@ func TestAStepKeepsToTheTurnsTime(t *testing.T) {
 				r.runCalls(ctx, states)
 				denied := 0
 				var receipts []CallResult
-				for _, f := range states {
-					receipts = append(receipts, f.receipt)
-					if f.outcome.Code == turn.CodeGuardExceeded && f.receipt.Outcome == turn.OutcomeDenied {
+				for _, cs := range states {
+					receipts = append(receipts, cs.receipt)
+					if cs.outcome.Code == turn.CodeLimitExceeded && cs.receipt.Outcome == turn.OutcomeDenied {
 						denied++
 					}
 				}
@@ -93,20 +93,20 @@ func TestAgentsOfAStepKeepToTheTurnsTime(t *testing.T) {
 	env := suite.NewTestWorkflowEnvironment()
 	var mu sync.Mutex
 	var granted []time.Duration
-	env.RegisterActivityWithOptions(func(_ context.Context, in DelegateInput) (DelegateResult, error) {
+	env.RegisterActivityWithOptions(func(_ context.Context, in SubagentInput) (BeginSubagentResult, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		granted = append(granted, in.Granted.Time)
-		return DelegateResult{Message: Message{ID: in.Call.ID, Text: "Do it."}}, nil
-	}, activity.RegisterOptions{Name: "Delegate"})
-	env.RegisterActivityWithOptions(func(_ context.Context, in DelegatedInput) (CallResult, error) {
+		return BeginSubagentResult{Message: Message{ID: in.Call.ID, Text: "Do it."}}, nil
+	}, activity.RegisterOptions{Name: "BeginSubagent"})
+	env.RegisterActivityWithOptions(func(_ context.Context, in SettleSubagentInput) (CallResult, error) {
 		return CallResult{CallID: in.Call.ID, Outcome: turn.OutcomeOK}, nil
-	}, activity.RegisterOptions{Name: "SettleDelegated"})
+	}, activity.RegisterOptions{Name: "SettleSubagent"})
 	env.RegisterWorkflowWithOptions(func(workflow.Context, Input) (Result, error) {
 		return Result{Busy: 5 * time.Second}, nil
 	}, workflow.RegisterOptions{Name: TurnWorkflow})
 	env.ExecuteWorkflow(func(ctx workflow.Context) (time.Duration, error) {
-		r, states := stepOf(turn.Tool{ID: turn.AgentTools + "a", Activity: turn.ActivityAgent}, maxChildren+1)
+		r, states := stepOf(turn.Tool{ID: turn.AgentTools + "a", Activity: turn.ActivityAgent}, maxSubagents+1)
 		r.turnID, r.session = "t", "s"
 		r.runCalls(ctx, states)
 		return r.worked, nil

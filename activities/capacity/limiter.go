@@ -109,21 +109,21 @@ type Lease struct {
 
 // End ends the request. used are its tokens; a negative number means that they are not known, so the estimate stands.
 // A lease that has expired meanwhile changes nothing for the request.
-func (e *Lease) End(used int64) {
-	if e.limiter == nil {
+func (lease *Lease) End(used int64) {
+	if lease.limiter == nil {
 		return
 	}
-	e.once.Do(func() {
-		l := e.limiter
+	lease.once.Do(func() {
+		l := lease.limiter
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, scope := range e.request.Scopes {
+		for _, scope := range lease.request.Scopes {
 			l.inFlight[scope]--
 		}
 		if used < 0 {
-			used = e.request.Tokens
+			used = lease.request.Tokens
 		}
-		l.ended = append(l.ended, fleet.EndedRequest{Scopes: e.request.Scopes, At: e.at, Reserved: e.request.Tokens,
+		l.ended = append(l.ended, fleet.EndedRequest{Scopes: lease.request.Scopes, At: lease.at, Reserved: lease.request.Tokens,
 			Used: used})
 		l.signal()
 	})

@@ -16,13 +16,13 @@ import (
 )
 
 func TestTextStreamsAndComesBackWhole(t *testing.T) {
-	a, sink, err := infer(t, fakellm.Text("one two three").Reasoning("hm").Usage(11, 3, 7).Model("m-2026"))
+	c, sink, err := infer(t, fakellm.Text("one two three").Reasoning("hm").Usage(11, 3, 7).Model("m-2026"))
 	require.NoError(t, err)
-	assert.Equal(t, "one two three", a.Text)
-	assert.Equal(t, "hm", a.Reasoning)
-	assert.Equal(t, "stop", a.FinishReason)
-	assert.Equal(t, "m-2026", a.Model)
-	assert.Equal(t, turn.Usage{InputTokens: 11, OutputTokens: 3, CachedTokens: 7}, a.Usage)
+	assert.Equal(t, "one two three", c.Text)
+	assert.Equal(t, "hm", c.Reasoning)
+	assert.Equal(t, "stop", c.FinishReason)
+	assert.Equal(t, "m-2026", c.Model)
+	assert.Equal(t, turn.Usage{InputTokens: 11, OutputTokens: 3, CachedTokens: 7}, c.Usage)
 	assert.Equal(t, []string{"one ", "two ", "three"}, sink.text)
 	assert.Equal(t, []string{"hm"}, sink.reasoning)
 }
@@ -44,17 +44,17 @@ func TestTextArrivesBeforeTheAnswerIsComplete(t *testing.T) {
 }
 
 func TestParallelToolCallsAreAssembled(t *testing.T) {
-	a, _, err := infer(t, fakellm.Calls(
+	c, _, err := infer(t, fakellm.Calls(
 		fakellm.ToolCall{Name: "local_read_file", Arguments: `{"path":"ä.txt"}`},
 		fakellm.ToolCall{ID: "own", Name: "local_list_files", Arguments: `{"path":"."}`},
 	).WithText("Let me look."))
 	require.NoError(t, err)
-	assert.Equal(t, "Let me look.", a.Text)
-	assert.Equal(t, "tool_calls", a.FinishReason)
+	assert.Equal(t, "Let me look.", c.Text)
+	assert.Equal(t, "tool_calls", c.FinishReason)
 	assert.Equal(t, []turn.ToolCall{
 		{WireID: "call_s0_0", Tool: "local_read_file", Arguments: `{"path":"ä.txt"}`},
 		{WireID: "own", Tool: "local_list_files", Arguments: `{"path":"."}`},
-	}, a.ToolCalls)
+	}, c.ToolCalls)
 }
 
 // TestOddToolCallsAreUnderstood covers tool calls in formats that some servers use although OpenAI's documentation does
@@ -93,9 +93,9 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 			`{"index":0,"id":null,"function":{"name":null,"arguments":"{}"}}`), two[:1]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _, err := infer(t, c.reply)
+			done, _, err := infer(t, c.reply)
 			require.NoError(t, err)
-			assert.Equal(t, c.want, a.ToolCalls)
+			assert.Equal(t, c.want, done.ToolCalls)
 		})
 	}
 }
@@ -103,14 +103,14 @@ func TestOddToolCallsAreUnderstood(t *testing.T) {
 func event(json string) string { return "data: " + json + "\n\n" }
 
 func TestServersThatDoNotStreamAreUnderstood(t *testing.T) {
-	a, sink, err := infer(t, fakellm.Calls(fakellm.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText(
+	c, sink, err := infer(t, fakellm.Calls(fakellm.ToolCall{ID: "c", Name: "a", Arguments: "{}"}).WithText(
 		"all at once").Reasoning("hm").Usage(5, 6, 0).Plain())
 	require.NoError(t, err)
-	assert.Equal(t, "all at once", a.Text)
+	assert.Equal(t, "all at once", c.Text)
 	assert.Equal(t, "all at once", sink.all())
-	assert.Equal(t, []turn.ToolCall{{WireID: "c", Tool: "a", Arguments: "{}"}}, a.ToolCalls)
-	assert.Equal(t, turn.Usage{InputTokens: 5, OutputTokens: 6}, a.Usage)
-	assert.True(t, json.Valid(a.Raw))
+	assert.Equal(t, []turn.ToolCall{{WireID: "c", Tool: "a", Arguments: "{}"}}, c.ToolCalls)
+	assert.Equal(t, turn.Usage{InputTokens: 5, OutputTokens: 6}, c.Usage)
+	assert.True(t, json.Valid(c.Raw))
 }
 
 // TestOddStreamsAreUnderstood covers deviations from the event stream format that some servers use.
@@ -140,32 +140,32 @@ func TestOddStreamsAreUnderstood(t *testing.T) {
 			"\n\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, sink, err := infer(t, fakellm.Raw(body))
+			c, sink, err := infer(t, fakellm.Raw(body))
 			require.NoError(t, err)
-			assert.Equal(t, "hi", a.Text)
+			assert.Equal(t, "hi", c.Text)
 			assert.Equal(t, "hi", sink.all())
-			assert.Equal(t, "stop", a.FinishReason)
-			assert.True(t, json.Valid(a.Raw), "%s", a.Raw)
+			assert.Equal(t, "stop", c.FinishReason)
+			assert.True(t, json.Valid(c.Raw), "%s", c.Raw)
 		})
 	}
 }
 
 func TestKeepAlivesAreNoFault(t *testing.T) {
-	a, _, err := infer(t, fakellm.Text("hi").KeepAlives(2000)) // go-openai's own reader gives up after 300
+	c, _, err := infer(t, fakellm.Text("hi").KeepAlives(2000)) // go-openai's own reader gives up after 300
 	require.NoError(t, err)
-	assert.Equal(t, "hi", a.Text)
+	assert.Equal(t, "hi", c.Text)
 }
 
 func TestBadBytesAreReplaced(t *testing.T) {
-	a, sink, err := infer(t, fakellm.Raw(
+	c, sink, err := infer(t, fakellm.Raw(
 		event(`{"choices":[{"delta":{"content":"a`+"\xff"+
 			`b\u0000c","tool_calls":[{"index":0,"id":"i\u0000","function":{"name":"n","arguments":"`+"\xfe"+`"}}]}}]}`),
 		event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
 	require.NoError(t, err)
-	assert.Equal(t, "a\uFFFDb\uFFFDc", a.Text)
-	assert.Equal(t, a.Text, sink.all())
-	assert.Equal(t, []turn.ToolCall{{WireID: "i\uFFFD", Tool: "n", Arguments: "\uFFFD"}}, a.ToolCalls)
-	assert.True(t, json.Valid(a.Raw))
+	assert.Equal(t, "a\uFFFDb\uFFFDc", c.Text)
+	assert.Equal(t, c.Text, sink.all())
+	assert.Equal(t, []turn.ToolCall{{WireID: "i\uFFFD", Tool: "n", Arguments: "\uFFFD"}}, c.ToolCalls)
+	assert.True(t, json.Valid(c.Raw))
 }
 
 func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
@@ -176,38 +176,38 @@ func TestMissingUsageIsEstimatedAndMarked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := fakellm.Start(t, s)
-			a, err := chatOf(t, server.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
+			c, err := chatOf(t, server.URL()).Infer(t.Context(), prompt("hello"), newRecorder())
 			require.NoError(t, err)
 			sent := len(server.Requests()[0].Body)
-			assert.Equal(t, turn.Usage{InputTokens: int64(sent+3) / 4, OutputTokens: 2, Estimated: true}, a.Usage)
+			assert.Equal(t, turn.Usage{InputTokens: int64(sent+3) / 4, OutputTokens: 2, Estimated: true}, c.Usage)
 		})
 	}
 }
 
 func TestRawKeepsWhatIsNotUnderstood(t *testing.T) {
 	first := `{"choices":[{"delta":{"content":"hi","thought_signature":"s1"}}],"provider":{"x":1}}`
-	a, _, err := infer(t, fakellm.Raw(event(first), event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
+	c, _, err := infer(t, fakellm.Raw(event(first), event(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)))
 	require.NoError(t, err)
 	var events []json.RawMessage
-	require.NoError(t, json.Unmarshal(a.Raw, &events))
+	require.NoError(t, json.Unmarshal(c.Raw, &events))
 	require.Len(t, events, 2)
 	assert.Equal(t, first, string(events[0]))
 }
 
 func TestRawIsBoundedAndSaysSo(t *testing.T) {
-	a, _, err := infer(t, fakellm.Text(strings.Repeat("word ", 500)), func(o *inference.Options) { o.MaxRawBytes = 1000 })
+	c, _, err := infer(t, fakellm.Text(strings.Repeat("word ", 500)), func(o *inference.Options) { o.MaxRawBytes = 1000 })
 	require.NoError(t, err)
-	assert.Less(t, len(a.Raw), 1100)
+	assert.Less(t, len(c.Raw), 1100)
 	var events []map[string]any
-	require.NoError(t, json.Unmarshal(a.Raw, &events))
+	require.NoError(t, json.Unmarshal(c.Raw, &events))
 	assert.Contains(t, events[len(events)-1], "everturn_dropped")
-	assert.Len(t, a.Text, 2500)
+	assert.Len(t, c.Text, 2500)
 }
 
 func TestLengthIsACompleteAnswer(t *testing.T) {
-	a, _, err := infer(t, fakellm.Text("cut by the").Finish("length"))
+	c, _, err := infer(t, fakellm.Text("cut by the").Finish("length"))
 	require.NoError(t, err)
-	assert.Equal(t, "length", a.FinishReason)
+	assert.Equal(t, "length", c.FinishReason)
 }
 
 func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
@@ -219,9 +219,9 @@ func TestACompleteAnswerSurvivesAnUglyEnd(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
-			a, err := chatOf(t, fakellm.Start(t, r).URL()).Infer(ctx, prompt("hello"), newRecorder())
+			c, err := chatOf(t, fakellm.Start(t, r).URL()).Infer(ctx, prompt("hello"), newRecorder())
 			require.NoError(t, err)
-			assert.Equal(t, "hi", a.Text)
+			assert.Equal(t, "hi", c.Text)
 			assert.NoError(t, ctx.Err(), "it came long before the idle timeout")
 		})
 	}
@@ -237,7 +237,7 @@ func TestACompleteAnswerSurvivesItsCallersCancel(t *testing.T) {
 		<-sink.heard
 		cancel()
 	}()
-	a, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), sink)
+	c, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), sink)
 	require.NoError(t, err, "it is paid for")
-	assert.Equal(t, "hi", a.Text)
+	assert.Equal(t, "hi", c.Text)
 }

@@ -31,8 +31,8 @@ func (e *overBound) Error() string {
 type eventBounds struct{ scanner jsonbound.Scanner }
 
 // add takes the next bytes of the event. The error is an *overBound.
-func (s *eventBounds) add(data []byte) error {
-	switch s.scanner.Add(data, maxEventDepth, maxEventValues) {
+func (b *eventBounds) add(data []byte) error {
+	switch b.scanner.Add(data, maxEventDepth, maxEventValues) {
 	case jsonbound.Depth:
 		return &overBound{maxEventDepth, "levels of nesting in one event"}
 	case jsonbound.Values:
@@ -41,4 +41,4 @@ func (s *eventBounds) add(data []byte) error {
 	return nil
 }
 
-func (s *eventBounds) complete() bool { return s.scanner.Complete() }
+func (b *eventBounds) complete() bool { return b.scanner.Complete() }

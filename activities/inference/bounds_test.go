@@ -76,11 +76,11 @@ func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 // TestALongAnswerIsWithinTheBounds checks that a long answer in many small chunks stays within the bounds.
 func TestALongAnswerIsWithinTheBounds(t *testing.T) {
 	part := event(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"tok "}}]}}]}`)
-	a, _, err := infer(t, fakellm.Raw(
+	c, _, err := infer(t, fakellm.Raw(
 		event(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"n"}}]}}]}`),
 		strings.Repeat(part, 130_000), event(`{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`)))
 	require.NoError(t, err)
-	assert.Len(t, a.ToolCalls[0].Arguments, 4*130_000)
+	assert.Len(t, c.ToolCalls[0].Arguments, 4*130_000)
 }
 
 // TestACancelEndsTheReadingOfABomb checks that Infer returns soon after its context is cancelled, whatever it has read

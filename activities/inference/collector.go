@@ -199,27 +199,27 @@ func (c *Collector) check() error {
 // completion returns the completion that the events add up to. sent is the size of the request in bytes, to estimate
 // tokens from.
 func (c *Collector) completion(sent int) turn.Completion {
-	a := turn.Completion{
+	done := turn.Completion{
 		Text: c.text.String(), Reasoning: c.reasoning.String(), Model: c.model, Raw: c.raw.json(),
 		FinishReason: c.finish, Refused: c.refused,
 	}
-	size := len(a.Text) + len(a.Reasoning)
+	size := len(done.Text) + len(done.Reasoning)
 	for _, call := range c.calls {
 		w := turn.ToolCall{WireID: call.ID, Tool: call.Name, Arguments: call.arguments.String()}
 		size += len(w.Tool) + len(w.Arguments)
-		a.ToolCalls = append(a.ToolCalls, w)
+		done.ToolCalls = append(done.ToolCalls, w)
 	}
 	for _, item := range c.items {
 		if len(item.Raw) > 0 {
-			a.Items = &turn.ProviderItems{Items: c.items}
+			done.Items = &turn.ProviderItems{Items: c.items}
 		}
 	}
 	if c.usage != nil {
-		a.Usage = *c.usage
-		return a
+		done.Usage = *c.usage
+		return done
 	}
-	a.Usage = turn.Usage{InputTokens: estimate(sent), OutputTokens: estimate(size), Estimated: true}
-	return a
+	done.Usage = turn.Usage{InputTokens: estimate(sent), OutputTokens: estimate(size), Estimated: true}
+	return done
 }
 
 // cutUsage returns the usage of a response that ends before it is complete: what the provider has reported so far, or
@@ -240,7 +240,7 @@ func (c *Collector) cutUsage() turn.Usage {
 // estimate estimates tokens as four bytes each, rounded up.
 func estimate(bytes int) int64 { return int64(bytes+3) / 4 }
 
-// replaceNUL replaces NUL, which stores and terminals do not accept. Package json has already replaced invalid UTF-8.
+// replaceNUL replaces NUL, which journals and terminals do not accept. Package json has already replaced invalid UTF-8.
 func replaceNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
 
 // rawLog keeps the events verbatim, up to a size.

@@ -43,22 +43,22 @@ var parallel = fakellm.Calls(
 func TestACompletionIsTheSameOverEveryAPI(t *testing.T) {
 	conform(t, func(t *testing.T, w inference.Wire) {
 		for name, reply := range map[string]fakellm.Reply{"stream": parallel, "plain": parallel.Plain()} {
-			a, sink, err := infer(t, reply, speaking(w))
+			c, sink, err := infer(t, reply, speaking(w))
 			require.NoError(t, err, name)
-			assert.Equal(t, "I look. It takes a moment.", a.Text, name)
-			assert.Equal(t, a.Text, sink.all(), name)
-			assert.Equal(t, "m", a.Model, name)
-			assert.Empty(t, a.Stop(), name)
+			assert.Equal(t, "I look. It takes a moment.", c.Text, name)
+			assert.Equal(t, c.Text, sink.all(), name)
+			assert.Equal(t, "m", c.Model, name)
+			assert.Empty(t, c.Stop(), name)
 			assert.Equal(t, []turn.ToolCall{{WireID: "call_a", Tool: "local_read_file", Arguments: `{"path":"ä.txt"}`},
-				{WireID: "call_b", Tool: "local_list_files", Arguments: `{"path":"<b>"}`}}, unescape(a.ToolCalls), name)
+				{WireID: "call_b", Tool: "local_list_files", Arguments: `{"path":"<b>"}`}}, unescape(c.ToolCalls), name)
 			u := turn.Usage{InputTokens: 1000, OutputTokens: 50, CachedTokens: 600, CacheWriteTokens: 300, ReasoningTokens: 20}
 			if name == "plain" && w.API() == turn.APIMessages {
 				u.ReasoningTokens = 0 // the fake has no such count there
 			}
-			assert.Equal(t, u, a.Usage, name)
+			assert.Equal(t, u, c.Usage, name)
 			if name == "stream" {
-				assert.Equal(t, "Two files, so two calls.", a.Reasoning)
-				assert.Equal(t, a.Reasoning, strings.Join(sink.reasoning, ""))
+				assert.Equal(t, "Two files, so two calls.", c.Reasoning)
+				assert.Equal(t, c.Reasoning, strings.Join(sink.reasoning, ""))
 			}
 		}
 	})
@@ -84,12 +84,12 @@ func TestAStreamMayBeCutAnywhere(t *testing.T) {
 		for cut := range events {
 			for name, reply := range map[string]fakellm.Reply{"cut": parallel.CutAfter(cut), "reset": parallel.ResetAfter(cut)} {
 				s.SetScript(reply)
-				a, err := c.Infer(t.Context(), prompt("hello"), newRecorder())
+				done, err := c.Infer(t.Context(), prompt("hello"), newRecorder())
 				requests := s.Requests()
 				if requests[len(requests)-1].Finished && (err == nil || name == "cut") { // a reset may take the last event along
 					require.NoError(t, err, "%s after %d", name, cut)
-					assert.Equal(t, whole.ToolCalls, a.ToolCalls)
-					assert.Equal(t, whole.Items, a.Items)
+					assert.Equal(t, whole.ToolCalls, done.ToolCalls)
+					assert.Equal(t, whole.Items, done.Items)
 				} else if name == "cut" {
 					require.Equal(t, turn.CodeLLMTruncated, turn.CodeOf(err), "after %d: %v", cut, err)
 				} else { // what the client has read of it decides which code it is
@@ -117,7 +117,7 @@ func TestErrorsInStreams(t *testing.T) {
 }
 
 func TestOverflowsHaveOneCode(t *testing.T) {
-	said := []string{
+	output := []string{
 		"This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
 		"prompt is too long: 213462 tokens > 200000 maximum",
 		"Your input exceeds the context window of this model. Please adjust your input and try again.",
@@ -125,7 +125,7 @@ func TestOverflowsHaveOneCode(t *testing.T) {
 		"the request exceeds the available context size. try increasing the context size",
 	}
 	conform(t, func(t *testing.T, w inference.Wire) {
-		for _, message := range said {
+		for _, message := range output {
 			_, _, err := infer(t, fakellm.Status(400, "invalid_request_error", message), speaking(w))
 			refusal(t, err, turn.CodeContextOverflow)
 		}
@@ -141,17 +141,17 @@ func TestOverflowsHaveOneCode(t *testing.T) {
 func TestCompletionsThatEndEarly(t *testing.T) {
 	conform(t, func(t *testing.T, w inference.Wire) {
 		for finish, want := range map[string]turn.StopCause{"length": turn.StopLength, "refusal": turn.StopRefusal} {
-			a, _, err := infer(t, fakellm.Text("I will not, or ").Finish(finish), speaking(w))
+			c, _, err := infer(t, fakellm.Text("I will not, or ").Finish(finish), speaking(w))
 			require.NoError(t, err)
-			assert.Equal(t, want, a.Stop())
-			assert.Equal(t, "I will not, or ", a.Text)
+			assert.Equal(t, want, c.Stop())
+			assert.Equal(t, "I will not, or ", c.Text)
 		}
-		a, _, err := infer(t, fakellm.Text("Half").Finish("content_filter"), speaking(w))
+		c, _, err := infer(t, fakellm.Text("Half").Finish("content_filter"), speaking(w))
 		require.NoError(t, err)
-		assert.NotEmpty(t, a.Stop())
-		a, _, err = infer(t, parallel.Finish("length"), speaking(w))
+		assert.NotEmpty(t, c.Stop())
+		c, _, err = infer(t, parallel.Finish("length"), speaking(w))
 		require.NoError(t, err, "calls that are cut off are kept, and do not run")
-		assert.Equal(t, turn.StopLength, a.Stop())
+		assert.Equal(t, turn.StopLength, c.Stop())
 	})
 }
 
@@ -162,11 +162,11 @@ func converse(t *testing.T, w inference.Wire, model string, script fakellm.Scrip
 	c := chatOf(t, s.URL(), speaking(w))
 	p := prompt("look")
 	p.Model = model
-	a, err := c.Infer(t.Context(), p, newRecorder())
+	done, err := c.Infer(t.Context(), p, newRecorder())
 	require.NoError(t, err)
-	m := turn.Message{Role: turn.RoleAssistant, Text: a.Text, Items: a.Items}
+	m := turn.Message{Role: turn.RoleAssistant, Text: done.Text, Items: done.Items}
 	results := []turn.Message{}
-	for i, call := range a.ToolCalls {
+	for i, call := range done.ToolCalls {
 		call.ID, call.Tool = turn.CallID(1, i), strings.Replace(call.Tool, "_", "/", 1)
 		m.ToolCalls = append(m.ToolCalls, call)
 		results = append(results, turn.Message{Role: turn.RoleTool, CallID: call.ID, Outcome: turn.OutcomeOK, Text: "ok"})
@@ -200,10 +200,10 @@ func TestReasoningGoesBackUnchanged(t *testing.T) {
 // TestACutAnswerHasTheReportedUsage covers the Messages API, which reports the input at the beginning of the answer.
 func TestACutAnswerHasTheReportedUsage(t *testing.T) {
 	reply := fakellm.Text("one two three four").Counts(fakellm.Usage{Prompt: 900, Completion: 50, Cached: 300}).CutAfter(6)
-	a, _, err := infer(t, reply, speaking(messages.Wire{}))
+	c, _, err := infer(t, reply, speaking(messages.Wire{}))
 	refusal(t, err, turn.CodeLLMTruncated)
 	assert.Equal(t, turn.Completion{Usage: turn.Usage{InputTokens: 900, OutputTokens: 4, CachedTokens: 300,
-		Estimated: true}}, a)
+		Estimated: true}}, c)
 }
 
 // TestASwitchOfTheModelDropsItsReasoning hands conversations over between all APIs, models and providers.
@@ -311,7 +311,7 @@ func TestJSONActionsHaveASchemaIfTheModelKeepsToOne(t *testing.T) {
 		}
 	})
 	for _, model := range []string{"keeps", "unknown"} {
-		p := turn.Render(turn.PromptPlan{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,
+		p := turn.Render(turn.PromptSpec{Model: model, Mode: turn.ModeJSON}, turn.PromptConfig{}, nil,
 			[]turn.Message{{Role: turn.RoleUser, Text: "Hello."}})
 		_, err := c.Infer(t.Context(), p, newRecorder())
 		require.NoError(t, err)

@@ -223,20 +223,20 @@ func (e *Endpoint) body(wire Wire, p turn.Prompt, q Quirks) (Body, error) {
 // received it, so the request must not be sent again.
 func (e *Endpoint) send(caller, total context.Context, wire Wire, request []byte, sink turn.Sink) (
 	_ turn.Completion, began bool, _ error) {
-	ctx, x := e.newExchange(total)
-	defer x.watch.stop()
+	ctx, ex := e.newExchange(total)
+	defer ex.watch.stop()
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
 	wire.Authorize(header, e.opts.APIKey)
-	body, err := x.do(ctx, http.MethodPost, e.base+wire.Path(), header, request)
+	body, err := ex.do(ctx, http.MethodPost, e.base+wire.Path(), header, request)
 	if err != nil {
-		return turn.Completion{}, false, e.failure(caller, ctx, x, false, err)
+		return turn.Completion{}, false, e.failure(caller, ctx, ex, false, err)
 	}
 	defer func() { _ = body.Close() }()
 	col := newCollector(sink, e.opts.MaxRawBytes)
-	if err := e.collect(ctx, x, col, wire.Reader(col)); err != nil {
-		return turn.Completion{Usage: col.cutUsage()}, col.began, e.failure(caller, ctx, x, col.began, err)
+	if err := e.collect(ctx, ex, col, wire.Reader(col)); err != nil {
+		return turn.Completion{Usage: col.cutUsage()}, col.began, e.failure(caller, ctx, ex, col.began, err)
 	}
-	return col.completion(x.sent), true, nil
+	return col.completion(ex.sent), true, nil
 }
 
 // newExchange returns an exchange for one request, and the request's context. The connect deadline is running; the
@@ -251,8 +251,8 @@ func (e *Endpoint) newExchange(total context.Context) (context.Context, *exchang
 const tailTimeout = 2 * time.Second
 
 // collect reads events until the response is complete. Errors after the finish reason are ignored.
-func (e *Endpoint) collect(ctx context.Context, x *exchange, col *Collector, read func([]byte) error) error {
-	events := newEvents(x.body)
+func (e *Endpoint) collect(ctx context.Context, ex *exchange, col *Collector, read func([]byte) error) error {
+	events := newEvents(ex.body)
 	for {
 		began, finished := col.began, col.finish != ""
 		data, err := events.next()
@@ -264,7 +264,7 @@ func (e *Endpoint) collect(ctx context.Context, x *exchange, col *Collector, rea
 		}
 		switch {
 		case err != nil && finished:
-			x.drain()
+			ex.drain()
 			return nil
 		case err != nil:
 			return err
@@ -272,9 +272,9 @@ func (e *Endpoint) collect(ctx context.Context, x *exchange, col *Collector, rea
 			if err := col.check(); err != nil {
 				return err
 			}
-			x.watch.expect(tailTimeout, errTail)
+			ex.watch.expect(tailTimeout, errTail)
 		case !began:
-			x.watch.expect(e.opts.IdleTimeout, e.deadline(
+			ex.watch.expect(e.opts.IdleTimeout, e.deadline(
 				"%s stopped in the middle of its answer and sent nothing for %s (idle timeout)", e.opts.IdleTimeout))
 		}
 	}

@@ -69,7 +69,7 @@ func (e *events) sniff() error {
 // value reads one object of a body that is not an event stream.
 func (e *events) value() ([]byte, error) {
 	var data []byte
-	for s := (eventBounds{}); !s.complete(); {
+	for eb := (eventBounds{}); !eb.complete(); {
 		b, err := e.r.ReadByte()
 		switch {
 		case err == io.EOF && len(bytes.TrimSpace(data)) > 0:
@@ -80,7 +80,7 @@ func (e *events) value() ([]byte, error) {
 			return nil, &overBound{maxEventBytes, "bytes in one event"}
 		}
 		data = append(data, b)
-		if err := s.add(data[len(data)-1:]); err != nil {
+		if err := eb.add(data[len(data)-1:]); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +90,7 @@ func (e *events) value() ([]byte, error) {
 // read joins the data lines of one event. A line that is a whole object is an event by itself.
 func (e *events) read() ([]byte, error) {
 	var data []byte
-	var s eventBounds
+	var b eventBounds
 	for lines := 0; ; {
 		line, err := e.line(maxEventBytes - len(data))
 		value, isData := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
@@ -100,13 +100,13 @@ func (e *events) read() ([]byte, error) {
 			}
 			value = bytes.TrimSpace(value)
 			data = append(data, value...)
-			if err := s.add(value); err != nil {
+			if err := b.add(value); err != nil {
 				return nil, err
 			}
 		}
 		ended := len(bytes.TrimSpace(line)) == 0
 		switch {
-		case isData && s.complete(), len(data) > 0 && ended && err == nil:
+		case isData && b.complete(), len(data) > 0 && ended && err == nil:
 			return data, nil
 		case err != nil:
 			return nil, err // the rest is an incomplete event

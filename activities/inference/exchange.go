@@ -30,43 +30,43 @@ type exchange struct {
 const maxRefusal = 64 << 10
 
 // do sends the request. It returns the response's body, or an error if there is none or if the status is not 2xx.
-func (x *exchange) do(ctx context.Context, method, url string, header http.Header, body []byte) (io.Closer, error) {
+func (e *exchange) do(ctx context.Context, method, url string, header http.Header, body []byte) (io.Closer, error) {
 	// The phase after connecting begins as soon as a connection is usable, new or reused.
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		x.connected.Store(true)
-		x.onConn(x.watch)
+		e.connected.Store(true)
+		e.onConn(e.watch)
 	}})
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header = header
-	x.sent = len(body)
-	res, err := x.client.Do(req)
+	e.sent = len(body)
+	res, err := e.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
-	x.status, x.header = res.StatusCode, res.Header
+	e.status, e.header = res.StatusCode, res.Header
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
-		x.keepRefusal(res.Body)
+		e.keepRefusal(res.Body)
 		return nil, errRefused
 	}
-	x.body = &bounded{r: res.Body, most: x.limit, left: x.limit, watch: x.watch}
+	e.body = &bounded{r: res.Body, most: e.limit, left: e.limit, watch: e.watch}
 	return res.Body, nil
 }
 
 // keepRefusal keeps the beginning of the body of an unsuccessful response.
-func (x *exchange) keepRefusal(body io.ReadCloser) {
+func (e *exchange) keepRefusal(body io.ReadCloser) {
 	kept, err := io.ReadAll(io.LimitReader(body, maxRefusal)) // what has arrived is enough for a message
-	x.refusal = append([]byte{}, kept...)
-	x.truncated = err != nil || len(kept) == maxRefusal
+	e.refusal = append([]byte{}, kept...)
+	e.truncated = err != nil || len(kept) == maxRefusal
 	_ = body.Close()
 }
 
 // drain briefly reads the rest of a complete response, so that the connection can be reused.
-func (x *exchange) drain() {
-	x.watch.expectWithin(100*time.Millisecond, errTail)
-	_, _ = io.CopyN(io.Discard, x.body, 4096) // best effort
+func (e *exchange) drain() {
+	e.watch.expectWithin(100*time.Millisecond, errTail)
+	_, _ = io.CopyN(io.Discard, e.body, 4096) // best effort
 }
 
 // bounded fails after most bytes and reports each read to the watch.

@@ -23,30 +23,30 @@ import (
 var errRefused = errors.New("the response has an unsuccessful status")
 
 // failure returns an error with a code and a message that says what to do. began means that an event had arrived.
-func (e *Endpoint) failure(caller, ctx context.Context, x *exchange, began bool, err error) error {
+func (e *Endpoint) failure(caller, ctx context.Context, ex *exchange, began bool, err error) error {
 	if caller.Err() != nil {
 		return e.cancelled(caller)
 	}
 	var deadline *turn.Error
 	var inStream *StreamError
 	switch {
-	case x.refusal != nil:
-		return e.responseError(x)
+	case ex.refusal != nil:
+		return e.responseError(ex)
 	case errors.As(context.Cause(ctx), &deadline):
 		return turn.Errorf(deadline.Code, e.redactError(err), deadline.Message)
 	case errors.As(err, &inStream):
-		return e.providerError(0, x.header, inStream.Body)
-	case x.status == 0 && !x.connected.Load() && isTimeout(err):
+		return e.providerError(0, ex.header, inStream.Body)
+	case ex.status == 0 && !ex.connected.Load() && isTimeout(err):
 		late := e.connectDeadline()
 		late.Cause = e.redactError(err)
 		return late
 	}
-	code, message := e.diagnose(x, began, err)
+	code, message := e.diagnose(ex, began, err)
 	return turn.Errorf(code, e.redactError(err), message)
 }
 
 // diagnose classifies failures that have neither a status nor a deadline.
-func (e *Endpoint) diagnose(x *exchange, began bool, err error) (turn.Code, string) {
+func (e *Endpoint) diagnose(ex *exchange, began bool, err error) (turn.Code, string) {
 	name := e.opts.Name
 	var over *overBound
 	switch {
@@ -60,12 +60,12 @@ func (e *Endpoint) diagnose(x *exchange, began bool, err error) (turn.Code, stri
 			"check that base_url is an endpoint of the provider's api"
 	case errors.Is(err, errOpenCall):
 		return turn.CodeLLMTruncated, name + " ended its response within a tool call; the partial response was discarded"
-	case x.status != 0 && (began || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+	case ex.status != 0 && (began || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return turn.CodeLLMTruncated, name + " ended its response before it was complete; the partial response was discarded"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return turn.CodeLLMTransport, fmt.Sprintf("%s is not reachable: nothing listens at %s; is it running, "+
 			"and is base_url correct?", name, e.host)
-	case x.connected.Load():
+	case ex.connected.Load():
 		return turn.CodeLLMTransport, name + " closed the connection before it answered"
 	}
 	return turn.CodeLLMTransport, fmt.Sprintf("%s at %s is not reachable; check the network and base_url", name, e.host)
@@ -82,12 +82,12 @@ func (e *Endpoint) cancelled(ctx context.Context) error {
 }
 
 // responseError parses the refusal in a response's status and body.
-func (e *Endpoint) responseError(x *exchange) *turn.Error {
-	body := x.refusal
-	if x.truncated {
+func (e *Endpoint) responseError(ex *exchange) *turn.Error {
+	body := ex.refusal
+	if ex.truncated {
 		body = []byte(e.opts.Redact.Head(string(body)))
 	}
-	return e.providerError(x.status, x.header, body)
+	return e.providerError(ex.status, ex.header, body)
 }
 
 // providerError parses a provider's refusal: of an HTTP status, or in the stream if status is 0.
@@ -117,15 +117,15 @@ func (e *Endpoint) learnQuirk(key modelKey, q Quirks, err error) bool {
 		return false
 	}
 	before := q
-	said := r.Param + " " + r.Message
-	q.NoStreamOptions = q.NoStreamOptions || strings.Contains(said, "stream_options")
-	q.CompletionTokens = q.CompletionTokens || strings.Contains(said, "max_completion_tokens")
-	q.NoMedia = q.NoMedia || refusesMedia(err) && refusesAllMedia(said)
-	q.NoSchema = q.NoSchema || containsAny(said, "response_format", "json_schema", "text.format", "output_config",
+	output := r.Param + " " + r.Message
+	q.NoStreamOptions = q.NoStreamOptions || strings.Contains(output, "stream_options")
+	q.CompletionTokens = q.CompletionTokens || strings.Contains(output, "max_completion_tokens")
+	q.NoMedia = q.NoMedia || refusesMedia(err) && refusesAllMedia(output)
+	q.NoSchema = q.NoSchema || containsAny(output, "response_format", "json_schema", "text.format", "output_config",
 		"output_format")
-	q.NoCacheKey = q.NoCacheKey || containsAny(said, "prompt_cache_key", "cache_control")
-	q.WantsReasoning = q.WantsReasoning || strings.Contains(said, "reasoning_content")
-	if m := tooManyTokens.FindStringSubmatch(said); m != nil && q.MaxTokens == 0 {
+	q.NoCacheKey = q.NoCacheKey || containsAny(output, "prompt_cache_key", "cache_control")
+	q.WantsReasoning = q.WantsReasoning || strings.Contains(output, "reasoning_content")
+	if m := tooManyTokens.FindStringSubmatch(output); m != nil && q.MaxTokens == 0 {
 		q.MaxTokens, _ = strconv.Atoi(m[1]) // 0 if it is too large
 	}
 	if q == before {
@@ -151,8 +151,8 @@ func refusesMedia(err error) bool {
 		r.Status != http.StatusUnsupportedMediaType {
 		return false
 	}
-	said := strings.ToLower(r.Param + " " + r.Message)
-	return containsAny(said, "image", "audio", "vision", "multimodal", "content", "file", "document", "pdf")
+	output := strings.ToLower(r.Param + " " + r.Message)
+	return containsAny(output, "image", "audio", "vision", "multimodal", "content", "file", "document", "pdf")
 }
 
 func containsAny(s string, words ...string) bool {
@@ -160,9 +160,9 @@ func containsAny(s string, words ...string) bool {
 }
 
 // refusesAllMedia reports whether the endpoint refuses all media, not only the ones of this request.
-func refusesAllMedia(said string) bool {
-	said = strings.ToLower(said)
-	return containsAny(said, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
+func refusesAllMedia(output string) bool {
+	output = strings.ToLower(output)
+	return containsAny(output, "not support", "unsupported content", "must be a string", "valid string", "unknown variant")
 }
 
 func (e *Endpoint) quirksOf(key modelKey) Quirks {

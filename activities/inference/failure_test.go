@@ -141,9 +141,9 @@ func TestCutStreamsAreNoAnswers(t *testing.T) {
 		"in the middle of a call": fakellm.Call("a", `{"path":"x"}`).CutAfter(2),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _, err := infer(t, r)
+			c, _, err := infer(t, r)
 			refusal(t, err, turn.CodeLLMTruncated)
-			assert.Zero(t, a)
+			assert.Zero(t, c)
 		})
 	}
 }
@@ -263,11 +263,11 @@ func TestDeadlinesAreDistinct(t *testing.T) {
 }
 
 func TestPausesWithinTheDeadlinesAreNoFault(t *testing.T) {
-	a, _, err := infer(t, fakellm.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
+	c, _, err := infer(t, fakellm.Text("a b c d e f").Delay(250*time.Millisecond), func(o *inference.Options) {
 		o.FirstTokenTimeout, o.IdleTimeout = time.Second, time.Second // shorter than the whole answer
 	})
 	require.NoError(t, err)
-	assert.Equal(t, "a b c d e f", a.Text)
+	assert.Equal(t, "a b c d e f", c.Text)
 }
 
 func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
@@ -287,11 +287,11 @@ func TestACallersCancelEndsTheRequestWithItsCause(t *testing.T) {
 
 func TestACallersTypedCauseKeepsItsCode(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond,
-		turn.Errorf(turn.CodeGuardExceeded, nil, "out of time"))
+		turn.Errorf(turn.CodeLimitExceeded, nil, "out of time"))
 	defer cancel()
 	s := fakellm.Start(t, fakellm.Text("x").StallAfter(1))
 	_, err := chatOf(t, s.URL()).Infer(ctx, prompt("hello"), newRecorder())
-	assert.Equal(t, "out of time", refusal(t, err, turn.CodeGuardExceeded).Message)
+	assert.Equal(t, "out of time", refusal(t, err, turn.CodeLimitExceeded).Message)
 }
 
 func TestNothingIsSentTwice(t *testing.T) {
@@ -339,9 +339,9 @@ func TestABegunAnswerIsNotRequestedAgain(t *testing.T) {
 			assert.Equal(t, "half", sink.all())
 
 			s = fakellm.Start(t, once(event(c.failed)))
-			a, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, newRecorder())
+			done, err := chatOf(t, s.URL()).Infer(t.Context(), c.prompt, newRecorder())
 			require.NoError(t, err, "the endpoint refused the request before it answered")
-			assert.Equal(t, "whole", a.Text)
+			assert.Equal(t, "whole", done.Text)
 		})
 	}
 }

@@ -40,13 +40,13 @@ func FuzzShape(f *testing.F) {
 		if !json.Valid(data) || data[0] != '{' && data[0] != '[' {
 			return
 		}
-		var s eventBounds
+		var b eventBounds
 		for i := range data {
-			require.False(t, s.complete(), "%q is complete", data[:i])
-			if s.add(data[i:i+1]) != nil {
+			require.False(t, b.complete(), "%q is complete", data[:i])
+			if b.add(data[i:i+1]) != nil {
 				return
 			}
 		}
-		require.True(t, s.complete())
+		require.True(t, b.complete())
 	})
 }

@@ -68,8 +68,8 @@ func prompt(text string) turn.Prompt {
 func infer(t *testing.T, s fakellm.Script, change ...func(*inference.Options)) (turn.Completion, *recorder, error) {
 	t.Helper()
 	sink := newRecorder()
-	a, err := chatOf(t, fakellm.Start(t, s).URL(), change...).Infer(t.Context(), prompt("hello"), sink)
-	return a, sink, err
+	c, err := chatOf(t, fakellm.Start(t, s).URL(), change...).Infer(t.Context(), prompt("hello"), sink)
+	return c, sink, err
 }
 
 // refusal asserts that err is a *turn.Error with this code whose text does not contain the key, and returns it.

@@ -18,13 +18,13 @@ func (e *Endpoint) Ping(ctx context.Context) error {
 		turn.Errorf(turn.CodeLLMTransport, nil, e.opts.Name+" did not answer within "+pingTimeout.String()+
 			"; check the network and base_url"))
 	defer cancel()
-	inner, x := e.newExchange(limited)
-	defer x.watch.stop()
+	inner, ex := e.newExchange(limited)
+	defer ex.watch.stop()
 	header := http.Header{}
 	e.wire(turn.Prompt{}).Authorize(header, e.opts.APIKey)
-	body, err := x.do(inner, http.MethodGet, e.base+"/models", header, nil)
+	body, err := ex.do(inner, http.MethodGet, e.base+"/models", header, nil)
 	if err != nil {
-		return e.failure(ctx, inner, x, false, err)
+		return e.failure(ctx, inner, ex, false, err)
 	}
 	return body.Close()
 }

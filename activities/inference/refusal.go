@@ -146,8 +146,8 @@ func (r *refusal) tooLong() bool {
 	case r.Status == http.StatusRequestEntityTooLarge:
 		return true
 	}
-	said := strings.ToLower(r.Kind + " " + r.Message)
-	return overflow.MatchString(said) && !throttling.MatchString(said)
+	output := strings.ToLower(r.Kind + " " + r.Message)
+	return overflow.MatchString(output) && !throttling.MatchString(output)
 }
 
 // overflow matches what providers say of a prompt that exceeds the context window, in lower case, and throttling what
@@ -173,8 +173,8 @@ func (r *refusal) describe(name string, header http.Header, short func(string) s
 	if r.Status != 0 {
 		out += fmt.Sprintf(" (%d)", r.Status)
 	}
-	if said := strings.TrimRight(r.Message, ". "); said != "" {
-		out += ": " + said
+	if output := strings.TrimRight(r.Message, ". "); output != "" {
+		out += ": " + output
 	}
 	if hint := r.hint(header, short); hint != "" {
 		out += ". " + hint

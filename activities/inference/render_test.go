@@ -169,9 +169,9 @@ func TestUnknownParametersAreLeftOut(t *testing.T) {
 	c, p := chatOf(t, s.URL()), prompt("hello")
 	p.MaxTokens = 50
 	for range 2 {
-		a, err := c.Infer(t.Context(), p, newRecorder())
+		done, err := c.Infer(t.Context(), p, newRecorder())
 		require.NoError(t, err)
-		assert.True(t, a.Usage.Estimated)
+		assert.True(t, done.Usage.Estimated)
 	}
 	requests := s.Requests()
 	require.Len(t, requests, 4, "two refusals are learned from once")

@@ -238,13 +238,13 @@ func (d describer) describe(t *sdk.Tool) (turn.Descriptor, schema.Schema, error)
 
 // identity returns a hash of everything that a server says of a tool and that a model or an operator relies on.
 func identity(t *sdk.Tool, schema json.RawMessage) string {
-	said := map[string]any{
+	output := map[string]any{
 		"name": t.Name, "description": t.Description, "input": schema, "output": t.OutputSchema, "annotations": t.Annotations,
 	}
 	if t.Title != "" {
-		said["title"] = t.Title
+		output["title"] = t.Title
 	}
-	return tool.Hash(said)
+	return tool.Hash(output)
 }
 
 // maxDetailsBytes bounds what is kept of a tool for operators only, in bytes.
@@ -252,18 +252,18 @@ const maxDetailsBytes = 8 << 10
 
 // details returns what the server says of a tool that models do not see. It omits an output schema that is too long.
 func (d describer) details(t *sdk.Tool) json.RawMessage {
-	said := map[string]any{}
+	output := map[string]any{}
 	if t.Title != "" {
-		said["title"] = t.Title
+		output["title"] = t.Title
 	}
 	if t.Annotations != nil {
-		said["annotations"] = t.Annotations
+		output["annotations"] = t.Annotations
 	}
 	if out, err := json.Marshal(t.OutputSchema); err == nil && t.OutputSchema != nil && len(out) < maxDetailsBytes/2 {
-		said["output"] = json.RawMessage(out)
+		output["output"] = json.RawMessage(out)
 	}
-	b, err := json.Marshal(said)
-	if err != nil || len(said) == 0 {
+	b, err := json.Marshal(output)
+	if err != nil || len(output) == 0 {
 		return nil
 	}
 	kept := d.redact.result(string(b))
@@ -275,28 +275,28 @@ func (d describer) details(t *sdk.Tool) json.RawMessage {
 
 // applySettings adds the operator's settings, and those of the server's annotations that count.
 func (d describer) applySettings(desc *turn.Descriptor, t *sdk.Tool) {
-	said := d.settings[t.Name]
+	output := d.settings[t.Name]
 	hints := t.Annotations
 	if hints == nil {
 		hints = &sdk.ToolAnnotations{}
 	}
-	desc.Repeatable = said.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
-	desc.Timeout = cmp.Or(said.Timeout, d.callTimeout)
-	desc.TotalTimeout = cmp.Or(said.TotalTimeout, d.server.TotalTimeout)
+	desc.Repeatable = output.Repeatable || d.server.Trust && (hints.ReadOnlyHint || hints.IdempotentHint)
+	desc.Timeout = cmp.Or(output.Timeout, d.callTimeout)
+	desc.TotalTimeout = cmp.Or(output.TotalTimeout, d.server.TotalTimeout)
 	desc.ElicitationTimeout, desc.Queue = max(d.server.ElicitationTimeout, 0), d.server.Queue
-	if said.LocalActivity {
+	if output.LocalActivity {
 		desc.Activity = turn.ActivityLocal
 	}
-	desc.Effects = d.effects(said, hints)
-	desc.Risk = cmp.Or(said.Risk, d.risk(t, desc.Schema))
+	desc.Effects = d.effects(output, hints)
+	desc.Risk = cmp.Or(output.Risk, d.risk(t, desc.Schema))
 }
 
 // effects returns the effects that a call can have beyond its result. A server's word that it reaches nothing outside
 // counts only if the server is trusted and says so explicitly: unset hints mean the worst.
-func (d describer) effects(said tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
+func (d describer) effects(output tool.Settings, hints *sdk.ToolAnnotations) turn.Effects {
 	closed := hints.ReadOnlyHint && hints.OpenWorldHint != nil && !*hints.OpenWorldHint
 	return turn.Effects{
-		ReadOnly:        said.ReadOnly || d.server.Trust && closed,
+		ReadOnly:        output.ReadOnly || d.server.Trust && closed,
 		Taints:          !d.server.Trust || d.server.TaintsAll,
 		SessionAffinity: d.server.SessionAffinity,
 	}

@@ -25,29 +25,29 @@ func TestACutOfStderrLeavesNoEndOfASecret(t *testing.T) {
 		}}})
 		require.NoError(t, err)
 		_ = h.Catalogues(t.Context())
-		said := h.Health()[0].Stderr + h.Health()[0].LastError
+		output := h.Health()[0].Stderr + h.Health()[0].LastError
 		require.NoError(t, h.Close())
-		assert.Contains(t, said, "pppp")
-		assert.NotContains(t, said, cutKey[1:])
+		assert.Contains(t, output, "pppp")
+		assert.NotContains(t, output, cutKey[1:])
 	}
 }
 
 // TestALineOfALongTextLeavesNoBeginningOfASecret covers long texts, of which only the beginning is searched.
 func TestALineOfALongTextLeavesNoBeginningOfASecret(t *testing.T) {
 	r := newRedactor(Server{Headers: map[string]string{"X": cutKey}}, nil, redact.New())
-	said := r.line("a "+strings.Repeat(" ", maxLine-10)+cutKey+strings.Repeat(" b", 16<<20), 400)
-	assert.Equal(t, "a", said)
+	output := r.line("a "+strings.Repeat(" ", maxLine-10)+cutKey+strings.Repeat(" b", 16<<20), 400)
+	assert.Equal(t, "a", output)
 	assert.Equal(t, "b b…", r.line(strings.Repeat(" b", 16<<20), 6))
 }
 
 // TestACutOfAResultLeavesNoBeginningOfASecret covers the names in lists and links, which are cut for models.
 func TestACutOfAResultLeavesNoBeginningOfASecret(t *testing.T) {
 	name := strings.Repeat("n", 500-len(cutKey)+1) + cutKey
-	for said, tool := range map[string][]string{
+	for output, tool := range map[string][]string{
 		`{"resources":[{"uri":"` + name + `","name":"x"}]}`:                      {"list_resources", `{}`},
 		`{"content":[{"type":"resource_link","uri":"` + name + `","name":"x"}]}`: {"work", `{}`},
 	} {
-		h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + said + `}`), at: 2})
+		h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
 		h.opts.Secrets.Add(cutKey)
 		r, err := h.Call(t.Context(), working(t, h, tool[0], tool[1]))
 		require.NoError(t, err)

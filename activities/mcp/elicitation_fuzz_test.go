@@ -30,9 +30,9 @@ func TestWithoutRepliesTheQuestionsAreAskedAsTheyAre(t *testing.T) {
 	assert.Equal(t, kept, asked.Continuation, "byte for byte: the journal has it")
 }
 
-// FuzzInquiry checks elicitations of any form with any response. The elicitation is bounded and flat, the same form
+// FuzzElicitation checks elicitations of any form with any response. The elicitation is bounded and flat, the same form
 // always gives the same elicitation, and the server receives an object that fits the form.
-func FuzzInquiry(f *testing.F) {
+func FuzzElicitation(f *testing.F) {
 	for _, form := range []string{
 		`{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]},"n":{"type":"integer","default":3}},"required":["a"]}`, `{}`, `null`, `[]`, `{"properties":null}`,
 		`{"properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}}}`,

@@ -197,7 +197,7 @@ func suspendable(t *testing.T, h *mcp.Host, callID string) turn.ToolRequest {
 	return req
 }
 
-// continued returns the next dispatch of a suspended call.
+// continued returns the next attempt of a suspended call.
 func continued(req turn.ToolRequest, r turn.ToolResult, responses ...turn.ElicitationResponse) turn.ToolRequest {
 	req.Attempt++
 	req.Continuation, req.Responses = r.Continuation, responses
@@ -248,7 +248,7 @@ func TestASuspendedCallGoesOnWithItsResponse(t *testing.T) {
 }
 
 // TestASuspendedCallEndsWithItsServer checks that Await returns when the server of a suspended call is gone, and that
-// the next dispatch gets the call's result.
+// the next attempt gets the call's result.
 func TestASuspendedCallEndsWithItsServer(t *testing.T) {
 	old := oldActor(t)
 	file := filepath.Join(t.TempDir(), "pid")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// The keys of a call's metadata. metaCallID carries "<turn>:<call>", the same for every dispatch of a call, so that a
+// The keys of a call's metadata. metaCallID carries "<turn>:<call>", the same for every attempt of a call, so that a
 // server can tell a repetition from a new call.
 const (
 	metaCallID   = "everturn.dev/call"
@@ -32,8 +31,8 @@ type reply struct {
 	err    error
 }
 
-// dispatch is one dispatch of a call, in progress.
-type dispatch struct {
+// attempt is one attempt of a call, in progress.
+type attempt struct {
 	c            *connector
 	req          turn.ToolRequest
 	continuation continuation   // of the earlier rounds of elicitations
@@ -42,7 +41,7 @@ type dispatch struct {
 	admission *pool.Admission
 	s         *session
 	name      string    // the tool's name at the server
-	fresh     bool      // the session was opened after the call was dispatched
+	fresh     bool      // the session was opened after the attempt began
 	began     time.Time // for the duration
 	token     string
 
@@ -56,7 +55,7 @@ type dispatch struct {
 	replies          chan reply
 	stopWatchingConn func()
 	elicitations     atomic.Int32 // that the server has sent in the middle of the call
-	// a warning was logged that an elicitation may be another call's; guarded by the session's dispatches
+	// a warning was logged that an elicitation may be another call's; the session's attempts share it
 	doubted bool
 
 	mu         sync.Mutex
@@ -65,109 +64,109 @@ type dispatch struct {
 }
 
 // exchange sends the request and returns how it ended.
-func (f *dispatch) exchange(ctx context.Context, d turn.Descriptor) (turn.ToolResult, error) {
-	f.begin(ctx, d)
-	f.send()
+func (a *attempt) exchange(ctx context.Context, d turn.Descriptor) (turn.ToolResult, error) {
+	a.begin(ctx, d)
+	a.send()
 	select {
-	case r := <-f.replies:
-		return f.finish(r)
-	case <-f.waiting.Done():
+	case r := <-a.replies:
+		return a.finish(r)
+	case <-a.waiting.Done():
 	}
 	select {
-	case r := <-f.replies: // both were ready, and an answer takes precedence over a deadline
-		return f.finish(r)
+	case r := <-a.replies: // both were ready, and an answer takes precedence over a deadline
+		return a.finish(r)
 	default:
 	}
-	if f.detaches() {
-		if result, gone := f.detachCall(); gone {
-			f.stopProgress()
-			result.Duration = time.Since(f.began)
+	if a.detaches() {
+		if result, gone := a.detachCall(); gone {
+			a.stopProgress()
+			result.Duration = time.Since(a.began)
 			return result, nil
 		}
 	}
-	return f.finish(reply{err: f.waiting.Err()})
+	return a.finish(reply{err: a.waiting.Err()})
 }
 
-// begin sets the deadlines of the exchange and makes the dispatch known to the session.
-func (f *dispatch) begin(ctx context.Context, d turn.Descriptor) {
-	f.began, f.token, f.replies, f.stopWatchingConn = time.Now(), progressToken(f.req), make(chan reply, 1), func() {}
-	f.waiting, f.deadline, f.stop = wait(ctx, tool.FirstOf(f.req.Timeout, d.Timeout, f.c.describer.server.CallTimeout),
-		max(f.req.TotalTimeout, d.TotalTimeout), f.suspended != nil)
-	if f.req.Late != nil {
-		f.detach = f.c.describer.settings[f.name].BackgroundTimeout
+// begin sets the deadlines of the exchange and makes the attempt known to the session.
+func (a *attempt) begin(ctx context.Context, d turn.Descriptor) {
+	a.began, a.token, a.replies, a.stopWatchingConn = time.Now(), progressToken(a.req), make(chan reply, 1), func() {}
+	a.waiting, a.deadline, a.stop = wait(ctx, tool.FirstOf(a.req.Timeout, d.Timeout, a.c.describer.server.CallTimeout),
+		max(a.req.TotalTimeout, d.TotalTimeout), a.suspended != nil)
+	if a.req.Late != nil {
+		a.detach = a.c.describer.settings[a.name].BackgroundTimeout
 	}
-	f.wire, f.endWire = context.WithCancelCause(f.waiting)
-	if f.detach > 0 {
-		f.wire, f.endWire = context.WithCancelCause(context.WithoutCancel(ctx))
-		context.AfterFunc(f.waiting, func() {
-			if !timeIsUp(f.waiting) {
-				f.endWire(context.Cause(f.waiting))
+	a.wire, a.endWire = context.WithCancelCause(a.waiting)
+	if a.detach > 0 {
+		a.wire, a.endWire = context.WithCancelCause(context.WithoutCancel(ctx))
+		context.AfterFunc(a.waiting, func() {
+			if !timeIsUp(a.waiting) {
+				a.endWire(context.Cause(a.waiting))
 			}
 		})
 	}
-	f.s.dispatches.add(f.token, f)
+	a.s.attempts.add(a.token, a)
 }
 
 // send hands the request to the SDK and returns without waiting for the write: a write to a server that reads nothing
 // ends only when the session does.
-func (f *dispatch) send() {
-	ctx, state := newCallState(f.wire)
-	f.state = state
+func (a *attempt) send() {
+	ctx, state := newCallState(a.wire)
+	a.state = state
 	// When the connection ends, so do the request on the wire and the call that waits for it.
-	unhook := context.AfterFunc(f.c.ctx, func() { f.endWire(context.Canceled); f.stop() })
-	f.stopWatchingConn = func() { unhook() }
-	meta := sdk.Meta{metaCallID: callKey(f.req), metaProgress: f.token}
-	if f.req.Tenant != "" {
-		meta[metaTenant] = f.req.Tenant
+	unhook := context.AfterFunc(a.c.ctx, func() { a.endWire(context.Canceled); a.stop() })
+	a.stopWatchingConn = func() { unhook() }
+	meta := sdk.Meta{metaCallID: callKey(a.req), metaProgress: a.token}
+	if a.req.Tenant != "" {
+		meta[metaTenant] = a.req.Tenant
 	}
 	addTraceContext(ctx, meta)
-	go func() { f.replies <- f.callTool(ctx, meta) }()
+	go func() { a.replies <- a.callTool(ctx, meta) }()
 }
 
 // callTool sends the request and returns the SDK's reply. It recovers from panics, because part of it parses what the
 // server sent.
-func (f *dispatch) callTool(ctx context.Context, meta sdk.Meta) (r reply) {
-	defer f.c.recoverPanic(f.req.Tool, &r.err)
-	if r.result, r.err = f.request(ctx, meta); r.err == nil {
-		r.input = f.s.inputOf(r.result, f.continuation.Round)
+func (a *attempt) callTool(ctx context.Context, meta sdk.Meta) (r reply) {
+	defer a.c.recoverPanic(a.req.Tool, &r.err)
+	if r.result, r.err = a.request(ctx, meta); r.err == nil {
+		r.input = a.s.inputOf(r.result, a.continuation.Round)
 	}
 	return r
 }
 
 // request sends the request that carries the call: the tool's own, or the one that an offered tool stands for.
-func (f *dispatch) request(ctx context.Context, meta sdk.Meta) (*sdk.CallToolResult, error) {
-	if stand := f.s.standIn(f.name); stand != nil {
-		return stand(ctx, f.s, f.req.Arguments, meta)
+func (a *attempt) request(ctx context.Context, meta sdk.Meta) (*sdk.CallToolResult, error) {
+	if stand := a.s.standIn(a.name); stand != nil {
+		return stand(ctx, a.s, a.req.Arguments, meta)
 	}
-	params := &sdk.CallToolParams{Meta: meta, Name: f.name, Arguments: json.RawMessage(f.req.Arguments)}
-	if len(f.req.Arguments) == 0 {
+	params := &sdk.CallToolParams{Meta: meta, Name: a.name, Arguments: json.RawMessage(a.req.Arguments)}
+	if len(a.req.Arguments) == 0 {
 		params.Arguments = map[string]any{}
 	}
-	params.InputResponses, params.RequestState = f.continuation.responses(), f.continuation.State
-	return f.s.mcp.CallTool(ctx, params)
+	params.InputResponses, params.RequestState = a.continuation.responses(), a.continuation.State
+	return a.s.mcp.CallTool(ctx, params)
 }
 
-// finish ends the dispatch and returns the result of the call.
-func (f *dispatch) finish(r reply) (turn.ToolResult, error) { return f.finishAs(f.ending(r), r) }
+// finish ends the attempt and returns the result of the call.
+func (a *attempt) finish(r reply) (turn.ToolResult, error) { return a.finishAs(a.ending(r), r) }
 
 // finishAs is finish for a call whose ending is known.
-func (f *dispatch) finishAs(e tool.Ending, r reply) (turn.ToolResult, error) {
-	result, err := f.conclude(e, r)
-	f.stopProgress()
-	f.endWire(context.Canceled)
-	f.stop()
-	f.stopWatchingConn()
-	f.state.share.endAfter(f.req.Kept)
-	result.Duration = time.Since(f.began)
+func (a *attempt) finishAs(e tool.Ending, r reply) (turn.ToolResult, error) {
+	result, err := a.conclude(e, r)
+	a.stopProgress()
+	a.endWire(context.Canceled)
+	a.stop()
+	a.stopWatchingConn()
+	a.state.share.endAfter(a.req.Kept)
+	result.Duration = time.Since(a.began)
 	return result, err
 }
 
-// stopProgress stops progress reports for the dispatch.
-func (f *dispatch) stopProgress() {
-	f.s.dispatches.remove(f.token, f)
-	f.mu.Lock()
-	f.over = true
-	f.mu.Unlock()
+// stopProgress stops progress reports for the attempt.
+func (a *attempt) stopProgress() {
+	a.s.attempts.remove(a.token, a)
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
 }
 
 // clean redacts a server's text, or an error about the server, and bounds it for display.
@@ -202,8 +201,8 @@ func (s *session) recycle(st *callState, late bool) {
 
 // detaches reports whether the call continues although its caller no longer waits for it: its timeout has passed, its
 // tool may detach, and the caller wants a late result.
-func (f *dispatch) detaches() bool {
-	return f.detach > 0 && f.req.Late != nil && timeIsUp(f.waiting) && f.state.abandon() && f.c.ctx.Err() == nil
+func (a *attempt) detaches() bool {
+	return a.detach > 0 && a.req.Late != nil && timeIsUp(a.waiting) && a.state.abandon() && a.c.ctx.Err() == nil
 }
 
 func timeIsUp(ctx context.Context) bool {
@@ -212,175 +211,60 @@ func timeIsUp(ctx context.Context) bool {
 
 // detachCall lets the call continue in the background. The call remains a user of its session, which is therefore
 // neither evicted nor recycled until the call ends, its detach time is over or the host closes.
-func (f *dispatch) detachCall() (turn.ToolResult, bool) {
-	f.s.conn.Stay()
-	if !f.c.running.start(f.awaitDetached) {
-		f.s.leave()
+func (a *attempt) detachCall() (turn.ToolResult, bool) {
+	a.s.conn.Stay()
+	if !a.c.running.start(a.awaitDetached) {
+		a.s.leave()
 		return turn.ToolResult{}, false
 	}
-	class, _ := tool.Ending{Stage: tool.StageSent, By: tool.EndedByDeadline, Repeatable: f.req.Repeatable,
+	class, _ := tool.Ending{Stage: tool.StageSent, By: tool.EndedByDeadline, Repeatable: a.req.Repeatable,
 		Detached: true}.Class()
 	r := tool.Error(fmt.Sprintf(
 		"Outcome unknown: %s was called, and it did not answer in time. It continues in the background "+
-			"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", f.req.Tool,
-		f.detach.Round(time.Second)))
+			"for up to %s, and its result is reported when it ends. Do not call it again meanwhile.", a.req.Tool,
+		a.detach.Round(time.Second)))
 	r.Outcome, r.Detached = turn.Outcome(class), true
 	return r, true
 }
 
 // awaitDetached waits for the end of a detached call. It reports only an answer: without one, the outcome that the
 // caller already has remains true.
-func (f *dispatch) awaitDetached() {
-	defer f.s.leave()
+func (a *attempt) awaitDetached() {
+	defer a.s.leave()
 	kept := make(chan struct{})
 	defer close(kept)
-	f.req.Kept = kept
+	a.req.Kept = kept
 	var unread error // only logged; the outcome already reported still holds
-	defer f.c.recoverPanic(f.req.Tool, &unread)
-	timer := time.NewTimer(f.detach)
+	defer a.c.recoverPanic(a.req.Tool, &unread)
+	timer := time.NewTimer(a.detach)
 	defer timer.Stop()
 	var r reply
 	select {
-	case r = <-f.replies:
+	case r = <-a.replies:
 	case <-timer.C:
-		r = f.lastReply(context.DeadlineExceeded)
-	case <-f.c.ctx.Done():
-		r = f.lastReply(context.Canceled)
+		r = a.lastReply(context.DeadlineExceeded)
+	case <-a.c.ctx.Done():
+		r = a.lastReply(context.Canceled)
 	}
-	e := f.ending(r)
-	result, err := f.finishAs(e, r)
+	e := a.ending(r)
+	result, err := a.finishAs(e, r)
 	if result.Elicitations != nil {
 		result = tool.Error("It requested input after its timeout, when no user could be asked. It did not continue.")
-		result.Duration = time.Since(f.began)
+		result.Duration = time.Since(a.began)
 	}
-	if err == nil && e.Stage == tool.StageAnswered && f.c.ctx.Err() == nil {
-		f.req.Late(result)
+	if err == nil && e.Stage == tool.StageAnswered && a.c.ctx.Err() == nil {
+		a.req.Late(result)
 	}
 }
 
 // lastReply returns the reply that has arrived, if any, because an answer takes precedence over a deadline.
 // Otherwise it cancels the request.
-func (f *dispatch) lastReply(cause error) reply {
+func (a *attempt) lastReply(cause error) reply {
 	select {
-	case r := <-f.replies:
+	case r := <-a.replies:
 		return r
 	default:
 	}
-	f.endWire(cause)
+	a.endWire(cause)
 	return reply{err: cause}
-}
-
-// run runs the dispatch to its end.
-func (f *dispatch) run(ctx context.Context) (turn.ToolResult, error) {
-	leave, err := f.admit(ctx)
-	if err != nil {
-		return turn.ToolResult{}, notCalledError(f.req.Tool, err)
-	}
-	defer leave()
-	if f.s, err = f.connection(ctx); err != nil {
-		return turn.ToolResult{}, notCalledError(f.req.Tool, err)
-	}
-	defer f.s.leave()
-	offered, err := f.s.offer(ctx, true)
-	if err != nil {
-		f.settle(ctx, err)
-		return turn.ToolResult{}, notCalledError(f.req.Tool, err)
-	}
-	d, err := tool.Matching(offered.tools, f.req, f.c.name())
-	if err != nil {
-		return turn.ToolResult{}, err
-	}
-	return f.call(ctx, d, offered.names[f.req.Tool])
-}
-
-// call makes the exchange, and tells the pool how it went.
-func (f *dispatch) call(ctx context.Context, d turn.Descriptor, name string) (turn.ToolResult, error) {
-	conn := f.s.conn
-	conn.Used(false)
-	f.name = name
-	f.fresh = conn.OpenedAfter(f.admission.Began) || !f.req.Dispatched.IsZero() && conn.OpenedAfter(f.req.Dispatched)
-	result, err := f.exchange(ctx, d)
-	conn.Used(err == nil)
-	if result.Outcome == turn.OutcomeUnknown && f.c.describer.settings[name].BackgroundTimeout > 0 {
-		return result, err // the call may still finish in the background
-	}
-	f.settle(ctx, err)
-	var e *turn.Error
-	if !f.req.Waits && errors.As(err, &e) && e.RetryAfter > 0 {
-		// The next dispatch follows immediately. The call keeps its place meanwhile: the server would refuse other calls,
-		// too.
-		f.c.pause(ctx, e.RetryAfter)
-	}
-	return result, err
-}
-
-// admit waits, within the call's own deadline, until the call may go to the server, and deducts the wait from the
-// deadline. Its error says why the call may not. leave gives the call's places back.
-func (f *dispatch) admit(ctx context.Context) (leave func(), err error) {
-	vacate, err := f.c.occupy(f.req)
-	if err != nil {
-		return nil, err
-	}
-	settings := f.c.describer.settings[strings.TrimPrefix(f.req.Tool, f.c.describer.prefix+"/")]
-	began, wait := time.Now(), tool.FirstOf(f.req.Timeout, settings.Timeout, f.c.describer.server.CallTimeout)
-	if f.req.Waits {
-		wait = min(wait, maxConnectWait)
-	}
-	if f.admission, err = f.c.pool.Admit(ctx, f.req.Tenant, wait); err != nil {
-		vacate()
-		return nil, err
-	}
-	if f.req.Timeout > 0 {
-		f.req.Timeout = max(f.req.Timeout-time.Since(began), time.Millisecond)
-	}
-	return func() { f.admission.End(); vacate() }, nil
-}
-
-// occupy takes a place in the worker for a call whose caller retries if there is none. The calls of one server, or of
-// all servers, never occupy the whole worker, because inferences need it too. leave frees the place.
-func (c *connector) occupy(req turn.ToolRequest) (leave func(), err error) {
-	if !req.Waits {
-		return func() {}, nil
-	}
-	for i, places := range []chan struct{}{c.serverPlaces, c.workerPlaces} {
-		select {
-		case places <- struct{}{}:
-		default:
-			if i > 0 {
-				<-c.serverPlaces
-			}
-			return nil, crowded(cap(places))
-		}
-	}
-	return func() { <-c.serverPlaces; <-c.workerPlaces }, nil
-}
-
-// crowded returns the error of a call for which this worker has no place.
-func crowded(most int) error {
-	told := fmt.Sprintf("%d calls to tool servers are in flight on this worker, which is the maximum", most)
-	return &pool.Outage{Problem: told, ModelText: told, Wait: crowdedPause}
-}
-
-// crowdedPause is how long a call waits before its next attempt if there was no place.
-const crowdedPause = 500 * time.Millisecond
-
-// maxConnectWait bounds how long a call that can wait elsewhere occupies its worker while the server is connecting.
-const maxConnectWait = 2 * time.Second
-
-func (f *dispatch) connection(ctx context.Context) (*session, error) {
-	if f.req.Waits {
-		limited, cancel := context.WithTimeout(ctx, maxConnectWait)
-		defer cancel()
-		ctx = limited
-	}
-	return f.c.connection(ctx, f.req)
-}
-
-// settle reports the call's ending to the breaker.
-func (f *dispatch) settle(ctx context.Context, err error) {
-	problem := "it did not answer"
-	if err != nil {
-		problem = f.c.clean(err.Error(), 400)
-	}
-	f.admission.Settle(f.s.conn, ctx.Err() != nil && !timeIsUp(ctx), problem)
 }

@@ -71,11 +71,11 @@ func TestSecretsAreSharedByAllServers(t *testing.T) {
 	given := newRedactor(Server{ID: "given", Env: map[string]string{"DB_PASSWORD": "correct horse",
 		"RELEASE": "release-2026-11", "FOLDER": "/srv/some/folder"}}, nil, shared)
 	other := newRedactor(Server{ID: "other"}, nil, shared)
-	said := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
+	output := "correct horse release-2026-11 /srv/some/folder login-token-5e1f09c2"
 	_, err := loginHandler{tokenLogin{}, &issued{redact: given}}.TokenSource(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(said),
+	assert.Equal(t, "correct horse release-2026-11 /srv/some/folder [redacted]", other.text(output),
 		"words are not blanked elsewhere")
-	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(said))
-	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(said))
+	assert.Equal(t, "[redacted] [redacted] /srv/some/folder [redacted]", given.result(output))
+	assert.Equal(t, "[redacted] [redacted] [redacted] [redacted]", given.text(output))
 }

@@ -171,7 +171,7 @@ func TestLostStateIsSaidBeforeAnythingIsSent(t *testing.T) {
 	assert.Contains(t, r.Text, "1")
 }
 
-// TestALateCallDoesNotFindItselfInAnotherState checks that a call that was dispatched before the turn lost its server's
+// TestALateCallDoesNotFindItselfInAnotherState checks that a call that was attempted before the turn lost its server's
 // state fails, even if the turn has created a new state since.
 func TestALateCallDoesNotFindItselfInAnotherState(t *testing.T) {
 	pidfile := filepath.Join(t.TempDir(), "pid")

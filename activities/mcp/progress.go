@@ -39,106 +39,106 @@ func wait(ctx context.Context, idle, total time.Duration,
 		return ctx, nil, cancel
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &callDeadline{idle: idle, end: time.Now().Add(max(idle, total))}
-	p.timer = expiry.After(idle, func() { cancel(context.DeadlineExceeded) })
-	return ctx, p, func() {
-		p.stop()
+	d := &callDeadline{idle: idle, end: time.Now().Add(max(idle, total))}
+	d.timer = expiry.After(idle, func() { cancel(context.DeadlineExceeded) })
+	return ctx, d, func() {
+		d.stop()
 		cancel(context.Canceled)
 	}
 }
 
-func (p *callDeadline) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = true
-	p.timer.Stop()
+func (d *callDeadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = true
+	d.timer.Stop()
 }
 
 // renew restarts the idle time.
-func (p *callDeadline) renew() {
-	if p == nil {
+func (d *callDeadline) renew() {
+	if d == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reset()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reset()
 }
 
-func (p *callDeadline) reset() {
-	if !p.stopped && p.asking == 0 {
-		p.timer.Reset(min(p.idle, time.Until(p.end)))
+func (d *callDeadline) reset() {
+	if !d.stopped && d.asking == 0 {
+		d.timer.Reset(min(d.idle, time.Until(d.end)))
 	}
 }
 
 // hold stops the clock while an elicitation waits for the user; the function that it returns restarts the clock.
-func (p *callDeadline) hold() (goOn func()) {
-	if p == nil {
+func (d *callDeadline) hold() (goOn func()) {
+	if d == nil {
 		return func() {}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asking++; p.asking == 1 {
-		p.since = time.Now()
-		p.timer.Stop()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asking++; d.asking == 1 {
+		d.since = time.Now()
+		d.timer.Stop()
 	}
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.asking--; p.asking == 0 {
-			p.end = p.end.Add(time.Since(p.since))
-			p.reset()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.asking--; d.asking == 0 {
+			d.end = d.end.Add(time.Since(d.since))
+			d.reset()
 		}
 	}
 }
 
-// progressToken identifies one dispatch of a call to its server. It is unique among all dispatches under way, so that a
-// notification about another dispatch is not taken for this one's.
+// progressToken identifies one attempt of a call to its server. It is unique among all attempts under way, so that a
+// notification about another attempt is not taken for this one's.
 func progressToken(req turn.ToolRequest) string {
 	return fmt.Sprintf("%s#%d", callKey(req), req.Attempt)
 }
 
-// callKey identifies a call permanently, across all its dispatches.
+// callKey identifies a call permanently, across all its attempts.
 func callKey(req turn.ToolRequest) string { return req.Turn + ":" + req.CallID }
 
-// dispatches holds the calls of a session that are under way, by progress token.
-type dispatches struct {
+// attempts holds the calls of a session that are under way, by progress token.
+type attempts struct {
 	mu sync.Mutex
-	m  map[string]*dispatch
+	m  map[string]*attempt
 }
 
-func (fs *dispatches) add(token string, f *dispatch) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.m == nil {
-		fs.m = map[string]*dispatch{}
+func (as *attempts) add(token string, a *attempt) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.m == nil {
+		as.m = map[string]*attempt{}
 	}
-	fs.m[token] = f
+	as.m[token] = a
 }
 
-func (fs *dispatches) remove(token string, f *dispatch) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.m[token] == f { // the same dispatch may be under way twice if the caller sends it twice
-		delete(fs.m, token)
+func (as *attempts) remove(token string, a *attempt) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.m[token] == a { // the same attempt may be under way twice if the caller sends it twice
+		delete(as.m, token)
 	}
 }
 
-func (fs *dispatches) find(token any) *dispatch {
+func (as *attempts) find(token any) *attempt {
 	name, _ := token.(string)
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return fs.m[name]
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return as.m[name]
 }
 
 // onlySuspendable returns the call whose user can respond to the server's elicitation, if there is exactly one such
 // call. Otherwise err says why the user cannot be asked, and doubted holds the candidates that are ambiguous for the
 // first time.
-func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, err error) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	var all []*dispatch
-	for _, f := range fs.m {
-		all = append(all, f) // those that cannot be suspended, too: the elicitation may be theirs
+func (as *attempts) onlySuspendable() (found *attempt, doubted []*attempt, err error) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	var all []*attempt
+	for _, a := range as.m {
+		all = append(all, a) // those that cannot be suspended, too: the elicitation may be theirs
 	}
 	switch {
 	case len(all) == 0, len(all) == 1 && all[0].suspended == nil:
@@ -146,9 +146,9 @@ func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, e
 	case len(all) == 1:
 		return all[0], nil, nil
 	}
-	for _, f := range all {
-		if !f.doubted {
-			f.doubted, doubted = true, append(doubted, f)
+	for _, a := range all {
+		if !a.doubted {
+			a.doubted, doubted = true, append(doubted, a)
 		}
 	}
 	return nil, doubted, fmt.Errorf("it is not known to which of the %d calls under way this belongs: "+
@@ -157,21 +157,21 @@ func (fs *dispatches) onlySuspendable() (found *dispatch, doubted []*dispatch, e
 
 // progressed handles a server's progress notification. It drops one about a call that has ended.
 func (s *session) progressed(_ context.Context, n *sdk.ProgressNotificationClientRequest) {
-	if f := s.dispatches.find(n.Params.ProgressToken); f != nil {
-		f.progressed(n.Params)
+	if a := s.attempts.find(n.Params.ProgressToken); a != nil {
+		a.progressed(n.Params)
 	}
 }
 
-func (f *dispatch) progressed(p *sdk.ProgressNotificationParams) {
-	f.deadline.renew()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (a *attempt) progressed(p *sdk.ProgressNotificationParams) {
+	a.deadline.renew()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	now := time.Now()
-	if f.over || f.req.Progress == nil || now.Sub(f.reportedAt) < progressEvery {
+	if a.over || a.req.Progress == nil || now.Sub(a.reportedAt) < progressEvery {
 		return
 	}
-	f.reportedAt = now
-	f.req.Progress(turn.ToolProgress{
-		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: f.c.clean(p.Message, progressBytes-len("…")),
+	a.reportedAt = now
+	a.req.Progress(turn.ToolProgress{
+		Done: max(p.Progress, 0), Total: max(p.Total, 0), Message: a.c.clean(p.Message, progressBytes-len("…")),
 	})
 }

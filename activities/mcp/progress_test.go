@@ -34,7 +34,7 @@ func (r *reports) all() []turn.ToolProgress {
 	return append([]turn.ToolProgress{}, r.list...)
 }
 
-func TestACallHasAStableNameAndANameOfEachDispatch(t *testing.T) {
+func TestACallHasAStableNameAndANameOfEachAttempt(t *testing.T) {
 	h := newHost(t, mcp.Options{}, stdioActor(t, "act"))
 	req := request(t, h, "mcp/act/whoami", `{}`)
 	for attempt := 1; attempt <= 2; attempt++ {

@@ -83,15 +83,15 @@ func refusing(status int, plain bool, refused *atomic.Int32) func(w http.Respons
 			return false
 		}
 		refused.Add(1)
-		said := injection
+		output := injection
 		if !plain {
 			w.Header().Set("Content-Type", "application/json")
 			id, _, _ := strings.Cut(body[strings.Index(body, `"id":`)+len(`"id":`):], ",")
-			said = `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-31999,"message":"` + injection +
+			output = `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-31999,"message":"` + injection +
 				`","data":{"status":200}}}`
 		}
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, said)
+		_, _ = io.WriteString(w, output)
 		return true
 	}
 }
@@ -108,7 +108,7 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 				const calls = 5 // more than the breaker permits
 				for range calls {
 					r, err := h.Call(t.Context(), req)
-					require.NoError(t, err, "another dispatch would be refused, too")
+					require.NoError(t, err, "another attempt would be refused, too")
 					assert.Equal(t, turn.OutcomeError, r.Outcome)
 					assert.Equal(t, turn.CodeToolNotSent, r.Code)
 					assert.Contains(t, r.Text, fmt.Sprintf(`mcp/web/append was not called: MCP server "web" refused it with HTTP %d`,
@@ -130,14 +130,14 @@ func TestACallThatIsForbiddenIsAnAnswer(t *testing.T) {
 // log.
 func TestACutOfARefusalLeavesNoBeginningOfASecret(t *testing.T) {
 	const key = "Zx9-Qv7.Kp3_Lm5/Tw2+Yh8=Rn4"
-	for _, said := range []string{strings.Repeat("x", 300-len(key)+1) + key,
+	for _, output := range []string{strings.Repeat("x", 300-len(key)+1) + key,
 		"x" + strings.Repeat(" ", 64<<10-len(key)) + key} {
 		var log strings.Builder
 		h := newHTTPHost(t, mcp.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, mcp.Server{
 			ID: "web", Headers: map[string]string{"Authorization": "Bearer " + key},
 			URL: front(t, func(w http.ResponseWriter, _ string) bool {
 				w.WriteHeader(http.StatusForbidden)
-				_, _ = io.WriteString(w, said)
+				_, _ = io.WriteString(w, output)
 				return true
 			}),
 		})
@@ -188,7 +188,7 @@ func TestACrowdedServerGetsTheTimeThatItAsksFor(t *testing.T) {
 		_, err := h.Call(t.Context(), req)
 		var e *turn.Error
 		require.ErrorAs(t, err, &e)
-		assert.Equal(t, turn.CodeToolNotSent, e.Code, "it may be dispatched again")
+		assert.Equal(t, turn.CodeToolNotSent, e.Code, "it may be attempted again")
 		assert.NotContains(t, e.Message, "SYSTEM")
 		assert.Contains(t, e.Message, "HTTP 429")
 		assert.GreaterOrEqual(t, time.Since(began), want, "%q", retryAfter)
@@ -218,7 +218,7 @@ func TestAServerThatForgetsASessionAtOnceMayHaveActed(t *testing.T) {
 	assert.Equal(t, int32(1), refused.Load())
 
 	h := newHTTPHost(t, mcp.Options{}, server)
-	req.Dispatched = time.Now()
+	req.Scheduled = time.Now()
 	request(t, h, "mcp/web/append", `{}`) // connects
 	r, err = h.Call(t.Context(), req)
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestRefusedAttemptsOfACallAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		status, before int
 		repeatable     bool
-		outcome        turn.Outcome // empty: the call may be dispatched again
+		outcome        turn.Outcome // empty: the call may be attempted again
 	}{
 		{404, 0, false, ""}, {404, 1, false, ""}, {404, 2, false, turn.OutcomeUnknown},
 		{429, 0, true, ""}, {429, 3, true, ""}, {429, 4, true, turn.OutcomeError}, {429, 0, false, ""},

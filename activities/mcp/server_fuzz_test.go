@@ -58,12 +58,12 @@ func FuzzServer(f *testing.F) {
 			f.Add([]byte(s), at)
 		}
 	}
-	f.Fuzz(func(t *testing.T, said []byte, at uint8) {
-		d := &babbler{said: said[:min(len(said), 1<<16)], at: int(at % 3)}
-		h := babbling(t, d)
+	f.Fuzz(func(t *testing.T, output []byte, at uint8) {
+		b := &babbler{said: output[:min(len(output), 1<<16)], at: int(at % 3)}
+		h := babbling(t, b)
 		defer func() { require.NoError(t, h.Close()) }()
 		began := time.Now()
-		kind := whatItIs(d.said)
+		kind := whatItIs(b.said)
 		first := ask(t, h)
 		require.Less(t, time.Since(began), 10*time.Second, "the host hung")
 		switch kind {
@@ -118,9 +118,9 @@ const (
 	other  = "messages" // valid messages, which may respond, refuse or end the connection
 )
 
-func whatItIs(said []byte) string {
+func whatItIs(output []byte) string {
 	kind, skipped := noise, 0
-	for line := range bytes.Lines(said) {
+	for line := range bytes.Lines(output) {
 		text := bytes.TrimSpace(line)
 		switch {
 		case len(text) == 0:
@@ -164,7 +164,7 @@ func babbling(t *testing.T, d dialer) *Host {
 }
 
 // dial returns a link, as stdioDialer does, to a server in this process.
-func (d *babbler) dial(context.Context, string) (*link, error) {
+func (b *babbler) dial(context.Context, string) (*link, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -173,14 +173,14 @@ func (d *babbler) dial(context.Context, string) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(err, inR.Close(), inW.Close())
 	}
-	said := d.said
-	if d.dials.Add(1) > 1 {
-		said = nil
+	output := b.said
+	if b.dials.Add(1) > 1 {
+		output = nil
 	}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		serve(inR, outW, said, d)
+		serve(inR, outW, output, b)
 		_ = outW.Close()
 		_ = inR.Close()
 	}()
@@ -205,7 +205,7 @@ func TestAServerOverStdioMayKnowTheNewestProtocolOnly(t *testing.T) {
 }
 
 // serve responds to requests, with one tool, until reading or writing fails.
-func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
+func serve(in io.Reader, out io.Writer, output []byte, b *babbler) {
 	for n, lines := 0, bufio.NewScanner(in); lines.Scan(); {
 		var req struct {
 			ID     json.RawMessage
@@ -214,16 +214,16 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 		if json.Unmarshal(lines.Bytes(), &req) != nil || req.ID == nil || req.Method == "" {
 			continue
 		}
-		if d.mute != nil && d.mute(req.Method) {
-			_, _ = out.Write(append(said, '\n'))
+		if b.mute != nil && b.mute(req.Method) {
+			_, _ = out.Write(append(output, '\n'))
 			continue
 		}
-		if d.loud && req.Method == "tools/list" {
-			_, _ = out.Write(append(said, '\n'))
+		if b.loud && req.Method == "tools/list" {
+			_, _ = out.Write(append(output, '\n'))
 		}
 		asked := req.Method != "server/discover" // the host sends server/discover independently
-		if asked && n == d.at {
-			_, _ = out.Write(append(said, '\n')) // the next write reports the error
+		if asked && n == b.at {
+			_, _ = out.Write(append(output, '\n')) // the next write reports the error
 		}
 		if asked {
 			n++
@@ -236,10 +236,10 @@ func serve(in io.Reader, out io.Writer, said []byte, d *babbler) {
 		if result == "" {
 			result = "{}"
 		}
-		if d.only && modernAnswers[req.Method] == "" {
+		if b.only && modernAnswers[req.Method] == "" {
 			_, _ = fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`+"\n", req.ID)
 			continue
-		} else if d.only {
+		} else if b.only {
 			result = modernAnswers[req.Method]
 		}
 		if _, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", req.ID, result); err != nil {

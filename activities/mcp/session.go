@@ -24,15 +24,15 @@ type session struct {
 	mcp   *sdk.ClientSession
 	lost  chan struct{} // closed when the connection has ended, its process was reaped and the pool knows
 
-	mu         sync.Mutex
-	stale      bool // the list has changed, or may have
-	asking     bool // the server is being listed
-	due        bool // a timer will tell the watcher that the list is stale
-	relists    spacing
-	offered    offer
-	paged      int           // see listTools
-	listing    chan struct{} // one list at a time; capacity 1
-	dispatches dispatches
+	mu       sync.Mutex
+	stale    bool // the list has changed, or may have
+	asking   bool // the server is being listed
+	due      bool // a timer will tell the watcher that the list is stale
+	relists  spacing
+	offered  offer
+	paged    int           // see listTools
+	listing  chan struct{} // one list at a time; capacity 1
+	attempts attempts
 }
 
 // handshake opens a session on a link and lists its tools. If it fails, it stops the link.

@@ -18,13 +18,13 @@ func TestAResultThatArrivesWithTheEndOfItsTimeIsReported(t *testing.T) {
 	for range 32 { // select chooses at random
 		late := make(chan turn.ToolResult, 1)
 		req.Late = func(r turn.ToolResult) { late <- r }
-		f := &dispatch{c: s.owner, s: s, req: req, name: "work"}
-		f.begin(t.Context(), turn.Descriptor{})
-		_, f.state = newCallState(f.wire)
-		f.detach = -1
-		f.replies <- reply{result: &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}}
+		a := &attempt{c: s.owner, s: s, req: req, name: "work"}
+		a.begin(t.Context(), turn.Descriptor{})
+		_, a.state = newCallState(a.wire)
+		a.detach = -1
+		a.replies <- reply{result: &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}}
 		s.conn.Stay()
-		f.awaitDetached()
+		a.awaitDetached()
 		require.Len(t, late, 1)
 		require.Equal(t, "done", (<-late).Text)
 	}

@@ -46,7 +46,7 @@ func (s *session) isStale() bool {
 // TestNoLineOfAServerEndsTheWorker checks that no line of a server ends the worker, which also runs the calls of all
 // other servers, or makes it stop reading.
 func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		`{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}`:                                                                   "done",
 		`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":null}`:                                                     "done",
 		`{"jsonrpc":"2.0","method":"notifications/progress"}`:                                                                               "done",
@@ -59,10 +59,10 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 		`{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"maxTokens":1,"messages":[{"role":"user","content":[null]}]}}`: "done",
 		`{"jsonrpc":"2.0","id":4,"result":{"resultType":"inputRequired","inputRequests":{"k":null}}}`:                                       "The tool ran and answered, but its answer cannot be read",
 	} {
-		t.Run(said, func(t *testing.T) {
+		t.Run(output, func(t *testing.T) {
 			changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
-			d := &babbler{said: []byte(said + "\n" + said + "\n" + changed), at: 2}
-			h := babbling(t, d)
+			b := &babbler{said: []byte(output + "\n" + output + "\n" + changed), at: 2}
+			h := babbling(t, b)
 			req := working(t, h, "work", `{}`)
 			r, err := h.Call(t.Context(), req)
 			require.NoError(t, err)
@@ -73,14 +73,14 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 			r, err = h.Call(t.Context(), req)
 			require.NoError(t, err)
 			assert.Equal(t, "done", r.Text)
-			assert.EqualValues(t, 1, d.dials.Load(), "the connection was given up")
+			assert.EqualValues(t, 1, b.dials.Load(), "the connection was given up")
 			assert.True(t, within(closeBound, func() { assert.NoError(t, h.Close()) }), "something still works on what it said")
 		})
 	}
 }
 
 func TestNoListOfAServerEndsTheWorker(t *testing.T) {
-	for said, tool := range map[string][]string{
+	for output, tool := range map[string][]string{
 		`{"resources":[null]}`:                            {"list_resources", `{}`},
 		`{"resourceTemplates":[null]}`:                    {"list_resources", `{"templates":true}`},
 		`{"contents":[null]}`:                             {"read_resource", `{"uri":"x:y"}`},
@@ -90,8 +90,8 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 		`{"messages":[null,{"role":"user"}]}`:             {"get_prompt", `{"name":"x"}`},
 		`{"messages":[{"role":"user","content":[null]}]}`: {"get_prompt", `{"name":"x"}`},
 	} {
-		t.Run(said, func(t *testing.T) {
-			h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + said + `}`), at: 2})
+		t.Run(output, func(t *testing.T) {
+			h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
 			defer func() { require.NoError(t, h.Close()) }()
 			r, err := h.Call(t.Context(), working(t, h, tool[0], tool[1]))
 			require.NoError(t, err)
@@ -104,11 +104,11 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 // TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain covers a server that supports only older protocols and ends on
 // the first request of the newest one. The host does not send that request twice.
 func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
-	d := &babbler{said: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
-	h := babbling(t, d)
+	b := &babbler{said: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
+	h := babbling(t, b)
 	defer func() { require.NoError(t, h.Close()) }()
 	assert.Equal(t, "done", ask(t, h))
-	assert.EqualValues(t, 2, d.dials.Load())
+	assert.EqualValues(t, 2, b.dials.Load())
 	assert.Zero(t, h.Health()[0].Restarts, "it counts as a loss")
 	assert.Equal(t, StateConnected, h.Health()[0].State)
 }
@@ -135,17 +135,17 @@ func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 	assert.Equal(t, turn.CodeToolNotSent, turn.CodeOf(err))
 	assert.ErrorContains(t, err, "waiting for its list of tools")
 
-	said := make(chan string, 2)
+	output := make(chan string, 2)
 	go func() {
 		r, err := h.Call(t.Context(), req)
 		assert.NoError(t, err)
-		said <- r.Text
+		output <- r.Text
 	}()
-	go func() { said <- h.Catalogues(t.Context())[0].Problem }()
+	go func() { output <- h.Catalogues(t.Context())[0].Problem }()
 	threeUsers := func() bool { return strings.HasSuffix(inUse(h).conn.String(), ", 3 users") }
 	require.Eventually(t, threeUsers, 10*time.Second, 2*time.Millisecond, "the refresh and the two")
 	giveUp()
 	<-over
-	assert.ElementsMatch(t, []string{"done", ""}, []string{<-said, <-said})
+	assert.ElementsMatch(t, []string{"done", ""}, []string{<-output, <-output})
 	assert.EqualValues(t, 3, lists.Load(), "one asks for all that wait")
 }

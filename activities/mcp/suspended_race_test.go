@@ -34,15 +34,15 @@ func TestAnAbandonedCallHasNoNewUser(t *testing.T) {
 // TestAnElicitationBesideALocalActivityIsRefused checks that an elicitation is refused if it may belong to a call that
 // cannot be suspended, or if only such a call is under way.
 func TestAnElicitationBesideALocalActivityIsRefused(t *testing.T) {
-	local, regular := &dispatch{}, &dispatch{suspended: &suspendedCall{}}
-	fs := dispatches{m: map[string]*dispatch{"local": local}}
-	_, _, err := fs.onlySuspendable()
+	local, regular := &attempt{}, &attempt{suspended: &suspendedCall{}}
+	as := attempts{m: map[string]*attempt{"local": local}}
+	_, _, err := as.onlySuspendable()
 	assert.Error(t, err)
-	fs.m["regular"] = regular
-	_, _, err = fs.onlySuspendable()
+	as.m["regular"] = regular
+	_, _, err = as.onlySuspendable()
 	assert.Error(t, err)
-	delete(fs.m, "local")
-	found, _, err := fs.onlySuspendable()
+	delete(as.m, "local")
+	found, _, err := as.onlySuspendable()
 	assert.NoError(t, err)
 	assert.Same(t, regular, found)
 }

@@ -23,13 +23,13 @@ func callOf(t *testing.T, h *mcp.Host, tenant, id, arguments string) (turn.ToolR
 }
 
 // whose returns the process that serves the tenant, and the tenant that this process was started for.
-func whose(t *testing.T, h *mcp.Host, tenant string) (process, said string) {
+func whose(t *testing.T, h *mcp.Host, tenant string) (process, output string) {
 	t.Helper()
 	r, err := callOf(t, h, tenant, "mcp/srv/whose", `{}`)
 	require.NoError(t, err)
 	require.Equal(t, turn.OutcomeOK, r.Outcome, r.Text)
-	process, said, _ = strings.Cut(r.Text, ", ")
-	return process, said
+	process, output, _ = strings.Cut(r.Text, ", ")
+	return process, output
 }
 
 func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
@@ -45,16 +45,16 @@ func TestEachTenantHasProcessesOfItsOwn(t *testing.T) {
 					"acme": `variable "acme" (true), metadata acme`, "beta": `variable "beta" (true), metadata beta`,
 					"": `, metadata <nil>`,
 				} {
-					process, said := whose(t, h, tenant)
-					assert.Contains(t, said, want)
+					process, output := whose(t, h, tenant)
+					assert.Contains(t, output, want)
 					before, known := owner[process]
 					assert.True(t, !known || before == tenant, "%q and %q share %s", before, tenant, process)
 					owner[process] = tenant
 				}
 			}
 			assert.Len(t, owner, 3, "each keeps its process")
-			_, said := whose(t, h, "")
-			assert.Equal(t, env != nil, strings.Contains(said, `"the operator's" (true)`), said)
+			_, output := whose(t, h, "")
+			assert.Equal(t, env != nil, strings.Contains(output, `"the operator's" (true)`), output)
 		})
 	}
 }
@@ -63,12 +63,12 @@ func TestTenantsHaveConnectionsOfTheirOwnOverHTTP(t *testing.T) {
 	url, _ := serveHTTP(t)
 	h := newHTTPHost(t, mcp.Options{}, mcp.Server{ID: "srv", URL: url})
 	for _, tenant := range []string{"", "acme", "beta", "acme"} {
-		_, said := whose(t, h, tenant)
+		_, output := whose(t, h, tenant)
 		want := "metadata " + tenant
 		if tenant == "" {
 			want = "metadata <nil>"
 		}
-		assert.Contains(t, said, want)
+		assert.Contains(t, output, want)
 	}
 	got := health(t, h)
 	assert.Equal(t, 3, got.Connections)

@@ -38,16 +38,16 @@ func TestTheToolsOfAServerAreBoundedTogether(t *testing.T) {
 
 func TestListsThatAServerAsksForAreKeptApart(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	var p spacing
-	assert.True(t, p.next.Before(now), "the first is made at once")
+	var s spacing
+	assert.True(t, s.next.Before(now), "the first is made at once")
 	for _, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
-		p.listed(now, time.Millisecond)
-		assert.Equal(t, want*time.Second, p.next.Sub(now))
-		now = p.next
+		s.listed(now, time.Millisecond)
+		assert.Equal(t, want*time.Second, s.next.Sub(now))
+		now = s.next
 	}
-	p.listed(now, 10*time.Second)
-	assert.Equal(t, 200*time.Second, p.next.Sub(now), "a list that takes long")
-	now = p.next.Add(2 * time.Minute)
-	p.listed(now, time.Millisecond)
-	assert.Equal(t, relistPause, p.next.Sub(now), "after a quiet time")
+	s.listed(now, 10*time.Second)
+	assert.Equal(t, 200*time.Second, s.next.Sub(now), "a list that takes long")
+	now = s.next.Add(2 * time.Minute)
+	s.listed(now, time.Millisecond)
+	assert.Equal(t, relistPause, s.next.Sub(now), "after a quiet time")
 }

@@ -134,7 +134,7 @@ func (r *Registry) Check(d turn.Descriptor, arguments json.RawMessage) error {
 }
 
 // Call runs the tool once. A *turn.Error with code tool_not_sent means that nothing reached the tool and the call may
-// be dispatched again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
+// be attempted again; tool_drift means that the tool no longer matches the turn config. Every other ending is a
 // result, whose outcome is unknown if the tool may or may not have run. Cancelling ctx cancels the call.
 func (r *Registry) Call(ctx context.Context, req turn.ToolRequest) (turn.ToolResult, error) {
 	if _, err := schema.Object(req.Arguments); err != nil {

@@ -43,14 +43,14 @@ func run(ctx context.Context, question string) error {
 	if err != nil {
 		return err
 	}
-	for chunk, err := range c.Follow(ctx, t, -1) {
+	for event, err := range c.Follow(ctx, t, -1) {
 		switch {
 		case err != nil:
 			return err
-		case chunk.Kind == turn.ChunkTextDelta:
-			fmt.Print(chunk.Text)
-		case chunk.Kind == turn.ChunkApprovalRequested:
-			if err := decide(ctx, c, t.Session, chunk); err != nil {
+		case event.Kind == turn.EventTextDelta:
+			fmt.Print(event.Text)
+		case event.Kind == turn.EventApprovalRequested:
+			if err := decide(ctx, c, t.Session, event); err != nil {
 				return err
 			}
 		}
@@ -64,9 +64,9 @@ func run(ctx context.Context, question string) error {
 }
 
 // decide asks whether a tool call may run. A decision that was made elsewhere meanwhile stands.
-func decide(ctx context.Context, c *client.Client, session string, chunk turn.Chunk) error {
-	var request turn.RequestChunk
-	if err := json.Unmarshal(chunk.Data, &request); err != nil {
+func decide(ctx context.Context, c *client.Client, session string, event turn.Event) error {
+	var request turn.RequestEvent
+	if err := json.Unmarshal(event.Data, &request); err != nil {
 		return err
 	}
 	fmt.Printf("\n%s %s\nallow it? (y/n) ", request.Tool, request.Arguments)
@@ -79,7 +79,7 @@ func decide(ctx context.Context, c *client.Client, session string, chunk turn.Ch
 		decide = c.Approve
 	}
 	_, err := decide(ctx, client.DecideInput{
-		Session: session, Turn: chunk.Turn, Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "the example",
+		Session: session, Turn: event.Turn, Call: request.ID, ArgumentsHash: request.ArgumentsHash, By: "the example",
 	})
 	if errors.Is(err, client.ErrAlreadyDecided) {
 		fmt.Println(err)

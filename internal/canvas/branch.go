@@ -148,7 +148,7 @@ func (e *ConflictError) Error() string {
 type CheckedOutError struct{ Into, Dir string }
 
 func (e *CheckedOutError) Error() string {
-	return fmt.Sprintf("branch %s is checked out in %s; the user can merge there with `starter canvas merge`, or name "+
+	return fmt.Sprintf("branch %s is checked out in %s; the user can merge there with `everturn canvas merge`, or name "+
 		"another branch", e.Into, e.Dir)
 }
 

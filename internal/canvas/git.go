@@ -52,15 +52,15 @@ func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, e
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(input)
-	out, said := &limited{max: maxOutput}, &limited{max: maxMessage}
-	cmd.Stdout, cmd.Stderr = out, said
+	out, output := &limited{max: maxOutput}, &limited{max: maxMessage}
+	cmd.Stdout, cmd.Stderr = out, output
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
 	case errors.As(err, &exit):
-		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(said.kept.String())}
+		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(output.kept.String())}
 	case err != nil:
 		return nil, fmt.Errorf("running git: %w", err)
 	case out.cut:

@@ -34,8 +34,8 @@ const (
 	token  = "codec-token-0123456789"
 )
 
-// rig is a server with what it has logged.
-type rig struct {
+// harness is a server with what it has logged.
+type harness struct {
 	*httptest.Server
 	t    *testing.T
 	keys *codec.Keys
@@ -43,21 +43,21 @@ type rig struct {
 	log  bytes.Buffer
 }
 
-func (r *rig) Write(b []byte) (int, error) {
+func (r *harness) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log.Write(b)
 }
 
-func (r *rig) logged() string {
+func (r *harness) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log.String()
 }
 
-func serve(t *testing.T, change func(*Options)) *rig {
+func serve(t *testing.T, change func(*Options)) *harness {
 	t.Helper()
-	r := &rig{t: t, keys: codectest.Keys(t)}
+	r := &harness{t: t, keys: codectest.Keys(t)}
 	o := Options{Keys: r.keys, Namespace: "ns", Auth: Auth{Token: token}, Origin: origin,
 		Log: slog.New(slog.NewTextHandler(r, nil))}
 	if change != nil {
@@ -71,7 +71,7 @@ func serve(t *testing.T, change func(*Options)) *rig {
 }
 
 // page returns a request's body as the Web UI sends it.
-func (r *rig) page(namespace string) string {
+func (r *harness) page(namespace string) string {
 	p, err := r.keys.DataConverter(namespace).ToPayloads(canary, 7)
 	require.NoError(r.t, err)
 	b, err := protojson.Marshal(p)
@@ -80,7 +80,7 @@ func (r *rig) page(namespace string) string {
 }
 
 // send sends what the Web UI sends, with changed headers; an empty value removes a header.
-func (r *rig) send(method, path, body string, headers map[string]string) (*http.Response, string) {
+func (r *harness) send(method, path, body string, headers map[string]string) (*http.Response, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.URL+path, strings.NewReader(body))
 	require.NoError(r.t, err)

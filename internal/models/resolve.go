@@ -77,7 +77,7 @@ func (e *UnknownError) Error() string {
 	if len(e.Alternatives) > 0 {
 		s += "; the nearest are " + strings.Join(e.Alternatives, ", ")
 	}
-	return s + ". If it exists, run `starter models update`, or describe it under [[models]] in agent.toml"
+	return s + ". If it exists, run `everturn models update`, or describe it under [[models]] in agent.toml"
 }
 
 // Resolve finds a model by "provider:name" or by its name alone, which is looked for at the default provider first. A

@@ -56,14 +56,14 @@ func TestASecretIsBlankedInItsUsualEncodings(t *testing.T) {
 			require.NoError(t, err)
 			return string(b)
 		}
-		said := map[string]string{
+		output := map[string]string{
 			"raw": secret, "query": url.QueryEscape(secret), "path": url.PathEscape(secret),
 			"lower":   lowerPercent(url.QueryEscape(secret)),
 			"percent": percentAll(secret), "json": quote(secret), "json in json": quote(quote(secret)),
 			"json slashes": strings.ReplaceAll(quote(secret), "/", `\/`),
 			"hex":          hex.EncodeToString([]byte(secret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		}
-		for name, form := range said {
+		for name, form := range output {
 			assert.NotContains(t, r.String("before "+form+" after"), strings.Trim(form, `"\`), name)
 		}
 		for before := range 7 {

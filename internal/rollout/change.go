@@ -191,7 +191,7 @@ func (d Deployment) routed(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the change is made, and not all task queues follow it after %s: see `starter rollout status`",
+			return fmt.Errorf("the change is made, and not all task queues follow it after %s: see `everturn rollout status`",
 				routedWithin)
 		case <-time.After(lookEvery):
 		}
@@ -250,7 +250,7 @@ func (d Deployment) Drain(ctx context.Context, build string, report func(left, w
 	}
 }
 
-// nudgeAgain is the time after which a run that still waits on the version is nudged again: it parked in the meantime,
+// nudgeAgain is the time after which a run that still waits on the version is nudged again: it waiting in the meantime,
 // or its worker was away.
 const nudgeAgain = 10 * time.Second
 

@@ -159,11 +159,11 @@ func (c Choice) Narrow(only []string, tools []turn.Tool) []string {
 func allows(patterns []string, t turn.Tool) bool { return turn.Policy{Allow: patterns}.Offered(t) }
 
 // Report returns what the event skills_selected says; nil if no skill was chosen.
-func (c Choice) Report() *turn.SkillsChunk {
+func (c Choice) Report() *turn.SkillsEvent {
 	if len(c) == 0 {
 		return nil
 	}
-	out := &turn.SkillsChunk{}
+	out := &turn.SkillsEvent{}
 	for _, s := range c {
 		out.Skills = append(out.Skills, turn.SkillChoice{Name: s.Name, Score: s.Score.Points(), Part: string(s.Part),
 			Tokens: s.Tokens})

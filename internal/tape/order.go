@@ -24,14 +24,14 @@ func Write(dir string, answers []turn.Completion) error {
 		return fmt.Errorf("the folder %s has a tape already: name another one", dir)
 	}
 	e := entry{Version: version, Exchanges: []exchange{}}
-	for _, a := range answers {
-		a.Raw = nil
-		x := exchange{Completion: &a}
-		if a.Reasoning != "" {
-			x.Stream = append(x.Stream, delta{Reasoning: a.Reasoning})
+	for _, c := range answers {
+		c.Raw = nil
+		x := exchange{Completion: &c}
+		if c.Reasoning != "" {
+			x.Stream = append(x.Stream, delta{Reasoning: c.Reasoning})
 		}
-		if a.Text != "" {
-			x.Stream = append(x.Stream, delta{Text: a.Text})
+		if c.Text != "" {
+			x.Stream = append(x.Stream, delta{Text: c.Text})
 		}
 		e.Exchanges = append(e.Exchanges, x)
 	}

@@ -27,7 +27,7 @@ func inferenceSpan(turnID string, step, attempt int) trace.SpanID {
 	return spanID(turnID, fmt.Sprintf("%s %d %d", opInference, step, attempt))
 }
 
-// callSpan returns the span of a call. All its dispatches have the same one.
+// callSpan returns the span of a call. All its attempts have the same one.
 func callSpan(turnID, callID string) trace.SpanID { return spanID(turnID, opCall+" "+callID) }
 
 // idKey is the context key of the IDs of the span to start.

@@ -88,7 +88,7 @@ func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
 	t.measured.mcpDuration.Record(ctx, seconds, mcpconv.MethodNameToolsCall, attrs...)
 }
 
-// CallsNotRun counts the calls that ended without a dispatch.
+// CallsNotRun counts the calls that ended without an attempt.
 func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome) {
 	if t.meters == nil {
 		return
@@ -103,7 +103,7 @@ func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome
 // Inference is one request to the model.
 type Inference struct {
 	Began      time.Time
-	FirstChunk time.Time // zero: there was none
+	FirstEvent time.Time // zero: there was none
 	Completion turn.Completion
 	Err        error
 }
@@ -115,8 +115,8 @@ func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	}
 	provider, chat := genaiconv.ProviderNameAttr(t.options.Provider), genaiconv.OperationNameChat
 	model := semconv.GenAIRequestModel(t.options.Model)
-	if !i.FirstChunk.IsZero() {
-		t.measured.firstChunk.Record(ctx, i.FirstChunk.Sub(i.Began).Seconds(), chat, provider, model)
+	if !i.FirstEvent.IsZero() {
+		t.measured.firstChunk.Record(ctx, i.FirstEvent.Sub(i.Began).Seconds(), chat, provider, model)
 	}
 	attrs := []attribute.KeyValue{model}
 	if i.Err != nil {

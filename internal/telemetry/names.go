@@ -108,7 +108,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithExplicitBucketBoundaries(callBounds...))
 	i.mcpDuration, errs[4] = mcpconv.NewClientOperationDuration(m, metric.WithExplicitBucketBoundaries(callBounds...))
 	i.denied, errs[5] = m.Int64Counter("everturn.tool.calls.not_run",
-		metric.WithDescription("Tool calls that were settled without being dispatched, by outcome."))
+		metric.WithDescription("Tool calls that were settled without an attempt, by outcome."))
 	i.tokens, errs[6] = genaiconv.NewClientTokenUsage(m, metric.WithExplicitBucketBoundaries(tokenBounds...))
 	i.duration, errs[7] = genaiconv.NewClientOperationDuration(m, metric.WithExplicitBucketBoundaries(modelBounds...))
 	i.firstChunk, errs[8] = genaiconv.NewClientOperationTimeToFirstChunk(m,

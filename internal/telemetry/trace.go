@@ -211,7 +211,7 @@ func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal
 	span.End(trace.WithTimestamp(i.SettledAt))
 }
 
-// writeCall writes the span of a call. A call that was never dispatched has a span without length.
+// writeCall writes the span of a call. A call without an attempt has a span without length.
 func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c journal.CallRecord) {
 	began := c.ClaimedAt
 	if began.IsZero() {

@@ -13,15 +13,15 @@ import (
 )
 
 func TestATraceIsWrittenForEveryTenant(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	t.Cleanup(func() { assert.NoError(t, j.Close()) })
 	for _, tenant := range []string{"", "acme"} {
 		id := "turn of " + tenant
-		_, err = store.Begin(t.Context(), turn.BeginInput{Tenant: tenant, Session: "s", Turn: id, WorkflowID: id,
+		_, err = j.Begin(t.Context(), turn.BeginInput{Tenant: tenant, Session: "s", Turn: id, WorkflowID: id,
 			RunID: id, Config: []byte("{}"), Message: turn.UserMessage{ID: "m", Text: "hello from " + tenant}, At: time.Now()})
 		require.NoError(t, err)
-		all, err := (&Telemetry{ledger: store, options: Options{Content: true}}).read(t.Context(), id)
+		all, err := (&Telemetry{ledger: j, options: Options{Content: true}}).read(t.Context(), id)
 		require.NoError(t, err)
 		assert.Equal(t, id, all.turn.ID)
 		require.Len(t, all.question, 1)

@@ -16,7 +16,7 @@ func unreachable(address string, cause error) error {
 	if _, dialing, ok := strings.Cut(detail, "Error while dialing: "); ok { // the layers of gRPC before it say nothing
 		detail = strings.TrimSuffix(dialing, `"`)
 	}
-	err := fmt.Errorf("no Temporal answers at %s: start one with `starter dev`, or set [temporal] address in "+
+	err := fmt.Errorf("no Temporal answers at %s: start one with `everturn dev`, or set [temporal] address in "+
 		"agent.toml (%s)", address, detail)
 	return WithKind(ErrUnreachable, WithKind(cause, err))
 }

@@ -9,12 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/serviceerror"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 )
@@ -77,75 +74,6 @@ func canonicalPath(file string) string {
 		return absolute
 	}
 	return filepath.Join(canonicalPath(folder[:len(folder)-1]), name)
-}
-
-// maxPollAge is the longest time since the last poll of a worker that still runs: a poll lasts up to a minute (the
-// server's matching.longPollExpirationInterval), and the next one follows immediately.
-const maxPollAge = 70 * time.Second
-
-// Poller is a worker that polls a task queue, or did so within about the last minute.
-type Poller struct {
-	Identity string
-	// Journal is the ID of the worker's journal, and Settings the hash of what turns take from its configuration (see
-	// config.Config.Settings). Both are empty if its identity does not contain them.
-	Journal, Settings string
-	// Deployment and BuildID are the version of its Worker Deployment; both are empty for a worker without one.
-	Deployment, BuildID string
-}
-
-// Pollers lists the workers that poll the task queue for workflow tasks. It omits workers on this machine that have
-// ended, which the server lists for minutes after they end.
-func Pollers(ctx context.Context, c client.Client, queue string) ([]Poller, error) {
-	return pollers(ctx, c, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
-}
-
-// ActivityPollers is like Pollers, for activity tasks.
-func ActivityPollers(ctx context.Context, c client.Client, queue string) ([]Poller, error) {
-	return pollers(ctx, c, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
-}
-
-func pollers(ctx context.Context, c client.Client, queue string, kind enumspb.TaskQueueType) (list []Poller,
-	err error) {
-	got, err := c.DescribeTaskQueue(ctx, queue, kind)
-	if err != nil {
-		return nil, fmt.Errorf("listing the workers of task queue %s: %w", queue, err)
-	}
-	for _, p := range got.GetPollers() {
-		identity, mark, _ := strings.Cut(p.GetIdentity(), journalSeparator)
-		if time.Since(p.GetLastAccessTime().AsTime()) < maxPollAge && !hasEnded(identity) {
-			journal, settings, _ := strings.Cut(mark, settingsSeparator)
-			version := p.GetDeploymentOptions()
-			if version.GetWorkerVersioningMode() != enumspb.WORKER_VERSIONING_MODE_VERSIONED {
-				version = nil
-			}
-			list = append(list, Poller{Identity: identity, Journal: journal, Settings: settings,
-				Deployment: version.GetDeploymentName(), BuildID: version.GetBuildId()})
-		}
-	}
-	return list, nil
-}
-
-// Backlog is the number of tasks of one type that wait in a task queue, and the age of the oldest one. Both are the
-// server's estimates.
-type Backlog struct {
-	TaskType string // workflow or activity
-	Tasks    int64
-	Age      time.Duration
-}
-
-// Backlogs returns what waits in a task queue.
-func Backlogs(ctx context.Context, c client.Client, namespace, queue string) (list []Backlog, err error) {
-	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
-		got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: queue}, TaskQueueType: kind, ReportStats: true,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("reading the backlog of task queue %s: %w", queue, err)
-		}
-		list = append(list, Backlog{TaskType: strings.ToLower(kind.String()),
-			Tasks: got.GetStats().GetApproximateBacklogCount(), Age: got.GetStats().GetApproximateBacklogAge().AsDuration()})
-	}
-	return list, nil
 }
 
 // hasEnded reports whether an identity names a process (pid@host) of this machine that has ended. It reports false for

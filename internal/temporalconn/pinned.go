@@ -8,9 +8,9 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Stranded returns why the running workflow with this ID gets no answer, if that is because it is pinned to a version of
+// VersionLost returns why the running workflow with this ID gets no answer, if that is because it is pinned to a version of
 // the worker that no longer polls; else an empty string.
-func Stranded(ctx context.Context, c client.Client, workflowID string) (string, error) {
+func VersionLost(ctx context.Context, c client.Client, workflowID string) (string, error) {
 	got, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
 		return "", err
@@ -31,6 +31,6 @@ func Stranded(ctx context.Context, c client.Client, workflowID string) (string, 
 		}
 	}
 	return fmt.Sprintf("the turn stays on version %s of deployment %s, and no worker of that version runs: start one, "+
-		"which can be stopped after `starter rollout drain %s`", version.GetBuildId(), version.GetDeploymentName(),
+		"which can be stopped after `everturn rollout drain %s`", version.GetBuildId(), version.GetDeploymentName(),
 		version.GetBuildId()), nil
 }

@@ -81,7 +81,7 @@ func TestNobodyAnswering(t *testing.T) {
 	_, err := Dial(t.Context(), Options{Address: address})
 	require.ErrorIs(t, err, ErrUnreachable)
 	assert.ErrorContains(t, err, address)
-	assert.ErrorContains(t, err, "starter dev", "it says what to do")
+	assert.ErrorContains(t, err, "everturn dev", "it says what to do")
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("interrupted")

@@ -35,7 +35,7 @@ const version = 1
 // Store holds the records, one file for each folder.
 type Store struct{ dir string }
 
-// Open returns the store of the user with this environment. It creates nothing. The file tools do not reach the store,
+// Open returns the journal of the user with this environment. It creates nothing. The file tools do not reach the journal,
 // because of its name, also if the workspace is the user's home.
 func Open(environ []string) (Store, error) {
 	state := lookup(environ, "XDG_STATE_HOME")

@@ -142,10 +142,10 @@ func checkReviewedHash(d turn.QuarantinedTool, in ApproveToolsInput) error {
 // Catalogues, views of them and descriptors are kept in their rows, however long they are: a replaced row
 // gives its pages back, so a server that changes its tools endlessly does not grow the database. Blobs are never
 // removed.
-func (s Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
+func (r Registry) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	doing := fmt.Sprintf("publishing the catalogue of %q", c.Server)
 	c.Quarantined = nil
-	return s.tables.Write(ctx, doing, func(t *tables.Tx) error {
+	return r.tables.Write(ctx, doing, func(t *tables.Tx) error {
 		if err := errors.Join(record.CheckID("server", c.Server), lockCatalogue(t, c.Server)); err != nil {
 			return err
 		}
@@ -170,22 +170,22 @@ func lockCatalogue(t *tables.Tx, server string) error {
 // Catalogues returns the catalogues that running workers offer, ordered by server and, if workers offer several versions
 // of one, the latest published first. Of a server that no running worker offers, it returns the latest. Tools are the
 // approved tools, Quarantined the others. Hash covers both. No tool of LocalServer is ever quarantined.
-func (s Registry) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
-	return s.OfferedBy(ctx, nil)
+func (r Registry) Catalogues(ctx context.Context) ([]turn.Catalogue, error) {
+	return r.OfferedBy(ctx, nil)
 }
 
 // OfferedBy is like Catalogues, but the first catalogue of each server is the one that a worker offers itself. own are
 // the versions of the worker's servers, by server. If the worker has not got the server's tools yet, it is the latest one
 // of its configuration.
-func (s Registry) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
-	err = s.tables.Read(ctx, "reading the catalogues", func(q tables.Querier) error {
+func (r Registry) OfferedBy(ctx context.Context, own map[string]string) (out []turn.Catalogue, err error) {
+	err = r.tables.Read(ctx, "reading the catalogues", func(q tables.Querier) error {
 		list, err := versions(q)
 		if err != nil {
 			return err
 		}
 		running, err := offers(q)
 		if err == nil {
-			out, err = s.cache.get(choose(list, own, running), list,
+			out, err = r.cache.get(choose(list, own, running), list,
 				func(id int64) (turn.Catalogue, error) { return view(q, id) })
 		}
 		return err
@@ -281,13 +281,13 @@ type Cache struct {
 }
 
 // get returns the wanted catalogues of list, loads those that are not cached and forgets those that are not in list.
-func (k *Cache) get(wanted, list []version, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (cache *Cache) get(wanted, list []version, load func(id int64) (turn.Catalogue, error)) ([]turn.Catalogue, error) {
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
 	var out []turn.Catalogue
 	kept := make(map[string]turn.Catalogue, len(list))
 	for _, v := range list {
-		if c, ok := k.byHash[v.hash]; ok {
+		if c, ok := cache.byHash[v.hash]; ok {
 			kept[v.hash] = c
 		}
 	}
@@ -303,6 +303,6 @@ func (k *Cache) get(wanted, list []version, load func(id int64) (turn.Catalogue,
 		c.Tools, c.Quarantined = slices.Clone(c.Tools), slices.Clone(c.Quarantined)
 		out = append(out, c)
 	}
-	k.byHash = kept
+	cache.byHash = kept
 	return out, nil
 }

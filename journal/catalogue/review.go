@@ -135,8 +135,8 @@ func saveView(t *tables.Tx, id int64, c turn.Catalogue, hold []turn.Descriptor) 
 // the server's if none is named. It returns them. ErrNotFound for a server that has published nothing, and for names of
 // tools that are not quarantined; ErrConflict if a tool is not the one that the operator saw
 // (ApproveToolsInput.Hashes). After an error no tool is approved.
-func (s Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
-	err = s.tables.Write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tables.Tx) error {
+func (r Registry) ApproveTools(ctx context.Context, in ApproveToolsInput) (out []turn.QuarantinedTool, err error) {
+	err = r.tables.Write(ctx, fmt.Sprintf("approving tools of server %q", in.Server), func(t *tables.Tx) error {
 		if err := lockCatalogue(t, in.Server); err != nil {
 			return err
 		}

@@ -140,8 +140,8 @@ type Usage struct {
 }
 
 // FleetScopes returns the named scopes that the journal has, or all of them, by name.
-func (s Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, error) {
-	return tables.Get(ctx, s.tables, "reading the fleet limits", func(q tables.Querier) (out []ScopeState, err error) {
+func (f Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, error) {
+	return tables.Get(ctx, f.tables, "reading the fleet limits", func(q tables.Querier) (out []ScopeState, err error) {
 		now, err := now(q)
 		if err != nil {
 			return nil, err
@@ -155,8 +155,8 @@ func (s Fleet) FleetScopes(ctx context.Context, names ...string) ([]ScopeState, 
 }
 
 // SetFleetLimits sets limits of a scope. A negative number removes a limit, so that its default applies again.
-func (s Fleet) SetFleetLimits(ctx context.Context, scope string, limits Limits) error {
-	return s.changeScope(ctx, "setting the limits of "+scope, scope, func(r *fleetRow, _ time.Time) {
+func (f Fleet) SetFleetLimits(ctx context.Context, scope string, limits Limits) error {
+	return f.changeScope(ctx, "setting the limits of "+scope, scope, func(r *fleetRow, _ time.Time) {
 		for name, n := range limits {
 			if n < 0 {
 				delete(r.Limits, name)
@@ -169,8 +169,8 @@ func (s Fleet) SetFleetLimits(ctx context.Context, scope string, limits Limits) 
 
 // PauseScope stops the requests of a scope for some time. Inferences that are running continue. It replaces an earlier
 // pause.
-func (s Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p Pause, err error) {
-	err = s.changeScope(ctx, "pausing "+scope, scope, func(r *fleetRow, now time.Time) {
+func (f Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause time.Duration) (p Pause, err error) {
+	err = f.changeScope(ctx, "pausing "+scope, scope, func(r *fleetRow, now time.Time) {
 		p = Pause{By: record.CleanText(by), Reason: record.CleanText(reason), Until: now.Add(pause)}
 		r.pause = &p
 	})
@@ -178,8 +178,8 @@ func (s Fleet) PauseScope(ctx context.Context, scope, by, reason string, pause t
 }
 
 // ResumeScope ends a pause and also the wait that the provider has asked for. It reports whether there was either.
-func (s Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
-	err = s.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
+func (f Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err error) {
+	err = f.changeScope(ctx, "resuming "+scope, scope, func(r *fleetRow, now time.Time) {
 		is := r.scope(now)
 		waited = is.Pause != nil || !is.NotBefore.IsZero()
 		r.pause, r.notBefore = nil, time.Time{}
@@ -187,8 +187,8 @@ func (s Fleet) ResumeScope(ctx context.Context, scope string) (waited bool, err 
 	return waited, err
 }
 
-func (s Fleet) changeScope(ctx context.Context, doing, scope string, change func(*fleetRow, time.Time)) error {
-	return s.tables.Write(ctx, doing, func(t *tables.Tx) error {
+func (f Fleet) changeScope(ctx context.Context, doing, scope string, change func(*fleetRow, time.Time)) error {
+	return f.tables.Write(ctx, doing, func(t *tables.Tx) error {
 		if err := record.CheckID("scope", scope); err != nil {
 			return err
 		}
@@ -240,8 +240,8 @@ type CapacityResult struct {
 
 // LeaseCapacity grants or refuses requests, and records those that have ended. A granted request counts from now on. A
 // request that is granted in a transaction whose reply is lost counts although it is not sent.
-func (s Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
-	err = s.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
+func (f Fleet) LeaseCapacity(ctx context.Context, in CapacityInput) (out CapacityResult, err error) {
+	err = f.tables.Write(ctx, "leasing capacity of the fleet limits", func(t *tables.Tx) error {
 		rows, now, err := lockScopes(t, in.scopes(), func(scope string) bool {
 			return in.Defaults[scope].limited() || in.RetryAfter[scope] > 0
 		})

@@ -104,7 +104,7 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("%s%d of %d requests in flight", waits, r.Used, r.Max)
 	case LimitTokensPerDay, LimitTokensPerMonth:
 		return fmt.Sprintf("%s has used %d of %d tokens (%s, UTC), too many for this inference: wait until it ends, in %s, "+
-			"or raise the limit with `starter limits set %s`", DescribeScope(r.Scope), r.Used, r.Max, r.Limit, about, r.Scope)
+			"or raise the limit with `everturn limits set %s`", DescribeScope(r.Scope), r.Used, r.Max, r.Limit, about, r.Scope)
 	}
 	what := map[LimitName]string{LimitRequestsPerSecond: "requests this second",
 		LimitRequestsPerMinute: "requests this minute", LimitTokensPerMinute: "tokens this minute"}[r.Limit]

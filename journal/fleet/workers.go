@@ -33,8 +33,8 @@ type WorkerReport struct {
 }
 
 // ReportWorker records that a worker runs, and replaces its last report.
-func (s Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
-	return s.tables.Write(ctx, "reporting on a worker", func(t *tables.Tx) error {
+func (f Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
+	return f.tables.Write(ctx, "reporting on a worker", func(t *tables.Tx) error {
 		if err := record.CheckID("worker", r.ID); err != nil {
 			return err
 		}
@@ -57,15 +57,15 @@ func (s Fleet) ReportWorker(ctx context.Context, r WorkerReport) error {
 }
 
 // RemoveWorker records that a worker has stopped.
-func (s Fleet) RemoveWorker(ctx context.Context, id string) error {
-	return s.tables.Write(ctx, "removing a worker", func(t *tables.Tx) error {
+func (f Fleet) RemoveWorker(ctx context.Context, id string) error {
+	return f.tables.Write(ctx, "removing a worker", func(t *tables.Tx) error {
 		return t.Exec(`DELETE FROM workers WHERE id = ?`, id)
 	})
 }
 
 // Workers returns the valid reports of all workers with this journal, ordered by identity: see WorkerExpiry.
-func (s Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
-	err = s.tables.Read(ctx, "listing the workers", func(q tables.Querier) (err error) {
+func (f Fleet) Workers(ctx context.Context) (out []WorkerReport, err error) {
+	err = f.tables.Read(ctx, "listing the workers", func(q tables.Querier) (err error) {
 		out, err = tables.Collect(q, func(scan tables.Scanner) (r WorkerReport, err error) {
 			var servers, offers string
 			var seen int64

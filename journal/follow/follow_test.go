@@ -17,20 +17,20 @@ import (
 
 func openJournal(t *testing.T) *journal.DB {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
 }
 
-func runTurn(t *testing.T, s *journal.DB, session, id string) {
+func runTurn(t *testing.T, db *journal.DB, session, id string) {
 	t.Helper()
 	in := turn.BeginInput{Session: session, Turn: id, Message: turn.UserMessage{ID: id, Text: "go"}, At: time.Now()}
-	_, err := s.Begin(t.Context(), in)
+	_, err := db.Begin(t.Context(), in)
 	require.NoError(t, err)
 	done := turn.FinishInput{Session: session, Turn: id, Result: turn.Result{State: turn.StateCompleted},
 		At: time.Now()}
-	_, err = s.Finish(t.Context(), done)
+	_, err = db.Finish(t.Context(), done)
 	require.NoError(t, err)
 }
 
@@ -53,9 +53,9 @@ func TestFollowLeavesNoFollowers(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for c, err := range follow.Session(t.Context(), s, "s", follow.Cursor{}) {
+	for e, err := range follow.Session(t.Context(), s, "s", follow.Cursor{}) {
 		require.NoError(t, err)
-		if c.Kind == turn.ChunkTurnCompleted {
+		if e.Kind == turn.EventTurnCompleted {
 			break
 		}
 	}
@@ -83,10 +83,10 @@ func TestFollowSessionTakesATurnThatBeginsMeanwhile(t *testing.T) {
 	db := openJournal(t)
 	runTurn(t, db, "s", "t1")
 	s := &slow{DB: db, begin: func() { runTurn(t, db, "s", "t2") }}
-	for c, err := range follow.Session(t.Context(), s, "s", follow.Cursor{Turn: "t2", Index: -1}) {
+	for e, err := range follow.Session(t.Context(), s, "s", follow.Cursor{Turn: "t2", Index: -1}) {
 		require.NoError(t, err)
-		assert.Equal(t, "t2", c.Turn)
-		if c.Kind == turn.ChunkTurnCompleted {
+		assert.Equal(t, "t2", e.Turn)
+		if e.Kind == turn.EventTurnCompleted {
 			break
 		}
 	}

@@ -42,7 +42,7 @@ func beginOpens(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, int64(1), rec.MessageSeq)
 	assert.Equal(t, "wf-"+s.session, rec.WorkflowID)
 	assert.Equal(t, s.at, rec.StartedAt)
-	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
+	assert.Equal(t, 1, s.count(turn.EventTurnStarted))
 
 	session := s.sessionRecord()
 	assert.Equal(t, rec, session.LastTurn)
@@ -67,7 +67,7 @@ func beginResumes(t *testing.T, open func() *journal.DB) {
 	assert.JSONEq(t, `{"pin":"t1"}`, string(out.Config), "the first pins stay")
 	assert.Equal(t, "run-2", out.Turn.RunID)
 	assert.Len(t, s.transcript(), 2)
-	assert.Equal(t, 1, s.count(turn.ChunkTurnStarted))
+	assert.Equal(t, 1, s.count(turn.EventTurnStarted))
 }
 
 func beginFinished(t *testing.T, open func() *journal.DB) {
@@ -95,7 +95,7 @@ func messageOnce(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, "t1", out.DuplicateOf.ID)
 		_, err = s.Turn(t.Context(), "t-late")
 		assert.ErrorIs(t, err, journal.ErrNotFound)
-		late, err := s.Chunks(t.Context(), "t-late", -1, 10)
+		late, err := s.Events(t.Context(), "t-late", -1, 10)
 		require.NoError(t, err)
 		assert.Empty(t, late)
 	}

@@ -21,13 +21,13 @@ var callPromises = []promise{
 	{"a settled call is not run again", claimSettled},
 	{"a released call is claimed again", released},
 	{"a release leaves an earlier claim", releasedBeside},
-	{"a claim whose reply was lost is granted to the same dispatch again", claimRepeated},
+	{"a claim whose reply was lost is granted to the same attempt again", claimRepeated},
 	{"a call that may have run is unknown, whatever its turn says", unknownWhateverTheTurnSays},
 	{"a call that may have run is taken, even if it is not approved", takenUnapproved},
 	{"the first settlement stands and later ones are kept", firstSettles},
 	{"a settlement repeated is the same settlement", settleTwice},
 	{"a call is not claimed with other arguments", sameArguments},
-	{"chunks of calls show previews", callPreviews},
+	{"events of calls show previews", callPreviews},
 }
 
 // asked begins a turn whose model has asked for n calls.
@@ -49,7 +49,7 @@ func grantedOnce(t *testing.T, open func() *journal.DB) {
 	second := s.claim(list[0], 2)
 	assert.Equal(t, journal.ClaimTaken, second.State)
 	assert.Equal(t, 1, second.Record.Runs)
-	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
+	assert.Equal(t, 1, s.count(turn.EventToolCallStarted))
 }
 
 func repeatableAgain(t *testing.T, open func() *journal.DB) {
@@ -66,7 +66,7 @@ func repeatableAgain(t *testing.T, open func() *journal.DB) {
 	rec := s.settleCall(list[0], 1, turn.OutcomeOK, "from the first, which was not dead")
 	assert.False(t, rec.Late, "the first result settles where none has")
 	assert.Equal(t, journal.ClaimSettled, s.claim(list[0], 3).State)
-	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
+	assert.Equal(t, 1, s.count(turn.EventToolCallStarted))
 }
 
 func claimStale(t *testing.T, open func() *journal.DB) {
@@ -121,7 +121,7 @@ func released(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.OutcomeCancelled, rec.Outcome, "nothing reached the tool")
 }
 
-// releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next dispatch was released.
+// releasedBeside: a repeatable call has a claim without an outcome, and the claim of its next attempt was released.
 func releasedBeside(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
 	for attempt := 1; attempt <= 2; attempt++ {
@@ -200,7 +200,7 @@ func firstSettles(t *testing.T, open func() *journal.DB) {
 	rec := must(s.Call(t.Context(), "t1", list[0].ID))(t)
 	assert.Equal(t, turn.OutcomeUnknown, rec.Outcome)
 	assert.Equal(t, 2, rec.LateCount)
-	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
+	assert.Equal(t, 1, s.count(turn.EventToolCallCompleted))
 }
 
 func settleTwice(t *testing.T, open func() *journal.DB) {
@@ -237,18 +237,18 @@ func callPreviews(t *testing.T, open func() *journal.DB) {
 	c := turn.ToolCall{ID: "1.0", Tool: "local/write_file", Arguments: `{"text":"` + strings.Repeat("ä€", 2000) + `"}`}
 	s.infer(1, "write", c)
 	s.run(c, strings.Repeat("x€", 2000))
-	for _, chunk := range s.chunks() {
-		var data turn.CallChunk
-		if chunk.Kind != turn.ChunkToolCallStarted && chunk.Kind != turn.ChunkToolCallCompleted {
+	for _, event := range s.events() {
+		var data turn.CallEvent
+		if event.Kind != turn.EventToolCallStarted && event.Kind != turn.EventToolCallCompleted {
 			continue
 		}
-		require.NoError(t, json.Unmarshal(chunk.Data, &data))
+		require.NoError(t, json.Unmarshal(event.Data, &data))
 		preview := data.Arguments + data.Preview
 		assert.True(t, strings.HasPrefix(c.Arguments, preview) || strings.HasPrefix(strings.Repeat("x€", 2000), preview))
 		assert.True(t, utf8.ValidString(preview) && !strings.ContainsRune(preview, utf8.RuneError), "cut within a rune")
 		assert.True(t, len(preview) <= record.PreviewBytes && len(preview) > record.PreviewBytes-4, "%d bytes",
 			len(preview))
-		assert.Equal(t, 1, chunk.Step)
+		assert.Equal(t, 1, event.Step)
 	}
 	rec := must(s.Call(t.Context(), "t1", "1.0"))(t)
 	assert.Equal(t, c, rec.Call, "the ledger has the whole arguments")

@@ -29,9 +29,9 @@ func (s *script) skew(d time.Duration) *script {
 const day = 24 * time.Hour
 
 // skewed is a turn whose steps are each written by a worker with a different clock.
-func skewed(t *testing.T, store *journal.DB) *script {
+func skewed(t *testing.T, j *journal.DB) *script {
 	t.Helper()
-	s := newScript(t, store, "t1")
+	s := newScript(t, j, "t1")
 	list := calls(1, 2)
 	s.skew(365*day).infer(1, "look", list...)
 	s.skew(-day).run(list[0], "first")
@@ -49,8 +49,8 @@ func skewed(t *testing.T, store *journal.DB) *script {
 func clocksGoBack(t *testing.T, open func() *journal.DB) {
 	s := skewed(t, open())
 	var reader turn.Reader
-	for _, c := range s.chunks() {
-		reader.Add(c)
+	for _, e := range s.events() {
+		reader.Add(e)
 	}
 	assert.Equal(t, "the answer", reader.Text())
 	var roles []turn.Role

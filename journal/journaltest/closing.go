@@ -40,8 +40,8 @@ func checkThreeResults(s *script) {
 		}
 	}
 	assert.Equal(s, [][2]string{{"1.0", "ok"}, {"1.1", "unknown"}, {"1.2", "cancelled"}}, got)
-	assert.Equal(s, 3, s.count(turn.ChunkToolCallStarted))
-	assert.Equal(s, 3, s.count(turn.ChunkToolCallCompleted))
+	assert.Equal(s, 3, s.count(turn.EventToolCallStarted))
+	assert.Equal(s, 3, s.count(turn.EventToolCallCompleted))
 	ledger := must(s.Calls(s.Context(), s.turn))(s)
 	for i, want := range []turn.Outcome{turn.OutcomeOK, turn.OutcomeUnknown, turn.OutcomeCancelled} {
 		assert.Equal(s, want, ledger[i].Outcome, "the ledger and the transcript agree")
@@ -63,8 +63,8 @@ func beginCloses(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, 2, rec.Calls)
 	assert.Equal(t, turn.Usage{InputTokens: 10, OutputTokens: 1}, rec.Usage)
 	checkThreeResults(s)
-	list := s.chunks()
-	assert.Equal(t, turn.ChunkTurnCompleted, list[len(list)-1].Kind)
+	list := s.events()
+	assert.Equal(t, turn.EventTurnCompleted, list[len(list)-1].Kind)
 	messages := s.transcript()
 	assert.Equal(t, "m-t2", messages[len(messages)-1].ID, "the new message comes after the old turn's results")
 	assert.Equal(t, out.Head, s.sessionRecord().Head)
@@ -82,11 +82,11 @@ func finishFills(t *testing.T, open func() *journal.DB) {
 	stored := must(s.Turn(t.Context(), "t1"))(t)
 	assert.Equal(t, stored, rec)
 
-	list := s.chunks()
-	var done turn.DoneChunk
-	require.Equal(t, turn.ChunkTurnCompleted, list[len(list)-1].Kind)
+	list := s.events()
+	var done turn.DoneEvent
+	require.Equal(t, turn.EventTurnCompleted, list[len(list)-1].Kind)
 	require.NoError(t, json.Unmarshal(list[len(list)-1].Data, &done))
-	assert.Equal(t, turn.DoneChunk{
+	assert.Equal(t, turn.DoneEvent{
 		State: turn.StateCompleted, FinishReason: turn.FinishAnswered, Usage: turn.Usage{InputTokens: 10, OutputTokens: 1},
 		Steps: 2, ToolCalls: 1,
 	}, done)
@@ -125,7 +125,7 @@ func closedRefuses(t *testing.T, open func() *journal.DB) {
 	late := s.settleCall(list[0], 1, turn.OutcomeOK, "it worked after all")
 	assert.True(t, late.Late)
 	assert.Equal(t, turn.OutcomeUnknown, late.Outcome, "the settled record stays")
-	s.chunks()
+	s.events()
 }
 
 func resetWalk(t *testing.T, open func() *journal.DB) {

@@ -27,7 +27,7 @@ var driftPromises = []promise{
 	{"each worker has its own version of a server, whatever others publish", ownVersions},
 }
 
-// servers publishes catalogues to a store.
+// servers publishes catalogues to a journal.
 type servers struct {
 	*testing.T
 	*journal.DB

@@ -20,7 +20,7 @@ var elicitationPromises = []promise{
 	{"an elicitation ends with its turn", elicitCancelled},
 }
 
-func inquiryOf(c turn.ToolCall, n string) turn.Request {
+func elicitationOf(c turn.ToolCall, n string) turn.Request {
 	return turn.Request{
 		ID: "e" + c.ID + "." + n, Kind: turn.RequestElicitation, Step: stepOf(c), Tool: "what the caller says", Call: c.ID,
 		Question: "which branch?",
@@ -47,66 +47,66 @@ func suspendedFirst(t *testing.T, open func() *journal.DB) (*script, turn.ToolCa
 func elicited(t *testing.T, open func() *journal.DB) {
 	for _, content := range []string{`{"name":"<main> & more"}`, `{"name":"` + strings.Repeat("x", 5000) + `"}`} {
 		s, c := suspendedFirst(t, open)
-		w := inquiryOf(c, "1")
-		w.Elicitation.Message += bigText(len(content), "message")
-		s.ask(w)
-		s.unchanged(func() { s.ask(w) })
+		r := elicitationOf(c, "1")
+		r.Elicitation.Message += bigText(len(content), "message")
+		s.ask(r)
+		s.unchanged(func() { s.ask(r) })
 		assert.Equal(t, turn.StateWaiting, s.turnState())
-		w = record.CleanRequest(w)
-		w.Tool = "local/read_file" // the journal takes the tool from the ledger
+		r = record.CleanRequest(r)
+		r.Tool = "local/read_file" // the journal takes the tool from the ledger
 		open := must(s.PendingRequests(t.Context(), "s", 10))(t)
 		require.Len(t, open, 1)
-		assert.Equal(t, w, open[0].Request)
-		said := s.said(turn.ChunkQuestionAsked)
-		require.Len(t, said, 1)
-		assert.Equal(t, w.Elicitation.Message, said[0].Elicitation.Message)
-		assert.JSONEq(t, string(w.Elicitation.Schema), string(said[0].Elicitation.Schema))
+		assert.Equal(t, r, open[0].Request)
+		output := s.requestEvents(turn.EventQuestionAsked)
+		require.Len(t, output, 1)
+		assert.Equal(t, r.Elicitation.Message, output[0].Elicitation.Message)
+		assert.JSONEq(t, string(r.Elicitation.Schema), string(output[0].Elicitation.Schema))
 
 		s.decide(replyOf(content))
 		want := replyOf(content)
 		want.Response.Key = "branch"
 		requests := must(s.Requests(t.Context(), "t1"))(t)
 		assert.Equal(t, &want, requests[0].Decision)
-		ruled, err := s.Ask(t.Context(), s.askInput(inquiryLike(w))) // the turn was reset
+		ruled, err := s.Ask(t.Context(), s.askInput(elicitationLike(r))) // the turn was reset
 		require.NoError(t, err)
 		assert.Equal(t, []turn.Decision{want}, ruled)
-		said = s.said(turn.ChunkQuestionAnswered)
-		require.Len(t, said, 1)
-		assert.JSONEq(t, content, string(said[0].Decision.Response.Content))
+		output = s.requestEvents(turn.EventQuestionAnswered)
+		require.Len(t, output, 1)
+		assert.JSONEq(t, content, string(output[0].Decision.Response.Content))
 		assert.Equal(t, turn.StateRunning, s.turnState())
-		s.unchanged(func() { s.decide(turn.Decision{ID: w.ID, Status: turn.StatusDenied}) })
+		s.unchanged(func() { s.decide(turn.Decision{ID: r.ID, Status: turn.StatusDenied}) })
 		assert.Equal(t, journal.ClaimGranted, s.claim(c, 2).State, "and the call goes on")
 	}
 }
 
-// inquiryLike returns the same request as another process may ask it: spaces in its schema are insignificant.
-func inquiryLike(w turn.Request) turn.Request {
-	q := *w.Elicitation
+// elicitationLike returns the same request as another process may ask it: spaces in its schema are insignificant.
+func elicitationLike(r turn.Request) turn.Request {
+	q := *r.Elicitation
 	q.Schema = json.RawMessage(" " + string(q.Schema) + "\n")
-	w.Elicitation = &q
-	return w
+	r.Elicitation = &q
+	return r
 }
 
 func elicitRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
 	refused := func(change func(*turn.Request)) error {
 		t.Helper()
-		w := inquiryOf(c, "1")
-		q := *w.Elicitation
-		w.Elicitation = &q
-		change(&w)
+		r := elicitationOf(c, "1")
+		q := *r.Elicitation
+		r.Elicitation = &q
+		change(&r)
 		var err error
-		s.unchanged(func() { err = s.askFails(s.askInput(w)) })
+		s.unchanged(func() { err = s.askFails(s.askInput(r)) })
 		assert.Error(t, err)
 		return err
 	}
-	refused(func(w *turn.Request) { w.Elicitation = nil })
-	refused(func(w *turn.Request) { w.Call = "" })
-	refused(func(w *turn.Request) { w.Elicitation.Schema = json.RawMessage(`{`) })
-	refused(func(w *turn.Request) { w.Elicitation.URL = strings.Repeat("x", record.MaxElicitationBytes) })
-	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Call = "1.7" }), journal.ErrConflict)
-	s.ask(inquiryOf(c, "1"))
-	assert.ErrorIs(t, refused(func(w *turn.Request) { w.Elicitation.Message = "something else" }), journal.ErrConflict)
+	refused(func(r *turn.Request) { r.Elicitation = nil })
+	refused(func(r *turn.Request) { r.Call = "" })
+	refused(func(r *turn.Request) { r.Elicitation.Schema = json.RawMessage(`{`) })
+	refused(func(r *turn.Request) { r.Elicitation.URL = strings.Repeat("x", record.MaxElicitationBytes) })
+	assert.ErrorIs(t, refused(func(r *turn.Request) { r.Call = "1.7" }), journal.ErrConflict)
+	s.ask(elicitationOf(c, "1"))
+	assert.ErrorIs(t, refused(func(r *turn.Request) { r.Elicitation.Message = "something else" }), journal.ErrConflict)
 	question := questionOf("q1", 1)
 	question.Elicitation, question.Call = &turn.Elicitation{Message: "the model asks nothing of the kind"}, "1.0"
 	s.ask(question)
@@ -116,7 +116,7 @@ func elicitRefused(t *testing.T, open func() *journal.DB) {
 
 func replyRefused(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
-	s.ask(inquiryOf(c, "1"))
+	s.ask(elicitationOf(c, "1"))
 	s.unchanged(func() {
 		for _, change := range []func(*turn.Decision){
 			func(r *turn.Decision) { r.Response = nil },
@@ -144,7 +144,7 @@ func replyRefused(t *testing.T, open func() *journal.DB) {
 
 func elicitCancelled(t *testing.T, open func() *journal.DB) {
 	s, c := suspendedFirst(t, open)
-	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"), inquiryOf(c, "3"))
+	s.ask(elicitationOf(c, "1"), elicitationOf(c, "2"), elicitationOf(c, "3"))
 	s.decide(turn.Decision{ID: "e1.0.1", Status: turn.StatusExpired},
 		turn.Decision{ID: "e1.0.2", Status: turn.StatusDenied})
 	s.finish()
@@ -153,5 +153,5 @@ func elicitCancelled(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, want, requests[i].Decision.Status)
 		assert.Nil(t, requests[i].Decision.Response)
 	}
-	assert.Len(t, s.said(turn.ChunkQuestionAnswered), 3, "a reader sees an end of each")
+	assert.Len(t, s.requestEvents(turn.EventQuestionAnswered), 3, "a reader sees an end of each")
 }

@@ -23,7 +23,7 @@ var exportPromises = []promise{
 	{"an imported session continues", importGoesOn},
 }
 
-// exported fills a store with a session that has rows of every kind, and exports it.
+// exported fills a journal with a session that has rows of every kind, and exports it.
 func exported(t *testing.T, open func() *journal.DB) (*script, []byte) {
 	t.Helper()
 	s := newScript(t, open(), "t1")
@@ -66,10 +66,10 @@ func history(t *testing.T, b []byte) (lines []portable.Line) {
 	return lines
 }
 
-func export(t *testing.T, s *journal.DB) []byte {
+func export(t *testing.T, db *journal.DB) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), "s", &b))
+	require.NoError(t, db.Export(t.Context(), "s", &b))
 	return b.Bytes()
 }
 
@@ -160,14 +160,14 @@ func importConflict(t *testing.T, open func() *journal.DB) {
 
 func importGoesOn(t *testing.T, open func() *journal.DB) {
 	_, b := exported(t, open)
-	store := open()
-	rec := importInto(t, store, b)
-	s := &script{T: t, DB: store, session: "s", turn: "t9", at: rec.UpdatedAt}
+	j := open()
+	rec := importInto(t, j, b)
+	s := &script{T: t, DB: j, session: "s", turn: "t9", at: rec.UpdatedAt}
 	out := s.begin()
 	assert.Empty(t, out.Closed, "the turn that was running elsewhere was closed by the import")
 	s.infer(1, "and on it goes")
 	s.finish()
 	assert.Equal(t, rec.Turns+1, s.sessionRecord().Turns)
 	s.turn = "t3"
-	s.chunks()
+	s.events()
 }

@@ -17,23 +17,23 @@ import (
 )
 
 var exportPeoplePromises = []promise{
-	{"a session without its chunks is exported and imported", prunedExport},
+	{"a session without its events is exported and imported", prunedExport},
 	{"a fork is imported whole if the journal does not have its past", forkImportedWhole},
 	{"a fork is imported as a fork if the journal has its past", forkImportedAsFork},
 	{"an exported fork leaves out what came after it", forkExportsNoMore},
 	{"a fork of a waiting turn is imported without its requests", forkOfWaiting},
 }
 
-func exportOf(t *testing.T, s *journal.DB, session string) []byte {
+func exportOf(t *testing.T, db *journal.DB, session string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), session, &out))
+	require.NoError(t, db.Export(t.Context(), session, &out))
 	return out.Bytes()
 }
 
-func importInto(t *testing.T, s *journal.DB, b []byte) journal.SessionRecord {
+func importInto(t *testing.T, db *journal.DB, b []byte) journal.SessionRecord {
 	t.Helper()
-	rec := must(s.Import(t.Context(), bytes.NewReader(b)))(t)
+	rec := must(db.Import(t.Context(), bytes.NewReader(b)))(t)
 	return rec.Session
 }
 
@@ -46,14 +46,14 @@ func prunedExport(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, s.sessionRecord(), importInto(t, other.DB, b))
 	again := exportOf(t, other.DB, "s")
 	assert.Equal(t, history(t, b), history(t, again))
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t2"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnCompleted}, other.left("t2"))
 	assert.Len(t, other.left("t3"), 4)
 	assert.Equal(t, 1, other.prune(s.at.Add(time.Hour), 10), "and knows what was removed")
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
-	for c, err := range follow.Turn(ctx, other.DB, "t1", -1) {
+	for e, err := range follow.Turn(ctx, other.DB, "t1", -1) {
 		require.NoError(t, err)
-		assert.Equal(t, int64(3), c.Index)
+		assert.Equal(t, int64(3), e.Index)
 	}
 }
 
@@ -77,7 +77,7 @@ func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, f.sessionRecord().Head, rec.Head)
 	assert.Equal(t, []any{"", int64(0), 2}, []any{rec.Parent, rec.ForkSeq, rec.Turns})
 	assert.Equal(t, f.transcript(), other.transcript())
-	assert.Equal(t, f.chunks(), other.chunks())
+	assert.Equal(t, f.events(), other.events())
 	turns := must(other.Turns(t.Context(), "f"))(t)
 	require.Len(t, turns, 2)
 	assert.Equal(t, []any{"t1", turn.StateClosed, record.ForkedMessage},
@@ -86,7 +86,7 @@ func forkImportedWhole(t *testing.T, open func() *journal.DB) {
 	assert.Len(t, calls, 2)
 	steps := must(other.Inferences(t.Context(), "t1"))(t)
 	assert.Len(t, steps, 1, "the second came after the fork")
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, other.left("t1"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnCompleted}, other.left("t1"))
 	delivered := must(other.Delivered(t.Context(), "f", "m-t1"))(t)
 	assert.Equal(t, "t1", delivered.ID)
 	importInto(t, other.DB, b) // again

@@ -144,18 +144,18 @@ func importNamesItsBlobs(t *testing.T, open func() *journal.DB) {
 	s := toolSessions(t, open)["media"]
 	b := exportOf(t, s.DB, "s")
 	for _, hash := range blobsOf(t, b) {
-		store := open()
+		j := open()
 		forged := forge(t, b, func(l *portable.Line) []portable.Line {
 			if l.Blob == nil || l.Blob.Hash != hash {
 				return []portable.Line{*l}
 			}
-			_, err := store.PutBlob(t.Context(), l.Blob.MediaType, l.Blob.Bytes) // another session's
+			_, err := j.PutBlob(t.Context(), l.Blob.MediaType, l.Blob.Bytes) // another session's
 			require.NoError(t, err)
 			return nil
 		})
-		_, err := store.Import(t.Context(), bytes.NewReader(forged))
+		_, err := j.Import(t.Context(), bytes.NewReader(forged))
 		require.ErrorContains(t, err, "no blob")
-		_, err = store.Session(t.Context(), "s")
+		_, err = j.Session(t.Context(), "s")
 		assert.ErrorIs(t, err, journal.ErrNotFound)
 	}
 }
@@ -197,10 +197,10 @@ func importForged(t *testing.T, open func() *journal.DB) {
 			return []portable.Line{*l}
 		},
 	} {
-		store := open()
-		_, err := store.Import(t.Context(), bytes.NewReader(forge(t, b, change)))
+		j := open()
+		_, err := j.Import(t.Context(), bytes.NewReader(forge(t, b, change)))
 		require.Error(t, err, name)
-		list := must(store.Sessions(t.Context(), 10))(t)
+		list := must(j.Sessions(t.Context(), 10))(t)
 		assert.Empty(t, list, name)
 	}
 	importBesideOthers(t, open, s, b)

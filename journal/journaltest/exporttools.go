@@ -34,7 +34,7 @@ func toolSessions(t *testing.T, open func() *journal.DB) map[string]*script {
 	s, c = begin("suspended")
 	s.suspend(c, 1, "between us")
 	s, c = begin("elicitation")
-	s.ask(inquiryOf(c, "1"), inquiryOf(c, "2"))
+	s.ask(elicitationOf(c, "1"), elicitationOf(c, "2"))
 	s.decide(replyOf(`{"name":"<` + strings.Repeat("x", 2000) + `>"}`))
 	s, c = begin("due")
 	s.settleCall(c, 1, turn.OutcomeUnknown, "")
@@ -46,9 +46,9 @@ func toolSessions(t *testing.T, open func() *journal.DB) map[string]*script {
 	s.start(2, turn.CallOutcome{CallID: c.ID, Outcome: turn.OutcomeError, Code: turn.CodeToolDrift,
 		Text: "it is not what it was"})
 	s, c = begin("widest")
-	w := approvalOf(c)
-	w.MaxGrant = turn.GrantCall
-	s.ask(w)
+	r := approvalOf(c)
+	r.MaxGrant = turn.GrantCall
+	s.ask(r)
 	return all
 }
 

@@ -37,9 +37,9 @@ type script struct {
 }
 
 // newScript begins a turn with its message in session "s".
-func newScript(t *testing.T, store *journal.DB, turnID string) *script {
+func newScript(t *testing.T, j *journal.DB, turnID string) *script {
 	t.Helper()
-	s := &script{T: t, DB: store, session: "s", turn: turnID, at: start}
+	s := &script{T: t, DB: j, session: "s", turn: turnID, at: start}
 	s.begin()
 	return s
 }
@@ -180,39 +180,39 @@ func (s *script) finish() journal.TurnRecord {
 }
 
 func (s *script) append(step, attempt int, texts ...string) error {
-	var list []turn.Chunk
+	var list []turn.Event
 	for _, text := range texts {
-		list = append(list, turn.Chunk{Kind: turn.ChunkTextDelta, Text: text, At: s.now()})
+		list = append(list, turn.Event{Kind: turn.EventTextDelta, Text: text, At: s.now()})
 	}
-	return s.AppendChunks(s.Context(), s.key(step), attempt, list)
+	return s.AppendEvents(s.Context(), s.key(step), attempt, list)
 }
 
-// chunks returns the turn's chunks after checking the invariants of every turn: indexes without gaps, turn_started
+// events returns the turn's events after checking the invariants of every turn: indexes without gaps, turn_started
 // first, nothing after turn_completed, one tool_call_completed for each tool_call_started and after it.
-func (s *script) chunks() []turn.Chunk {
+func (s *script) events() []turn.Event {
 	s.Helper()
-	list := must(s.Chunks(s.Context(), s.turn, -1, 100_000))(s)
+	list := must(s.Events(s.Context(), s.turn, -1, 100_000))(s)
 	open := map[string]int{}
-	for i, c := range list {
-		assert.Equal(s, int64(i), c.Index, "a gap in the indexes")
-		assert.Equal(s, s.turn, c.Turn)
-		assert.Equal(s, i == 0, c.Kind == turn.ChunkTurnStarted, "turn_started is the first chunk and no other")
-		if c.Kind == turn.ChunkTurnCompleted {
-			assert.Len(s, list, i+1, "a chunk after turn_completed")
+	for i, e := range list {
+		assert.Equal(s, int64(i), e.Index, "a gap in the indexes")
+		assert.Equal(s, s.turn, e.Turn)
+		assert.Equal(s, i == 0, e.Kind == turn.EventTurnStarted, "turn_started is the first event and no other")
+		if e.Kind == turn.EventTurnCompleted {
+			assert.Len(s, list, i+1, "an event after turn_completed")
 		}
-		var data turn.CallChunk
-		switch c.Kind {
-		case turn.ChunkToolCallStarted:
-			require.NoError(s, json.Unmarshal(c.Data, &data))
+		var data turn.CallEvent
+		switch e.Kind {
+		case turn.EventToolCallStarted:
+			require.NoError(s, json.Unmarshal(e.Data, &data))
 			open[data.CallID]++
 			assert.Equal(s, 1, open[data.CallID], "call %s started twice", data.CallID)
-		case turn.ChunkToolCallCompleted:
-			require.NoError(s, json.Unmarshal(c.Data, &data))
+		case turn.EventToolCallCompleted:
+			require.NoError(s, json.Unmarshal(e.Data, &data))
 			assert.Equal(s, 1, open[data.CallID], "call %s completed without a start, or twice", data.CallID)
 			open[data.CallID]++
 		}
 	}
-	if n := len(list); n > 0 && list[n-1].Kind == turn.ChunkTurnCompleted {
+	if n := len(list); n > 0 && list[n-1].Kind == turn.EventTurnCompleted {
 		for id, count := range open {
 			assert.Equal(s, 2, count, "call %s was never completed", id)
 		}
@@ -220,11 +220,11 @@ func (s *script) chunks() []turn.Chunk {
 	return list
 }
 
-// count returns the number of the turn's chunks of this kind.
-func (s *script) count(kind turn.ChunkKind) (n int) {
+// count returns the number of the turn's events of this kind.
+func (s *script) count(kind turn.EventKind) (n int) {
 	s.Helper()
-	for _, c := range s.chunks() {
-		if c.Kind == kind {
+	for _, e := range s.events() {
+		if e.Kind == kind {
 			n++
 		}
 	}
@@ -261,7 +261,7 @@ type state struct {
 	Session  journal.SessionRecord
 	Messages []turn.Message
 	Turns    []journal.TurnRecord
-	Chunks   []turn.Chunk
+	Events   []turn.Event
 	Calls    []journal.CallRecord
 	Steps    []journal.Inference
 	Waits    []journal.RequestRecord
@@ -270,7 +270,7 @@ type state struct {
 
 func (s *script) state() state {
 	s.Helper()
-	out := state{Session: s.sessionRecord(), Messages: s.transcript(), Chunks: s.chunks()}
+	out := state{Session: s.sessionRecord(), Messages: s.transcript(), Events: s.events()}
 	var err [5]error
 	out.Turns, err[0] = s.Turns(s.Context(), s.session)
 	out.Calls, err[1] = s.Calls(s.Context(), s.turn)

@@ -13,11 +13,11 @@ import (
 )
 
 // lease asks for one request of 100 tokens per scope list, on behalf of a worker.
-func lease(t *testing.T, s *journal.DB, worker string, in fleet.CapacityInput, scopes ...string) []*fleet.Refusal {
+func lease(t *testing.T, db *journal.DB, worker string, in fleet.CapacityInput, scopes ...string) []*fleet.Refusal {
 	t.Helper()
 	in.Worker = worker
 	in.Requests = []fleet.CapacityRequest{{Scopes: scopes, Tokens: 100}}
-	return must(s.LeaseCapacity(t.Context(), in))(t).Refusals
+	return must(db.LeaseCapacity(t.Context(), in))(t).Refusals
 }
 
 // fleetLimitsShared sets limits in one process that another one obeys.

@@ -15,7 +15,7 @@ import (
 )
 
 var followPromises = []promise{
-	{"follow yields chunks as they come and ends with the turn", func(t *testing.T, open func() *journal.DB) {
+	{"follow yields events as they come and ends with the turn", func(t *testing.T, open func() *journal.DB) {
 		s := open()
 		followLive(t, s, s)
 	}},
@@ -24,8 +24,8 @@ var followPromises = []promise{
 	{"follow ends with its context", followCancelled},
 }
 
-// followLive appends through one store and follows through another one. It appends only when the follower has read all
-// chunks, so that the follower must be woken.
+// followLive appends through one journal and follows through another one. It appends only when the follower has read all
+// events, so that the follower must be woken.
 func followLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
 	s.start(1)
@@ -33,15 +33,15 @@ func followLive(t *testing.T, writer, reader *journal.DB) {
 	defer cancel()
 	watched := newWatched(reader)
 	type seen struct {
-		chunks []turn.Chunk
+		events []turn.Event
 		err    error
 	}
 	done := make(chan seen, 1)
 	go func() {
 		var out seen
-		for c, err := range follow.Turn(ctx, watched, "t1", -1) {
+		for e, err := range follow.Turn(ctx, watched, "t1", -1) {
 			if out.err = err; err == nil {
-				out.chunks = append(out.chunks, c)
+				out.events = append(out.events, e)
 			}
 		}
 		done <- out
@@ -54,14 +54,14 @@ func followLive(t *testing.T, writer, reader *journal.DB) {
 	s.finish()
 	out := <-done
 	require.NoError(t, out.err)
-	assert.Equal(t, s.chunks(), out.chunks)
+	assert.Equal(t, s.events(), out.events)
 }
 
 func followEarly(t *testing.T, open func() *journal.DB) {
-	store := open()
+	j := open()
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
 	defer cancel()
-	watched := newWatched(store)
+	watched := newWatched(j)
 	seen := make(chan error, 1)
 	go func() {
 		err := errors.New("follow ended before the turn began")
@@ -71,18 +71,18 @@ func followEarly(t *testing.T, open func() *journal.DB) {
 		seen <- err
 	}()
 	require.NoError(t, watched.waiting(ctx))
-	newScript(t, store, "t1")
+	newScript(t, j, "t1")
 	assert.NoError(t, <-seen)
 }
 
-// watched is a store that reports when a follower has found no more chunks: the follower then reads the turn, and
+// watched is a journal that reports when a follower has found no more events: the follower then reads the turn, and
 // waits.
 type watched struct {
 	*journal.DB
 	idle chan struct{}
 }
 
-func newWatched(s *journal.DB) watched { return watched{s, make(chan struct{}, 1)} }
+func newWatched(db *journal.DB) watched { return watched{db, make(chan struct{}, 1)} }
 
 func (w watched) Turn(ctx context.Context, id string) (journal.TurnRecord, error) {
 	rec, err := w.DB.Turn(ctx, id)
@@ -124,13 +124,13 @@ func followFrom(t *testing.T, open func() *journal.DB) {
 	}
 	require.NoError(t, s.append(1, 1, texts...))
 	s.finish()
-	all := s.chunks()
+	all := s.events()
 	for _, after := range []int64{-1, 0, 255, 256, 300, int64(len(all)) - 2, int64(len(all)) - 1, int64(len(all)) + 5} {
 		want := all[min(int(after)+1, len(all)):]
-		got := make([]turn.Chunk, 0, len(want))
-		for c, err := range follow.Turn(t.Context(), s.DB, "t1", after) {
+		got := make([]turn.Event, 0, len(want))
+		for e, err := range follow.Turn(t.Context(), s.DB, "t1", after) {
 			require.NoError(t, err)
-			got = append(got, c)
+			got = append(got, e)
 		}
 		assert.Equal(t, len(want), len(got), "after %d", after)
 		if len(want) == len(got) && len(want) > 0 {

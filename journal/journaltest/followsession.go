@@ -18,7 +18,7 @@ var followSessionPromises = []promise{
 		s := open()
 		sessionLive(t, s, s)
 	}},
-	{"a session is read on from any chunk of any turn", sessionFrom},
+	{"a session is read on from any event of any turn", sessionFrom},
 	{"a session is followed from its last turn on", sessionFromLast},
 	{"a session or turn that has not begun is waited for", sessionEarly},
 	{"a cursor of another session is refused", sessionWrongCursor},
@@ -28,75 +28,75 @@ var followSessionPromises = []promise{
 // reading is a session that a goroutine follows.
 type reading struct {
 	*testing.T
-	chunks chan turn.Chunk
+	events chan turn.Event
 	end    chan error
 	cancel context.CancelFunc
 }
 
-func read(t *testing.T, store follow.SessionStream, session string, from follow.Cursor) *reading {
+func read(t *testing.T, j follow.SessionStream, session string, from follow.Cursor) *reading {
 	ctx, cancel := context.WithTimeout(t.Context(), followTimeout)
-	r := &reading{T: t, chunks: make(chan turn.Chunk, 10_000), end: make(chan error, 1), cancel: cancel}
+	r := &reading{T: t, events: make(chan turn.Event, 10_000), end: make(chan error, 1), cancel: cancel}
 	go func() {
 		var last error
-		for c, err := range follow.Session(ctx, store, session, from) {
+		for e, err := range follow.Session(ctx, j, session, from) {
 			if last = err; err == nil {
-				r.chunks <- c
+				r.events <- e
 			}
 		}
-		close(r.chunks)
+		close(r.events)
 		r.end <- last
 	}()
 	return r
 }
 
-// next waits for the next chunk and returns it.
-func (r *reading) next() turn.Chunk {
+// next waits for the next event and returns it.
+func (r *reading) next() turn.Event {
 	r.Helper()
-	c, ok := <-r.chunks
+	e, ok := <-r.events
 	if !ok {
 		require.NoError(r, <-r.end, "it ended")
 		require.Fail(r, "it ended without an error")
 	}
-	return c
+	return e
 }
 
-// until reads to the end of a turn and returns the chunks.
-func (r *reading) until(turnID string) (list []turn.Chunk) {
+// until reads to the end of a turn and returns the events.
+func (r *reading) until(turnID string) (list []turn.Event) {
 	r.Helper()
 	for {
-		c := r.next()
-		list = append(list, c)
-		if c.Turn == turnID && c.Kind == turn.ChunkTurnCompleted {
+		e := r.next()
+		list = append(list, e)
+		if e.Turn == turnID && e.Kind == turn.EventTurnCompleted {
 			return list
 		}
 	}
 }
 
-// stop ends the reading and checks that no further chunk has come.
+// stop ends the reading and checks that no further event has come.
 func (r *reading) stop() {
 	r.Helper()
 	r.cancel()
-	for c := range r.chunks {
-		assert.Fail(r, "one more", "%+v", c)
+	for e := range r.events {
+		assert.Fail(r, "one more", "%+v", e)
 	}
 	assert.ErrorIs(r, <-r.end, context.Canceled)
 }
 
-func (s *script) allChunks(turns ...string) (list []turn.Chunk) {
+func (s *script) allEvents(turns ...string) (list []turn.Event) {
 	s.Helper()
 	for _, id := range turns {
 		s.turn = id
-		list = append(list, s.chunks()...)
+		list = append(list, s.events()...)
 	}
 	return list
 }
 
-// sessionLive writes through one store and follows through another one.
+// sessionLive writes through one journal and follows through another one.
 func sessionLive(t *testing.T, writer, reader *journal.DB) {
 	s := newScript(t, writer, "t1")
 	r := read(t, reader, "s", follow.Cursor{})
 	defer r.cancel()
-	var got []turn.Chunk
+	var got []turn.Event
 	for i := 1; i <= 4; i++ {
 		s.start(1)
 		require.NoError(t, s.append(1, 1, "one", "two"))
@@ -110,60 +110,60 @@ func sessionLive(t *testing.T, writer, reader *journal.DB) {
 	s.finish()
 	got = append(got, r.until("t5")...)
 	r.stop()
-	assert.Equal(t, s.allChunks("t1", "t2", "t3", "t4", "t5"), got)
+	assert.Equal(t, s.allEvents("t1", "t2", "t3", "t4", "t5"), got)
 }
 
 func sessionFrom(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
-	all := s.allChunks("t1", "t2", "t3")
-	for i, c := range all {
-		r := read(t, s.DB, "s", follow.After(c))
+	all := s.allEvents("t1", "t2", "t3")
+	for i, e := range all {
+		r := read(t, s.DB, "s", follow.After(e))
 		for _, want := range all[i+1:] {
 			assert.Equal(t, want, r.next())
 		}
 		r.stop()
 	}
 	r := read(t, s.DB, "s", follow.Cursor{Turn: "t2", Index: -1})
-	assert.Equal(t, s.allChunks("t2", "t3"), r.until("t3"))
+	assert.Equal(t, s.allEvents("t2", "t3"), r.until("t3"))
 	r.stop()
 }
 
 func sessionFromLast(t *testing.T, open func() *journal.DB) {
 	s := turnsOf(t, open(), 3)
 	r := read(t, s.DB, "s", follow.Cursor{})
-	assert.Equal(t, s.allChunks("t3"), r.until("t3"))
+	assert.Equal(t, s.allEvents("t3"), r.until("t3"))
 	s.turn = "t4"
 	s.begin()
 	s.finish()
-	assert.Equal(t, s.allChunks("t4"), r.until("t4"))
+	assert.Equal(t, s.allEvents("t4"), r.until("t4"))
 	r.stop()
 	f := s.fork(3, "f")
 	r = read(t, s.DB, "f", follow.Cursor{})
 	f.begin()
 	f.finish()
-	assert.Equal(t, f.allChunks(f.turn), r.until(f.turn), "a fork's own turns")
+	assert.Equal(t, f.allEvents(f.turn), r.until(f.turn), "a fork's own turns")
 	r.stop()
 }
 
 func sessionEarly(t *testing.T, open func() *journal.DB) {
-	store := open()
-	early := newWatched(store)
+	j := open()
+	early := newWatched(j)
 	r := read(t, early, "s", follow.Cursor{Turn: "t1", Index: -1})
 	defer r.cancel()
 	require.NoError(t, early.waiting(t.Context()))
-	s := newScript(t, store, "t1")
+	s := newScript(t, j, "t1")
 	s.finish()
-	assert.Equal(t, s.allChunks("t1"), r.until("t1"))
+	assert.Equal(t, s.allEvents("t1"), r.until("t1"))
 	r.stop()
 
-	known := newWatched(store)
+	known := newWatched(j)
 	r = read(t, known, "s", follow.Cursor{Turn: "never", Index: 7})
 	defer r.cancel()
 	require.NoError(t, known.waiting(t.Context()))
 	s.turn = "t2" // the message that "never" was to begin with was answered before
 	s.begin()
 	s.finish()
-	assert.Equal(t, s.allChunks("t2"), r.until("t2"))
+	assert.Equal(t, s.allEvents("t2"), r.until("t2"))
 	r.stop()
 }
 

@@ -35,9 +35,9 @@ func (s *script) fork(at int64, id string) *script {
 
 // twoTurns is a session of two turns: user 1, assistant 2 with two calls, their results 3 and 4, assistant 5; user 6,
 // assistant 7.
-func twoTurns(t *testing.T, store *journal.DB) *script {
+func twoTurns(t *testing.T, j *journal.DB) *script {
 	t.Helper()
-	s := newScript(t, store, "t1")
+	s := newScript(t, j, "t1")
 	list := calls(1, 2)
 	s.infer(1, "look", list...)
 	s.run(list[0], "a")

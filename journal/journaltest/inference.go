@@ -34,7 +34,7 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, base, attempt.Base)
 	assert.False(t, attempt.Settled)
 	in := s.settleInput(1, 1, "look", list...)
-	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "look", At: s.at}}
+	in.Events = []turn.Event{{Kind: turn.EventTextDelta, Text: "look", At: s.at}}
 	in.Answer.Reasoning = bigText(3000, "reasoning")
 	settled := must(s.SettleInference(t.Context(), in))(t)
 	want := turn.Message{Role: turn.RoleAssistant, Text: "look", ToolCalls: list, TurnID: "t1", Step: 1}
@@ -51,7 +51,7 @@ func settledComesBack(t *testing.T, open func() *journal.DB) {
 	})
 	steps := must(s.Inferences(t.Context(), "t1"))(t)
 	assert.Equal(t, []journal.Inference{settled}, steps)
-	texts := s.chunks()
+	texts := s.events()
 	assert.Equal(t, "look", texts[len(texts)-1].Text)
 }
 
@@ -132,18 +132,18 @@ func restarted(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)
-	assert.Zero(t, s.count(turn.ChunkAttemptRestarted), "nothing was shown yet")
+	assert.Zero(t, s.count(turn.EventAttemptRestarted), "nothing was shown yet")
 	require.NoError(t, s.append(1, 2, "half an ", "ans"))
 	s.start(1)
 	s.start(1)
-	assert.Equal(t, 1, s.count(turn.ChunkAttemptRestarted), "there was text once")
+	assert.Equal(t, 1, s.count(turn.EventAttemptRestarted), "there was text once")
 	in := s.settleInput(1, 4, "a whole answer")
 	require.NoError(t, s.append(1, 4, "a whole "))
-	in.Chunks = []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "answer"}}
+	in.Events = []turn.Event{{Kind: turn.EventTextDelta, Text: "answer"}}
 	_ = must(s.SettleInference(t.Context(), in))(t)
 	var reader turn.Reader
-	for _, c := range s.chunks() {
-		reader.Add(c)
+	for _, e := range s.events() {
+		reader.Add(e)
 	}
 	assert.Equal(t, "a whole answer", reader.Text())
 }
@@ -166,8 +166,8 @@ func failuresCounted(t *testing.T, open func() *journal.DB) {
 func modelChanged(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	change := func(attempt, position int) error {
-		return s.ChangeModel(t.Context(), s.key(1), attempt, turn.Chunk{Text: "down"},
-			turn.ModelChunk{Provider: "p", Model: "m", Position: position, Code: turn.CodeLLMTransport})
+		return s.ChangeModel(t.Context(), s.key(1), attempt, turn.Event{Text: "down"},
+			turn.ModelEvent{Provider: "p", Model: "m", Position: position, Code: turn.CodeLLMTransport})
 	}
 	assert.ErrorIs(t, change(1, 1), journal.ErrNotFound)
 	s.start(1)
@@ -179,7 +179,7 @@ func modelChanged(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() { assert.ErrorIs(t, change(1, 2), journal.ErrStale) })
 	require.NoError(t, change(2, 2))
 	got := must(s.ModelChange(t.Context(), s.key(2)))(t)
-	assert.Equal(t, turn.ModelChunk{Provider: "p", Model: "m", Position: 2, Step: 1, Failures: 1,
+	assert.Equal(t, turn.ModelEvent{Provider: "p", Model: "m", Position: 2, Step: 1, Failures: 1,
 		Code: turn.CodeLLMTransport}, got, "it holds for later steps")
 	assert.Zero(t, must(s.ModelChange(t.Context(), s.key(0)))(t), "not for earlier ones")
 	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "x")))(t)

@@ -55,16 +55,16 @@ func messagesJoin(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.Message{ID: "j1", Role: turn.RoleUser, Text: "text of j1", TurnID: "t1"}, messages[3])
 	assert.Equal(t, "j2", messages[4].ID)
 	assert.Equal(t, s.sessionRecord().Head, out.Base, "the prompt is rendered with them")
-	var seen []turn.MessageChunk
-	for _, c := range s.chunks() {
-		if c.Kind == turn.ChunkMessageAdded {
-			var data turn.MessageChunk
-			require.NoError(t, json.Unmarshal(c.Data, &data))
+	var seen []turn.MessageEvent
+	for _, e := range s.events() {
+		if e.Kind == turn.EventMessageAdded {
+			var data turn.MessageEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
 			seen = append(seen, data)
-			assert.Equal(t, 2, c.Step)
+			assert.Equal(t, 2, e.Step)
 		}
 	}
-	assert.Equal(t, []turn.MessageChunk{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}},
+	assert.Equal(t, []turn.MessageEvent{{MessageID: "j1", Text: "text of j1"}, {MessageID: "j2", Text: "text of j2"}},
 		seen)
 	settled := must(s.SettleInference(t.Context(), s.settleInput(2, 1, "done")))(t)
 	assert.Equal(t, out.Base.Seq+1, settled.Head.Seq)
@@ -81,7 +81,7 @@ func messagesJoinOnce(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Base, second.Base)
 	assert.Equal(t, []string{"m-t1", "j1"}, s.userIDs())
-	assert.Equal(t, 1, s.count(turn.ChunkMessageAdded))
+	assert.Equal(t, 1, s.count(turn.EventMessageAdded))
 
 	in.Messages = joined("j1", "j2") // a run that was reset has more messages
 	third, err := s.StartInference(t.Context(), in)
@@ -160,7 +160,7 @@ func messagesAtEnd(t *testing.T, open func() *journal.DB) {
 	checkThreeResults(s)
 	assert.Equal(t, []string{"m-t1", "late", "later"}, s.userIDs())
 	assert.Equal(t, turn.RoleUser, s.transcript()[6].Role, "after the results")
-	assert.Equal(t, 2, s.count(turn.ChunkMessageAdded))
+	assert.Equal(t, 2, s.count(turn.EventMessageAdded))
 }
 
 func deliveredTo(t *testing.T, open func() *journal.DB) {
@@ -202,8 +202,8 @@ func partialAnswer(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, s.append(2, 1, "withdrawn"))
 	s.start(2)
 	require.NoError(t, s.append(2, 2, "as far ", "as it "))
-	require.NoError(t, s.AppendChunks(t.Context(), s.key(2), 2,
-		[]turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hm"}}))
+	require.NoError(t, s.AppendEvents(t.Context(), s.key(2), 2,
+		[]turn.Event{{Kind: turn.EventReasoningDelta, Text: "hm"}}))
 	require.NoError(t, s.append(2, 2, "came"))
 	assert.Equal(t, "as far as it came", finish(s, cancelled(s)))
 	kept := s.transcript()

@@ -28,13 +28,13 @@ func (s *script) unknown(c turn.ToolCall) {
 	s.settleCall(c, 1, turn.OutcomeUnknown, "")
 }
 
-// resolved returns the tool_call_late_result chunks.
-func (s *script) resolved() (list []turn.CallChunk) {
+// resolved returns the tool_call_late_result events.
+func (s *script) resolved() (list []turn.CallEvent) {
 	s.Helper()
-	for _, c := range s.chunks() {
-		if c.Kind == turn.ChunkToolCallLateResult {
-			var data turn.CallChunk
-			require.NoError(s, json.Unmarshal(c.Data, &data))
+	for _, e := range s.events() {
+		if e.Kind == turn.EventToolCallLateResult {
+			var data turn.CallEvent
+			require.NoError(s, json.Unmarshal(e.Data, &data))
 			list = append(list, data)
 		}
 	}

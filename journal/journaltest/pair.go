@@ -18,7 +18,7 @@ import (
 var pairPromises = []pairPromise{
 	{"follow sees what another process writes", func(t *testing.T, a, b *journal.DB) { followLive(t, a, b) }},
 	{"a session is followed while another process writes", func(t *testing.T, a, b *journal.DB) { sessionLive(t, a, b) }},
-	{"one of many decisions from many processes stands", oneRuling},
+	{"one of many decisions from many processes stands", oneDecision},
 	{"one message from many processes begins one turn", oneMessage},
 	{"one call claimed by many is granted once", oneClaim},
 	{"two processes write at once and both get through", bothWrite},
@@ -33,16 +33,16 @@ var pairPromises = []pairPromise{
 }
 
 // together runs fn n times concurrently, alternating between the handles. No run may return an error.
-func together(t *testing.T, a, b *journal.DB, n int, fn func(i int, s *journal.DB) error) {
+func together(t *testing.T, a, b *journal.DB, n int, fn func(i int, db *journal.DB) error) {
 	t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		store := a
+		j := a
 		if i%2 == 1 {
-			store = b
+			j = b
 		}
-		wg.Go(func() { errs[i] = fn(i, store) })
+		wg.Go(func() { errs[i] = fn(i, j) })
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
@@ -52,10 +52,10 @@ func together(t *testing.T, a, b *journal.DB, n int, fn func(i int, s *journal.D
 func grantedOnceOf(t *testing.T, a, b *journal.DB, n int, in journal.ClaimInput) {
 	t.Helper()
 	var granted atomic.Int64
-	together(t, a, b, n, func(i int, s *journal.DB) error {
+	together(t, a, b, n, func(i int, db *journal.DB) error {
 		in := in
 		in.Worker, in.At = fmt.Sprint(i), start
-		out, err := s.ClaimCall(t.Context(), in)
+		out, err := db.ClaimCall(t.Context(), in)
 		if out.State == journal.ClaimGranted {
 			granted.Add(1)
 		}
@@ -66,10 +66,10 @@ func grantedOnceOf(t *testing.T, a, b *journal.DB, n int, in journal.ClaimInput)
 
 func oneMessage(t *testing.T, a, b *journal.DB) {
 	var opened atomic.Int64
-	together(t, a, b, 20, func(i int, s *journal.DB) error {
+	together(t, a, b, 20, func(i int, db *journal.DB) error {
 		in := (&script{session: "s", turn: fmt.Sprintf("t%d", i), at: start}).beginInput()
 		in.Message.ID = "the one"
-		out, err := s.Begin(t.Context(), in)
+		out, err := db.Begin(t.Context(), in)
 		if out.DuplicateOf == nil {
 			opened.Add(1)
 		}
@@ -86,22 +86,22 @@ func oneClaim(t *testing.T, a, b *journal.DB) {
 	grantedOnceOf(t, a, b, 20, journal.ClaimInput{Turn: "t1", Step: 1, Call: list[0], Attempt: 1})
 }
 
-func oneRuling(t *testing.T, a, b *journal.DB) {
+func oneDecision(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	list := calls(1, 1)
 	s.infer(1, "write", list...)
-	w := approvalOf(list[0])
-	s.ask(w)
-	together(t, a, b, 20, func(i int, store *journal.DB) error {
-		r := turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: fmt.Sprint(i)}
+	req := approvalOf(list[0])
+	s.ask(req)
+	together(t, a, b, 20, func(i int, j *journal.DB) error {
+		r := turn.Decision{ID: req.ID, Status: turn.StatusDenied, By: fmt.Sprint(i)}
 		if i%3 == 0 {
-			r = allowed(w)
+			r = allowed(req)
 			r.By = fmt.Sprint(i)
 		}
-		return store.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
+		return j.Decide(t.Context(), turn.DecideInput{Session: "s", Turn: "t1", Decisions: []turn.Decision{r},
 			At: start})
 	})
-	decided := s.said(turn.ChunkApprovalDecided)
+	decided := s.requestEvents(turn.EventApprovalDecided)
 	require.Len(t, decided, 1)
 	requests, err := b.Requests(t.Context(), "t1")
 	require.NoError(t, err)
@@ -120,10 +120,10 @@ func bothWrite(t *testing.T, a, b *journal.DB) {
 	s := newScript(t, a, "t1")
 	s.start(1)
 	const n = 100
-	together(t, a, b, n, func(_ int, store *journal.DB) error {
-		return store.AppendChunks(t.Context(), s.key(1), 1, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "x"}})
+	together(t, a, b, n, func(_ int, j *journal.DB) error {
+		return j.AppendEvents(t.Context(), s.key(1), 1, []turn.Event{{Kind: turn.EventTextDelta, Text: "x"}})
 	})
-	assert.Len(t, s.chunks(), 1+n)
+	assert.Len(t, s.events(), 1+n)
 }
 
 func acceptsSeen(t *testing.T, a, b *journal.DB) {
@@ -131,12 +131,12 @@ func acceptsSeen(t *testing.T, a, b *journal.DB) {
 	const n = 24
 	version := func(i int) turn.Descriptor { return tool("send", fmt.Sprint(i%6)) }
 	s.publish(mail(version(0)))
-	together(t, a, b, n, func(i int, store *journal.DB) error {
-		if err := store.PublishCatalogue(t.Context(), mail(version(i))); err != nil {
+	together(t, a, b, n, func(i int, j *journal.DB) error {
+		if err := j.PublishCatalogue(t.Context(), mail(version(i))); err != nil {
 			return err
 		}
 		in := catalogue.ApproveToolsInput{Server: "mail", Hashes: map[string]string{"send": version(3).Hash}, At: start}
-		out, err := store.ApproveTools(t.Context(), in)
+		out, err := j.ApproveTools(t.Context(), in)
 		for _, d := range out {
 			if d.Now.Hash != version(3).Hash {
 				return fmt.Errorf("%s was approved, which the operator did not see", d.Now.Hash)
@@ -163,14 +163,14 @@ func oneNotice(t *testing.T, a, b *journal.DB) {
 	s, list := asked(t, func() *journal.DB { return a }, 1)
 	s.unknown(list[0])
 	in := s.startInput(2, resultsOf(list...)...)
-	together(t, a, b, 20, func(i int, store *journal.DB) error {
+	together(t, a, b, 20, func(i int, j *journal.DB) error {
 		if i%3 == 0 {
-			_, err := store.StartInference(t.Context(), in)
+			_, err := j.StartInference(t.Context(), in)
 			return err
 		}
 		late := journal.SettleInput{Turn: "t1", CallID: list[0].ID, Attempt: 1, Taints: true, At: start,
 			Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "done"}}
-		_, err := store.SettleCall(t.Context(), late)
+		_, err := j.SettleCall(t.Context(), late)
 		return err
 	})
 	must(b.StartInference(t.Context(), in))(t)

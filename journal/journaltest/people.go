@@ -17,9 +17,9 @@ var peoplePromises = []promise{
 	{"a request is emitted once and the turn waits", askedOnce},
 	{"an approval shows the arguments that would run", askedExactly},
 	{"large arguments are shown up to a bound", askedLarge},
-	{"the first decision of a request stands", firstRuling},
+	{"the first decision of a request stands", firstDecision},
 	{"a turn waits until all its requests are decided", allDecided},
-	{"a decision that does not fit its request is refused", rulingRefused},
+	{"a decision that does not fit its request is refused", decisionRefused},
 }
 
 func approvalOf(c turn.ToolCall) turn.Request {
@@ -35,8 +35,8 @@ func questionOf(id string, step int) turn.Request {
 }
 
 // allowed returns a decision that allows a request.
-func allowed(w turn.Request) turn.Decision {
-	return turn.Decision{ID: w.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: w.ArgumentsHash, By: "ada",
+func allowed(r turn.Request) turn.Decision {
+	return turn.Decision{ID: r.ID, Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: r.ArgumentsHash, By: "ada",
 		Reason: "looks good", At: start.Add(time.Minute)}
 }
 
@@ -65,16 +65,16 @@ func (s *script) turnState() turn.State {
 	return rec.State
 }
 
-// said returns the data of the turn's chunks of a kind.
-func (s *script) said(kind turn.ChunkKind) (list []turn.RequestChunk) {
+// requestEvents returns the data of the turn's events of a kind.
+func (s *script) requestEvents(kind turn.EventKind) (list []turn.RequestEvent) {
 	s.Helper()
-	for _, c := range s.chunks() {
-		if c.Kind != kind {
+	for _, e := range s.events() {
+		if e.Kind != kind {
 			continue
 		}
-		var data turn.RequestChunk
-		require.NoError(s, json.Unmarshal(c.Data, &data))
-		assert.Equal(s, data.Step, c.Step)
+		var data turn.RequestEvent
+		require.NoError(s, json.Unmarshal(e.Data, &data))
+		assert.Equal(s, data.Step, e.Step)
 		list = append(list, data)
 	}
 	return list
@@ -111,9 +111,9 @@ func askedOnce(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, err)
 	assert.Equal(t, want, requests)
 	assert.Equal(t, 2, s.sessionRecord().PendingRequests)
-	assert.Equal(t, []turn.RequestChunk{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}},
-		s.said(turn.ChunkApprovalRequested))
-	assert.Equal(t, []turn.RequestChunk{{Request: question}}, s.said(turn.ChunkQuestionAsked))
+	assert.Equal(t, []turn.RequestEvent{{Request: first, ArgumentsBytes: int64(len(first.Arguments))}},
+		s.requestEvents(turn.EventApprovalRequested))
+	assert.Equal(t, []turn.RequestEvent{{Request: question}}, s.requestEvents(turn.EventQuestionAsked))
 
 	s.decide(allowed(first), turn.Decision{ID: "q1", Status: turn.StatusAnswered})
 	s.unchanged(func() { again(turn.StatusAllowed, turn.StatusAnswered) }) // the turn was reset
@@ -163,7 +163,7 @@ func askedLarge(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, int64(len(c.Arguments)), requests[0].ArgumentsBytes)
 	requests = must(s.PendingRequests(t.Context(), s.session, 1))(t)
 	assert.True(t, len(requests) == 1 && requests[0].Arguments == c.Arguments)
-	data := s.said(turn.ChunkApprovalRequested)
+	data := s.requestEvents(turn.EventApprovalRequested)
 	require.Len(t, data, 1)
 	shown := data[0].Arguments
 	assert.True(t, len(shown) <= turn.WaitArguments && len(shown) > turn.WaitArguments-4, "%d bytes", len(shown))
@@ -171,21 +171,21 @@ func askedLarge(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, int64(len(c.Arguments)), data[0].ArgumentsBytes)
 }
 
-func firstRuling(t *testing.T, open func() *journal.DB) {
+func firstDecision(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
-	w := approvalOf(list[0])
-	s.ask(w)
-	in := s.decideInput(allowed(w))
+	r := approvalOf(list[0])
+	s.ask(r)
+	in := s.decideInput(allowed(r))
 	require.NoError(t, s.Decide(t.Context(), in))
 	s.unchanged(func() {
 		require.NoError(t, s.Decide(t.Context(), in)) // the worker died before it could report it
 		require.NoError(t, s.Decide(t.Context(),
-			s.decideInput(turn.Decision{ID: w.ID, Status: turn.StatusDenied, By: "bob"})))
+			s.decideInput(turn.Decision{ID: r.ID, Status: turn.StatusDenied, By: "bob"})))
 	})
 	requests := must(s.Requests(t.Context(), "t1"))(t)
-	want := allowed(w)
+	want := allowed(r)
 	assert.Equal(t, &want, requests[0].Decision)
-	decided := s.said(turn.ChunkApprovalDecided)
+	decided := s.requestEvents(turn.EventApprovalDecided)
 	require.Len(t, decided, 1)
 	assert.Equal(t, &want, decided[0].Decision)
 	assert.Equal(t, list[0].Arguments, decided[0].Arguments)
@@ -205,32 +205,32 @@ func allDecided(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, turn.StateRunning, s.turnState())
 	assert.Zero(t, s.sessionRecord().PendingRequests)
 	requests := must(s.Requests(t.Context(), "t1"))(t)
-	assert.False(t, requests[0].Decision.At.IsZero(), "a ruling without a time has that of its record")
+	assert.False(t, requests[0].Decision.At.IsZero(), "a decision without a time has that of its record")
 }
 
-func rulingRefused(t *testing.T, open func() *journal.DB) {
+func decisionRefused(t *testing.T, open func() *journal.DB) {
 	s, list := asked(t, open, 1)
-	w := approvalOf(list[0])
-	s.ask(w, questionOf("q1", 1))
+	req := approvalOf(list[0])
+	s.ask(req, questionOf("q1", 1))
 	s.unchanged(func() {
 		refuse := func(r turn.Decision) {
 			t.Helper()
 			assert.Error(t, s.Decide(t.Context(), s.decideInput(r)), "%+v", r)
 		}
-		err := s.Decide(t.Context(), s.decideInput(allowed(w), turn.Decision{ID: "9.9", Status: turn.StatusDenied}))
+		err := s.Decide(t.Context(), s.decideInput(allowed(req), turn.Decision{ID: "9.9", Status: turn.StatusDenied}))
 		assert.ErrorIs(t, err, journal.ErrNotFound, "and the good one beside it is not taken either")
-		other := allowed(w)
+		other := allowed(req)
 		other.ArgumentsHash = record.HashOf([]byte("other"))
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
 		other.ArgumentsHash = ""
 		assert.ErrorIs(t, s.Decide(t.Context(), s.decideInput(other)), journal.ErrUnapproved)
-		refuse(turn.Decision{ID: w.ID, Status: turn.StatusAnswered})
-		refuse(turn.Decision{ID: w.ID, Status: turn.StatusDenied, Allowed: true})
-		refuse(turn.Decision{ID: w.ID, Status: turn.StatusAllowed, ArgumentsHash: w.ArgumentsHash})
-		refuse(turn.Decision{ID: w.ID, Status: "perhaps"})
-		refuse(turn.Decision{ID: w.ID, Status: turn.StatusDenied, Grant: turn.GrantTool})
+		refuse(turn.Decision{ID: req.ID, Status: turn.StatusAnswered})
+		refuse(turn.Decision{ID: req.ID, Status: turn.StatusDenied, Allowed: true})
+		refuse(turn.Decision{ID: req.ID, Status: turn.StatusAllowed, ArgumentsHash: req.ArgumentsHash})
+		refuse(turn.Decision{ID: req.ID, Status: "perhaps"})
+		refuse(turn.Decision{ID: req.ID, Status: turn.StatusDenied, Grant: turn.GrantTool})
 		refuse(turn.Decision{ID: "q1", Status: turn.StatusAllowed, Allowed: true})
-		odd := allowed(w)
+		odd := allowed(req)
 		odd.Grant = "world"
 		refuse(odd)
 	})

@@ -15,16 +15,16 @@ import (
 )
 
 var prunePromises = []promise{
-	{"old chunks are removed and the transcript stays", pruneKeeps},
-	{"chunks of turns that run or are younger stay", pruneSpares},
-	{"chunks are removed a limit at a time", pruneLimit},
-	{"follow of a turn without its chunks ends", pruneFollow},
+	{"old events are removed and the transcript stays", pruneKeeps},
+	{"events of turns that run or are younger stay", pruneSpares},
+	{"events are removed a limit at a time", pruneLimit},
+	{"follow of a turn without its events ends", pruneFollow},
 }
 
-// turnsOf begins and ends n turns with a few chunks each, an hour apart.
-func turnsOf(t *testing.T, store *journal.DB, n int) *script {
+// turnsOf begins and ends n turns with a few events each, an hour apart.
+func turnsOf(t *testing.T, j *journal.DB, n int) *script {
 	t.Helper()
-	s := &script{T: t, DB: store, session: "s", at: start}
+	s := &script{T: t, DB: j, session: "s", at: start}
 	for i := range n {
 		s.turn = fmt.Sprintf("t%d", i+1)
 		s.begin()
@@ -38,16 +38,16 @@ func turnsOf(t *testing.T, store *journal.DB, n int) *script {
 
 func (s *script) prune(before time.Time, limit int) int {
 	s.Helper()
-	n := must(s.PruneChunks(s.Context(), before, limit))(s)
+	n := must(s.PruneEvents(s.Context(), before, limit))(s)
 	return n
 }
 
-// left returns the kinds of the chunks that a turn has.
-func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
+// left returns the kinds of the events that a turn has.
+func (s *script) left(turnID string) (kinds []turn.EventKind) {
 	s.Helper()
-	list := must(s.Chunks(s.Context(), turnID, -1, 100))(s)
-	for _, c := range list {
-		kinds = append(kinds, c.Kind)
+	list := must(s.Events(s.Context(), turnID, -1, 100))(s)
+	for _, e := range list {
+		kinds = append(kinds, e.Kind)
 	}
 	return kinds
 }
@@ -55,11 +55,11 @@ func (s *script) left(turnID string) (kinds []turn.ChunkKind) {
 func pruneKeeps(t *testing.T, open func() *journal.DB) {
 	s := twoTurns(t, open())
 	before := s.state()
-	last := before.Chunks[len(before.Chunks)-1]
+	last := before.Events[len(before.Events)-1]
 	assert.Equal(t, 2, s.prune(s.at.Add(time.Hour), 10))
-	list := must(s.Chunks(t.Context(), s.turn, -1, 100))(t)
-	assert.Equal(t, []turn.Chunk{last}, list, "the end stays, under its index")
-	before.Chunks = nil
+	list := must(s.Events(t.Context(), s.turn, -1, 100))(t)
+	assert.Equal(t, []turn.Event{last}, list, "the end stays, under its index")
+	before.Events = nil
 	assert.Equal(t, before.Messages, s.transcript())
 	steps := must(s.Inferences(t.Context(), s.turn))(t)
 	assert.Equal(t, before.Steps, steps)
@@ -73,14 +73,14 @@ func pruneSpares(t *testing.T, open func() *journal.DB) {
 	s.begin()
 	s.at = start
 	assert.Equal(t, 1, s.prune(start.Add(90*time.Minute), 10))
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnCompleted}, s.left("t1"))
+	assert.Equal(t, []turn.EventKind{turn.EventTurnCompleted}, s.left("t1"))
 	assert.Len(t, s.left("t2"), 4)
 	assert.Equal(t, 1, s.prune(start.Add(1000*time.Hour), 10))
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted}, s.left("t3"), "it runs")
+	assert.Equal(t, []turn.EventKind{turn.EventTurnStarted}, s.left("t3"), "it runs")
 	s.start(1)
 	require.NoError(t, s.append(1, 1, "more"))
 	s.finish()
-	s.chunks()
+	s.events()
 }
 
 func pruneLimit(t *testing.T, open func() *journal.DB) {
@@ -99,9 +99,9 @@ func pruneFollow(t *testing.T, open func() *journal.DB) {
 	defer cancel()
 	for after, want := range map[int64]int{-1: 1, 0: 1, 2: 1, 3: 0, 50: 0} {
 		n := 0
-		for c, err := range follow.Turn(ctx, s.DB, "t1", after) {
+		for e, err := range follow.Turn(ctx, s.DB, "t1", after) {
 			require.NoError(t, err)
-			assert.Equal(t, turn.ChunkTurnCompleted, c.Kind)
+			assert.Equal(t, turn.EventTurnCompleted, e.Kind)
 			n++
 		}
 		assert.Equal(t, want, n, "after %d", after)

@@ -21,12 +21,12 @@ type pairPromise struct {
 }
 
 func promises() []promise {
-	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, chunkPromises,
+	return slices.Concat(beginPromises, closePromises, inferencePromises, callPromises, resultPromises, eventPromises,
 		followPromises,
 		followSessionPromises, prunePromises, peoplePromises, waitingPromises, joinedPromises, forkPromises, contentPromises,
 		clockPromises, exportPromises, exportPeoplePromises,
 		suspendPromises, markPromises, artifactPromises, driftPromises, latePromises, elicitationPromises, exportToolPromises,
-		exportPermissionPromises, tenantPromises, usagePromises, condensePromises, subagentPromises)
+		exportPermissionPromises, tenantPromises, usagePromises, compactPromises, subagentPromises)
 }
 
 // Run checks every promise on journals that open returns, several promises at once. open closes the journals with
@@ -52,5 +52,5 @@ func RunPair(t *testing.T, open func(t *testing.T) (a, b *journal.DB)) {
 	}
 }
 
-// followTimeout bounds how long a chunk takes to reach a follower.
+// followTimeout bounds how long an event takes to reach a follower.
 const followTimeout = 5 * time.Second

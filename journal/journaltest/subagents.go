@@ -43,12 +43,12 @@ func (s *script) claimAgent(c turn.ToolCall, a journal.Subagent) journal.Claim {
 // subagentOf begins the turn of the subagent that a call of the script's turn has started.
 func (s *script) subagentOf(callID string) *script {
 	s.Helper()
-	name := turn.ChildSession(s.turn, callID)
-	child := &script{T: s.T, DB: s.DB, session: name, turn: "t of " + name, tenant: s.tenant, at: s.at}
-	in := child.beginInput()
+	name := turn.SubagentSession(s.turn, callID)
+	subagent := &script{T: s.T, DB: s.DB, session: name, turn: "t of " + name, tenant: s.tenant, at: s.at}
+	in := subagent.beginInput()
 	in.Message.ID = name
-	child.head = must(s.Begin(s.Context(), in))(s).Head
-	return child
+	subagent.head = must(s.Begin(s.Context(), in))(s).Head
+	return subagent
 }
 
 // end settles a turn that has used this.
@@ -90,7 +90,7 @@ func addedUp(t *testing.T, open func() *journal.DB) {
 		turn.StateCompleted)
 	s.settleCall(list[0], 1, turn.OutcomeOK, "one")
 	assert.False(t, s.origin(one, "").Known, "its caller's turn still runs")
-	s.end(turn.Counters{Spent: 3, ToolCalls: 3, Delegated: turn.Spending{Steps: 4, ToolCalls: 1}, Busy: time.Second,
+	s.end(turn.Counters{Spent: 3, ToolCalls: 3, Subagents: turn.Spending{Steps: 4, ToolCalls: 1}, Busy: time.Second,
 		Granted: turn.Spending{Steps: 12}}, turn.StateCompleted)
 	want := turn.Spending{Steps: 3 + 4 + 2 + 7, ToolCalls: 3 + 1 + 1, Tokens: 10 + 11, Time: 3 * time.Second}
 	want.Tokens = s.origin(one, "").Spent.Tokens // the ledger of inferences counts those of the caller
@@ -133,22 +133,22 @@ func allowedOnce(t *testing.T, open func() *journal.DB) {
 	_, err := s.Subagent(t.Context(), "t1", "1.1")
 	require.ErrorIs(t, err, journal.ErrNotFound)
 	assert.Equal(t, 5, must(s.SpentBySubagent(t.Context(), "t1", "1.0"))(t).Steps)
-	child := s.subagentOf("1.0")
-	child.end(turn.Counters{Spent: 2}, turn.StateFailed)
+	subagent := s.subagentOf("1.0")
+	subagent.end(turn.Counters{Spent: 2}, turn.StateFailed)
 	assert.Equal(t, 2, must(s.SpentBySubagent(t.Context(), "t1", "1.0"))(t).Steps)
 }
 
 // ready is a turn that has ended, and its subagent in the background, whose answer is there.
-func ready(t *testing.T, open func() *journal.DB) (s, child *script) {
+func ready(t *testing.T, open func() *journal.DB) (s, subagent *script) {
 	s = newScript(t, open(), "t1")
 	c := subagentCall("1.0")
 	s.infer(1, "look", c)
 	s.callInBackground(c, turn.Allowance{Steps: 5})
-	child = s.subagentOf("1.0")
-	child.end(turn.Counters{Spent: 2}, turn.StateCompleted)
+	subagent = s.subagentOf("1.0")
+	subagent.end(turn.Counters{Spent: 2}, turn.StateCompleted)
 	s.settleCall(c, 1, turn.OutcomeOK, "its answer")
 	s.end(turn.Counters{Spent: 2}, turn.StateCompleted)
-	return s, child
+	return s, subagent
 }
 
 func (s *script) kept(of *script) bool {
@@ -169,59 +169,59 @@ func (s *script) told(of *script) (n int) {
 }
 
 func keptAnswer(t *testing.T, open func() *journal.DB) {
-	s, child := ready(t, open)
-	assert.False(t, s.kept(child))
+	s, subagent := ready(t, open)
+	assert.False(t, s.kept(subagent))
 	for range 2 {
-		_, out := s.answer("t2", child, true)
+		_, out := s.answer("t2", subagent, true)
 		assert.True(t, out.Kept)
 	}
 	_, err := s.Turn(t.Context(), "t2")
 	require.ErrorIs(t, err, journal.ErrNotFound, "it begins no turn")
-	assert.True(t, s.kept(child))
+	assert.True(t, s.kept(subagent))
 	for i := range 2 {
 		s.turn = fmt.Sprintf("user's %d", i)
 		s.begin()
 		s.infer(1, "I see")
 		s.finish()
-		assert.Equal(t, 1, s.told(child))
+		assert.Equal(t, 1, s.told(subagent))
 	}
-	assert.False(t, s.kept(child))
-	_, out := s.answer("t3", child, false)
+	assert.False(t, s.kept(subagent))
+	_, out := s.answer("t3", subagent, false)
 	require.NotNil(t, out.DuplicateOf, "it has arrived")
 	assert.Equal(t, "user's 0", out.DuplicateOf.ID)
 }
 
 func stoppedAnswer(t *testing.T, open func() *journal.DB) {
-	s, child := ready(t, open)
-	assert.Equal(t, []string{child.session}, must(s.StopSubagents(t.Context(), "s"))(t), "its answer is on its way")
+	s, subagent := ready(t, open)
+	assert.Equal(t, []string{subagent.session}, must(s.StopSubagents(t.Context(), "s"))(t), "its answer is on its way")
 	assert.Empty(t, must(s.StopSubagents(t.Context(), "s"))(t))
-	_, out := s.answer("t2", child, false)
+	_, out := s.answer("t2", subagent, false)
 	assert.True(t, out.Kept)
-	assert.True(t, s.kept(child))
+	assert.True(t, s.kept(subagent))
 
-	s, child = ready(t, open)
-	s.answer("t2", child, false)
+	s, subagent = ready(t, open)
+	s.answer("t2", subagent, false)
 	assert.Empty(t, must(s.StopSubagents(t.Context(), "s"))(t), "its answer has begun a turn")
 
 	s = newScript(t, open(), "t1")
 	c := subagentCall("1.0")
 	s.infer(1, "look", c)
 	s.callInBackground(c, turn.Allowance{Steps: 5})
-	child = s.subagentOf("1.0")
+	subagent = s.subagentOf("1.0")
 	for range 2 {
-		assert.Equal(t, []string{child.session}, must(s.StopSubagents(t.Context(), "s"))(t), "it may still be at work")
+		assert.Equal(t, []string{subagent.session}, must(s.StopSubagents(t.Context(), "s"))(t), "it may still be at work")
 	}
 	assert.Empty(t, must(s.StopSubagents(t.Context(), "unknown"))(t))
 }
 
 func noAnswer(t *testing.T, open func() *journal.DB) {
-	s, child := ready(t, open)
+	s, subagent := ready(t, open)
 	other := &script{T: t, DB: s.DB, session: "other", turn: "o", at: start}
 	other.begin()
 	other.finish()
 	for _, in := range []*script{other, s} {
-		for _, id := range []string{turn.SubagentAnswerID(child.session), turn.SubagentAnswerID(turn.ChildSession("t1", "9.9"))} {
-			if in == s && id == turn.SubagentAnswerID(child.session) {
+		for _, id := range []string{turn.SubagentAnswerID(subagent.session), turn.SubagentAnswerID(turn.SubagentSession("t1", "9.9"))} {
+			if in == s && id == turn.SubagentAnswerID(subagent.session) {
 				continue
 			}
 			next := &script{T: t, DB: s.DB, session: in.session, turn: "forged", at: start}

@@ -56,8 +56,8 @@ func suspended(t *testing.T, open func() *journal.DB) {
 	rec := s.settleCall(list[0], 5, turn.OutcomeOK, "done")
 	assert.Equal(t, "done", rec.Text)
 	assert.Nil(t, rec.Continuation, "there is nothing to go on with")
-	assert.Equal(t, 1, s.count(turn.ChunkToolCallStarted))
-	assert.Equal(t, 1, s.count(turn.ChunkToolCallCompleted))
+	assert.Equal(t, 1, s.count(turn.EventToolCallStarted))
+	assert.Equal(t, 1, s.count(turn.EventToolCallCompleted))
 	s.run(list[1], "its neighbour")
 	s.start(2, resultsOf(list...)...)
 	assert.Equal(t, "done", s.transcript()[2].Text)
@@ -111,7 +111,7 @@ func suspendedForEver(t *testing.T, open func() *journal.DB) {
 		rec := must(s.Call(t.Context(), "t1", list[i].ID))(t)
 		assert.Equal(t, []any{turn.OutcomeUnknown, text}, []any{rec.Outcome, rec.Text}, "its server had begun")
 	}
-	assert.Equal(t, 2, s.count(turn.ChunkToolCallCompleted))
+	assert.Equal(t, 2, s.count(turn.EventToolCallCompleted))
 }
 
 func noted(t *testing.T, open func() *journal.DB) {
@@ -125,25 +125,25 @@ func noted(t *testing.T, open func() *journal.DB) {
 		Message: strings.Repeat("ä", 1000) + "\xff"}))
 	require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: math.NaN(), Total: math.Inf(1)}),
 		"a server may say anything")
-	var said []turn.ProgressChunk
-	for _, c := range s.chunks() {
-		if c.Kind == turn.ChunkToolProgress {
-			var data turn.ProgressChunk
-			require.NoError(t, json.Unmarshal(c.Data, &data))
-			said = append(said, data)
-			assert.Equal(t, []int{1, 1}, []int{c.Step, c.Attempt})
+	var output []turn.ProgressEvent
+	for _, e := range s.events() {
+		if e.Kind == turn.EventToolProgress {
+			var data turn.ProgressEvent
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			output = append(output, data)
+			assert.Equal(t, []int{1, 1}, []int{e.Step, e.Attempt})
 		}
 	}
-	require.Len(t, said, 2)
+	require.Len(t, output, 2)
 	assert.Equal(t, []any{"1.0", "local/read_file", 0.5, 2.0},
-		[]any{said[0].CallID, said[0].Tool, said[0].Done, said[0].Total})
-	assert.LessOrEqual(t, len(said[0].Message), record.PreviewBytes)
-	assert.Zero(t, said[1].ToolProgress)
+		[]any{output[0].CallID, output[0].Tool, output[0].Done, output[0].Total})
+	assert.LessOrEqual(t, len(output[0].Message), record.PreviewBytes)
+	assert.Zero(t, output[1].ToolProgress)
 
 	for range record.MaxNotes {
 		require.NoError(t, note(list[0], 1, turn.ToolProgress{Done: 1}))
 	}
-	assert.Equal(t, record.MaxNotes, s.count(turn.ChunkToolProgress), "a flood is not kept")
+	assert.Equal(t, record.MaxNotes, s.count(turn.EventToolProgress), "a flood is not kept")
 	s.claim(list[1], 1)
 	require.NoError(t, note(list[1], 1, turn.ToolProgress{Done: 1}), "another call has its own bound")
 	s.suspend(list[1], 1, "x")

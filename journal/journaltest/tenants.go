@@ -28,19 +28,19 @@ var tenantPromises = []promise{
 }
 
 // begunFor begins a turn in a session of this name and tenant.
-func begunFor(t *testing.T, store *journal.DB, tenant, session string) *script {
+func begunFor(t *testing.T, j *journal.DB, tenant, session string) *script {
 	t.Helper()
-	s := &script{T: t, DB: store.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
+	s := &script{T: t, DB: j.Tenant(tenant), session: session, turn: "t-" + tenant + "-" + session, tenant: tenant,
 		at: start}
 	s.begin()
 	return s
 }
 
 // sameName begins session "s" in three tenants, with the same message ID.
-func sameName(t *testing.T, store *journal.DB) (list []*script) {
+func sameName(t *testing.T, j *journal.DB) (list []*script) {
 	t.Helper()
 	for _, tenant := range []string{"", "acme", "other"} {
-		s := &script{T: t, DB: store.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
+		s := &script{T: t, DB: j.Tenant(tenant), session: "s", turn: "t-" + tenant, tenant: tenant, at: start}
 		in := s.beginInput()
 		in.Message = turn.UserMessage{ID: "m", Text: "message of " + tenant}
 		out := must(s.Begin(t.Context(), in))(t)
@@ -84,7 +84,7 @@ func tenantNames(t *testing.T, open func() *journal.DB) {
 		assert.Equal(t, []string{s.tenant, "s"}, []string{fork.Tenant, fork.Parent})
 		assert.Equal(t, "message of "+s.tenant, fork.FirstText)
 	}
-	n := must(sessions[0].PruneChunks(t.Context(), sessions[0].at.Add(time.Hour), 10))(t)
+	n := must(sessions[0].PruneEvents(t.Context(), sessions[0].at.Add(time.Hour), 10))(t)
 	assert.Equal(t, len(sessions), n, "pruning is for all tenants")
 }
 
@@ -92,10 +92,10 @@ func tenantFollows(t *testing.T, open func() *journal.DB) {
 	sessions := sameName(t, open())
 	for _, s := range sessions {
 		s.finish()
-		for c, err := range follow.Session(t.Context(), s.DB, "s", follow.Cursor{}) {
+		for e, err := range follow.Session(t.Context(), s.DB, "s", follow.Cursor{}) {
 			require.NoError(t, err)
-			require.Equal(t, s.turn, c.Turn)
-			if c.Kind == turn.ChunkTurnCompleted {
+			require.Equal(t, s.turn, e.Turn)
+			if e.Kind == turn.EventTurnCompleted {
 				break
 			}
 		}
@@ -134,12 +134,12 @@ func tenantTransfers(t *testing.T, open func() *journal.DB) {
 	whole, fork := exportOf(t, s.DB, "s"), exportOf(t, s.DB, "f")
 
 	for _, tenant := range []string{"", "other"} { // where the past is, and where nothing is
-		for _, store := range []*journal.DB{s.DB.Tenant(tenant), open().Tenant(tenant)} {
+		for _, j := range []*journal.DB{s.DB.Tenant(tenant), open().Tenant(tenant)} {
 			for _, b := range [][]byte{whole, fork} {
-				_, err := store.Import(t.Context(), bytes.NewReader(b))
+				_, err := j.Import(t.Context(), bytes.NewReader(b))
 				assert.ErrorIs(t, err, journal.ErrOtherTenant)
 			}
-			list := must(store.Sessions(t.Context(), 10))(t)
+			list := must(j.Sessions(t.Context(), 10))(t)
 			assert.Empty(t, list)
 		}
 	}
@@ -212,9 +212,9 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(len(turns), err)
 	messages, err := view.Messages(ctx, session, 1, 10)
 	add(len(messages), err)
-	chunks, err := view.Chunks(ctx, turnID, -1, 10)
-	add(len(chunks), err)
-	_, err = view.LastChunk(ctx, turnID)
+	events, err := view.Events(ctx, turnID, -1, 10)
+	add(len(events), err)
+	_, err = view.LastEvent(ctx, turnID)
 	add(0, err)
 	requests, err := view.Requests(ctx, turnID)
 	add(len(requests), err)
@@ -232,11 +232,11 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 	add(len(calls), err)
 	_, err = view.CheckBudget(ctx, session, journal.ReserveInput{AttemptUsage: journal.AttemptUsage{At: time.Unix(0, 0)}})
 	add(0, err)
-	condensations, err := view.Condensations(ctx, session)
-	add(len(condensations), err)
-	_, err = view.Condensed(ctx, session, "r1")
+	compactions, err := view.Compactions(ctx, session)
+	add(len(compactions), err)
+	_, err = view.Compacted(ctx, session, "r1")
 	add(0, err)
-	_, err = view.AddCondensation(ctx, session, "r1", turn.Condensation{At: turn.Head{Seq: 1000}})
+	_, err = view.AddCompaction(ctx, session, "r1", turn.Compaction{At: turn.Head{Seq: 1000}})
 	add(0, err)
 	return append(results, s.subagents(view, session, turnID)...)
 }
@@ -244,7 +244,7 @@ func (s *script) listed(view *journal.DB, session, turnID string) (results []any
 // subagents returns what a view has of the subagent of call 1.1.
 func (s *script) subagents(view *journal.DB, session, turnID string) (results []any) {
 	add := func(v any, err error) { results = append(results, v, kindOf(err)) }
-	ctx, answer := s.Context(), turn.SubagentAnswerID(turn.ChildSession(turnID, "1.1"))
+	ctx, answer := s.Context(), turn.SubagentAnswerID(turn.SubagentSession(turnID, "1.1"))
 	its, err := view.Subagent(ctx, turnID, "1.1")
 	add(its, err)
 	spent, err := view.SpentBySubagent(ctx, turnID, "1.1")
@@ -291,10 +291,10 @@ func tenantView(t *testing.T, open func() *journal.DB) {
 }
 
 // fullFor is a session of tenant acme with rows of each kind.
-func fullFor(t *testing.T, store *journal.DB) *script {
+func fullFor(t *testing.T, j *journal.DB) *script {
 	t.Helper()
-	s := begunFor(t, store, "acme", "s")
-	_ = must(s.AddCondensation(t.Context(), "s", "r1", s.condensation(s.sessionRecord().Head, 1, "notes")))(t)
+	s := begunFor(t, j, "acme", "s")
+	_ = must(s.AddCompaction(t.Context(), "s", "r1", s.compaction(s.sessionRecord().Head, 1, "notes")))(t)
 	list := append(calls(1, 1), subagentCall("1.1"))
 	s.infer(1, "look", list...)
 	s.callInBackground(list[1], turn.Allowance{Steps: 1})

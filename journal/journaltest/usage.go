@@ -113,8 +113,8 @@ func usageOfAnOpenInference(t *testing.T, open func() *journal.DB) {
 	require.NoError(t, s.AppendStream(t.Context(), sent))
 	lost := s.start(2).Lost
 	assert.Equal(t, record.LostAttempt{Attempt: 1}, lost, "it was billed, although it has shown nothing")
-	sent.Attempt, sent.Chunks = 2, []turn.Chunk{{Kind: turn.ChunkReasoningDelta, Text: "hmm", At: s.now()},
-		{Kind: turn.ChunkTextDelta, Text: "eight by", At: s.now()}}
+	sent.Attempt, sent.Events = 2, []turn.Event{{Kind: turn.EventReasoningDelta, Text: "hmm", At: s.now()},
+		{Kind: turn.EventTextDelta, Text: "eight by", At: s.now()}}
 	require.NoError(t, s.AppendStream(t.Context(), sent))
 	require.NoError(t, s.append(2, 2, "tes"))
 	assert.Equal(t, before, s.used())
@@ -216,11 +216,11 @@ func reservationStays(t *testing.T, open func() *journal.DB) {
 }
 
 func ceilingShared(t *testing.T, open func() *journal.DB) {
-	store := open()
+	j := open()
 	granted := make([]int64, 20)
 	var wg sync.WaitGroup
 	for i := range granted {
-		s := begunFor(t, store, "acme", fmt.Sprint("s", i))
+		s := begunFor(t, j, "acme", fmt.Sprint("s", i))
 		s.start(1)
 		wg.Go(func() {
 			granted[i], _, _ = s.ReserveUsage(t.Context(), journal.ReserveInput{
@@ -238,10 +238,10 @@ func ceilingShared(t *testing.T, open func() *journal.DB) {
 		}
 	}
 	assert.EqualValues(t, 1000, used, "all of it, and no more: %v", granted)
-	rows := must(store.Usage(t.Context(), journal.UsageByTenant, start))(t)
+	rows := must(j.Usage(t.Context(), journal.UsageByTenant, start))(t)
 	require.Len(t, rows, 1)
 	assert.Equal(t, *usd(1000), rows[0].Usage.Cost)
-	other := begunFor(t, store, "other", "s")
+	other := begunFor(t, j, "other", "s")
 	other.start(1)
 	_, refusal := other.reserve(1, 1, 50, journal.Budget{TenantDay: usd(1000)})
 	assert.Nil(t, refusal)
@@ -313,10 +313,10 @@ func usageEqualsCount(t *testing.T, open func() *journal.DB) { CheckUsage(t, ope
 // CheckUsage runs random turns with random prices, caches, failures, killed workers, lost replies and repeated
 // transactions, half of them under a budget, and compares the ledger with what the provider has billed, to the
 // picodollar. The provider bills a worker that was killed under a budget all that the budget has reserved.
-func CheckUsage(t *testing.T, store *journal.DB, turns int) {
+func CheckUsage(t *testing.T, j *journal.DB, turns int) {
 	p := &provider{random: rand.New(rand.NewPCG(14, 14)), billed: map[string]turn.Usage{}}
 	for i := range turns {
-		s := &script{T: t, DB: store, session: fmt.Sprint("s", i%7), turn: fmt.Sprint("t", i), at: start}
+		s := &script{T: t, DB: j, session: fmt.Sprint("s", i%7), turn: fmt.Sprint("t", i), at: start}
 		s.begin()
 		before := p.all
 		for step := 1; step <= 1+p.random.IntN(4); step++ {
@@ -330,11 +330,11 @@ func CheckUsage(t *testing.T, store *journal.DB, turns int) {
 		assert.Equal(t, []int64{want.InputTokens, want.OutputTokens, int64(want.Cost)},
 			[]int64{got.InputTokens, got.OutputTokens, int64(got.Cost)}, "turn %d", i)
 	}
-	for _, row := range must(store.Usage(t.Context(), journal.UsageByModel, start))(t) {
+	for _, row := range must(j.Usage(t.Context(), journal.UsageByModel, start))(t) {
 		assert.Equal(t, p.billed[row.Key], row.Usage, row.Key)
 	}
 	// One more token fits into a budget of what was billed and its price, and not into less.
-	s := newScript(t, store, "last")
+	s := newScript(t, j, "last")
 	s.start(1)
 	for _, short := range []turn.USD{1, 0} {
 		most := p.all.Cost + perTokenUSD - short

@@ -59,12 +59,12 @@ func claimApproved(t *testing.T, open func() *journal.DB) {
 			assert.ErrorIs(t, err, journal.ErrUnapproved, why)
 		})
 	}
-	w, denied, expired := approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2])
+	r, denied, expired := approvalOf(list[0]), approvalOf(list[1]), approvalOf(list[2])
 	refused(list[0], true, "there is no request")
-	s.ask(w, denied, expired, approvalOf(list[4]))
+	s.ask(r, denied, expired, approvalOf(list[4]))
 	refused(list[0], true, "the request is open")
 	refused(list[0], false, "whatever the caller believes")
-	s.decide(allowed(w), turn.Decision{ID: denied.ID, Status: turn.StatusDenied},
+	s.decide(allowed(r), turn.Decision{ID: denied.ID, Status: turn.StatusDenied},
 		turn.Decision{ID: expired.ID, Status: turn.StatusExpired, Allowed: true})
 	changed := list[0]
 	changed.Arguments = `{"path":"/etc/passwd"}`
@@ -98,8 +98,8 @@ func endCancelsWaits(t *testing.T, open func() *journal.DB) {
 			verdicts = append(verdicts, w.Decision.Status)
 		}
 		assert.Equal(t, []turn.DecisionStatus{turn.StatusAllowed, turn.StatusCancelled, turn.StatusCancelled}, verdicts)
-		assert.Len(t, s.said(turn.ChunkApprovalDecided), 2, "a reader sees an end of each")
-		assert.Len(t, s.said(turn.ChunkQuestionAnswered), 1)
+		assert.Len(t, s.requestEvents(turn.EventApprovalDecided), 2, "a reader sees an end of each")
+		assert.Len(t, s.requestEvents(turn.EventQuestionAnswered), 1)
 		left := must(s.PendingRequests(t.Context(), "", 10))(t)
 		assert.Empty(t, left)
 		assert.Zero(t, s.sessionRecord().PendingRequests)

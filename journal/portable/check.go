@@ -30,7 +30,7 @@ const maxGrants = 10_000
 func (c *exportCheck) line(l Line) error {
 	n := 0
 	for _, set := range []bool{l.Header != nil, l.Blob != nil, l.Turn != nil, l.Message != nil, l.Inference != nil,
-		l.Call != nil, l.LateResult != nil, l.Request != nil, l.Grant != nil, l.Condensation != nil, l.Chunk != nil,
+		l.Call != nil, l.LateResult != nil, l.Request != nil, l.Grant != nil, l.Compaction != nil, l.Event != nil,
 		l.End != nil} {
 		if set {
 			n++
@@ -71,10 +71,10 @@ func (c *exportCheck) content(l Line) error {
 		return c.checkRequest(*l.Request)
 	case l.Grant != nil:
 		return c.checkGrant(*l.Grant)
-	case l.Condensation != nil:
-		return c.checkCondensation(*l.Condensation)
-	case l.Chunk != nil:
-		return c.checkTurnID(l.Chunk.Turn)
+	case l.Compaction != nil:
+		return c.checkCompaction(*l.Compaction)
+	case l.Event != nil:
+		return c.checkTurnID(l.Event.Turn)
 	}
 	return c.checkEnd(*l.End)
 }

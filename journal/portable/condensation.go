@@ -10,19 +10,19 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func (e *exporter) condensations(p part) error {
-	names, err := tables.Column[string](e.Querier, `SELECT name FROM condensations WHERE session = ? AND at_seq <= ?
+func (e *exporter) compactions(p part) error {
+	names, err := tables.Column[string](e.Querier, `SELECT name FROM compactions WHERE session = ? AND at_seq <= ?
 		ORDER BY at_seq, id`, p.Session, p.High)
 	return writeAll(e, names, err, func(name string) (l Line, err error) {
-		x := &ExportCondensation{}
-		if x.Condensation, err = e.NamedCondensation(name); x.Turn == "" {
+		x := &ExportCompaction{}
+		if x.Compaction, err = e.NamedCompaction(name); x.Turn == "" {
 			_, x.Request, _ = strings.Cut(name, "/")
 		}
-		return Line{Condensation: x}, err
+		return Line{Compaction: x}, err
 	})
 }
 
-func (c *exportCheck) checkCondensation(x ExportCondensation) error {
+func (c *exportCheck) checkCompaction(x ExportCompaction) error {
 	err := errors.Join(badWord("reason", x.Reason), badWord("method", x.Method))
 	switch {
 	case err != nil:
@@ -35,8 +35,8 @@ func (c *exportCheck) checkCondensation(x ExportCondensation) error {
 	return c.checkTurnID(x.Turn)
 }
 
-// importCondensation inserts a condensation of the session's own messages. The messages are imported before it.
-func (im *importer) importCondensation(x ExportCondensation) error {
+// importCompaction inserts a compaction of the session's own messages. The messages are imported before it.
+func (im *importer) importCompaction(x ExportCompaction) error {
 	n := im.turns[x.Turn]
 	if n == 0 && (x.Turn != "" || x.At.Seq <= im.forkSeq) {
 		return nil
@@ -47,16 +47,16 @@ func (im *importer) importCondensation(x ExportCondensation) error {
 			return err
 		}
 		if p.Hash != h.Hash {
-			return fmt.Errorf("a condensation is of another transcript: message %d has another hash", h.Seq)
+			return fmt.Errorf("a compaction is of another transcript: message %d has another hash", h.Seq)
 		}
 	}
 	name := fmt.Sprintf("%s/%d/%s", x.Turn, x.Step, x.Reason)
 	if x.Turn == "" {
 		name = fmt.Sprintf("%d/%s", im.Scope.Session, x.Request)
 	}
-	if err := im.InsertCondensation(im.Scope.Session, n, name, &x.Condensation); err != nil {
+	if err := im.InsertCompaction(im.Scope.Session, n, name, &x.Compaction); err != nil {
 		return err
 	}
 	// What it used is no spending of this journal, as with imported inferences.
-	return im.Exec(`UPDATE condensations SET input_tokens = 0, output_tokens = 0, cost = 0 WHERE name = ?`, name)
+	return im.Exec(`UPDATE compactions SET input_tokens = 0, output_tokens = 0, cost = 0 WHERE name = ?`, name)
 }

@@ -20,7 +20,7 @@ func Export(ctx context.Context, h *tables.Handle, session string, w io.Writer) 
 			return err
 		}
 		for _, write := range []func(part) error{
-			e.turns, e.messages, e.inferences, e.calls, e.lateResults, e.requests, e.grants, e.condensations, e.chunks,
+			e.turns, e.messages, e.inferences, e.calls, e.lateResults, e.requests, e.grants, e.compactions, e.events,
 		} {
 			for _, p := range e.parts {
 				if err := write(p); err != nil {

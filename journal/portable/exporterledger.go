@@ -72,14 +72,14 @@ func (e *exporter) grants(p part) error {
 	return writeAll(e, list, err, func(g turn.Grant) (Line, error) { return Line{Grant: &g}, nil })
 }
 
-func (e *exporter) chunks(p part) error {
+func (e *exporter) events(p part) error {
 	err := e.Each(func(rows tables.Rows) error {
-		var c turn.Chunk
-		if err := tables.ScanChunk(rows.Scan, &c, &c.Turn); err != nil {
+		var ev turn.Event
+		if err := tables.ScanEvent(rows.Scan, &ev, &ev.Turn); err != nil {
 			return err
 		}
-		return e.out.Write(Line{Chunk: &c})
-	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM chunks c
+		return e.out.Write(Line{Event: &ev})
+	}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, ''), t.turn_id FROM events c
 		JOIN turns t ON t.id = c.turn
 		WHERE c.turn IN `+partTurns+` AND c.turn <> ?4 ORDER BY t.id, c.idx`, p.Session, p.Low, p.High, p.splitTurn)
 	if err != nil || p.splitTurn == 0 {
@@ -88,16 +88,16 @@ func (e *exporter) chunks(p part) error {
 	return e.writeForkedTurnEnd(p.splitTurn)
 }
 
-// writeForkedTurnEnd writes the only chunk of a turn of which a fork has only the beginning: its turn_completed.
+// writeForkedTurnEnd writes the only event of a turn of which a fork has only the beginning: its turn_completed.
 func (e *exporter) writeForkedTurnEnd(turnN int64) error {
 	r, err := e.TurnRecord(`t.id = ?`, turnN)
 	if err != nil {
 		return err
 	}
 	r = e.forkedTurn(r)
-	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.Reason, Message: r.Message})
+	data, err := json.Marshal(turn.DoneEvent{State: r.State, FinishReason: r.Reason, Message: r.Message})
 	if err != nil {
 		return err
 	}
-	return e.out.Write(Line{Chunk: &turn.Chunk{Turn: r.ID, Kind: turn.ChunkTurnCompleted, At: r.EndedAt, Data: data}})
+	return e.out.Write(Line{Event: &turn.Event{Turn: r.ID, Kind: turn.EventTurnCompleted, At: r.EndedAt, Data: data}})
 }

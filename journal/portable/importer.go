@@ -104,8 +104,8 @@ func (im *importer) importLine(l Line) error {
 		return im.importTurn(*l.Turn)
 	case l.Message != nil:
 		return im.importMessage(*l.Message)
-	case l.Condensation != nil:
-		return im.importCondensation(*l.Condensation)
+	case l.Compaction != nil:
+		return im.importCompaction(*l.Compaction)
 	}
 	id := ""
 	switch {
@@ -117,8 +117,8 @@ func (im *importer) importLine(l Line) error {
 		id = l.LateResult.Turn
 	case l.Request != nil:
 		id = l.Request.Turn
-	case l.Chunk != nil:
-		id = l.Chunk.Turn
+	case l.Event != nil:
+		id = l.Event.Turn
 	}
 	n := im.turns[id]
 	switch {
@@ -133,7 +133,7 @@ func (im *importer) importLine(l Line) error {
 	case l.Request != nil:
 		return im.importRequest(n, *l.Request)
 	}
-	return im.importChunk(n, *l.Chunk)
+	return im.importEvent(n, *l.Event)
 }
 
 // open inserts the session, or reports that the journal has it with at least the export's messages.
@@ -189,8 +189,8 @@ func (im *importer) checkSame() error {
 // finish ends the turn that was running when the session was exported, with its open calls and requests.
 func (im *importer) finish() error {
 	n := im.Scope.Session
-	err := im.Exec(`UPDATE turns SET pruned = NOT EXISTS (SELECT 1 FROM chunks c WHERE c.turn = turns.id AND c.idx = 0
-		AND c.kind <> ?) WHERE session = ?`, string(turn.ChunkTurnCompleted), n)
+	err := im.Exec(`UPDATE turns SET pruned = NOT EXISTS (SELECT 1 FROM events c WHERE c.turn = turns.id AND c.idx = 0
+		AND c.kind <> ?) WHERE session = ?`, string(turn.EventTurnCompleted), n)
 	if err == nil {
 		err = im.Exec(`UPDATE sessions SET turns = (SELECT count(*) FROM turns WHERE session = ?1) WHERE id = ?1`, n)
 	}

@@ -138,20 +138,20 @@ func (im *importer) importLateResult(turnN int64, x record.LateResult) error {
 // importRequest inserts a request of the export, and its decision if it has one.
 func (im *importer) importRequest(turnN int64, r record.RequestRecord) (err error) {
 	r.Request = record.CleanRequest(r.Request)
-	x := tables.Request{Rec: r, Size: r.ArgumentsBytes}
-	if x.Arguments, err = im.Put(r.Arguments, tables.TextPlain); err != nil {
+	row := tables.Request{Rec: r, Size: r.ArgumentsBytes}
+	if row.Arguments, err = im.Put(r.Arguments, tables.TextPlain); err != nil {
 		return err
 	}
-	if err := im.InsertRequest(im.Scope.Session, turnN, &x); err != nil || r.Decision == nil {
+	if err := im.InsertRequest(im.Scope.Session, turnN, &row); err != nil || r.Decision == nil {
 		return err
 	}
-	return im.DecideRequest(&x, *r.Decision)
+	return im.DecideRequest(&row, *r.Decision)
 }
 
-func (im *importer) importChunk(turnN int64, c turn.Chunk) error {
-	return im.Exec(`INSERT INTO chunks (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		turnN, c.Index, c.Step, c.Attempt, string(c.Kind), tables.Nanos(c.At), tables.ContentOf(record.CleanText(c.Text)),
-		tables.ContentOrNull(record.CleanText(string(c.Data))))
+func (im *importer) importEvent(turnN int64, e turn.Event) error {
+	return im.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		turnN, e.Index, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At), tables.ContentOf(record.CleanText(e.Text)),
+		tables.ContentOrNull(record.CleanText(string(e.Data))))
 }
 
 // importArtifacts records the content that a call has left.
@@ -175,17 +175,17 @@ func (im *importer) importArtifacts(call int64, full string, media []turn.Media,
 // droppedPermissions returns the export's grants, and the approvals that its running turn waits for or has not used.
 func (im *importer) droppedPermissions() (out []DroppedPermission, err error) {
 	const ofSession = `w.turn IN (SELECT id FROM turns WHERE session = ?)`
-	for _, r := range im.grants {
-		w := DroppedPermission{Tool: r.Tool, Scope: turn.GrantTool, ArgumentsHash: r.ArgumentsHash, By: r.By, At: r.At}
-		if r.ArgumentsHash != "" {
+	for _, g := range im.grants {
+		w := DroppedPermission{Tool: g.Tool, Scope: turn.GrantTool, ArgumentsHash: g.ArgumentsHash, By: g.By, At: g.At}
+		if g.ArgumentsHash != "" {
 			w.Scope = turn.GrantCall
 			const shownAs = ofSession + ` AND w.tool = ? AND w.arguments_hash = ? ORDER BY w.id LIMIT 1`
-			shown, err := im.Requests(shownAs, im.Scope.Session, r.Tool, r.ArgumentsHash)
+			shown, err := im.Requests(shownAs, im.Scope.Session, g.Tool, g.ArgumentsHash)
 			if err != nil {
 				return nil, err
 			}
-			for _, x := range shown {
-				w.Arguments, w.ArgumentsBytes = x.Rec.Arguments, x.Size
+			for _, row := range shown {
+				w.Arguments, w.ArgumentsBytes = row.Rec.Arguments, row.Size
 			}
 		}
 		out = append(out, w)
@@ -193,12 +193,12 @@ func (im *importer) droppedPermissions() (out []DroppedPermission, err error) {
 	open, err := im.Requests(ofSession+` AND t.ended_at IS NULL AND w.kind = ? AND (w.status = '' OR w.allowed)
 		AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.turn = w.turn AND c.call_id = w.request_id AND c.outcome <> '') ORDER BY w.id`,
 		im.Scope.Session, string(turn.RequestApproval))
-	for _, x := range open {
+	for _, row := range open {
 		w := DroppedPermission{
-			Tool: x.Rec.Tool, Scope: ScopeOnce, Arguments: x.Rec.Arguments, ArgumentsBytes: x.Size,
-			ArgumentsHash: x.Rec.ArgumentsHash, At: x.Rec.AskedAt,
+			Tool: row.Rec.Tool, Scope: ScopeOnce, Arguments: row.Rec.Arguments, ArgumentsBytes: row.Size,
+			ArgumentsHash: row.Rec.ArgumentsHash, At: row.Rec.AskedAt,
 		}
-		if r := x.Rec.Decision; r != nil {
+		if r := row.Rec.Decision; r != nil {
 			w.By, w.At = r.By, r.At
 		}
 		out = append(out, w)

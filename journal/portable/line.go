@@ -31,19 +31,19 @@ const (
 // Blobs are the artifacts of calls: media and whole outputs. The session of a request is empty: the header holds it.
 // Its arguments are those that its reader was shown; the transcript has the rest.
 type Line struct {
-	Header       *ExportHeader         `json:"header,omitempty"`
-	Blob         *ExportBlob           `json:"blob,omitempty"`
-	Turn         *ExportTurn           `json:"turn,omitempty"`
-	Message      *ExportMessage        `json:"message,omitempty"`
-	Inference    *ExportInference      `json:"inference,omitempty"`
-	Call         *ExportCall           `json:"call,omitempty"`
-	LateResult   *record.LateResult    `json:"late_result,omitempty"`
-	Request      *record.RequestRecord `json:"request,omitempty"`
-	Grant        *turn.Grant           `json:"grant,omitempty"`
-	Condensation *ExportCondensation   `json:"condensation,omitempty"`
-	Chunk        *turn.Chunk           `json:"chunk,omitempty"`
-	End          *ExportEnd            `json:"end,omitempty"`
-	Sum          string                `json:"sum,omitempty"`
+	Header     *ExportHeader         `json:"header,omitempty"`
+	Blob       *ExportBlob           `json:"blob,omitempty"`
+	Turn       *ExportTurn           `json:"turn,omitempty"`
+	Message    *ExportMessage        `json:"message,omitempty"`
+	Inference  *ExportInference      `json:"inference,omitempty"`
+	Call       *ExportCall           `json:"call,omitempty"`
+	LateResult *record.LateResult    `json:"late_result,omitempty"`
+	Request    *record.RequestRecord `json:"request,omitempty"`
+	Grant      *turn.Grant           `json:"grant,omitempty"`
+	Compaction *ExportCompaction     `json:"compaction,omitempty"`
+	Event      *turn.Event           `json:"event,omitempty"`
+	End        *ExportEnd            `json:"end,omitempty"`
+	Sum        string                `json:"sum,omitempty"`
 }
 
 // ExportHeader is the first line. The messages' hash chain must lead to Session.Head. Session.Tenant is empty: Tenant
@@ -103,9 +103,9 @@ type ExportCall struct {
 	SettledAttempt int `json:"settled_attempt,omitempty"`
 }
 
-// ExportCondensation is a condensation. Request names the one that a user asked for: see journal.DB.AddCondensation.
-type ExportCondensation struct {
-	turn.Condensation
+// ExportCompaction is a compaction. Request names the one that a user asked for: see journal.DB.AddCompaction.
+type ExportCompaction struct {
+	turn.Compaction
 	Request string `json:"request,omitempty"`
 }
 
@@ -114,7 +114,7 @@ type ExportEnd struct {
 	Lines int64 `json:"lines"`
 }
 
-// Exporter writes an export. Stores give it the lines in order.
+// Exporter writes an export. Journals give it the lines in order.
 type Exporter struct {
 	w     *bufio.Writer
 	sum   string

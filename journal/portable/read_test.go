@@ -98,7 +98,7 @@ func TestForgedExports(t *testing.T) {
 		{"session.jsonl", `"reason":"answered"`, `"reason":"answered","code":"\u001b[31m"`, "unknown code"},
 		{"session.jsonl", `"outcome":"ok"`, `"outcome":"\u001b[31m"`, "unknown outcome"},
 		{"session.jsonl", `"state":"running"`, `"state":"asleep"`, "unknown state"},
-		{"session.jsonl", `"chunk":{"turn":"t3"`, `"chunk":{"turn":"t9"`, "does not have"},
+		{"session.jsonl", `"event":{"turn":"t3"`, `"event":{"turn":"t9"`, "does not have"},
 		{"requests.jsonl", `"request":{`, `"request":{`, ""},
 		{"requests.jsonl", `"request":{"session":"","turn":"u1-s2"`, `"request":{"session":"","turn":"u9"`, "does not have"},
 		{"requests.jsonl", `"request":{"session":"","turn":"u2-s2","id":"q1"`,

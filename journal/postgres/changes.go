@@ -11,15 +11,15 @@ import (
 const pollEvery = 40 * time.Millisecond
 
 // Changed implements tables.Database.
-func (s *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
-	return s.changes.Wait(ctx, topics...)
+func (db *database) Changed(ctx context.Context, topics ...journal.Topic) <-chan struct{} {
+	return db.changes.Wait(ctx, topics...)
 }
 
 // Notify implements tables.Database.
-func (s *database) Notify(topics ...journal.Topic) { s.changes.Notify(topics...) }
+func (db *database) Notify(topics ...journal.Topic) { db.changes.Notify(topics...) }
 
-// look reads the state of each topic: the chunks of turns, and the turns of sessions.
-func (s *database) look(ctx context.Context, topics []journal.Topic) (map[journal.Topic]int64, error) {
+// look reads the state of each topic: the events of turns, and the turns of sessions.
+func (db *database) look(ctx context.Context, topics []journal.Topic) (map[journal.Topic]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	var turns, sessions []string
@@ -34,8 +34,8 @@ func (s *database) look(ctx context.Context, topics []journal.Topic) (map[journa
 	if len(topics) == 0 {
 		return seen, nil
 	}
-	rows, err := s.db.QueryContext(ctx, `
-		SELECT t.turn_id, '', '', 1 + coalesce((SELECT max(idx) FROM chunks WHERE turn = t.id), 0) FROM turns t
+	rows, err := db.db.QueryContext(ctx, `
+		SELECT t.turn_id, '', '', 1 + coalesce((SELECT max(idx) FROM events WHERE turn = t.id), 0) FROM turns t
 			WHERE t.turn_id = ANY($1)
 		UNION ALL
 		SELECT '', s.session_id, s.tenant, 1 + coalesce((SELECT max(id) FROM turns WHERE session = s.id), 0) FROM sessions s WHERE s.session_id = ANY($2)`,

@@ -21,10 +21,10 @@ import (
 func TestCopy(t *testing.T) {
 	server := pgtest.Start(t)
 	file := func(name string) *journal.DB {
-		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), name), sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), name), sqlite.Options{})
 		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-		return s
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		return db
 	}
 	from, to, back := file("from"), open(t, server.Journal(t), postgres.Options{}), file("back")
 	head := fill(t, from)
@@ -40,84 +40,84 @@ func TestCopy(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, contents(t, back))
 
-	for _, s := range []*journal.DB{to, back} {
-		granted, err := s.Grants(t.Context(), "t")
+	for _, db := range []*journal.DB{to, back} {
+		granted, err := db.Grants(t.Context(), "t")
 		require.NoError(t, err)
 		assert.Len(t, granted, 1, "a copy keeps what an import leaves out")
-		waiting, err := s.PendingRequests(t.Context(), "s", 10)
+		waiting, err := db.PendingRequests(t.Context(), "s", 10)
 		require.NoError(t, err)
 		assert.Len(t, waiting, 1)
 		key := journal.StepKey{Turn: "t", Step: 2}
 		results := []turn.CallOutcome{{CallID: "1.0"}}
-		_, err = s.StartInference(t.Context(),
+		_, err = db.StartInference(t.Context(),
 			journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results, At: time.Now()})
 		require.NoError(t, err)
-		_, err = s.Begin(t.Context(), turn.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"},
+		_, err = db.Begin(t.Context(), turn.BeginInput{Session: "new", Turn: "n", Message: turn.UserMessage{ID: "m"},
 			At: time.Now()})
 		require.NoError(t, err, "new rows get new numbers")
 	}
 }
 
 // fill writes a turn that has run a call, holds a grant and waits for an answer, a fork, and a catalogue.
-func fill(t *testing.T, s *journal.DB) turn.Head {
+func fill(t *testing.T, db *journal.DB) turn.Head {
 	ctx, at := t.Context(), time.Now()
 	key := journal.StepKey{Turn: "t", Step: 1}
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: `{"a":"canary arguments"}`}
-	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", At: at,
+	begun, err := db.Begin(ctx, turn.BeginInput{Session: "s", Turn: "t", At: at,
 		Message: turn.UserMessage{ID: "m", Text: "canary message"}})
 	require.NoError(t, err)
-	_, err = s.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
+	_, err = db.StartInference(ctx, journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at})
 	require.NoError(t, err)
-	inf, err := s.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
+	inf, err := db.SettleInference(ctx, journal.SettleInference{Session: "s", Key: key, Attempt: 1, At: at,
 		Message: turn.Message{Text: "canary answer", ToolCalls: []turn.ToolCall{call}},
 		Answer: turn.Completion{Text: "canary answer", Reasoning: "canary reasoning",
 			Raw: []byte(`{"canary":"raw"}`)}})
 	require.NoError(t, err)
 	hash := record.HashOf([]byte(call.Arguments))
-	_, err = s.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
+	_, err = db.Ask(ctx, turn.AskInput{Session: "s", Turn: "t", At: at, Requests: []turn.Request{
 		{ID: "1.0", Kind: turn.RequestApproval, Step: 1, ArgumentsHash: hash},
 		{ID: "q1", Kind: turn.RequestQuestion, Step: 1, Question: "canary question"},
 	}})
 	require.NoError(t, err)
-	require.NoError(t, s.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
+	require.NoError(t, db.Decide(ctx, turn.DecideInput{Session: "s", Turn: "t", At: at, Decisions: []turn.Decision{
 		{ID: "1.0", Status: turn.StatusAllowed, Allowed: true, ArgumentsHash: hash, Grant: turn.GrantTool, By: "me",
 			Reason: "canary reason"},
 	}}))
-	_, err = s.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
+	_, err = db.ClaimCall(ctx, journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, Approved: true, At: at})
 	require.NoError(t, err)
-	_, err = s.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
+	_, err = db.SettleCall(ctx, journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at, Taints: true,
 		Result: turn.ToolResult{FromServer: true, Outcome: turn.OutcomeOK, Text: "canary result",
 			Full:      bytes.Repeat([]byte("canary full"), 500),
 			Media:     []turn.Media{{Type: "image/png", Data: []byte("canary image")}},
 			MediaType: "text/plain"}})
 	require.NoError(t, err)
-	_, err = s.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
+	_, err = db.Fork(ctx, journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 	require.NoError(t, err)
-	_, err = s.PutBlob(ctx, "text/plain", nil)
+	_, err = db.PutBlob(ctx, "text/plain", nil)
 	require.NoError(t, err)
 	c := turn.Catalogue{Server: "x", Hash: "1", ConfigHash: "s", Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: "h"}}}
-	require.NoError(t, s.PublishCatalogue(ctx, c))
+	require.NoError(t, db.PublishCatalogue(ctx, c))
 	return inf.Head
 }
 
 // contents returns what readers see of a journal.
-func contents(t *testing.T, s *journal.DB) []any {
+func contents(t *testing.T, db *journal.DB) []any {
 	t.Helper()
 	ctx := t.Context()
 	var out []any
 	add := func(v any, err error) { require.NoError(t, err); out = append(out, v) }
-	add(s.Catalogues(ctx))
+	add(db.Catalogues(ctx))
 	for _, session := range []string{"s", "f"} {
 		var b bytes.Buffer
-		require.NoError(t, s.Export(ctx, session, &b))
+		require.NoError(t, db.Export(ctx, session, &b))
 		out = append(out, b.String())
-		rec, err := s.Session(ctx, session)
+		rec, err := db.Session(ctx, session)
 		add(rec, err)
 		if rec.LastTurn.ID != "" {
-			add(s.Taint(ctx, rec.LastTurn.ID))
-			add(s.Grants(ctx, rec.LastTurn.ID))
+			add(db.Taint(ctx, rec.LastTurn.ID))
+			add(db.Grants(ctx, rec.LastTurn.ID))
 		}
-		add(s.PendingRequests(ctx, session, 10))
+		add(db.PendingRequests(ctx, session, 10))
 	}
 	return out
 }

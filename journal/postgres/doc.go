@@ -9,7 +9,7 @@
 // Options.RetryFor has passed. Reads see one snapshot.
 //
 // What a method has returned survives a crash of the server if synchronous_commit is on, which is the default. Appended
-// chunks need it, too: a reader that has seen chunk n must never get a different chunk n.
+// events need it, too: a reader that has seen event n must never get a different event n.
 //
 // Followers are woken by one query for each process, every 40 ms while there are followers. LISTEN and NOTIFY are
 // not used, because NOTIFY serializes the commits of the whole server.

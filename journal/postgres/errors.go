@@ -26,7 +26,7 @@ var advice = map[string]string{
 const readOnly = "25006"
 
 // Away implements tables.Database.
-func (s *database) Away(err error) bool {
+func (db *database) Away(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		return isAwayCode(refused.Code)
@@ -46,7 +46,7 @@ func isAwayCode(code string) bool {
 }
 
 // Explain implements tables.Database.
-func (s *database) Explain(err error) error { return explain(err) }
+func (db *database) Explain(err error) error { return explain(err) }
 
 func explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {

@@ -47,7 +47,7 @@ func TestOpenNeedsTheTables(t *testing.T) {
 	require.NoError(t, server.Exec(t.Context(), url,
 		`DROP TABLE subagents; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
 			ALTER TABLE turns DROP COLUMN left_over;
-			DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending;
+			DROP VIEW used; DROP TABLE compactions; DROP TABLE inference_usage; DROP TABLE spending;
 			DROP TABLE tool_servers;
 			ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`))
 	_, err = postgres.Open(t.Context(), url, postgres.Options{})
@@ -80,17 +80,17 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 // TestNothingIsLostOrDoubled cuts connections and kills the server. Each acknowledged append is there exactly once and
-// in order, and a follower reads exactly these chunks.
+// in order, and a follower reads exactly these events.
 func TestNothingIsLostOrDoubled(t *testing.T) {
 	server := pgtest.Start(t)
-	s := open(t, server.Journal(t), postgres.Options{RetryFor: time.Minute})
+	db := open(t, server.Journal(t), postgres.Options{RetryFor: time.Minute})
 	const turns, appends = 4, 150
 	var wg sync.WaitGroup
 	steps := make(chan struct{}, turns*appends)
 	for i := range turns {
 		name := fmt.Sprint("t", i)
-		wg.Go(func() { assert.NoError(t, appendAll(t.Context(), s, name, appends, steps)) })
-		wg.Go(func() { followAll(t, s, name, appends) })
+		wg.Go(func() { assert.NoError(t, appendAll(t.Context(), db, name, appends, steps)) })
+		wg.Go(func() { followAll(t, db, name, appends) })
 	}
 	for i := range 6 { // at observed moments
 		for range turns * appends / 8 {
@@ -106,37 +106,37 @@ func TestNothingIsLostOrDoubled(t *testing.T) {
 	wg.Wait()
 }
 
-func appendAll(ctx context.Context, s *journal.DB, name string, n int, steps chan<- struct{}) error {
-	begun, err := s.Begin(ctx, turn.BeginInput{Session: "s-" + name, Turn: name,
+func appendAll(ctx context.Context, db *journal.DB, name string, n int, steps chan<- struct{}) error {
+	begun, err := db.Begin(ctx, turn.BeginInput{Session: "s-" + name, Turn: name,
 		Message: turn.UserMessage{ID: "m", Text: "go"}, At: time.Now()})
 	if err != nil {
 		return err
 	}
 	key := journal.StepKey{Turn: name, Step: 1}
-	if _, err := s.StartInference(ctx, journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head,
+	if _, err := db.StartInference(ctx, journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head,
 		At: time.Now()}); err != nil {
 		return err
 	}
 	for i := range n {
-		c := turn.Chunk{Kind: turn.ChunkTextDelta, Text: fmt.Sprint(i), At: time.Now()}
-		if err := s.AppendChunks(ctx, key, 1, []turn.Chunk{c}); err != nil {
+		e := turn.Event{Kind: turn.EventTextDelta, Text: fmt.Sprint(i), At: time.Now()}
+		if err := db.AppendEvents(ctx, key, 1, []turn.Event{e}); err != nil {
 			return err
 		}
 		steps <- struct{}{}
 	}
-	_, err = s.Finish(ctx, turn.FinishInput{Session: "s-" + name, Turn: name,
+	_, err = db.Finish(ctx, turn.FinishInput{Session: "s-" + name, Turn: name,
 		Result: turn.Result{State: turn.StateCompleted}, At: time.Now()})
 	return err
 }
 
-func followAll(t *testing.T, s *journal.DB, name string, n int) {
+func followAll(t *testing.T, db *journal.DB, name string, n int) {
 	next := 0
-	for c, err := range follow.Turn(t.Context(), s, name, -1) {
+	for e, err := range follow.Turn(t.Context(), db, name, -1) {
 		if !assert.NoError(t, err) {
 			return
 		}
-		if c.Kind == turn.ChunkTextDelta {
-			assert.Equal(t, fmt.Sprint(next), c.Text)
+		if e.Kind == turn.EventTextDelta {
+			assert.Equal(t, fmt.Sprint(next), e.Text)
 			next++
 		}
 	}
@@ -149,14 +149,14 @@ func TestAWorkersReportExpires(t *testing.T) {
 	url := server.Empty(t)
 	_, err := postgres.Migrate(t.Context(), url)
 	require.NoError(t, err)
-	s := open(t, url, postgres.Options{})
-	require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
-	list, err := s.Workers(t.Context())
+	db := open(t, url, postgres.Options{})
+	require.NoError(t, db.ReportWorker(t.Context(), fleet.WorkerReport{ID: "killed", Servers: json.RawMessage(`[]`)}))
+	list, err := db.Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.NoError(t, server.Exec(t.Context(), url,
 		fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, fleet.WorkerExpiry)))
-	list, err = s.Workers(t.Context())
+	list, err = db.Workers(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)
 }

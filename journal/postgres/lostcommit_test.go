@@ -97,66 +97,66 @@ func (p *deafProxy) pass(client net.Conn) {
 func TestALostCommitIsNotRepeated(t *testing.T) {
 	server := pgtest.Start(t)
 	proxy := &deafProxy{}
-	s := open(t, proxy.listen(t, server.Journal(t)), postgres.Options{})
+	db := open(t, proxy.listen(t, server.Journal(t)), postgres.Options{})
 	key, at := journal.StepKey{Turn: "t", Step: 1}, time.Now()
 	call := turn.ToolCall{ID: "1.0", Tool: "local/x", Arguments: "{}"}
 	begin := turn.BeginInput{Session: "s", Turn: "t", Message: turn.UserMessage{ID: "m", Text: "go"}, At: at}
 	var begun journal.BeginResult
 	var attempt int
 	for _, write := range []func() error{
-		func() (err error) { begun, err = s.Begin(t.Context(), begin); return err },
+		func() (err error) { begun, err = db.Begin(t.Context(), begin); return err },
 		func() error {
 			in := journal.StartInference{Session: "s", Key: key, Expect: begun.Head, At: at}
-			inf, err := s.StartInference(t.Context(), in)
+			inf, err := db.StartInference(t.Context(), in)
 			attempt = inf.Attempt
 			return err
 		},
 		func() error {
-			return s.AppendChunks(t.Context(), key, attempt, []turn.Chunk{{Kind: turn.ChunkTextDelta, Text: "once", At: at}})
+			return db.AppendEvents(t.Context(), key, attempt, []turn.Event{{Kind: turn.EventTextDelta, Text: "once", At: at}})
 		},
 		func() error {
-			_, err := s.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: attempt, At: at,
+			_, err := db.SettleInference(t.Context(), journal.SettleInference{Session: "s", Key: key, Attempt: attempt, At: at,
 				Message: turn.Message{Text: "once", ToolCalls: []turn.ToolCall{call}}, Answer: turn.Completion{Text: "once"}})
 			return err
 		},
 		func() error {
-			claim, err := s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: at})
+			claim, err := db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: at})
 			assert.Equal(t, journal.ClaimGranted, claim.State, "its own claim is no other's")
 			return err
 		},
-		func() error { return s.NoteCall(t.Context(), "t", "1.0", 1, turn.ToolProgress{Message: "once"}, at) },
+		func() error { return db.NoteCall(t.Context(), "t", "1.0", 1, turn.ToolProgress{Message: "once"}, at) },
 		func() error {
-			_, err := s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at,
+			_, err := db.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: "1.0", Attempt: 1, At: at,
 				Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: "done"}})
 			return err
 		},
 		func() error {
-			_, err := s.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
+			_, err := db.Fork(t.Context(), journal.ForkInput{Session: "s", At: 1, ID: "f", Time: at})
 			return err
 		},
 		func() error {
-			_, err := s.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t",
+			_, err := db.Finish(t.Context(), turn.FinishInput{Session: "s", Turn: "t",
 				Result: turn.Result{State: turn.StateCompleted}, At: at})
 			return err
 		},
-		func() error { return approveTools(t, s, proxy) },
+		func() error { return approveTools(t, db, proxy) },
 	} {
 		proxy.armed.Store(true)
 		require.NoError(t, write())
 	}
 	assert.EqualValues(t, 10, proxy.lost.Load())
-	chunks, err := s.Chunks(t.Context(), "t", -1, 100)
+	events, err := db.Events(t.Context(), "t", -1, 100)
 	require.NoError(t, err)
-	var kinds []turn.ChunkKind
-	for _, c := range chunks {
-		kinds = append(kinds, c.Kind)
+	var kinds []turn.EventKind
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
 	}
-	assert.Equal(t, []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkToolCallStarted,
-		turn.ChunkToolProgress,
-		turn.ChunkToolCallCompleted, turn.ChunkTurnCompleted}, kinds)
+	assert.Equal(t, []turn.EventKind{turn.EventTurnStarted, turn.EventTextDelta, turn.EventToolCallStarted,
+		turn.EventToolProgress,
+		turn.EventToolCallCompleted, turn.EventTurnCompleted}, kinds)
 
 	proxy.armed.Store(true)
-	n, err := s.PruneChunks(t.Context(), at.Add(time.Hour), 10)
+	n, err := db.PruneEvents(t.Context(), at.Add(time.Hour), 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 
@@ -165,21 +165,21 @@ func TestALostCommitIsNotRepeated(t *testing.T) {
 	target := &deafProxy{}
 	to := open(t, target.listen(t, server.Journal(t)), postgres.Options{})
 	target.armed.Store(true)
-	n, err = journal.Copy(t.Context(), s, to)
+	n, err = journal.Copy(t.Context(), db, to)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n, "the session and its fork")
 	assert.EqualValues(t, 1, target.lost.Load())
 }
 
 // approveTools loses the reply to the approval of a tool that has changed.
-func approveTools(t *testing.T, s *journal.DB, proxy *deafProxy) error {
+func approveTools(t *testing.T, db *journal.DB, proxy *deafProxy) error {
 	proxy.armed.Store(false)
 	for _, hash := range []string{"before", "now"} {
 		c := turn.Catalogue{Server: "x", Hash: hash, Tools: []turn.Descriptor{{ID: "mcp/x/t", Hash: hash}}}
-		require.NoError(t, s.PublishCatalogue(t.Context(), c))
+		require.NoError(t, db.PublishCatalogue(t.Context(), c))
 	}
 	proxy.armed.Store(true)
-	approved, err := s.ApproveTools(t.Context(),
+	approved, err := db.ApproveTools(t.Context(),
 		catalogue.ApproveToolsInput{Server: "x", Tools: []string{"t"}, By: "me", At: time.Now()})
 	assert.Len(t, approved, 1)
 	return err
@@ -197,13 +197,13 @@ func TestOpenRetriesALostConnection(t *testing.T) {
 // TestIdleTransactionsEnd checks the limit of each transaction, which the connection does not keep, and that a
 // transaction that the server ends runs again.
 func TestIdleTransactionsEnd(t *testing.T) {
-	s, err := postgres.Connect(pgtest.Start(t).Journal(t), postgres.Options{MaxConns: 1})
+	db, err := postgres.Connect(pgtest.Start(t).Journal(t), postgres.Options{MaxConns: 1})
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, s.Close()) }()
+	defer func() { assert.NoError(t, db.Close()) }()
 	const show = "show idle_in_transaction_session_timeout"
 	var limits [4]string
 	runs := 0
-	require.NoError(t, s.Write(t.Context(), func(c tables.Conn) error {
+	require.NoError(t, db.Write(t.Context(), func(c tables.Conn) error {
 		if runs++; runs > 1 {
 			return c.QueryRow(show).Scan(&limits[0])
 		}
@@ -219,11 +219,11 @@ func TestIdleTransactionsEnd(t *testing.T) {
 	}))
 	assert.Equal(t, 2, runs)
 	for i, once := range []bool{false, true} {
-		require.NoError(t, s.Read(t.Context(), once, func(c tables.Conn) error {
+		require.NoError(t, db.Read(t.Context(), once, func(c tables.Conn) error {
 			return c.QueryRow(show).Scan(&limits[1+i])
 		}))
 	}
-	require.NoError(t, s.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
 		if err := c.Exec("rollback"); err != nil {
 			return err
 		}

@@ -86,10 +86,10 @@ func checkSchema(c tables.Conn) error {
 		return err
 	}
 	if version == 0 {
-		return fmt.Errorf("%w: it has no tables: run `starter journal migrate`", ErrNotMigrated)
+		return fmt.Errorf("%w: it has no tables: run `everturn journal migrate`", ErrNotMigrated)
 	}
 	if version < journal.SchemaVersion {
-		return fmt.Errorf("%w: its schema version is %d, and this program's is %d: run `starter journal migrate`",
+		return fmt.Errorf("%w: its schema version is %d, and this program's is %d: run `everturn journal migrate`",
 			ErrNotMigrated, version, journal.SchemaVersion)
 	}
 	var minProgram int

@@ -45,15 +45,15 @@ type database struct {
 // PGPASSWORD or in a password file. Open returns an error that wraps journal.ErrNewer if the schema is too new for this
 // program, and one that wraps ErrNotMigrated if Migrate has to run first.
 func Open(ctx context.Context, url string, opts Options) (*journal.DB, error) {
-	s, err := connect(url, opts)
+	db, err := connect(url, opts)
 	if err != nil {
 		return nil, fmt.Errorf("opening the journal in Postgres: %w", err)
 	}
-	err = s.Read(ctx, false, func(c tables.Conn) error { return checkSchema(c) })
+	err = db.Read(ctx, false, func(c tables.Conn) error { return checkSchema(c) })
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the journal in Postgres: %w", s.Explain(err)), s.Close())
+		return nil, errors.Join(fmt.Errorf("opening the journal in Postgres: %w", db.Explain(err)), db.Close())
 	}
-	return journal.New(s), nil
+	return journal.New(db), nil
 }
 
 // limitIdle is a statement of each transaction, which costs no round trip, and not a parameter of the connection: some
@@ -65,19 +65,19 @@ func connect(url string, opts Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &database{db: stdlib.OpenDB(*cfg), retryFor: opts.RetryFor}
-	if s.retryFor <= 0 {
-		s.retryFor = defaultRetryFor
+	db := &database{db: stdlib.OpenDB(*cfg), retryFor: opts.RetryFor}
+	if db.retryFor <= 0 {
+		db.retryFor = defaultRetryFor
 	}
 	conns := opts.MaxConns
 	if conns <= 0 {
 		conns = defaultMaxConns
 	}
-	s.db.SetMaxOpenConns(conns)
-	s.db.SetMaxIdleConns(conns)
-	s.db.SetConnMaxIdleTime(idleTime)
-	s.changes = watch.New(pollEvery, s.look)
-	return s, nil
+	db.db.SetMaxOpenConns(conns)
+	db.db.SetMaxIdleConns(conns)
+	db.db.SetConnMaxIdleTime(idleTime)
+	db.changes = watch.New(pollEvery, db.look)
+	return db, nil
 }
 
 // parse returns the connection's configuration. Its errors do not quote the string, which may contain a password.
@@ -93,7 +93,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 }
 
 // Renumber implements tables.Database.
-func (s *database) Renumber(c tables.Conn, table string) error {
+func (db *database) Renumber(c tables.Conn, table string) error {
 	var numbered bool
 	err := c.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = ?::regclass AND attname = 'id')`,
 		table).Scan(&numbered)
@@ -105,13 +105,13 @@ func (s *database) Renumber(c tables.Conn, table string) error {
 }
 
 // TempDir implements tables.Database.
-func (s *database) TempDir() string { return "" }
+func (db *database) TempDir() string { return "" }
 
 // ReadOnly implements tables.Database. A server that is read-only now may be promoted later.
-func (s *database) ReadOnly() error { return nil }
+func (db *database) ReadOnly() error { return nil }
 
 // Close implements tables.Database.
-func (s *database) Close() error {
-	s.changes.Close()
-	return s.db.Close()
+func (db *database) Close() error {
+	db.changes.Close()
+	return db.db.Close()
 }

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, url string, opts postgres.Options) *journal.DB {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, opts)
+	db, err := postgres.Open(t.Context(), url, opts)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
 }
 
 func TestConformance(t *testing.T) {
@@ -43,9 +43,9 @@ func TestConformance(t *testing.T) {
 func TestConformanceOfAnEncryptedJournal(t *testing.T) {
 	server, keys := pgtest.Start(t), codectest.Keys(t)
 	sealed := func(t *testing.T, url string) *journal.DB {
-		s, err := open(t, url, postgres.Options{}).Sealed(t.Context(), keys)
+		db, err := open(t, url, postgres.Options{}).Sealed(t.Context(), keys)
 		require.NoError(t, err)
-		return s
+		return db
 	}
 	journaltest.Run(t, func(t *testing.T) *journal.DB { return sealed(t, server.Journal(t)) })
 	journaltest.RunPair(t, func(t *testing.T) (a, b *journal.DB) {

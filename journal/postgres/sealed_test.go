@@ -24,16 +24,16 @@ import (
 // file opens a SQLite journal.
 func file(t *testing.T, path string) *journal.DB {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	require.NoError(t, err)
-	return s
+	return db
 }
 
-func sealed(t *testing.T, s *journal.DB, keys journal.Keys) *journal.DB {
+func sealed(t *testing.T, db *journal.DB, keys journal.Keys) *journal.DB {
 	t.Helper()
-	s, err := s.Sealed(t.Context(), keys)
+	db, err := db.Sealed(t.Context(), keys)
 	require.NoError(t, err)
-	return s
+	return db
 }
 
 // dump returns every row of every table, as text.
@@ -72,11 +72,11 @@ func column(t *testing.T, db *sql.DB, query string) (list []string) {
 }
 
 // unreadable checks that the stored form of what fill has written holds neither content nor a hash of it.
-func unreadable(t *testing.T, s *journal.DB, stored string) {
+func unreadable(t *testing.T, db *journal.DB, stored string) {
 	t.Helper()
 	require.NotEmpty(t, stored)
 	assert.NotContains(t, stored, "canary")
-	list, err := s.Messages(t.Context(), "s", 1, 10)
+	list, err := db.Messages(t.Context(), "s", 1, 10)
 	require.NoError(t, err)
 	require.NotEmpty(t, list)
 	var head turn.Head
@@ -88,12 +88,12 @@ func unreadable(t *testing.T, s *journal.DB, stored string) {
 			assert.NotContains(t, stored, record.HashOf([]byte(c.Arguments)))
 		}
 	}
-	calls, err := s.Calls(t.Context(), "t")
+	calls, err := db.Calls(t.Context(), "t")
 	require.NoError(t, err)
 	for _, c := range calls {
 		assert.NotContains(t, stored, c.FullBlob)
 		assert.NotContains(t, stored, c.Media[0].Hash)
-		_, _, err := s.Artifact(t.Context(), "t", c.FullBlob)
+		_, _, err := db.Artifact(t.Context(), "t", c.FullBlob)
 		assert.NoError(t, err)
 	}
 }
@@ -130,8 +130,8 @@ func TestACopyIsSealedAgain(t *testing.T) {
 	plain, first := file(t, filepath.Join(dir, "plain")), sealed(t, open(t, url, postgres.Options{}), codectest.Keys(t))
 	second := sealed(t, file(t, filepath.Join(dir, "second")), codectest.Keys(t))
 	back := file(t, filepath.Join(dir, "back"))
-	for _, s := range []*journal.DB{plain, second, back} {
-		defer s.Close()
+	for _, db := range []*journal.DB{plain, second, back} {
+		defer db.Close()
 	}
 	head := fill(t, plain)
 	want := contents(t, plain)
@@ -150,19 +150,19 @@ func TestACopyIsSealedAgain(t *testing.T) {
 
 func TestAJournalIsOpenedOnlyWithItsEncryption(t *testing.T) {
 	keys, path := codectest.Keys(t), filepath.Join(t.TempDir(), "journal.db")
-	s := file(t, path)
-	defer s.Close()
-	first := sealed(t, s, keys)
+	j := file(t, path)
+	defer j.Close()
+	first := sealed(t, j, keys)
 	id, err := first.ID(t.Context())
 	require.NoError(t, err)
-	again, err := sealed(t, s, keys).ID(t.Context())
+	again, err := sealed(t, j, keys).ID(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, id, again)
 	assert.Len(t, id, 36)
 
-	_, err = s.Sealed(t.Context(), nil)
+	_, err = j.Sealed(t.Context(), nil)
 	require.ErrorIs(t, err, journal.ErrSealed)
-	_, err = s.Sealed(t.Context(), codectest.Keys(t))
+	_, err = j.Sealed(t.Context(), codectest.Keys(t))
 	require.ErrorIs(t, err, codec.ErrUnknownKey)
 	fill(t, first)
 	db, err := sql.Open("sqlite", path)

@@ -213,9 +213,9 @@ func numbered(query string) string {
 }
 
 // Write implements tables.Database.
-func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
+func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
 	again := false
-	return s.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
+	return db.retry(ctx, func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin")
 		defer t.rollback()
 		t.again = again
@@ -229,7 +229,7 @@ func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error 
 }
 
 // Read implements tables.Database.
-func (s *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
+func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	read := func(ctx context.Context, conn *pgx.Conn, timer *time.Timer) error {
 		t := begin(ctx, conn, timer, "begin isolation level repeatable read read only")
 		defer t.rollback()
@@ -239,14 +239,14 @@ func (s *database) Read(ctx context.Context, once bool, fn func(tables.Conn) err
 		return fn(t)
 	}
 	if once {
-		conn, err := s.db.Conn(ctx)
+		conn, err := db.db.Conn(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 		return raw(conn, func(conn *pgx.Conn) error { return read(ctx, conn, nil) })
 	}
-	return s.retry(ctx, read)
+	return db.retry(ctx, read)
 }
 
 // raw runs fn on the pool's connection itself.
@@ -255,15 +255,15 @@ func raw(conn *sql.Conn, fn func(*pgx.Conn) error) error {
 }
 
 // retry runs fn on a connection and retries while the error may pass: until ctx ends or retryFor has passed.
-func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) error {
-	deadline := time.Now().Add(s.retryFor)
+func (db *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn, *time.Timer) error) error {
+	deadline := time.Now().Add(db.retryFor)
 	for pause := time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		worth, err := s.onConn(ctx, fn)
+		worth, err := db.onConn(ctx, fn)
 		if err == nil || !worth || ctx.Err() != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			err = fmt.Errorf("after %v: %w", s.retryFor, err)
+			err = fmt.Errorf("after %v: %w", db.retryFor, err)
 			if !errors.As(err, new(*pgconn.PgError)) { // the connection is lost again and again
 				err = fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 			}
@@ -278,7 +278,7 @@ func (s *database) retry(ctx context.Context, fn func(context.Context, *pgx.Conn
 }
 
 // onConn runs fn on a connection of the pool and reports whether a retry may help after an error.
-func (s *database) onConn(caller context.Context,
+func (db *database) onConn(caller context.Context,
 	fn func(context.Context, *pgx.Conn, *time.Timer) error) (worth bool, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
@@ -289,7 +289,7 @@ func (s *database) onConn(caller context.Context,
 	}()
 	timer := time.AfterFunc(statementTimeout, cancel)
 	defer timer.Stop()
-	conn, err := s.db.Conn(ctx)
+	conn, err := db.db.Conn(ctx)
 	if err != nil {
 		return isUnreachable(err), err
 	}

@@ -31,18 +31,18 @@ func CheckTenant(tenant string) error {
 
 // CheckRequest refuses a request that cannot be decided. An elicitation is required for its kind, and has at most
 // MaxElicitationBytes.
-func CheckRequest(w turn.Request) error {
-	switch w.Kind {
+func CheckRequest(r turn.Request) error {
+	switch r.Kind {
 	case turn.RequestApproval, turn.RequestQuestion:
 		return nil
 	case turn.RequestElicitation:
 	default:
-		return fmt.Errorf("unknown kind of request %q", w.Kind)
+		return fmt.Errorf("unknown kind of request %q", r.Kind)
 	}
-	if w.Elicitation == nil || w.Call == "" {
+	if r.Elicitation == nil || r.Call == "" {
 		return errors.New("a request of kind elicitation needs an elicitation and a call")
 	}
-	q := w.Elicitation
+	q := r.Elicitation
 	if len(q.Schema) > 0 && !json.Valid(q.Schema) {
 		return errors.New("the elicitation's schema is not JSON")
 	}
@@ -52,9 +52,9 @@ func CheckRequest(w turn.Request) error {
 	return nil
 }
 
-// CheckDecision returns r as stores keep it, or an error if r does not settle w: see turn.Request.Settle. A call is
+// CheckDecision returns r as journals keep it, or an error if r does not settle w: see turn.Request.Settle. A call is
 // allowed only with the arguments that were shown (ErrUnapproved).
-func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
+func CheckDecision(req turn.Request, r turn.Decision) (turn.Decision, error) {
 	r.By, r.Reason = Preview(CleanText(r.By), PreviewBytes), Preview(CleanText(r.Reason), SummaryBytes)
 	r.ArgumentsHash = CleanText(r.ArgumentsHash)
 	if r.Response != nil {
@@ -62,9 +62,9 @@ func CheckDecision(w turn.Request, r turn.Decision) (turn.Decision, error) {
 		response.Key = CleanText(response.Key)
 		r.Response = &response
 	}
-	r, refused := w.Settle(r)
+	r, refused := req.Settle(r)
 	switch {
-	case refused != nil && r.Allowed && r.ArgumentsHash != w.ArgumentsHash:
+	case refused != nil && r.Allowed && r.ArgumentsHash != req.ArgumentsHash:
 		return r, fmt.Errorf("%w: %w", ErrUnapproved, refused)
 	case refused != nil:
 		return r, refused

@@ -13,11 +13,11 @@ import (
 
 // TestReplyToURL checks that a response to a URL elicitation keeps only its action, not its content.
 func TestReplyToURL(t *testing.T) {
-	w := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Call: "1.0",
+	req := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Call: "1.0",
 		Elicitation: &turn.Elicitation{Key: "k", URL: "https://example.com/pay"}}
-	r := turn.Decision{ID: w.ID, Status: turn.StatusAnswered,
+	r := turn.Decision{ID: req.ID, Status: turn.StatusAnswered,
 		Response: &turn.ElicitationResponse{Action: turn.ElicitationAccept, Content: json.RawMessage("card 4111")}}
-	kept, err := record.CheckDecision(w, r)
+	kept, err := record.CheckDecision(req, r)
 	require.NoError(t, err)
 	assert.Equal(t, &turn.ElicitationResponse{Key: "k", Action: turn.ElicitationAccept}, kept.Response)
 }

@@ -49,24 +49,24 @@ func Preview(s string, limit int) string {
 }
 
 // CleanCompletion is clean for a completion. Raw is bytes and stays unchanged. Items that are not JSON are left out.
-func CleanCompletion(a turn.Completion) turn.Completion {
-	a.Text, a.Reasoning = CleanText(a.Text), CleanText(a.Reasoning)
-	a.FinishReason, a.Model = CleanText(a.FinishReason), CleanText(a.Model)
-	calls := a.ToolCalls
-	a.ToolCalls = nil
+func CleanCompletion(done turn.Completion) turn.Completion {
+	done.Text, done.Reasoning = CleanText(done.Text), CleanText(done.Reasoning)
+	done.FinishReason, done.Model = CleanText(done.FinishReason), CleanText(done.Model)
+	calls := done.ToolCalls
+	done.ToolCalls = nil
 	for _, c := range calls {
-		a.ToolCalls = append(a.ToolCalls, CleanCall(c))
+		done.ToolCalls = append(done.ToolCalls, CleanCall(c))
 	}
-	if _, err := json.Marshal(a.Items); err != nil {
-		a.Items = nil
+	if _, err := json.Marshal(done.Items); err != nil {
+		done.Items = nil
 	}
-	return a
+	return done
 }
 
 // mediaTypeBytes bounds a media type.
 const mediaTypeBytes = 100
 
-// CleanResult returns r as stores settle a call with it: see clean. Media get the hash and the size of their Data.
+// CleanResult returns r as journals settle a call with it: see clean. Media get the hash and the size of their Data.
 // Media beyond the bounds, and empty ones, are dropped, and the text says so.
 func CleanResult(r turn.ToolResult) turn.ToolResult {
 	r.Text, r.MediaType, r.Code = CleanText(r.Text), mediaType(r.MediaType), CleanCode(r.Outcome, r.Code)
@@ -90,7 +90,7 @@ func CleanResult(r turn.ToolResult) turn.ToolResult {
 	return r
 }
 
-// CleanCode returns the code of a call's end as stores keep it: a code that turn declares, and only for a call that did
+// CleanCode returns the code of a call's end as journals keep it: a code that turn declares, and only for a call that did
 // not run or got no answer.
 func CleanCode(outcome turn.Outcome, code turn.Code) turn.Code {
 	if outcome != turn.OutcomeError && outcome != turn.OutcomeDenied || !code.Known() {
@@ -109,26 +109,26 @@ func KeptMedia(media []turn.Media) (kept []turn.Media) {
 	return kept
 }
 
-// CleanRequest returns w as stores keep it: see clean. Texts that are shown to users are bounded. Only a request of
+// CleanRequest returns w as journals keep it: see clean. Texts that are shown to users are bounded. Only a request of
 // kind elicitation keeps an elicitation.
-func CleanRequest(w turn.Request) turn.Request {
-	if w.Kind != turn.RequestApproval || !slices.Contains(
-		[]turn.GrantScope{turn.GrantCall, turn.GrantHost, turn.GrantNever}, w.MaxGrant) {
-		w.MaxGrant = ""
+func CleanRequest(r turn.Request) turn.Request {
+	if r.Kind != turn.RequestApproval || !slices.Contains(
+		[]turn.GrantScope{turn.GrantCall, turn.GrantHost, turn.GrantNever}, r.MaxGrant) {
+		r.MaxGrant = ""
 	}
-	w.Arguments, w.Tool, w.ArgumentsHash = CleanText(w.Arguments), CleanText(w.Tool), CleanText(w.ArgumentsHash)
-	w.Why = Preview(CleanText(w.Why), PreviewBytes)
-	w.Question = Preview(CleanText(w.Question), SummaryBytes)
-	if w.Kind != turn.RequestElicitation || w.Elicitation == nil {
-		w.Elicitation, w.Call = nil, ""
-		return w
+	r.Arguments, r.Tool, r.ArgumentsHash = CleanText(r.Arguments), CleanText(r.Tool), CleanText(r.ArgumentsHash)
+	r.Why = Preview(CleanText(r.Why), PreviewBytes)
+	r.Question = Preview(CleanText(r.Question), SummaryBytes)
+	if r.Kind != turn.RequestElicitation || r.Elicitation == nil {
+		r.Elicitation, r.Call = nil, ""
+		return r
 	}
-	w.Call = CleanText(w.Call)
-	w.Elicitation = &turn.Elicitation{
-		Key: CleanText(w.Elicitation.Key), Message: Preview(CleanText(w.Elicitation.Message), SummaryBytes),
-		Schema: compact(w.Elicitation.Schema), URL: CleanText(w.Elicitation.URL),
+	r.Call = CleanText(r.Call)
+	r.Elicitation = &turn.Elicitation{
+		Key: CleanText(r.Elicitation.Key), Message: Preview(CleanText(r.Elicitation.Message), SummaryBytes),
+		Schema: compact(r.Elicitation.Schema), URL: CleanText(r.Elicitation.URL),
 	}
-	return w
+	return r
 }
 
 // compact returns JSON without insignificant spaces, and raw unchanged if it is not JSON. Empty JSON becomes nil.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Errors that callers distinguish. Every other error means that the store is unavailable or broken.
+// Errors that callers distinguish. Every other error means that the journal is unavailable or broken.
 var (
 	// ErrNotFound: the session, turn, call, blob or catalogue does not exist.
 	ErrNotFound = errors.New("not found in the journal")

@@ -7,7 +7,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Bounds that every store keeps. Sizes are in bytes.
+// Bounds that every journal keeps. Sizes are in bytes.
 const (
 	// MaxBlobBytes bounds one blob, and therefore one message and one tool output.
 	MaxBlobBytes = 64 << 20
@@ -15,10 +15,10 @@ const (
 	MaxMessageBytes = 8 << 20
 	// MaxIDBytes bounds the IDs of sessions, turns, messages and calls.
 	MaxIDBytes = 1 << 10
-	// MaxChunkBytes bounds the text and data of one chunk together; MaxChunks bounds the chunks of one append.
-	MaxChunkBytes = 1 << 20
-	MaxChunks     = 4096
-	// PreviewBytes bounds the previews in turn.CallChunk.
+	// MaxEventBytes bounds the text and data of one event together; MaxEvents bounds the events of one append.
+	MaxEventBytes = 1 << 20
+	MaxEvents     = 4096
+	// PreviewBytes bounds the previews in turn.CallEvent.
 	PreviewBytes = 512
 	// MaxContinuationBytes bounds the continuation of a suspended call.
 	MaxContinuationBytes = 1 << 20
@@ -29,7 +29,7 @@ const (
 	MaxMediaBytes = 8 << 20
 	// MaxCalls bounds the tool calls of a message.
 	MaxCalls = 128
-	// MaxNotes bounds the tool_progress chunks of one call.
+	// MaxNotes bounds the tool_progress events of one call.
 	MaxNotes = 200
 	// MaxNotices bounds how many late results one step reports to the model; the next step reports the rest.
 	MaxNotices = 32
@@ -84,7 +84,7 @@ func LateNotice(rec CallRecord, late LateResult) string {
 // NoticeID is the ID of the message that holds a LateNotice. The answer of a subagent has one ID, however it arrives.
 func NoticeID(rec CallRecord, late LateResult) string {
 	if strings.HasPrefix(rec.Call.Tool, turn.AgentTools) {
-		return turn.SubagentAnswerID(turn.ChildSession(late.Turn, late.CallID))
+		return turn.SubagentAnswerID(turn.SubagentSession(late.Turn, late.CallID))
 	}
 	return LateID(late.Turn, late.CallID, late.Attempt)
 }

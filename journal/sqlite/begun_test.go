@@ -13,9 +13,9 @@ func TestManyOpenANewJournal(t *testing.T) {
 		opened := make(chan error)
 		for range 6 {
 			go func() {
-				s, err := Open(t.Context(), path, Options{})
+				db, err := Open(t.Context(), path, Options{})
 				if err == nil {
-					err = s.Close()
+					err = db.Close()
 				}
 				opened <- err
 			}()

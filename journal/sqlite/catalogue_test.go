@@ -33,10 +33,10 @@ func restless(n int, mayChange bool) turn.Catalogue {
 func TestReplacedCataloguesLeaveNothingBehind(t *testing.T) {
 	for _, mayChange := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "journal.db")
-		s := open(t, path, sqlite.Options{})
+		db := open(t, path, sqlite.Options{})
 		publish := func(from, to int) (bytes int64) {
 			for i := from; i < to; i++ {
-				require.NoError(t, s.PublishCatalogue(t.Context(), restless(i, mayChange)))
+				require.NoError(t, db.PublishCatalogue(t.Context(), restless(i, mayChange)))
 			}
 			for _, file := range []string{path, path + "-wal"} {
 				stat, err := os.Stat(file)
@@ -47,7 +47,7 @@ func TestReplacedCataloguesLeaveNothingBehind(t *testing.T) {
 		}
 		settled := publish(0, 20) // reaches the maximum number of accepted versions of a tool
 		assert.Less(t, publish(20, 40), settled+4<<20, "may change: %v", mayChange)
-		list, err := s.Catalogues(t.Context())
+		list, err := db.Catalogues(t.Context())
 		require.NoError(t, err)
 		if mayChange {
 			assert.Equal(t, "39 7", list[0].Tools[7].Hash)

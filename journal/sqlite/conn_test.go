@@ -14,10 +14,10 @@ import (
 // openHere opens a journal with access to its internals.
 func openHere(t *testing.T) *database {
 	t.Helper()
-	s, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
+	db, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
 }
 
 // deafen makes a connection fail a statement before SQLite receives it, as a fault of the driver would.
@@ -31,32 +31,32 @@ func deafen(t *testing.T, c tables.Conn, statement string) {
 // TestAReaderThatStaysInItsTransactionIsReplaced checks that a connection that could not leave its transaction is
 // replaced. Otherwise every later reader would see that moment's state, or nothing.
 func TestAReaderThatStaysInItsTransactionIsReplaced(t *testing.T) {
-	s := openHere(t)
+	db := openHere(t)
 	look := func(c tables.Conn) error {
 		var n int
 		return c.QueryRow(`SELECT count(*) FROM sessions`).Scan(&n)
 	}
-	require.NoError(t, s.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return look(c)
 	}))
 	for range readers + 1 { // every slot of the pool
-		require.NoError(t, s.Read(t.Context(), false, look))
+		require.NoError(t, db.Read(t.Context(), false, look))
 	}
 }
 
 func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
-	s := openHere(t)
+	db := openHere(t)
 	oops := errors.New("oops")
 	insert := func(c tables.Conn, id string) error {
 		return c.Exec(`INSERT INTO blobs (hash, media_type, size, encoding, bytes) VALUES (?, '', 0, '', x'')`, id)
 	}
-	require.ErrorIs(t, s.Write(t.Context(), func(c tables.Conn) error {
+	require.ErrorIs(t, db.Write(t.Context(), func(c tables.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return errors.Join(oops, insert(c, "left"))
 	}), oops)
-	require.NoError(t, s.Write(t.Context(), func(c tables.Conn) error { return insert(c, "kept") }))
-	require.NoError(t, s.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Write(t.Context(), func(c tables.Conn) error { return insert(c, "kept") }))
+	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
 		var hash string
 		err := c.QueryRow(`SELECT group_concat(hash) FROM blobs`).Scan(&hash)
 		assert.Equal(t, "kept", hash)
@@ -64,12 +64,12 @@ func TestAWriterThatStaysInItsTransactionIsReplaced(t *testing.T) {
 	}))
 }
 
-func TestAStoreIsClosedWithoutItsWriter(t *testing.T) {
-	s := openHere(t)
-	require.Error(t, s.Write(t.Context(), func(c tables.Conn) error {
+func TestAJournalIsClosedWithoutItsWriter(t *testing.T) {
+	db := openHere(t)
+	require.Error(t, db.Write(t.Context(), func(c tables.Conn) error {
 		deafen(t, c, "ROLLBACK")
 		return errors.New("oops")
 	}))
-	require.NoError(t, s.Close())
-	assert.ErrorIs(t, s.Write(t.Context(), func(tables.Conn) error { return nil }), errClosed)
+	require.NoError(t, db.Close())
+	assert.ErrorIs(t, db.Write(t.Context(), func(tables.Conn) error { return nil }), errClosed)
 }

@@ -46,7 +46,7 @@ var kinds = map[int]error{
 }
 
 // Away implements tables.Database.
-func (s *database) Away(err error) bool {
+func (db *database) Away(err error) bool {
 	switch codeOf(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:
 		return true
@@ -55,7 +55,7 @@ func (s *database) Away(err error) bool {
 }
 
 // Explain implements tables.Database.
-func (s *database) Explain(err error) error {
+func (db *database) Explain(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound
 	}

@@ -45,24 +45,24 @@ func FuzzImport(f *testing.F) {
 	f.Add([]byte("{\"header\":{\"format\":\"everturn-session\",\"version\":2}}\n"))
 	f.Add([]byte("{\"end\":{\"lines\":0},\"sum\":\"\"}\n"))
 	dir, opened := f.TempDir(), 0
-	var s *journal.DB
+	var db *journal.DB
 	f.Cleanup(func() {
-		if s != nil {
-			_ = s.Close()
+		if db != nil {
+			_ = db.Close()
 		}
 	})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, input := range [][]byte{b, resum(b)} {
-			if s == nil {
+			if db == nil {
 				var err error
 				opened++
-				s, err = sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprintf("%d.db", opened)),
+				db, err = sqlite.Open(t.Context(), filepath.Join(dir, fmt.Sprintf("%d.db", opened)),
 					sqlite.Options{Synchronous: "normal"})
 				require.NoError(t, err)
 			}
-			if importOnce(t, s, input) { // the next input gets an empty journal
-				require.NoError(t, s.Close())
-				s = nil
+			if importOnce(t, db, input) { // the next input gets an empty journal
+				require.NoError(t, db.Close())
+				db = nil
 			}
 		}
 	})
@@ -83,32 +83,32 @@ func resum(b []byte) []byte {
 }
 
 // importOnce imports into an empty journal and reports whether the import was accepted.
-func importOnce(t *testing.T, s *journal.DB, input []byte) bool {
+func importOnce(t *testing.T, db *journal.DB, input []byte) bool {
 	t.Helper()
-	imported, err := s.Import(t.Context(), bytes.NewReader(input))
+	imported, err := db.Import(t.Context(), bytes.NewReader(input))
 	if err != nil {
-		list, err := s.Sessions(t.Context(), 10)
+		list, err := db.Sessions(t.Context(), 10)
 		require.NoError(t, err)
 		require.Empty(t, list)
 		return false
 	}
 	require.NotNil(t, imported.TaintSource)
 	rec := imported.Session
-	rules, err := s.Grants(t.Context(), rec.LastTurn.ID)
+	rules, err := db.Grants(t.Context(), rec.LastTurn.ID)
 	require.NoError(t, err)
 	require.Empty(t, rules, "no permission is imported")
-	open, err := s.PendingRequests(t.Context(), rec.ID, 10)
+	open, err := db.PendingRequests(t.Context(), rec.ID, 10)
 	require.NoError(t, err)
 	require.Empty(t, open, "nothing waits for one")
-	messages, err := s.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)
+	messages, err := db.Messages(t.Context(), rec.ID, 1, rec.Head.Seq)
 	require.NoError(t, err)
 	require.Len(t, messages, int(rec.Head.Seq))
 	var first, second bytes.Buffer
-	require.NoError(t, s.Export(t.Context(), rec.ID, &first))
-	again, err := s.Import(t.Context(), bytes.NewReader(first.Bytes()))
+	require.NoError(t, db.Export(t.Context(), rec.ID, &first))
+	again, err := db.Import(t.Context(), bytes.NewReader(first.Bytes()))
 	require.NoError(t, err)
 	require.Equal(t, portable.Imported{Session: rec, Unchanged: true, TaintSource: imported.TaintSource}, again)
-	require.NoError(t, s.Export(t.Context(), rec.ID, &second))
+	require.NoError(t, db.Export(t.Context(), rec.ID, &second))
 	require.Equal(t, first.String(), second.String(), "the same journal is the same export")
 	return true
 }

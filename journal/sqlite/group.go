@@ -58,20 +58,20 @@ func (q *queue) leave(w *write) bool {
 }
 
 // Write implements tables.Database. fn may run in another goroutine.
-func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
-	if s.readOnly != nil {
-		return s.readOnly
+func (db *database) Write(ctx context.Context, fn func(tables.Conn) error) error {
+	if db.readOnly != nil {
+		return db.readOnly
 	}
-	w := &write{ctx: ctx, until: time.Now().Add(s.busy), fn: fn, done: make(chan struct{})}
-	s.queue.add(w)
+	w := &write{ctx: ctx, until: time.Now().Add(db.busy), fn: fn, done: make(chan struct{})}
+	db.queue.add(w)
 	select {
-	case s.writeToken <- struct{}{}:
-		if err := s.lead(w); err != nil {
+	case db.writeToken <- struct{}{}:
+		if err := db.lead(w); err != nil {
 			return err
 		}
 	case <-w.done:
 	case <-ctx.Done():
-		if s.queue.leave(w) {
+		if db.queue.leave(w) {
 			return ctx.Err()
 		}
 	}
@@ -84,41 +84,41 @@ func (s *database) Write(ctx context.Context, fn func(tables.Conn) error) error 
 
 // lead runs the waiting transactions until w has run. It returns an error if it cannot begin a transaction; the other
 // callers then try themselves.
-func (s *database) lead(w *write) error {
-	defer func() { <-s.writeToken }()
+func (db *database) lead(w *write) error {
+	defer func() { <-db.writeToken }()
 	for {
 		select {
 		case <-w.done:
 			return nil
 		default:
 		}
-		if err := s.begin(w); err != nil {
-			s.queue.leave(w)
+		if err := db.begin(w); err != nil {
+			db.queue.leave(w)
 			return err
 		}
-		s.run(s.queue.take())
+		db.run(db.queue.take())
 	}
 }
 
 // begin begins a transaction for w as soon as the file is not locked.
-func (s *database) begin(w *write) error {
-	if err := s.checkFile(); err != nil {
+func (db *database) begin(w *write) error {
+	if err := db.checkFile(); err != nil {
 		return err
 	}
-	if err := s.openWriter(w.ctx, w.until); err != nil {
+	if err := db.openWriter(w.ctx, w.until); err != nil {
 		return err
 	}
-	err := s.retryUntil(w.ctx, w.until, func() error { return s.writer.Exec("BEGIN IMMEDIATE") })
+	err := db.retryUntil(w.ctx, w.until, func() error { return db.writer.Exec("BEGIN IMMEDIATE") })
 	if err != nil && !isBusy(err) && w.ctx.Err() == nil {
-		s.dropWriter()
+		db.dropWriter()
 	}
 	return err
 }
 
 // run runs a group in the transaction that has begun, and commits it. If one of the group aborts the whole transaction,
 // as a full disk does, or the commit fails, each runs again in a transaction of its own.
-func (s *database) run(group []*write) {
-	if err := s.runGroup(group); err == nil || len(group) == 1 {
+func (db *database) run(group []*write) {
+	if err := db.runGroup(group); err == nil || len(group) == 1 {
 		for _, w := range group {
 			if err != nil {
 				w.err = err
@@ -128,55 +128,55 @@ func (s *database) run(group []*write) {
 		return
 	}
 	for _, w := range group {
-		w.err, w.panicked = s.begin(w), nil
+		w.err, w.panicked = db.begin(w), nil
 		if w.err != nil {
 			close(w.done)
 			continue
 		}
-		s.run([]*write{w})
+		db.run([]*write{w})
 	}
 }
 
 // runGroup runs a group and commits it. If it returns an error, nothing of the group is committed.
-func (s *database) runGroup(group []*write) error {
+func (db *database) runGroup(group []*write) error {
 	ok := true
 	for _, w := range group {
 		var err error
 		if len(group) == 1 {
-			w.call(s.writer)
+			w.call(db.writer)
 			ok = w.err == nil && w.panicked == nil
 		} else {
-			err = s.runInSavepoint(w)
+			err = db.runInSavepoint(w)
 		}
 		if err != nil {
-			s.rollback()
+			db.rollback()
 			return err
 		}
 	}
 	if !ok {
-		s.rollback()
+		db.rollback()
 		return nil
 	}
-	err := s.writer.Exec("COMMIT")
+	err := db.writer.Exec("COMMIT")
 	if err != nil {
-		s.rollback()
+		db.rollback()
 	}
 	return err
 }
 
 // runInSavepoint runs one write of a group in a savepoint. Its error concerns the whole transaction; w.err holds the
 // error of w alone.
-func (s *database) runInSavepoint(w *write) error {
-	if err := s.writer.Exec("SAVEPOINT one"); err != nil {
+func (db *database) runInSavepoint(w *write) error {
+	if err := db.writer.Exec("SAVEPOINT one"); err != nil {
 		return err
 	}
-	w.call(s.writer)
+	w.call(db.writer)
 	if w.err != nil || w.panicked != nil {
-		if err := s.writer.Exec("ROLLBACK TO one"); err != nil {
+		if err := db.writer.Exec("ROLLBACK TO one"); err != nil {
 			return err
 		}
 	}
-	return s.writer.Exec("RELEASE one")
+	return db.writer.Exec("RELEASE one")
 }
 
 func (w *write) call(c tables.Conn) {
@@ -185,8 +185,8 @@ func (w *write) call(c tables.Conn) {
 }
 
 // rollback ends the transaction. ROLLBACK fails if SQLite has rolled back already, as on a full disk.
-func (s *database) rollback() {
-	if s.writer.Exec("ROLLBACK") != nil {
-		s.dropWriter()
+func (db *database) rollback() {
+	if db.writer.Exec("ROLLBACK") != nil {
+		db.dropWriter()
 	}
 }

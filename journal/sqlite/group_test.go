@@ -15,23 +15,23 @@ import (
 )
 
 // inOneGroup runs transactions that all wait for the writer before the first one runs.
-func inOneGroup(t *testing.T, s *database, list ...func(tables.Conn) error) (errs []error, panics []any) {
+func inOneGroup(t *testing.T, db *database, list ...func(tables.Conn) error) (errs []error, panics []any) {
 	t.Helper()
 	errs, panics = make([]error, len(list)), make([]any, len(list))
-	s.writeToken <- struct{}{}
+	db.writeToken <- struct{}{}
 	var wg sync.WaitGroup
 	for i, fn := range list {
 		wg.Go(func() {
 			defer func() { panics[i] = recover() }()
-			errs[i] = s.Write(context.Background(), fn)
+			errs[i] = db.Write(context.Background(), fn)
 		})
 		require.Eventually(t, func() bool {
-			s.queue.mu.Lock()
-			defer s.queue.mu.Unlock()
-			return len(s.queue.list) == i+1
+			db.queue.mu.Lock()
+			defer db.queue.mu.Unlock()
+			return len(db.queue.list) == i+1
 		}, time.Minute, time.Millisecond)
 	}
-	<-s.writeToken
+	<-db.writeToken
 	wg.Wait()
 	return errs, panics
 }
@@ -43,18 +43,18 @@ func insertBlob(name, bytes string) func(tables.Conn) error {
 	}
 }
 
-func blobs(t *testing.T, s *database) (names string) {
+func blobs(t *testing.T, db *database) (names string) {
 	t.Helper()
-	require.NoError(t, s.Read(t.Context(), false, func(c tables.Conn) error {
+	require.NoError(t, db.Read(t.Context(), false, func(c tables.Conn) error {
 		return c.QueryRow(`SELECT coalesce(group_concat(hash ORDER BY hash), '') FROM blobs`).Scan(&names)
 	}))
 	return names
 }
 
 func TestTransactionsOfAGroupFailAlone(t *testing.T) {
-	s := openHere(t)
+	db := openHere(t)
 	oops := errors.New("oops")
-	errs, panics := inOneGroup(t, s, insertBlob("a", ""),
+	errs, panics := inOneGroup(t, db, insertBlob("a", ""),
 		func(c tables.Conn) error { return errors.Join(insertBlob("b", "")(c), oops) },
 		insertBlob("a", ""), // already there
 		func(c tables.Conn) error { _ = insertBlob("c", "")(c); panic("broken") },
@@ -64,28 +64,28 @@ func TestTransactionsOfAGroupFailAlone(t *testing.T) {
 	assert.Error(t, errs[2])
 	assert.Equal(t, "broken", panics[3])
 	assert.NoError(t, errs[4])
-	assert.Equal(t, "a,d", blobs(t, s))
+	assert.Equal(t, "a,d", blobs(t, db))
 }
 
 func TestAFullDiskFailsWhatDoesNotFit(t *testing.T) {
-	s := openHere(t)
+	db := openHere(t)
 	large := func(c tables.Conn) error {
 		if err := c.QueryRow(`PRAGMA max_page_count = 100`).Scan(new(int)); err != nil {
 			return err
 		}
 		return insertBlob("b", strings.Repeat("x", 1<<20))(c)
 	}
-	errs, _ := inOneGroup(t, s, insertBlob("a", ""), large, insertBlob("c", ""))
+	errs, _ := inOneGroup(t, db, insertBlob("a", ""), large, insertBlob("c", ""))
 	assert.NoError(t, errs[0])
-	assert.ErrorContains(t, s.Explain(errs[1]), "the disk is full")
+	assert.ErrorContains(t, db.Explain(errs[1]), "the disk is full")
 	assert.NoError(t, errs[2])
-	assert.Equal(t, "a,c", blobs(t, s))
+	assert.Equal(t, "a,c", blobs(t, db))
 }
 
 func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
-	s := openHere(t)
+	db := openHere(t)
 	var once sync.Once
-	errs, _ := inOneGroup(t, s, insertBlob("a", ""), func(c tables.Conn) error {
+	errs, _ := inOneGroup(t, db, insertBlob("a", ""), func(c tables.Conn) error {
 		once.Do(func() {
 			deafen(t, c, "COMMIT")
 			deafen(t, c, "ROLLBACK") // the connection is discarded
@@ -93,16 +93,16 @@ func TestALostTransactionFailsNoneOfItsGroup(t *testing.T) {
 		return insertBlob("b", "")(c)
 	}, insertBlob("c", ""))
 	assert.Equal(t, []error{nil, nil, nil}, errs)
-	assert.Equal(t, "a,b,c", blobs(t, s))
+	assert.Equal(t, "a,b,c", blobs(t, db))
 }
 
 func TestAWriteThatWaitsInAGroupIsCancelled(t *testing.T) {
-	s := openHere(t)
-	s.writeToken <- struct{}{}
+	db := openHere(t)
+	db.writeToken <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIs(t, s.Write(ctx, insertBlob("a", "")), context.Canceled)
-	<-s.writeToken
-	require.NoError(t, s.Write(t.Context(), insertBlob("b", "")))
-	assert.Equal(t, "b", blobs(t, s))
+	assert.ErrorIs(t, db.Write(ctx, insertBlob("a", "")), context.Canceled)
+	<-db.writeToken
+	require.NoError(t, db.Write(t.Context(), insertBlob("b", "")))
+	assert.Equal(t, "b", blobs(t, db))
 }

@@ -52,9 +52,9 @@ func TestImportKeepsTheResultOfTheRunThatWasCommitted(t *testing.T) {
 	require.NoError(t, err)
 	db, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
 	require.NoError(t, err)
-	s := journal.New(slowCommit{db})
-	defer s.Close()
-	out, err := s.Import(t.Context(), bytes.NewReader(kept))
+	j := journal.New(slowCommit{db})
+	defer j.Close()
+	out, err := j.Import(t.Context(), bytes.NewReader(kept))
 	require.NoError(t, err)
 	assert.False(t, out.Unchanged)
 	assert.Equal(t, "s2", out.Session.ID)
@@ -88,11 +88,11 @@ func TestImportStopsBetweenStatements(t *testing.T) {
 	db, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := journal.New(cancelling{db, cancel})
-	defer s.Close()
-	_, err = s.Import(ctx, bytes.NewReader(kept))
+	j := journal.New(cancelling{db, cancel})
+	defer j.Close()
+	_, err = j.Import(ctx, bytes.NewReader(kept))
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = s.Session(t.Context(), "s2")
+	_, err = j.Session(t.Context(), "s2")
 	assert.ErrorIs(t, err, journal.ErrNotFound)
 }
 
@@ -101,9 +101,9 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestImportIsBounded(t *testing.T) {
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
+	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{})
 	require.NoError(t, err)
-	defer s.Close()
-	_, err = s.Import(t.Context(), zeros{})
+	defer db.Close()
+	_, err = db.Import(t.Context(), zeros{})
 	assert.ErrorContains(t, err, "the export exceeds 268435456 bytes")
 }

@@ -19,24 +19,24 @@ const applicationID = 1702261870
 
 // migrate creates the schema in a new file, and brings an older one up to date. For a journal that is up to date it only
 // reads three numbers.
-func (s *database) migrate(ctx context.Context) error {
-	db, err := sql.Open("sqlite", s.dsn("foreign_keys(1)"))
+func (d *database) migrate(ctx context.Context) error {
+	db, err := sql.Open("sqlite", d.dsn("foreign_keys(1)"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	version, err := s.schemaVersion(ctx, db)
+	version, err := d.schemaVersion(ctx, db)
 	if err != nil || version >= journal.SchemaVersion {
 		return err
 	}
-	lock, err := statedir.Exclusive(ctx, s.path+".lock")
+	lock, err := statedir.Exclusive(ctx, d.path+".lock")
 	if err != nil {
 		return fmt.Errorf("waiting for another process to prepare the journal: %w", err)
 	}
 	defer lock.Release()
 	// The other process may have done it.
-	if version, err = s.schemaVersion(ctx, db); err != nil || version >= journal.SchemaVersion {
+	if version, err = d.schemaVersion(ctx, db); err != nil || version >= journal.SchemaVersion {
 		return err
 	}
 	script, err := journal.Migration(migrations, version)
@@ -48,7 +48,7 @@ func (s *database) migrate(ctx context.Context) error {
 		"PRAGMA journal_mode = wal",
 		fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; COMMIT", script, applicationID),
 	} {
-		if err := s.retry(ctx, func() error { _, err := db.ExecContext(ctx, statement); return err }); err != nil {
+		if err := d.retry(ctx, func() error { _, err := db.ExecContext(ctx, statement); return err }); err != nil {
 			return fmt.Errorf("creating the tables: %w", err)
 		}
 	}
@@ -56,15 +56,15 @@ func (s *database) migrate(ctx context.Context) error {
 }
 
 // checkVersion refuses a journal whose schema is older than that of this program, or that this program cannot use.
-func (s *database) checkVersion(ctx context.Context) error {
-	db, err := sql.Open("sqlite", s.dsn())
+func (d *database) checkVersion(ctx context.Context) error {
+	db, err := sql.Open("sqlite", d.dsn())
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	version, err := s.schemaVersion(ctx, db)
+	version, err := d.schemaVersion(ctx, db)
 	if err == nil && version < journal.SchemaVersion {
-		err = fmt.Errorf("%w, and its schema version is %d while this program's is %d: run `starter journal migrate` on a "+
+		err = fmt.Errorf("%w, and its schema version is %d while this program's is %d: run `everturn journal migrate` on a "+
 			"copy that can be written", journal.ErrReadOnly, version, journal.SchemaVersion)
 	}
 	return err
@@ -72,9 +72,9 @@ func (s *database) checkVersion(ctx context.Context) error {
 
 // schemaVersion returns the version of the file's schema, or 0 if the file is empty. It refuses a journal that this
 // program cannot use, and other databases.
-func (s *database) schemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
+func (d *database) schemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
 	var id, tables, minProgram int
-	err = s.retry(ctx, func() error {
+	err = d.retry(ctx, func() error {
 		t, err := db.BeginTx(ctx, nil) // one snapshot: another process may be creating the tables
 		if err != nil {
 			return err

@@ -20,8 +20,8 @@ type changes struct {
 	conn *sql.Conn // data_version counts writes by other connections since this one last read it
 }
 
-func watchChanges(ctx context.Context, s *database) (*changes, error) {
-	conn, err := s.readDB.Conn(ctx)
+func watchChanges(ctx context.Context, db *database) (*changes, error) {
+	conn, err := db.readDB.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +34,12 @@ func watchChanges(ctx context.Context, s *database) (*changes, error) {
 }
 
 // Changed implements tables.Database.
-func (s *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
-	return s.changes.Wait(ctx, journal.Topic{})
+func (db *database) Changed(ctx context.Context, _ ...journal.Topic) <-chan struct{} {
+	return db.changes.Wait(ctx, journal.Topic{})
 }
 
 // Notify implements tables.Database.
-func (s *database) Notify(...journal.Topic) { s.changes.Notify(journal.Topic{}) }
+func (db *database) Notify(...journal.Topic) { db.changes.Notify(journal.Topic{}) }
 
 func (c *changes) close() error {
 	c.Close()

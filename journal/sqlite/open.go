@@ -61,11 +61,11 @@ type database struct {
 // exists and cannot be opened for writing is opened for reading: see journal.DB.ReadOnly. Open returns an error that
 // wraps journal.ErrNewer if the file's schema is too new for this program.
 func Open(ctx context.Context, path string, opts Options) (*journal.DB, error) {
-	s, err := openFile(ctx, path, opts)
+	db, err := openFile(ctx, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	return journal.New(s), nil
+	return journal.New(db), nil
 }
 
 func openFile(ctx context.Context, path string, opts Options) (*database, error) {
@@ -73,9 +73,9 @@ func openFile(ctx context.Context, path string, opts Options) (*database, error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the journal %q: %w", path, err)
 	}
-	s, err := openAs(ctx, &database{path: absolute}, opts, (*database).openForWriting)
+	db, err := openAs(ctx, &database{path: absolute}, opts, (*database).openForWriting)
 	if err == nil || !isUnwritable(err) {
-		return s, err
+		return db, err
 	}
 	r, readErr := openAs(ctx, &database{path: absolute, readOnly: fmt.Errorf("%w: %w", journal.ErrReadOnly, err)}, opts,
 		(*database).openForReading)
@@ -86,30 +86,30 @@ func openFile(ctx context.Context, path string, opts Options) (*database, error)
 }
 
 // openAs opens s with open, and closes it again if that fails.
-func openAs(ctx context.Context, s *database, opts Options,
-	open func(s *database, ctx context.Context, synchronous string) error) (*database, error) {
-	s.busy, s.writeToken = opts.BusyTimeout, make(chan struct{}, 1)
-	if s.busy <= 0 {
-		s.busy = defaultBusyTimeout
+func openAs(ctx context.Context, db *database, opts Options,
+	open func(db *database, ctx context.Context, synchronous string) error) (*database, error) {
+	db.busy, db.writeToken = opts.BusyTimeout, make(chan struct{}, 1)
+	if db.busy <= 0 {
+		db.busy = defaultBusyTimeout
 	}
 	synchronous, err := opts.synchronous()
 	if err == nil {
-		err = s.Explain(open(s, ctx, synchronous))
+		err = db.Explain(open(db, ctx, synchronous))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", s.path, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", db.path, err), db.Close())
 	}
-	return s, nil
+	return db, nil
 }
 
-func (s *database) openForWriting(ctx context.Context, synchronous string) (err error) {
-	if s.file, err = createFile(s.path); err != nil {
+func (db *database) openForWriting(ctx context.Context, synchronous string) (err error) {
+	if db.file, err = createFile(db.path); err != nil {
 		return err
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := db.migrate(ctx); err != nil {
 		return err
 	}
-	return s.connect(ctx, synchronous)
+	return db.connect(ctx, synchronous)
 }
 
 func (o Options) synchronous() (string, error) {
@@ -141,73 +141,73 @@ func createFile(path string) (os.FileInfo, error) {
 }
 
 // checkFile returns an error if path no longer names the file that was opened.
-func (s *database) checkFile() error {
-	now, err := os.Stat(s.path)
-	if err == nil && os.SameFile(now, s.file) {
-		return s.checkUnchanged(now)
+func (db *database) checkFile() error {
+	now, err := os.Stat(db.path)
+	if err == nil && os.SameFile(now, db.file) {
+		return db.checkUnchanged(now)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil // SQLite has the file open in any case
 	}
-	return fmt.Errorf("%w: %s", journal.ErrReplaced, s.path)
+	return fmt.Errorf("%w: %s", journal.ErrReplaced, db.path)
 }
 
-func (s *database) connect(ctx context.Context, synchronous string) (err error) {
+func (db *database) connect(ctx context.Context, synchronous string) (err error) {
 	write := []string{"foreign_keys(1)", "synchronous(" + synchronous + ")",
 		fmt.Sprintf("wal_autocheckpoint(%d)", walPages), fmt.Sprintf("journal_size_limit(%d)", walLimit)}
-	if s.writeDB, err = sql.Open("sqlite", s.dsn(write...)); err != nil {
+	if db.writeDB, err = sql.Open("sqlite", db.dsn(write...)); err != nil {
 		return err
 	}
-	if err := s.openWriter(ctx, time.Now().Add(s.busy)); err != nil {
+	if err := db.openWriter(ctx, time.Now().Add(db.busy)); err != nil {
 		return err
 	}
-	return s.connectReaders(ctx)
+	return db.connectReaders(ctx)
 }
 
-func (s *database) connectReaders(ctx context.Context) (err error) {
-	if s.readDB, err = sql.Open("sqlite", s.dsn("query_only(1)")); err != nil {
+func (db *database) connectReaders(ctx context.Context) (err error) {
+	if db.readDB, err = sql.Open("sqlite", db.dsn("query_only(1)")); err != nil {
 		return err
 	}
-	s.readers = newPool(s.readDB, readers)
-	s.changes, err = watchChanges(ctx, s)
+	db.readers = newPool(db.readDB, readers)
+	db.changes, err = watchChanges(ctx, db)
 	return err
 }
 
 // dsn returns the data source name with pragmas for every connection. The path is escaped, because it may contain '?'
 // and '%'.
-func (s *database) dsn(pragmas ...string) string {
+func (db *database) dsn(pragmas ...string) string {
 	query := url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", stepTimeout.Milliseconds())}}
 	query["_pragma"] = append(query["_pragma"], pragmas...)
-	maps.Copy(query, s.mode)
-	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: query.Encode()}
+	maps.Copy(query, db.mode)
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(db.path), RawQuery: query.Encode()}
 	return u.String()
 }
 
 // Renumber implements tables.Database. It does nothing, because SQLite numbers new rows from the highest ID on.
-func (s *database) Renumber(tables.Conn, string) error { return nil }
+func (db *database) Renumber(tables.Conn, string) error { return nil }
 
 // TempDir implements tables.Database. It is the journal's own folder: the temporary file of an import is as large as
 // the data that the import adds there.
-func (s *database) TempDir() string { return filepath.Dir(s.path) }
+func (db *database) TempDir() string { return filepath.Dir(db.path) }
 
-// Close ends all operations that wait on the store and closes the file. The last process to close it writes the log
+// Close ends all operations that wait on the journal and closes the file. The last process to close it writes the log
 // back into the file.
-func (s *database) Close() error {
+func (d *database) Close() error {
 	var errs []error
-	if s.changes != nil {
-		errs = append(errs, s.changes.close())
+	if d.changes != nil {
+		errs = append(errs, d.changes.close())
 	}
-	s.writeToken <- struct{}{} // let the running transaction end; no other one begins
-	defer func() { <-s.writeToken }()
-	s.closed = true
-	if s.writer != nil {
-		errs = append(errs, s.writer.close())
-		s.writer = nil
+	d.writeToken <- struct{}{} // let the running transaction end; no other one begins
+	defer func() { <-d.writeToken }()
+	d.closed = true
+	if d.writer != nil {
+		errs = append(errs, d.writer.close())
+		d.writer = nil
 	}
-	if s.readers != nil {
-		errs = append(errs, s.readers.close())
+	if d.readers != nil {
+		errs = append(errs, d.readers.close())
 	}
-	for _, db := range []*sql.DB{s.readDB, s.writeDB} {
+	for _, db := range []*sql.DB{d.readDB, d.writeDB} {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}

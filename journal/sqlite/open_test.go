@@ -26,7 +26,7 @@ func beginOf(session, turnID string) turn.BeginInput {
 		At: time.Unix(1, 0)}
 }
 
-// raw opens the file independently of the store, as another program would.
+// raw opens the file independently of the journal, as another program would.
 func raw(t *testing.T, path string, statements ...string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -43,8 +43,8 @@ func raw(t *testing.T, path string, statements ...string) *sql.DB {
 func TestOpenCreatesFolderAndFileForTheOwnerAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "odd %41 ? # name")
 	path := filepath.Join(dir, "journal ?mode=memory#.db")
-	s := open(t, path, sqlite.Options{})
-	_, err := s.Begin(t.Context(), beginOf("s", "t"))
+	db := open(t, path, sqlite.Options{})
+	_, err := db.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
 	for name, mode := range map[string]os.FileMode{dir: 0o700, path: 0o600, path + "-wal": 0o600, path + "-shm": 0o600} {
 		info, err := os.Stat(name)
@@ -55,13 +55,13 @@ func TestOpenCreatesFolderAndFileForTheOwnerAlone(t *testing.T) {
 
 func TestOpenAgainFindsEverything(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{})
-	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	db := open(t, path, sqlite.Options{})
+	begun, err := db.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	_, err = s.Turn(t.Context(), "t")
+	require.NoError(t, db.Close())
+	_, err = db.Turn(t.Context(), "t")
 	assert.ErrorContains(t, err, "closed")
-	_, err = s.Begin(t.Context(), beginOf("s", "t"))
+	_, err = db.Begin(t.Context(), beginOf("s", "t"))
 	assert.ErrorContains(t, err, "closed")
 
 	again, err := open(t, path, sqlite.Options{}).Turn(t.Context(), "t")
@@ -71,21 +71,21 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 
 func TestOpenBringsAnOlderSchemaUpToDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{})
-	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	db := open(t, path, sqlite.Options{})
+	begun, err := db.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
+	require.NoError(t, db.Close())
 	raw(t, path,
 		`DROP TABLE subagents; DROP INDEX turns_root; ALTER TABLE turns DROP COLUMN root; ALTER TABLE turns DROP COLUMN spent;
 		ALTER TABLE turns DROP COLUMN left_over;
-		DROP VIEW used; DROP TABLE condensations; DROP TABLE inference_usage; DROP TABLE spending; DROP TABLE tool_servers;
+		DROP VIEW used; DROP TABLE compactions; DROP TABLE inference_usage; DROP TABLE spending; DROP TABLE tool_servers;
 		ALTER TABLE inferences DROP COLUMN prompt_tokens; UPDATE journal SET schema_version = 1`)
 
-	s = open(t, path, sqlite.Options{})
-	again, err := s.Turn(t.Context(), "t")
+	db = open(t, path, sqlite.Options{})
+	again, err := db.Turn(t.Context(), "t")
 	require.NoError(t, err)
 	assert.Equal(t, begun.Turn, again)
-	_, err = s.TurnUsage(t.Context(), "t")
+	_, err = db.TurnUsage(t.Context(), "t")
 	require.NoError(t, err)
 }
 
@@ -105,10 +105,10 @@ func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 		{dir, "choose another path"},
 		{filepath.Join(text, "journal.db"), "choose a folder"},
 	} {
-		s, err := sqlite.Open(t.Context(), c.path, sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), c.path, sqlite.Options{})
 		require.ErrorContains(t, err, c.says)
 		assert.ErrorContains(t, err, c.path)
-		assert.Nil(t, s)
+		assert.Nil(t, db)
 		assert.Equal(t, c.path == newer, errors.Is(err, journal.ErrNewer))
 	}
 	_, err := sqlite.Open(t.Context(), filepath.Join(dir, "x.db"), sqlite.Options{Synchronous: "sometimes"})
@@ -120,9 +120,9 @@ func TestOpenRefusesWhatIsNoJournal(t *testing.T) {
 
 func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{BusyTimeout: 50 * time.Millisecond})
+	db := open(t, path, sqlite.Options{BusyTimeout: 50 * time.Millisecond})
 	other := raw(t, path, `BEGIN IMMEDIATE`)
-	_, err := s.Begin(t.Context(), beginOf("s", "t"))
+	_, err := db.Begin(t.Context(), beginOf("s", "t"))
 	require.ErrorContains(t, err, "another program has held "+path)
 	assert.ErrorContains(t, err, "try again")
 	second := open(t, path, sqlite.Options{})
@@ -131,12 +131,12 @@ func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 	_, err = second.Begin(ctx, beginOf("s", "t"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, journal.ErrUnavailable, "the lock is named all the same")
-	_, err = s.Sessions(t.Context(), 1)
+	_, err = db.Sessions(t.Context(), 1)
 	require.NoError(t, err, "readers do not wait for writers")
 
 	_, err = other.Exec(`ROLLBACK`)
 	require.NoError(t, err)
-	_, err = s.Begin(t.Context(), beginOf("s", "t"))
+	_, err = db.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
 }
 
@@ -145,14 +145,14 @@ func TestLockedFileIsWaitedForAndThenNamed(t *testing.T) {
 func TestWritersWaitForALockTogether(t *testing.T) {
 	const busy, writers = time.Second, 20
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{BusyTimeout: busy})
+	db := open(t, path, sqlite.Options{BusyTimeout: busy})
 	raw(t, path, `BEGIN IMMEDIATE`)
 	ctx, cancel := context.WithTimeout(t.Context(), busy*writers/2)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {
-			_, err := s.Begin(ctx, beginOf("s", fmt.Sprint("t", i)))
+			_, err := db.Begin(ctx, beginOf("s", fmt.Sprint("t", i)))
 			assert.ErrorIs(t, err, journal.ErrUnavailable)
 		})
 	}
@@ -161,11 +161,11 @@ func TestWritersWaitForALockTogether(t *testing.T) {
 
 func TestWriteWaitsForAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{})
+	db := open(t, path, sqlite.Options{})
 	other := raw(t, path, `BEGIN IMMEDIATE`)
 	begun := make(chan error, 1)
 	go func() {
-		_, err := s.Begin(t.Context(), beginOf("s", "t"))
+		_, err := db.Begin(t.Context(), beginOf("s", "t"))
 		begun <- err
 	}()
 	_, err := other.Exec(`ROLLBACK`)
@@ -181,14 +181,14 @@ func TestOpenNamesAFileThatAnotherProgramKeepsForItself(t *testing.T) {
 	assert.ErrorContains(t, err, "another program has held "+path)
 }
 
-// TestCloseEndsFollowers checks that closing the store ends its followers and everything that the store started
+// TestCloseEndsFollowers checks that closing the journal ends its followers and everything that the journal started
 // (goleak).
 func TestCloseEndsFollowers(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
-	changed := s.Changed(t.Context())
-	require.NoError(t, s.Close())
+	db := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	changed := db.Changed(t.Context())
+	require.NoError(t, db.Close())
 	<-changed
-	for _, err := range follow.Turn(t.Context(), s, "t", -1) {
+	for _, err := range follow.Turn(t.Context(), db, "t", -1) {
 		assert.ErrorContains(t, err, "closed")
 	}
 }
@@ -197,36 +197,36 @@ func TestCloseEndsFollowers(t *testing.T) {
 // ledger and the transcript refer to it.
 func TestContentIsStoredOnceAndTheFileStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{Synchronous: "normal"})
-	begun, err := s.Begin(t.Context(), beginOf("s", "t"))
+	db := open(t, path, sqlite.Options{Synchronous: "normal"})
+	begun, err := db.Begin(t.Context(), beginOf("s", "t"))
 	require.NoError(t, err)
 	const hops = 100
-	hop(t, s, begun.Head, hops, 5000)
-	require.NoError(t, s.Close())
+	hop(t, db, begun.Head, hops, 5000)
+	require.NoError(t, db.Close())
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(hops*5000*2), "100 hops with 5 kB results")
 }
 
 // hop runs a turn through n hops, each with a result of size bytes.
-func hop(t *testing.T, s *journal.DB, head turn.Head, n, size int) {
+func hop(t *testing.T, db *journal.DB, head turn.Head, n, size int) {
 	t.Helper()
 	var results []turn.CallOutcome
 	for step := 1; step <= n; step++ {
 		key := journal.StepKey{Turn: "t", Step: step}
 		c := turn.ToolCall{ID: fmt.Sprintf("%d.0", step), Tool: "local/x", Arguments: "{}"}
-		_, err := s.StartInference(t.Context(),
+		_, err := db.StartInference(t.Context(),
 			journal.StartInference{Session: "s", Key: key, Expect: head, Outcomes: results})
 		require.NoError(t, err)
-		out, err := s.SettleInference(t.Context(), journal.SettleInference{
+		out, err := db.SettleInference(t.Context(), journal.SettleInference{
 			Session: "s", Key: key, Attempt: 1, Message: turn.Message{Text: "look", ToolCalls: []turn.ToolCall{c}},
 			Answer: turn.Completion{Text: "look"},
 		})
 		require.NoError(t, err)
-		_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})
+		_, err = db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: step, Call: c, Attempt: 1})
 		require.NoError(t, err)
 		text := strings.Repeat(c.ID+" ", size/(len(c.ID)+1))
-		_, err = s.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
+		_, err = db.SettleCall(t.Context(), journal.SettleInput{Turn: "t", CallID: c.ID, Attempt: 1,
 			Result: turn.ToolResult{Outcome: turn.OutcomeOK, Text: text, Full: []byte(text)}})
 		require.NoError(t, err)
 		head, results = out.Head, []turn.CallOutcome{{CallID: c.ID}}

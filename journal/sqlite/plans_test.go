@@ -23,28 +23,28 @@ func TestConformance(t *testing.T) {
 	statements := map[string]bool{}
 	t.Run("suite", func(t *testing.T) {
 		journaltest.Run(t, func(t *testing.T) *journal.DB {
-			s, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{Synchronous: "normal"})
+			db, err := openFile(t.Context(), filepath.Join(t.TempDir(), "journal.db"), Options{Synchronous: "normal"})
 			require.NoError(t, err)
 			t.Cleanup(func() {
 				mu.Lock()
 				defer mu.Unlock()
-				collect(statements, s)
-				assert.NoError(t, s.Close())
+				collect(statements, db)
+				assert.NoError(t, db.Close())
 			})
-			return journal.New(s)
+			return journal.New(db)
 		})
 	})
 	require.Greater(t, len(statements), 50)
-	s := openHere(t)
+	db := openHere(t)
 	for _, query := range slices.Sorted(maps.Keys(statements)) {
-		for _, step := range plan(t, s, query) {
+		for _, step := range plan(t, db, query) {
 			assert.False(t, scans(step), "%s\nin\n%s", step, query)
 		}
 	}
 }
 
-// collect records all statements that a store's connections have prepared.
-func collect(statements map[string]bool, s *database) {
+// collect records all statements that a journal's connections have prepared.
+func collect(statements map[string]bool, db *database) {
 	note := func(c *conn) {
 		if c != nil {
 			for query := range c.statements {
@@ -52,11 +52,11 @@ func collect(statements map[string]bool, s *database) {
 			}
 		}
 	}
-	note(s.writer)
-	for range cap(s.readers.slots) {
-		c := <-s.readers.slots
+	note(db.writer)
+	for range cap(db.readers.slots) {
+		c := <-db.readers.slots
 		note(c)
-		s.readers.slots <- c
+		db.readers.slots <- c
 	}
 }
 
@@ -80,7 +80,7 @@ func scans(step string) bool {
 	return true
 }
 
-func plan(t *testing.T, s *database, query string) (steps []string) {
+func plan(t *testing.T, db *database, query string) (steps []string) {
 	t.Helper()
 	if !strings.HasPrefix(strings.TrimSpace(query), "SELECT") && !strings.Contains(query, "WHERE") {
 		return nil
@@ -89,7 +89,7 @@ func plan(t *testing.T, s *database, query string) (steps []string) {
 	for range strings.Count(query, "?") {
 		args = append(args, 0)
 	}
-	rows, err := s.readDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	rows, err := db.readDB.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 	require.NoError(t, err, query)
 	defer rows.Close()
 	for rows.Next() {

@@ -21,23 +21,23 @@ import (
 
 const hammerPath = "EVERTURN_TEST_HAMMER"
 
-// TestHammer is the child process of the test below: it opens the journal, begins a turn, and appends chunks until it
+// TestHammer is the child process of the test below: it opens the journal, begins a turn, and appends events until it
 // is killed, writing each acknowledged index to stdout.
 func TestHammer(t *testing.T) {
 	path := os.Getenv(hammerPath)
 	if path == "" {
 		return // runs only as a child process
 	}
-	s := open(t, path, sqlite.Options{})
+	db := open(t, path, sqlite.Options{})
 	name := fmt.Sprintf("t%d", os.Getpid())
-	begun, err := s.Begin(t.Context(), beginOf("s-"+name, name))
+	begun, err := db.Begin(t.Context(), beginOf("s-"+name, name))
 	require.NoError(t, err)
 	key := journal.StepKey{Turn: name, Step: 1}
-	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head})
+	_, err = db.StartInference(t.Context(), journal.StartInference{Session: "s-" + name, Key: key, Expect: begun.Head})
 	require.NoError(t, err)
 	for i := 1; ; i++ {
-		require.NoError(t, s.AppendChunks(t.Context(), key, 1,
-			[]turn.Chunk{{Kind: turn.ChunkTextDelta, Text: strings.Repeat("x", 100)}}))
+		require.NoError(t, db.AppendEvents(t.Context(), key, 1,
+			[]turn.Event{{Kind: turn.EventTextDelta, Text: strings.Repeat("x", 100)}}))
 		fmt.Println("ack", name, i)
 	}
 }
@@ -95,32 +95,32 @@ func TestProcessesShareAFileAndDieInIt(t *testing.T) {
 	for _, h := range hammers {
 		h.until(t, 20)
 	}
-	s := open(t, path, sqlite.Options{})
+	db := open(t, path, sqlite.Options{})
 	hammers[0].kill(t)
 	for _, h := range hammers[1:] {
 		h.until(t, 20)
 	}
 	seen := int64(0)
-	for c, err := range follow.Turn(t.Context(), s, hammers[1].turn, int64(hammers[1].acked)) {
+	for e, err := range follow.Turn(t.Context(), db, hammers[1].turn, int64(hammers[1].acked)) {
 		require.NoError(t, err)
 		if seen++; seen == 50 {
 			break
 		}
 		hammers[1].until(t, 1)
-		assert.Equal(t, hammers[1].turn, c.Turn)
+		assert.Equal(t, hammers[1].turn, e.Turn)
 	}
 	for _, h := range hammers[1:] {
 		h.kill(t)
 	}
 	for _, h := range hammers {
-		list, err := s.Chunks(t.Context(), h.turn, -1, 1_000_000)
+		list, err := db.Events(t.Context(), h.turn, -1, 1_000_000)
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, len(list), h.acked+1)
 		assert.LessOrEqual(t, len(list), h.acked+2, "at most the append in flight was not acknowledged")
-		for i, c := range list {
-			require.Equal(t, int64(i), c.Index)
+		for i, e := range list {
+			require.Equal(t, int64(i), e.Index)
 		}
 	}
-	_, err := s.Begin(t.Context(), beginOf("s-"+hammers[0].turn, "next"))
+	_, err := db.Begin(t.Context(), beginOf("s-"+hammers[0].turn, "next"))
 	require.NoError(t, err, "the dead process left no lock")
 }

@@ -26,32 +26,32 @@ func isUnwritable(err error) bool {
 
 // openForReading opens a file that exists, and changes nothing in its folder. A file without a log is opened as one that
 // no process changes, because SQLite would otherwise create the log. With a log, SQLite needs the log's index (-shm).
-func (s *database) openForReading(ctx context.Context, _ string) (err error) {
-	f, err := os.Open(s.path)
+func (db *database) openForReading(ctx context.Context, _ string) (err error) {
+	f, err := os.Open(db.path)
 	if err != nil {
 		return err
 	}
-	s.file, err = f.Stat()
+	db.file, err = f.Stat()
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	s.mode = url.Values{"mode": {"ro"}}
+	db.mode = url.Values{"mode": {"ro"}}
 	switch {
-	case !s.hasLog():
-		s.mode.Set("immutable", "1")
-	case !exists(s.path + "-shm"):
+	case !db.hasLog():
+		db.mode.Set("immutable", "1")
+	case !exists(db.path + "-shm"):
 		return fmt.Errorf("%w, and %s-wal cannot be read without %s-shm: copy the journal with its -wal file to a folder "+
-			"that can be written", journal.ErrReadOnly, s.path, s.path)
+			"that can be written", journal.ErrReadOnly, db.path, db.path)
 	}
-	if err := s.checkVersion(ctx); err != nil {
+	if err := db.checkVersion(ctx); err != nil {
 		return err
 	}
-	return s.connectReaders(ctx)
+	return db.connectReaders(ctx)
 }
 
 // hasLog reports whether the file has a log with transactions that may not be in the file yet.
-func (s *database) hasLog() bool {
-	info, err := os.Stat(s.path + "-wal")
+func (db *database) hasLog() bool {
+	info, err := os.Stat(db.path + "-wal")
 	return err == nil && info.Size() > 0
 }
 
@@ -62,13 +62,13 @@ func exists(path string) bool {
 
 // checkUnchanged returns an error if another process has changed a file that was opened as one that does not change,
 // because reads could then mix two states.
-func (s *database) checkUnchanged(now os.FileInfo) error {
-	if !s.mode.Has("immutable") || now.ModTime().Equal(s.file.ModTime()) && !s.hasLog() {
+func (db *database) checkUnchanged(now os.FileInfo) error {
+	if !db.mode.Has("immutable") || now.ModTime().Equal(db.file.ModTime()) && !db.hasLog() {
 		return nil
 	}
 	return fmt.Errorf("%w: another process has begun to write to %s: run the command again", journal.ErrUnavailable,
-		s.path)
+		db.path)
 }
 
 // ReadOnly implements tables.Database.
-func (s *database) ReadOnly() error { return s.readOnly }
+func (db *database) ReadOnly() error { return db.readOnly }

@@ -91,25 +91,25 @@ func TestAJournalThatCannotBeWrittenIsRead(t *testing.T) {
 // begun opens a journal and begins a turn in it.
 func begun(t *testing.T, path, id string) *journal.DB {
 	t.Helper()
-	s := open(t, path, sqlite.Options{})
-	_, err := s.Begin(t.Context(), beginOf("s", id))
+	db := open(t, path, sqlite.Options{})
+	_, err := db.Begin(t.Context(), beginOf("s", id))
 	require.NoError(t, err)
-	return s
+	return db
 }
 
 func readsOnly(t *testing.T, path string) {
 	before, err := os.ReadDir(filepath.Dir(path))
 	assert.NoError(t, err)
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if !assert.NoError(t, err) {
 		return
 	}
-	defer s.Close()
-	list, err := s.Sessions(t.Context(), 10)
+	defer db.Close()
+	list, err := db.Sessions(t.Context(), 10)
 	assert.NoError(t, err)
 	assert.Len(t, list, 1)
-	assert.ErrorIs(t, s.ReadOnly(), journal.ErrReadOnly)
-	_, err = s.Begin(t.Context(), beginOf("s", "t2"))
+	assert.ErrorIs(t, db.ReadOnly(), journal.ErrReadOnly)
+	_, err = db.Begin(t.Context(), beginOf("s", "t2"))
 	assert.ErrorIs(t, err, journal.ErrReadOnly)
 	assert.ErrorIs(t, err, os.ErrPermission, "the cause is named")
 	after, err := os.ReadDir(filepath.Dir(path))
@@ -143,15 +143,15 @@ func TestAReaderEndsWhenAnotherProcessBeginsToWrite(t *testing.T) {
 	require.NoError(t, begun(t, path, "t").Close())
 	protect()
 	asStranger(func() {
-		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 		if !assert.NoError(t, err) {
 			return
 		}
-		defer s.Close()
+		defer db.Close()
 		written := make(chan error)
 		go func() { written <- writeAsOwner(t, dir, path) }()
 		assert.NoError(t, <-written)
-		_, err = s.Sessions(t.Context(), 10)
+		_, err = db.Sessions(t.Context(), 10)
 		assert.ErrorIs(t, err, journal.ErrUnavailable)
 	})
 }
@@ -160,11 +160,11 @@ func writeAsOwner(t *testing.T, dir, path string) error {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(path, 0o644)); err != nil {
 		return err
 	}
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		return err
 	}
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	_, err = s.Begin(t.Context(), beginOf("s", "t2"))
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	_, err = db.Begin(t.Context(), beginOf("s", "t2"))
 	return err
 }

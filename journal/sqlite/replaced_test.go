@@ -26,18 +26,18 @@ func TestAReplacedFileTakesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal.db")
 			require.NoError(t, os.WriteFile(path+".backup", nil, 0o600))
-			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+			db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 			require.NoError(t, err)
-			defer s.Close()
+			defer db.Close()
 			begin := func(id string) error {
-				_, err := s.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: id,
+				_, err := db.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: id,
 					Message: turn.UserMessage{ID: id, Text: "hi"}, At: time.Now()})
 				return err
 			}
 			require.NoError(t, begin("t1"))
 			require.NoError(t, replace(path))
 			assert.ErrorIs(t, begin("t2"), journal.ErrReplaced)
-			_, err = s.Turn(t.Context(), "t1")
+			_, err = db.Turn(t.Context(), "t1")
 			assert.ErrorIs(t, err, journal.ErrReplaced, "readers are told, too")
 		})
 	}

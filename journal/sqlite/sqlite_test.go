@@ -21,20 +21,20 @@ import (
 )
 
 func TestTheLedgerOfAThousandTurnsEqualsTheBill(t *testing.T) {
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
-	defer s.Close()
-	journaltest.CheckUsage(t, s, 1000)
+	defer db.Close()
+	journaltest.CheckUsage(t, db, 1000)
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, path string, opts sqlite.Options) *journal.DB {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path, opts)
+	db, err := sqlite.Open(t.Context(), path, opts)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
 }
 
 func TestConformanceOfAnEncryptedJournal(t *testing.T) {
@@ -48,11 +48,11 @@ func TestConformanceOfAnEncryptedJournal(t *testing.T) {
 	})
 }
 
-func sealed(t *testing.T, s *journal.DB, keys journal.Keys) *journal.DB {
+func sealed(t *testing.T, db *journal.DB, keys journal.Keys) *journal.DB {
 	t.Helper()
-	s, err := s.Sealed(t.Context(), keys)
+	db, err := db.Sealed(t.Context(), keys)
 	require.NoError(t, err)
-	return s
+	return db
 }
 
 func TestConformanceOfTwoOpens(t *testing.T) {
@@ -63,33 +63,33 @@ func TestConformanceOfTwoOpens(t *testing.T) {
 }
 
 // TestKeptExportIsImported checks that every later version imports what any version has exported, with all its records.
-// The fork finds its parent session, of which this journal has more chunks than the journal that exported the fork.
+// The fork finds its parent session, of which this journal has more events than the journal that exported the fork.
 func TestKeptExportIsImported(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
+	db := open(t, filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{})
 	for session, name := range map[string]string{"s2": "requests.jsonl", "s": "session.jsonl", "s3": "tools.jsonl"} {
-		kept := importKept(t, s, name)
+		kept := importKept(t, db, name)
 		var out bytes.Buffer
-		require.NoError(t, s.Export(t.Context(), session, &out))
+		require.NoError(t, db.Export(t.Context(), session, &out))
 		for raw := range bytes.Lines(kept) {
 			var l portable.Line
 			require.NoError(t, json.Unmarshal(raw, &l))
 			sum := fmt.Sprintf(",\"sum\":%q}\n", l.Sum)
-			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.LateResult != nil || l.Chunk != nil {
+			if l.Blob != nil || l.Message != nil || l.Inference != nil || l.LateResult != nil || l.Event != nil {
 				assert.Contains(t, out.String(), strings.TrimSuffix(string(raw), sum), name)
 			}
 		}
 	}
-	importKept(t, s, "fork.jsonl")
-	rec, err := s.Session(t.Context(), "f")
+	importKept(t, db, "fork.jsonl")
+	rec, err := db.Session(t.Context(), "f")
 	require.NoError(t, err)
 	assert.Equal(t, []any{"s", int64(5), int64(11)}, []any{rec.Parent, rec.ForkSeq, rec.Head.Seq})
 }
 
-func importKept(t *testing.T, s *journal.DB, name string) []byte {
+func importKept(t *testing.T, db *journal.DB, name string) []byte {
 	t.Helper()
 	kept, err := os.ReadFile("../testdata/" + name)
 	require.NoError(t, err)
-	_, err = s.Import(t.Context(), bytes.NewReader(kept))
+	_, err = db.Import(t.Context(), bytes.NewReader(kept))
 	require.NoError(t, err)
 	return kept
 }

@@ -14,59 +14,59 @@ import (
 )
 
 // openWriter opens the write connection if it is not open. The caller holds the turnstile, or is Open.
-func (s *database) openWriter(ctx context.Context, until time.Time) error {
-	if s.closed {
+func (db *database) openWriter(ctx context.Context, until time.Time) error {
+	if db.closed {
 		return errClosed
 	}
-	if s.writer != nil {
+	if db.writer != nil {
 		return nil
 	}
-	return s.retryUntil(ctx, until, func() error {
-		raw, err := s.writeDB.Conn(ctx)
+	return db.retryUntil(ctx, until, func() error {
+		raw, err := db.writeDB.Conn(ctx)
 		if err == nil {
-			s.writer = newConn(raw)
+			db.writer = newConn(raw)
 		}
 		return err
 	})
 }
 
 // dropWriter discards the write connection, which may still be in a transaction. The next write opens a new one.
-func (s *database) dropWriter() {
-	s.writer.discard()
-	s.writer = nil
+func (db *database) dropWriter() {
+	db.writer.discard()
+	db.writer = nil
 }
 
 // Read implements tables.Database.
-func (s *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
+func (db *database) Read(ctx context.Context, once bool, fn func(tables.Conn) error) error {
 	if once {
-		return s.snapshot(ctx, fn)
+		return db.snapshot(ctx, fn)
 	}
-	return s.retry(ctx, func() error { return s.snapshot(ctx, fn) })
+	return db.retry(ctx, func() error { return db.snapshot(ctx, fn) })
 }
 
-func (s *database) snapshot(ctx context.Context, fn func(tables.Conn) error) error {
-	if err := s.checkFile(); err != nil {
+func (db *database) snapshot(ctx context.Context, fn func(tables.Conn) error) error {
+	if err := db.checkFile(); err != nil {
 		return err
 	}
-	c, err := s.readers.take(ctx)
+	c, err := db.readers.take(ctx)
 	if err != nil {
 		return err
 	}
 	if err := c.Exec("BEGIN"); err != nil {
-		s.readers.drop(c)
+		db.readers.drop(c)
 		return err
 	}
-	defer func() { s.readers.give(c, c.Exec("ROLLBACK")) }()
+	defer func() { db.readers.give(c, c.Exec("ROLLBACK")) }()
 	return fn(c)
 }
 
 // retry calls fn until the file is not busy, ctx ends or the busy timeout has passed.
-func (s *database) retry(ctx context.Context, fn func() error) error {
-	return s.retryUntil(ctx, time.Now().Add(s.busy), fn)
+func (db *database) retry(ctx context.Context, fn func() error) error {
+	return db.retryUntil(ctx, time.Now().Add(db.busy), fn)
 }
 
 // retryUntil calls fn at least once, until the file is not busy, ctx ends or the deadline has passed.
-func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
+func (db *database) retryUntil(ctx context.Context, deadline time.Time, fn func() error) error {
 	for began := time.Now(); ; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -76,12 +76,12 @@ func (s *database) retryUntil(ctx context.Context, deadline time.Time, fn func()
 			return err
 		}
 		if time.Now().After(deadline) {
-			return errBusy{path: s.path, waited: s.busy, cause: err}
+			return errBusy{path: db.path, waited: db.busy, cause: err}
 		}
 		select {
 		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
 		case <-ctx.Done():
-			return fmt.Errorf("%w (%w)", errBusy{path: s.path, waited: time.Since(began), cause: err}, ctx.Err())
+			return fmt.Errorf("%w (%w)", errBusy{path: db.path, waited: time.Since(began), cause: err}, ctx.Err())
 		}
 	}
 }

@@ -17,18 +17,18 @@ import (
 // another worker removes its row.
 func TestAWorkersReportExpires(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path, sqlite.Options{})
+	j := open(t, path, sqlite.Options{})
 	report := func(id string) {
 		t.Helper()
-		require.NoError(t, s.ReportWorker(t.Context(), fleet.WorkerReport{ID: id, Servers: json.RawMessage(`[]`)}))
+		require.NoError(t, j.ReportWorker(t.Context(), fleet.WorkerReport{ID: id, Servers: json.RawMessage(`[]`)}))
 	}
 	report("killed")
 	db := raw(t, path, fmt.Sprintf(`UPDATE workers SET seen_at = seen_at - %d`, fleet.WorkerExpiry))
-	list, err := s.Workers(t.Context())
+	list, err := j.Workers(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, list)
 	report("running")
-	list, err = s.Workers(t.Context())
+	list, err = j.Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.Equal(t, "running", list[0].ID)

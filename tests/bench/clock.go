@@ -74,32 +74,32 @@ func tick(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	e := &teller{w: w, ctx: r.Context()}
+	t := &teller{w: w, ctx: r.Context()}
 	switch {
 	case again:
-		e.text("It is done.")
+		t.text("It is done.")
 	case s.Kind == sceneStream:
-		e.stream(s)
+		t.stream(s)
 	case s.Kind == sceneSteady:
-		e.steady(s)
+		t.steady(s)
 	case s.Kind == sceneHang:
-		e.text("I begin with")
-		<-e.ctx.Done()
+		t.text("I begin with")
+		<-t.ctx.Done()
 	case s.Kind == sceneThink:
-		<-e.ctx.Done()
+		<-t.ctx.Done()
 	case s.Kind == sceneTool:
-		e.call("mcp_bench_slow", `{"text":"x"}`)
+		t.call("mcp_bench_slow", `{"text":"x"}`)
 		return
 	case s.Kind == sceneApproval:
-		e.call(laneLocal.wire(), `{"path":"page-0.txt"}`)
+		t.call(laneLocal.wire(), `{"path":"page-0.txt"}`)
 		return
 	case s.Kind == sceneQuestion:
-		e.call("ask_user", `{"question":"Which of them?"}`)
+		t.call("ask_user", `{"question":"Which of them?"}`)
 		return
 	default:
-		e.text("It is done.")
+		t.text("It is done.")
 	}
-	e.end("stop")
+	t.end("stop")
 }
 
 // read finds the user's last message, and reports whether the provider has already responded to it with a call.
@@ -129,55 +129,55 @@ type teller struct {
 	ctx context.Context
 }
 
-func (e *teller) send(choice string) {
-	fmt.Fprintf(e.w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"model\":\"clock\",\"choices\":[%s]}\n\n",
+func (t *teller) send(choice string) {
+	fmt.Fprintf(t.w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"model\":\"clock\",\"choices\":[%s]}\n\n",
 		choice)
-	_ = http.NewResponseController(e.w).Flush() // fails only if the reader has disconnected
+	_ = http.NewResponseController(t.w).Flush() // fails only if the reader has disconnected
 }
 
-func (e *teller) text(delta string) {
-	e.send(fmt.Sprintf(`{"index":0,"delta":{"role":"assistant","content":%q}}`, delta))
+func (t *teller) text(delta string) {
+	t.send(fmt.Sprintf(`{"index":0,"delta":{"role":"assistant","content":%q}}`, delta))
 }
 
-func (e *teller) call(name, arguments string) {
-	e.send(fmt.Sprintf(
+func (t *teller) call(name, arguments string) {
+	t.send(fmt.Sprintf(
 		`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":%q,"arguments":%q}}]}}`, name, arguments))
-	e.end("tool_calls")
+	t.end("tool_calls")
 }
 
-func (e *teller) end(reason string) {
-	e.send(fmt.Sprintf(`{"index":0,"delta":{},"finish_reason":%q}`, reason))
-	fmt.Fprint(e.w, "data: [DONE]\n\n")
+func (t *teller) end(reason string) {
+	t.send(fmt.Sprintf(`{"index":0,"delta":{},"finish_reason":%q}`, reason))
+	fmt.Fprint(t.w, "data: [DONE]\n\n")
 }
 
 // stream sends timestamps in bursts.
-func (e *teller) stream(s scene) {
-	e.wait(time.Duration(s.ThinkMS) * time.Millisecond)
+func (t *teller) stream(s scene) {
+	t.wait(time.Duration(s.ThinkMS) * time.Millisecond)
 	for range s.Bursts {
 		mark := firstMark
 		for range burstDeltas {
-			e.text(mark + strconv.FormatInt(time.Now().UnixNano(), 10) + " ")
+			t.text(mark + strconv.FormatInt(time.Now().UnixNano(), 10) + " ")
 			mark = ""
-			e.wait(deltaEvery)
+			t.wait(deltaEvery)
 		}
-		e.wait(burstEvery)
+		t.wait(burstEvery)
 	}
 }
 
 // steady sends timestamps at one interval.
-func (e *teller) steady(s scene) {
-	e.wait(time.Duration(s.ThinkMS) * time.Millisecond)
+func (t *teller) steady(s scene) {
+	t.wait(time.Duration(s.ThinkMS) * time.Millisecond)
 	for range s.Bursts {
-		e.text(strconv.FormatInt(time.Now().UnixNano(), 10) + " ")
-		e.wait(steadyEvery)
+		t.text(strconv.FormatInt(time.Now().UnixNano(), 10) + " ")
+		t.wait(steadyEvery)
 	}
 }
 
-func (e *teller) wait(d time.Duration) {
+func (t *teller) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-e.ctx.Done():
+	case <-t.ctx.Done():
 	}
 }

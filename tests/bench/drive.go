@@ -31,7 +31,7 @@ type meter struct {
 }
 
 // run measures a scenario.
-func (r *rig) run(ctx context.Context, sc scenario) (_ report.Part, err error) {
+func (r *harness) run(ctx context.Context, sc scenario) (_ report.Part, err error) {
 	fmt.Fprintf(r.progress, "%s ", sc.name)
 	began := time.Now()
 	p, err := r.provider(ctx)
@@ -70,7 +70,7 @@ func stopAll(meters []*meter) error {
 }
 
 // prepare warms the arms up and returns the provider's tallies at that point.
-func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *provider) (map[string]tally, error) {
+func (r *harness) prepare(ctx context.Context, sc scenario, meters []*meter, p *provider) (map[string]tally, error) {
 	for _, m := range meters {
 		if err := m.prepare(ctx, sc); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (r *rig) prepare(ctx context.Context, sc scenario, meters []*meter, p *prov
 
 // interleave runs the arms in blocks, one arm at a time. The order is reversed every round, so that the work that the
 // server still does for one arm's turns is not always charged to the same other arm.
-func (r *rig) interleave(ctx context.Context, sc scenario, meters []*meter) error {
+func (r *harness) interleave(ctx context.Context, sc scenario, meters []*meter) error {
 	meters = slices.Clone(meters)
 	for done := 0; done < sc.turns; done += sc.block {
 		for _, m := range meters {
@@ -169,6 +169,6 @@ func (m *meter) cpu() (workers, server time.Duration, err error) {
 		}
 		workers += one
 	}
-	server, err = proc.CPU(m.rig.serverPID)
+	server, err = proc.CPU(m.harness.serverPID)
 	return workers, server, err
 }

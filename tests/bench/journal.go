@@ -18,14 +18,14 @@ func (m *meter) count(ctx context.Context, to *journalSize) error {
 		return nil
 	}
 	const tables = "(SELECT count(*) FROM turns)+(SELECT count(*) FROM messages)+(SELECT count(*) FROM inferences)+" +
-		"(SELECT count(*) FROM calls)+(SELECT count(*) FROM chunks)+(SELECT count(*) FROM blobs)"
+		"(SELECT count(*) FROM calls)+(SELECT count(*) FROM events)+(SELECT count(*) FROM blobs)"
 	var err error
-	*to, err = m.rig.journalSize(ctx, m.name, m.postgres, "SELECT "+tables)
+	*to, err = m.harness.journalSize(ctx, m.name, m.postgres, "SELECT "+tables)
 	return err
 }
 
 // journalSize returns the size of a journal, with the number of rows that a query counts.
-func (r *rig) journalSize(ctx context.Context, name string, inPostgres bool, rows string) (to journalSize, err error) {
+func (r *harness) journalSize(ctx context.Context, name string, inPostgres bool, rows string) (to journalSize, err error) {
 	driver, source := "sqlite", "file:"+r.journal(name)+"?mode=ro"
 	size := "SELECT page_count*page_size FROM pragma_page_count(), pragma_page_size()"
 	if inPostgres {

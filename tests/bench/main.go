@@ -47,7 +47,7 @@ type program struct {
 	last     bool     // accept the last run instead of starting one
 	fleet    bool     // on the services of make fleet instead of the development server, with the scenarios of a fleet
 	people   bool     // run the scenarios with waiting users instead
-	parked   int      // number of waiting turns in those scenarios
+	waiting  int      // number of waiting turns in those scenarios
 	write    bool     // write the tables of that run into the documentation
 	accept   string   // the reason for accepting this run as the baseline; empty: do not accept it
 	compared string   // describes what the run was compared with
@@ -75,7 +75,7 @@ func parse(args []string, stdout, stderr io.Writer) *program {
 			"and waiting turns")
 	f.BoolVar(&p.people, "people", false,
 		"instead: turns that wait for people, and people who wait for turns; some ten minutes")
-	f.IntVar(&p.parked, "parked", 10_000, "with -people: how many `turns` wait")
+	f.IntVar(&p.waiting, "waiting", 10_000, "with -people: how many `turns` wait")
 	f.BoolVar(&p.write, "write", false, "with -people: put the tables into the documentation")
 	f.BoolVar(&p.last, "last", false, "with -accept: accept the last run instead of making another")
 	_ = f.Parse(args) // ExitOnError
@@ -88,14 +88,14 @@ func (p *program) check() error {
 	if len(p.rest) > 0 {
 		return fmt.Errorf("%q is no flag: -only takes the name of a scenario, -h lists the flags", p.rest[0])
 	}
-	if p.people && (p.accept != "" || p.profile != "" || p.parked < 2) {
-		return errors.New("-people goes with -smoke, -only, -write and -parked, of 2 at least")
+	if p.people && (p.accept != "" || p.profile != "" || p.waiting < 2) {
+		return errors.New("-people goes with -smoke, -only, -write and -waiting, of 2 at least")
 	}
 	if p.write && (!p.people || p.smoke || p.fleet) {
 		return errors.New("-write goes with -people, and not with -smoke or -fleet")
 	}
 	if p.fleet && (p.smoke || p.gate || p.profile != "" || p.accept != "") {
-		return errors.New("-fleet goes with -only, -people and -parked")
+		return errors.New("-fleet goes with -only, -people and -waiting")
 	}
 	if len(p.chosen()) == 0 && !p.people {
 		var names []string
@@ -127,7 +127,7 @@ func (p *program) run(ctx context.Context) (code int, err error) {
 	if p.last {
 		return p.acceptLast()
 	}
-	r, err := newRig(ctx, ".", p.fleet, p.stderr)
+	r, err := newHarness(ctx, ".", p.fleet, p.stderr)
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +168,7 @@ func (p *program) file() string {
 	return filepath.Join(p.out, "result.json")
 }
 
-func (p *program) measure(ctx context.Context, r *rig) (report.Result, error) {
+func (p *program) measure(ctx context.Context, r *harness) (report.Result, error) {
 	result := report.Result{Machine: report.ThisMachine(), Smoke: p.smoke, Gate: p.gate, Reason: p.accept}
 	for _, sc := range p.chosen() {
 		part, err := r.run(ctx, sc)
@@ -225,7 +225,7 @@ func (p *program) chosen() []scenario {
 
 // judge compares the run with the baseline. It measures a regression again, and reports it only if it is there each
 // time.
-func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]report.Finding, error) {
+func (p *program) judge(ctx context.Context, r *harness, result report.Result) ([]report.Finding, error) {
 	findings := append(result.Failures(), counts(result, p.chosen())...)
 	if p.smoke || p.accept != "" || p.profile != "" || p.fleet {
 		p.compared = "nothing was compared with an accepted run"
@@ -261,7 +261,7 @@ func (p *program) judge(ctx context.Context, r *rig, result report.Result) ([]re
 }
 
 // again measures the scenarios once more that were worse than accepted.
-func (p *program) again(ctx context.Context, r *rig, worse []report.Finding) (result report.Result, err error) {
+func (p *program) again(ctx context.Context, r *harness, worse []report.Finding) (result report.Result, err error) {
 	for _, sc := range p.chosen() {
 		if !concerned(worse, sc.name) {
 			continue

@@ -15,7 +15,7 @@ func join(a, b error) error { return errors.Join(a, b) }
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // part collects a scenario's figures while its workers are still running.
-func (r *rig) part(ctx context.Context, sc scenario, meters []*meter, p *provider,
+func (r *harness) part(ctx context.Context, sc scenario, meters []*meter, p *provider,
 	before map[string]tally) (report.Part, error) {
 	part := report.Part{Scenario: sc.name, Gated: sc.gated}
 	sent, err := p.tallies(ctx)
@@ -73,7 +73,7 @@ const looked = 3
 // history reads the sizes of the last turns' histories.
 func (m *meter) history(ctx context.Context, one *report.Measure) error {
 	for i := m.next; i > max(0, m.next-min(looked, len(m.latencies))); i-- {
-		d, err := m.rig.client.DescribeWorkflowExecution(ctx, m.session(i), "")
+		d, err := m.harness.client.DescribeWorkflowExecution(ctx, m.session(i), "")
 		if err != nil {
 			return fmt.Errorf("describing a turn of %s: %w", m, err)
 		}

@@ -25,9 +25,9 @@ import (
 
 // withPeople measures the scenarios with waiting users, prints their tables and, if requested, puts them into the
 // documentation. A missed aim is printed but is not an error, because the times depend on the machine.
-func (p *program) withPeople(ctx context.Context, r *rig) error {
+func (p *program) withPeople(ctx context.Context, r *harness) error {
 	size := crowdFull
-	size.parked = p.parked
+	size.waiting = p.waiting
 	if p.smoke {
 		size = crowdSmoke
 	}
@@ -53,8 +53,8 @@ func (p *program) withPeople(ctx context.Context, r *rig) error {
 			out.Stops, err = c.stops(ctx, size)
 			return err
 		}},
-		{"parked", p.fleet, func(ctx context.Context, c *crowd) (err error) {
-			out.Parked, err = c.parkedTurns(ctx, size)
+		{"waiting", p.fleet, func(ctx context.Context, c *crowd) (err error) {
+			out.Waiting, err = c.waitingTurns(ctx, size)
 			return err
 		}},
 	} {
@@ -107,34 +107,34 @@ func (p *program) peopleBefore() (out report.People, err error) {
 
 // crowdSize gives the number of turns, bursts and samples in a run.
 type crowdSize struct {
-	parked, woken, burst int
-	turns, crowded       int // streaming turns: one at a time, and atOnce in parallel
-	bursts               int
-	stops                int // per kind
+	waiting, woken, burst int
+	turns, crowded        int // streaming turns: one at a time, and atOnce in parallel
+	bursts                int
+	stops                 int // per kind
 }
 
 // atOnce is the number of parallel turns in the scenario with many streams.
 const atOnce = 16
 
 var (
-	crowdFull  = crowdSize{parked: 10_000, woken: 400, burst: 200, turns: 40, crowded: 3 * atOnce, bursts: 6, stops: 20}
-	crowdSmoke = crowdSize{parked: 200, woken: 20, burst: 20, turns: 2, crowded: atOnce, bursts: 2, stops: 2}
+	crowdFull  = crowdSize{waiting: 10_000, woken: 400, burst: 200, turns: 40, crowded: 3 * atOnce, bursts: 6, stops: 20}
+	crowdSmoke = crowdSize{waiting: 200, woken: 20, burst: 20, turns: 2, crowded: atOnce, bursts: 2, stops: 2}
 )
 
 // crowd is one real worker with its own journal, in Postgres on a fleet and in SQLite otherwise, and a provider that
 // streams timestamps.
 type crowd struct {
-	rig      *rig
+	harness  *harness
 	name     string
 	config   string
 	worker   *proc.Process
 	sessions *client.Client
-	store    *journal.DB
+	journal  *journal.DB
 	next     int
 }
 
 // withCrowd starts a worker and a provider, calls run, and stops them when run returns.
-func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Context, *crowd) error) (err error) {
+func (r *harness) withCrowd(ctx context.Context, name string, run func(context.Context, *crowd) error) (err error) {
 	clock, err := proc.Start(proc.Command{Name: name + "-clock", Argv: []string{r.self, "clock"}, Dir: r.dir,
 		Env: os.Environ()})
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 	if err != nil {
 		return err
 	}
-	c := &crowd{rig: r, name: "people-" + name}
+	c := &crowd{harness: r, name: "people-" + name}
 	c.sessions = client.New(r.client, client.Options{TaskQueue: c.name, Agent: "default"})
 	if err := c.configure(ctx, url); err != nil {
 		return err
@@ -158,14 +158,14 @@ func (r *rig) withCrowd(ctx context.Context, name string, run func(context.Conte
 	if err := c.ready(ctx); err != nil {
 		return fmt.Errorf("%w; its log says: %s", err, c.worker.Tail())
 	}
-	defer func() { err = join(err, c.store.Close()) }()
+	defer func() { err = join(err, c.journal.Close()) }()
 	return run(ctx, c)
 }
 
 // configure writes the worker's agent.toml. All other settings keep their defaults.
 func (c *crowd) configure(ctx context.Context, provider string) error {
-	r := c.rig
-	store, err := r.journalConfig(ctx, c.name, arm{postgres: r.fleet != nil})
+	r := c.harness
+	j, err := r.journalConfig(ctx, c.name, arm{postgres: r.fleet != nil})
 	if err != nil {
 		return err
 	}
@@ -176,14 +176,14 @@ func (c *crowd) configure(ctx context.Context, provider string) error {
 		"[journal]\n%s[temporal]\naddress = %q\ntask_queue = %q\n"+
 		"[[mcp.servers]]\nid = \"bench\"\ncommand = %q\nrequired = true\non_all_workers = true\nallow = "+
 		"[\"slow\"]\n[mcp.servers.tools.slow]\nrisk = \"low\"\n",
-		r.folder("workspace"), provider, store, r.address, c.name, r.folder("mcpserver"))
+		r.folder("workspace"), provider, j, r.address, c.name, r.folder("mcpserver"))
 	return os.WriteFile(c.config, []byte(text), 0o600)
 }
 
 // ready waits until the worker polls, and runs a few turns to warm it up.
 func (c *crowd) ready(ctx context.Context) error {
 	for {
-		found, err := temporalconn.Pollers(ctx, c.rig.client, c.name)
+		found, err := temporalconn.Pollers(ctx, c.harness.client, c.name)
 		if len(found) > 0 {
 			break
 		}
@@ -201,18 +201,18 @@ func (c *crowd) ready(ctx context.Context) error {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, within)
-		err = c.rig.client.GetWorkflow(limited, a.Session, a.ID).Get(limited, nil)
+		err = c.harness.client.GetWorkflow(limited, a.Session, a.ID).Get(limited, nil)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("the first turns: %w", err)
 		}
 	}
 	var err error
-	if c.rig.fleet != nil {
-		c.store, err = postgres.Open(ctx, c.rig.postgresJournal(c.name), postgres.Options{})
+	if c.harness.fleet != nil {
+		c.journal, err = postgres.Open(ctx, c.harness.postgresJournal(c.name), postgres.Options{})
 		return err
 	}
-	c.store, err = sqlite.Open(ctx, c.rig.journal(c.name), sqlite.Options{Synchronous: "normal"})
+	c.journal, err = sqlite.Open(ctx, c.harness.journal(c.name), sqlite.Options{Synchronous: "normal"})
 	return err
 }
 
@@ -231,17 +231,17 @@ func (c *crowd) sendTo(ctx context.Context, session string, s scene) (client.Tur
 		Alone: true})
 }
 
-// until reads a turn's chunks up to one of these kinds and returns its index.
-func (c *crowd) until(ctx context.Context, turnID string, after int64, kinds ...turn.ChunkKind) (int64, error) {
+// until reads a turn's events up to one of these kinds and returns its index.
+func (c *crowd) until(ctx context.Context, turnID string, after int64, kinds ...turn.EventKind) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for chunk, err := range follow.Turn(ctx, c.store, turnID, after) {
+	for event, err := range follow.Turn(ctx, c.journal, turnID, after) {
 		if err != nil {
 			return 0, fmt.Errorf("waiting for %v of turn %s: %w", kinds, turnID, err)
 		}
 		for _, k := range kinds {
-			if chunk.Kind == k {
-				return chunk.Index, nil
+			if event.Kind == k {
+				return event.Index, nil
 			}
 		}
 	}
@@ -253,13 +253,13 @@ func (c *crowd) stops(ctx context.Context, size crowdSize) (out []report.Waited,
 	for _, phase := range []struct {
 		what  string
 		scene sceneKind
-		at    turn.ChunkKind
+		at    turn.EventKind
 	}{
-		{"the provider is silent", sceneThink, turn.ChunkTurnStarted},
-		{"a stream is stalled", sceneHang, turn.ChunkTextDelta},
-		{"a tool hangs", sceneTool, turn.ChunkToolCallStarted},
-		{"an approval is waited for", sceneApproval, turn.ChunkApprovalRequested},
-		{"an answer is waited for", sceneQuestion, turn.ChunkQuestionAsked},
+		{"the provider is silent", sceneThink, turn.EventTurnStarted},
+		{"a stream is stalled", sceneHang, turn.EventTextDelta},
+		{"a tool hangs", sceneTool, turn.EventToolCallStarted},
+		{"an approval is waited for", sceneApproval, turn.EventApprovalRequested},
+		{"an answer is waited for", sceneQuestion, turn.EventQuestionAsked},
 	} {
 		var took []time.Duration
 		for range size.stops {
@@ -272,16 +272,16 @@ func (c *crowd) stops(ctx context.Context, size crowdSize) (out []report.Waited,
 		w := report.Wait(phase.what, took)
 		w.AimMax = 2000
 		out = append(out, w)
-		fmt.Fprint(c.rig.progress, ".")
+		fmt.Fprint(c.harness.progress, ".")
 	}
 	return out, nil
 }
 
-// settled is the pause between the chunk that announces a phase and the stop: the chunk may be a little ahead of the
+// settled is the pause between the event that announces a phase and the stop: the event may be a little ahead of the
 // workflow.
 const settled = 100 * time.Millisecond
 
-func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (time.Duration, error) {
+func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.EventKind) (time.Duration, error) {
 	a, err := c.send(ctx, scene{Kind: kind})
 	if err != nil {
 		return 0, err
@@ -295,20 +295,20 @@ func (c *crowd) stop(ctx context.Context, kind sceneKind, at turn.ChunkKind) (ti
 	if err := c.sessions.Stop(ctx, a.Session); err != nil {
 		return 0, err
 	}
-	_, err = c.until(ctx, a.ID, index, turn.ChunkTurnCompleted)
+	_, err = c.until(ctx, a.ID, index, turn.EventTurnCompleted)
 	return time.Since(began), err
 }
 
-// buildStarter builds the command line, which only these scenarios need.
-func (r *rig) buildStarter(ctx context.Context) (string, error) {
-	path := r.folder("starter")
+// buildCLI builds the command line, which only these scenarios need.
+func (r *harness) buildCLI(ctx context.Context) (string, error) {
+	path := r.folder("everturn")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", path,
 		"github.com/everturn/everturn/starter").CombinedOutput()
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("building the starter: %w", err), errors.New(string(out)))
+		return "", errors.Join(fmt.Errorf("building everturn: %w", err), errors.New(string(out)))
 	}
 	return path, nil
 }

@@ -27,7 +27,7 @@ import (
 func (m *meter) replay(ctx context.Context, sp spec) (report.Replay, error) {
 	var out report.Replay
 	history := &historypb.History{}
-	iter := m.rig.client.GetWorkflowHistory(ctx, m.session(m.next), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	iter := m.harness.client.GetWorkflowHistory(ctx, m.session(m.next), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
 		e, err := iter.Next()
 		if err != nil {
@@ -39,11 +39,11 @@ func (m *meter) replay(ctx context.Context, sp spec) (report.Replay, error) {
 	if err != nil {
 		return out, err
 	}
-	file := m.rig.folder(m.name + ".history")
+	file := m.harness.folder(m.name + ".history")
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		return out, err
 	}
-	text, err := exec.CommandContext(ctx, m.rig.self, "replay", string(m.kind), file).Output()
+	text, err := exec.CommandContext(ctx, m.harness.self, "replay", string(m.kind), file).Output()
 	if err != nil {
 		return out, fmt.Errorf("replaying a turn of %s: %w", m, err)
 	}

@@ -54,7 +54,7 @@ func (s spec) message() string {
 
 // provide is the provider's script: it follows the spec in the user's message.
 func provide(r fakellm.Request) fakellm.Reply {
-	if strings.HasPrefix(r.Chat.Messages[0].Content, "You condense") {
+	if strings.HasPrefix(r.Chat.Messages[0].Content, "You summarize") {
 		return fakellm.Text(answer).Usage(60_000, 60, 0)
 	}
 	_, text, _ := strings.Cut(r.Chat.Asked(), question)
@@ -113,8 +113,8 @@ type arm struct {
 	// tuned gives the cookbook the settings that Everturn's worker uses on loopback: no compression, and fewer garbage
 	// collections.
 	tuned bool
-	// condensed gives the model a known context window, so that prompts are condensed before they exceed it.
-	condensed bool
+	// compacted gives the model a known context window, so that prompts are compacted before they exceed it.
+	compaction bool
 }
 
 func (a arm) String() string {
@@ -131,8 +131,8 @@ func (a arm) String() string {
 	if a.tuned {
 		name += " tuned"
 	}
-	if a.condensed {
-		name += " condensed"
+	if a.compaction {
+		name += " compacted"
 	}
 	return name
 }

@@ -104,7 +104,7 @@ func long() []scenario {
 		{name: "one hop on 20 MB", spec: hops(1, 1), arms: pair, doomed: []arm{cookLocal}, turns: 20, block: 5, inFlight: 1,
 			context: 20 << 20},
 		{name: "one hop on 2,000 messages", spec: hops(1, 1), arms: []arm{ourLocal, {kind: everturn, lane: laneLocal,
-			condensed: true}}, turns: 20, block: 5, inFlight: 1, context: 2000 * said},
+			compaction: true}}, turns: 20, block: 5, inFlight: 1, context: 2000 * toldBytes},
 	}
 }
 

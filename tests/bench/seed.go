@@ -16,15 +16,15 @@ import (
 
 // said is the size in bytes of a message of a seeded transcript. Messages of a very long transcript are ten times as
 // large.
-const said = 5 << 10
+const toldBytes = 5 << 10
 
 // seed gives the session a transcript of about this many bytes: distinct questions and answers.
 func (s *subject) seed(ctx context.Context, bytes int) error {
 	if bytes == 0 || s.kind == floorish {
 		return nil
 	}
-	size := said
-	if bytes > 4<<20 && bytes != 2000*said {
+	size := toldBytes
+	if bytes > 4<<20 && bytes != 2000*toldBytes {
 		size *= 10
 	}
 	turns := bytes / size / 2
@@ -36,16 +36,16 @@ func (s *subject) seed(ctx context.Context, bytes int) error {
 		}
 		return nil
 	}
-	store, err := sqlite.Open(ctx, s.rig.journal(s.name), sqlite.Options{Synchronous: "normal"})
+	j, err := sqlite.Open(ctx, s.harness.journal(s.name), sqlite.Options{Synchronous: "normal"})
 	if err != nil {
 		return err
 	}
 	for i := range turns {
-		if err := s.past(ctx, store, i, size); err != nil {
-			return errors.Join(fmt.Errorf("seeding the journal: %w", err), store.Close())
+		if err := s.past(ctx, j, i, size); err != nil {
+			return errors.Join(fmt.Errorf("seeding the journal: %w", err), j.Close())
 		}
 	}
-	return store.Close()
+	return j.Close()
 }
 
 func line(who string, i, size int) string {
@@ -54,26 +54,26 @@ func line(who string, i, size int) string {
 }
 
 // past writes one completed turn.
-func (s *subject) past(ctx context.Context, store *journal.DB, i, size int) error {
+func (s *subject) past(ctx context.Context, j *journal.DB, i, size int) error {
 	session, id := s.session(0), fmt.Sprintf("%s-past-%d", s.name, i)
-	begun, err := store.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
+	begun, err := j.Begin(ctx, turn.BeginInput{Session: session, Turn: id, WorkflowID: session, RunID: id,
 		Message: turn.UserMessage{ID: id, Text: line("the user", i, size)}, At: time.Now()})
 	if err != nil {
 		return err
 	}
 	key := journal.StepKey{Turn: id, Step: 1}
-	inf, err := store.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head,
+	inf, err := j.StartInference(ctx, journal.StartInference{Session: session, Key: key, Expect: begun.Head,
 		At: time.Now()})
 	if err != nil {
 		return err
 	}
 	text := line("the model", i, size)
-	_, err = store.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
+	_, err = j.SettleInference(ctx, journal.SettleInference{Session: session, Key: key, Attempt: inf.Attempt,
 		Answer: turn.Completion{Text: text, FinishReason: "stop"}, Message: turn.Message{Text: text}, At: time.Now()})
 	if err != nil {
 		return err
 	}
-	_, err = store.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
+	_, err = j.Finish(ctx, turn.FinishInput{Session: session, Turn: id,
 		Result: turn.Result{State: turn.StateCompleted, Reason: turn.FinishAnswered}, Counters: turn.Counters{Step: 1},
 		At: time.Now()})
 	return err

@@ -42,7 +42,7 @@ func (c *crowd) streams(ctx context.Context) ([]report.Waited, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, c.rig.self, "reader", c.rig.postgresJournal(c.name))
+	cmd := exec.CommandContext(ctx, c.harness.self, "reader", c.harness.postgresJournal(c.name))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -67,22 +67,22 @@ func readerRole(ctx context.Context, args []string) error {
 	if err := json.NewDecoder(os.Stdin).Decode(&turns); err != nil {
 		return err
 	}
-	store, err := postgres.Open(ctx, args[0], postgres.Options{})
+	j, err := postgres.Open(ctx, args[0], postgres.Options{})
 	if err != nil {
 		return err
 	}
 	var all delays
 	attached := time.Now()
 	err = each(len(turns), len(turns), func(i int) error {
-		for chunk, err := range follow.Turn(ctx, store, turns[i], -1) {
+		for event, err := range follow.Turn(ctx, j, turns[i], -1) {
 			if err != nil {
 				return err
 			}
-			if chunk.Kind == turn.ChunkTextDelta {
-				all.note(chunk.Text, time.Now(), attached, false)
+			if event.Kind == turn.EventTextDelta {
+				all.note(event.Text, time.Now(), attached, false)
 			}
 		}
 		return nil
 	})
-	return join(join(err, store.Close()), json.NewEncoder(os.Stdout).Encode(all.each))
+	return join(join(err, j.Close()), json.NewEncoder(os.Stdout).Encode(all.each))
 }

@@ -24,7 +24,7 @@ import (
 // subject is an arm with its running worker.
 type subject struct {
 	arm
-	rig     *rig
+	harness *harness
 	name    string // of its task queue and files
 	shared  bool   // all turns belong to one session
 	workers []*proc.Process
@@ -32,10 +32,10 @@ type subject struct {
 }
 
 // subject starts an arm's worker. It does not wait until the worker polls: the first turn does.
-func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*subject, error) {
+func (r *harness) subject(ctx context.Context, sc scenario, a arm, p *provider) (*subject, error) {
 	r.subjects++
 	name := strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(fmt.Sprintf("%d %s %s", r.subjects, sc.name, a))
-	s := &subject{arm: a, rig: r, name: name, shared: sc.context > 0}
+	s := &subject{arm: a, harness: r, name: name, shared: sc.context > 0}
 	if err := s.seed(ctx, sc.context); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (r *rig) subject(ctx context.Context, sc scenario, a arm, p *provider) (*su
 }
 
 func (s *subject) command(ctx context.Context, p *provider) ([]string, error) {
-	r := s.rig
+	r := s.harness
 	if s.kind == everturn {
 		file, err := r.agent(ctx, s.name, s.arm, p.url)
 		if r.profile != "" {
@@ -87,7 +87,7 @@ func (s *subject) session(i int) string {
 func (s *subject) start(ctx context.Context, i int, sp spec) (client.WorkflowRun, error) {
 	o := client.StartWorkflowOptions{ID: s.session(i), TaskQueue: s.name, WorkflowExecutionTimeout: within}
 	sp.Tool = s.lane.wire()
-	c := s.rig.client
+	c := s.harness.client
 	switch s.kind {
 	case everturn:
 		steps, calls, timeout := sp.Hops+10, sp.Hops*sp.Calls+10, within.String()

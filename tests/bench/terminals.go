@@ -27,24 +27,24 @@ type delays struct {
 // terminals measures how long a model's words take to reach a terminal: the real command line, attached in its own
 // process, with its output read from a pipe.
 func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited, error) {
-	starter, err := c.rig.buildStarter(ctx)
+	everturn, err := c.harness.buildCLI(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var alone, crowded delays
 	for range size.turns {
-		if err := c.terminal(ctx, starter, c.session(), scene{Kind: sceneStream, ThinkMS: 500, Bursts: size.bursts},
+		if err := c.terminal(ctx, everturn, c.session(), scene{Kind: sceneStream, ThinkMS: 500, Bursts: size.bursts},
 			&alone); err != nil {
 			return nil, err
 		}
-		fmt.Fprint(c.rig.progress, ".")
+		fmt.Fprint(c.harness.progress, ".")
 	}
 	names := make([]string, size.crowded)
 	for i := range names {
 		names[i] = c.session()
 	}
 	err = each(size.crowded, atOnce, func(i int) error {
-		return c.terminal(ctx, starter, names[i], scene{Kind: sceneStream, ThinkMS: 2500, Bursts: 2 * size.bursts}, &crowded)
+		return c.terminal(ctx, everturn, names[i], scene{Kind: sceneStream, ThinkMS: 2500, Bursts: 2 * size.bursts}, &crowded)
 	})
 	many := fmt.Sprintf("%d turns at once: ", atOnce)
 	out := []report.Waited{
@@ -62,16 +62,16 @@ func (c *crowd) terminals(ctx context.Context, size crowdSize) ([]report.Waited,
 }
 
 // terminal runs one turn and a terminal that shows it.
-func (c *crowd) terminal(ctx context.Context, starter, session string, s scene, to *delays) (err error) {
+func (c *crowd) terminal(ctx context.Context, everturn, session string, s scene, to *delays) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if _, err := c.sendTo(ctx, session, s); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, starter, "attach", session, "-o", "jsonl", "--config", c.config)
+	cmd := exec.CommandContext(ctx, everturn, "attach", session, "-o", "jsonl", "--config", c.config)
 	cmd.Env = os.Environ()
-	var said strings.Builder
-	cmd.Stderr = &said
+	var output strings.Builder
+	cmd.Stderr = &output
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -86,22 +86,22 @@ func (c *crowd) terminal(ctx context.Context, starter, session string, s scene, 
 		if attached.IsZero() {
 			attached = at
 		}
-		var chunk turn.Chunk
-		if err := json.Unmarshal(lines.Bytes(), &chunk); err != nil {
+		var event turn.Event
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			return errors.Join(fmt.Errorf("the terminal shows %q: %w", lines.Text(), err), cmd.Wait())
 		}
-		if chunk.Kind == turn.ChunkTextDelta {
-			to.note(chunk.Text, at, attached, !opened)
+		if event.Kind == turn.EventTextDelta {
+			to.note(event.Text, at, attached, !opened)
 			opened = true
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("the terminal of %s: %w: %s", session, err, said.String())
+		return fmt.Errorf("the terminal of %s: %w: %s", session, err, output.String())
 	}
 	return nil
 }
 
-// note records the deltas of a chunk that arrived at a time. It ignores deltas that were sent before the terminal was
+// note records the deltas of an event that arrived at a time. It ignores deltas that were sent before the terminal was
 // attached.
 func (d *delays) note(text string, at, attached time.Time, first bool) {
 	d.mu.Lock()

@@ -94,21 +94,21 @@ func (p page) shows(texts ...string) {
 	}
 }
 
-// home is a folder in which the command line runs.
-type home struct {
-	t       *testing.T
-	dir     string
-	starter string
-	webUI   string
+// userFolder is a folder in which the command line runs.
+type userFolder struct {
+	t        *testing.T
+	dir      string
+	everturn string
+	webUI    string
 }
 
-// newHome starts `starter dev` in a folder of its own, with an agent whose every tool call needs an approval. more are
+// newUserFolder starts `everturn dev` in a folder of its own, with an agent whose every tool call needs an approval. more are
 // further tables of agent.toml, and before are commands that run first.
-func newHome(t *testing.T, more string, before ...[]string) home {
+func newUserFolder(t *testing.T, more string, before ...[]string) userFolder {
 	t.Helper()
-	h := home{t: t, dir: t.TempDir()}
-	h.starter = filepath.Join(h.dir, "starter")
-	build := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", h.starter, "./starter")
+	h := userFolder{t: t, dir: t.TempDir()}
+	h.everturn = filepath.Join(h.dir, "everturn")
+	build := exec.Command("go", "build", "-C", filepath.Join("..", ".."), "-o", h.everturn, "./starter")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	ui := freePort(t)
@@ -120,30 +120,30 @@ func newHome(t *testing.T, more string, before ...[]string) home {
 		h.runs(0, args...)
 	}
 	dev, ended := h.command("dev"), make(chan struct{})
-	said := &bytes.Buffer{}
-	dev.Stdout, dev.Stderr = said, said
+	output := &bytes.Buffer{}
+	dev.Stdout, dev.Stderr = output, output
 	require.NoError(t, dev.Start())
 	go func() { defer close(ended); _ = dev.Wait() }() // ended by the signal below
 	t.Cleanup(func() {
 		_ = dev.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 		<-ended
 		if t.Failed() {
-			t.Logf("starter dev said:\n%s", said)
+			t.Logf("everturn dev said:\n%s", output)
 		}
 	})
 	return h
 }
 
 // command is a command line in the folder, with the demo model whatever the environment has.
-func (h home) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(h.starter, append([]string{"--trust-once"}, args...)...)
+func (h userFolder) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(h.everturn, append([]string{"--trust-once"}, args...)...)
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), "OPENAI_API_KEY=")
 	return cmd
 }
 
 // runs runs a command and returns its output.
-func (h home) runs(code int, args ...string) string {
+func (h userFolder) runs(code int, args ...string) string {
 	h.t.Helper()
 	cmd := h.command(args...)
 	out, err := cmd.Output()
@@ -164,15 +164,15 @@ func freePort(t *testing.T) int {
 }
 
 // awaitServer waits until Temporal and the worker run.
-func (h home) awaitServer() {
+func (h userFolder) awaitServer() {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool { return h.command("list").Run() == nil && h.command("doctor").Run() == nil },
-		serverWithin, 500*time.Millisecond, "starter doctor is not content")
+		serverWithin, 500*time.Millisecond, "everturn doctor is not content")
 }
 
 func TestTheWebUIShowsATurnThatWaitsForAnApproval(t *testing.T) {
 	p := open(t)
-	h := newHome(t, "")
+	h := newUserFolder(t, "")
 	h.awaitServer()
 	h.runs(6, "run", "--no-wait", "-s", "demo", "Which files are here?")
 	link := h.runs(0, "open", "--print", "demo")
@@ -182,7 +182,7 @@ func TestTheWebUIShowsATurnThatWaitsForAnApproval(t *testing.T) {
 
 	turn := strings.TrimSuffix(link, "history")
 	p.goes(turn + "user-metadata")
-	p.shows("Summary Details Events with Metadata", "Which files are here?", "starter show demo",
+	p.shows("Summary Details Events with Metadata", "Which files are here?", "everturn show demo",
 		`waits for approval of call 1.0, local/list_files: {"path":"."}`, "state waiting", "steps 1 of 12")
 	p.inView("pre")
 
@@ -210,7 +210,7 @@ func TestTheWebUIShowsATurnThatWaitsForAnApproval(t *testing.T) {
 func TestTheWebUIShowsAnEncryptedTurn(t *testing.T) {
 	p := open(t)
 	port := freePort(t)
-	h := newHome(t, fmt.Sprintf("[encryption]\nkey_file = \".everturn/keys.json\"\n[codec_server]\n"+
+	h := newUserFolder(t, fmt.Sprintf("[encryption]\nkey_file = \".everturn/keys.json\"\n[codec_server]\n"+
 		"url = \"http://127.0.0.1:%d\"\n", port), []string{"keys", "new", "--file", ".everturn/keys.json"})
 	h.awaitServer()
 	h.runs(6, "run", "--no-wait", "-s", "secret", "Which files are here?")

@@ -23,9 +23,9 @@ func (c *checker) answers() {
 		}
 		c.permitted(t)
 	}
-	for said, turns := range c.places {
-		if _, known := c.messages[said.message]; !known {
-			c.breaks(I1, "turn %s has message %s in its transcript, which no client has sent", turns[0], said.message)
+	for output, turns := range c.places {
+		if _, known := c.messages[output.message]; !known {
+			c.breaks(I1, "turn %s has message %s in its transcript, which no client has sent", turns[0], output.message)
 		}
 	}
 	for name, h := range c.Histories {
@@ -109,8 +109,8 @@ func (c *checker) ends() {
 			c.breaks(I1, "turn %s is %s", t.record.ID, t.record.State)
 		}
 		completions := 0
-		for _, chunk := range t.chunks {
-			if chunk.Kind == turn.ChunkTurnCompleted {
+		for _, event := range t.events {
+			if event.Kind == turn.EventTurnCompleted {
 				completions++
 			}
 		}

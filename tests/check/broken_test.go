@@ -24,13 +24,13 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 			c.edit(&l)
 			found := check.Check(l)
 			assert.Contains(t, check.Invariants(found), c.breaks)
-			var said []string
+			var output []string
 			for _, v := range found {
 				if v.Invariant == c.breaks {
-					said = append(said, v.What)
+					output = append(output, v.What)
 				}
 			}
-			assert.Contains(t, strings.Join(said, "\n"), c.says)
+			assert.Contains(t, strings.Join(output, "\n"), c.says)
 		})
 	}
 }
@@ -136,7 +136,7 @@ var broken = map[string]struct {
 	"a tool runs without a call": {check.I2, "no such call", func(l *check.Ledgers) {
 		l.Effects = append(l.Effects, check.Effect{Event: "effect", Text: "invented"})
 	}},
-	"Temporal retries a dispatch": {check.I2, "was started 2 times", func(l *check.Ledgers) {
+	"Temporal retries an attempt": {check.I2, "was started 2 times", func(l *check.Ledgers) {
 		for _, h := range l.Histories {
 			for _, e := range h.Events {
 				if e.EventType == enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED {
@@ -175,8 +175,8 @@ var broken = map[string]struct {
 		func(l *check.Ledgers) { l.Stream[1].Text = "before" }},
 	"a number of the stream is left out": {check.I3, "has the number", func(l *check.Ledgers) {
 		lines(*l, func(line *portable.Line) {
-			if line.Chunk != nil {
-				line.Chunk.Index++
+			if line.Event != nil {
+				line.Event.Index++
 			}
 		})
 	}},
@@ -217,7 +217,7 @@ var broken = map[string]struct {
 			}
 		}
 	}},
-	"a history is that of another dispatch": {check.I6, "does not replay", func(l *check.Ledgers) {
+	"a history is that of another attempt": {check.I6, "does not replay", func(l *check.Ledgers) {
 		for _, h := range l.Histories {
 			for _, e := range h.Events {
 				for _, p := range e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads() {

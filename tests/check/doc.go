@@ -6,7 +6,7 @@
 //	tool.jsonl        each effect, synced to disk by the tool itself before it went on
 //	client.jsonl      what clients sent and decided, what was acknowledged or refused, and what they were told in the end
 //	waits.jsonl       the requests of turns and their decisions, as the journal's own table has them
-//	stream.jsonl      the chunks as a client read them live, in the order of their arrival
+//	stream.jsonl      the events as a client read them live, in the order of their arrival
 //	histories/*.json  every run that Temporal knows, as the server has it
 //	journal/*.jsonl   the sessions, as the journal exports them
 //	processes.jsonl   what each worker left when it ended, and processes that outlived it

@@ -161,16 +161,16 @@ func sentNothing(f *failurepb.ApplicationFailureInfo) bool {
 	switch turn.Code(f.GetType()) {
 	case turn.CodeToolNotSent:
 		return true
-	case turn.CodeStoreUnavailable: // the second detail says whether the call may have reached its tool
+	case turn.CodeJournalUnavailable: // the second detail says whether the call may have reached its tool
 		details := f.GetDetails().GetPayloads()
 		return len(details) > 1 && string(details[1].GetData()) == "false"
 	}
 	return false
 }
 
-// dispatches checks I2 in Temporal's history: a dispatch of a call is retried only if its last attempt had sent
-// nothing. The ledger, not a retry policy, says what became of a dispatch that may have sent something.
-func (c *checker) dispatches() {
+// attempts checks I2 in Temporal's history: an attempt of a call is retried only if its last attempt had sent
+// nothing. The ledger, not a retry policy, says what became of an attempt that may have sent something.
+func (c *checker) attempts() {
 	for name, h := range c.Histories {
 		scheduled := map[int64]workflows.CallInput{}
 		for _, e := range h.Events {
@@ -180,7 +180,7 @@ func (c *checker) dispatches() {
 			started := e.GetActivityTaskStartedEventAttributes()
 			if in, ok := scheduled[started.GetScheduledEventId()]; ok && started.GetAttempt() > 1 &&
 				!sentNothing(started.GetLastFailure().GetApplicationFailureInfo()) {
-				c.breaks(I2, "call %s of run %s: dispatch %d was started %d times, after an attempt that may have sent it",
+				c.breaks(I2, "call %s of run %s: attempt %d was started %d times, after an attempt that may have sent it",
 					in.Call.ID, name,
 					in.Attempt, started.GetAttempt())
 			}

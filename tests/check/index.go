@@ -31,9 +31,9 @@ type checker struct {
 	texts    map[owner]string                // the text of a user's message in the transcript
 	places   map[owner][]string              // the turns whose transcript holds a user's message, once for each occurrence
 	asks     map[call]*asked
-	// condensed counts the condensations that have a summary.
-	condensed int
-	ran       map[call]effects // the tool's ledger
+	// compacted counts the compactions that have a summary.
+	compaction int
+	ran        map[call]effects // the tool's ledger
 }
 
 // owner names a message, request a step by the message that it answers, and call a call or a question of a turn.
@@ -61,7 +61,7 @@ type turnLedger struct {
 	inferences []portable.ExportInference
 	calls      []portable.ExportCall
 	late       []record.LateResult
-	chunks     []turn.Chunk
+	events     []turn.Event
 }
 
 func newChecker(l Ledgers) *checker {
@@ -86,7 +86,7 @@ func newChecker(l Ledgers) *checker {
 	for _, t := range c.turns {
 		for _, call := range t.calls {
 			if strings.HasPrefix(call.Call.Tool, turn.AgentTools) {
-				c.delegated(t, call)
+				c.subagentCall(t, call)
 			}
 		}
 	}
@@ -94,10 +94,10 @@ func newChecker(l Ledgers) *checker {
 	return c
 }
 
-// delegated files the task of a call of an agent as a message to the agent's session, and the call's result as what its
+// subagentCall files the task of a call of an agent as a message to the agent's session, and the call's result as what its
 // sender was told. The answer of a subagent in the background is a message to the caller's session.
-func (c *checker) delegated(t *turnLedger, call portable.ExportCall) {
-	session := turn.ChildSession(call.Turn, call.Call.ID)
+func (c *checker) subagentCall(t *turnLedger, call portable.ExportCall) {
+	session := turn.SubagentSession(call.Turn, call.Call.ID)
 	var arguments struct {
 		Task       string
 		Background bool
@@ -224,13 +224,13 @@ func (c *checker) file(l portable.Line) {
 		if t = c.turns[l.LateResult.Turn]; t != nil {
 			t.late = append(t.late, *l.LateResult)
 		}
-	case l.Condensation != nil:
-		if l.Condensation.Summary != "" {
-			c.condensed++
+	case l.Compaction != nil:
+		if l.Compaction.Summary != "" {
+			c.compaction++
 		}
-	case l.Chunk != nil:
-		if t = c.turns[l.Chunk.Turn]; t != nil {
-			t.chunks = append(t.chunks, *l.Chunk)
+	case l.Event != nil:
+		if t = c.turns[l.Event.Turn]; t != nil {
+			t.events = append(t.events, *l.Event)
 		}
 	}
 }

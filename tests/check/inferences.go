@@ -17,9 +17,9 @@ func (c *checker) inferences() {
 			}
 		}
 	}
-	if paid > c.condensed+c.Run.Interruptions {
+	if paid > c.compaction+c.Run.Interruptions {
 		c.breaks(I4, "%d summaries are paid for, the journal has %d, and the schedule interrupted %d times", paid,
-			c.condensed,
+			c.compaction,
 			c.Run.Interruptions)
 	}
 	for _, t := range c.sortedTurns() {

@@ -94,7 +94,7 @@ type Effect struct {
 
 // Entry is a line of the client's ledger, or of its reader's.
 type Entry struct {
-	Event   string    `json:"event"` // sending, acknowledged, result; deciding, decided, refused; accepted; chunk
+	Event   string    `json:"event"` // sending, acknowledged, result; deciding, decided, refused; accepted; event
 	At      time.Time `json:"at"`
 	Session string    `json:"session,omitempty"`
 	Message string    `json:"message,omitempty"` // the ID
@@ -121,7 +121,7 @@ const (
 	Sending      = "sending"
 	Acknowledged = "acknowledged"
 	Answered     = "result"
-	ChunkRead    = "chunk"
+	EventRead    = "event"
 	Deciding     = "deciding" // a client sends a decision about a call
 	Decided      = "decided"  // and was told that it counts
 	Refused      = "refused"  // or that it does not

@@ -17,14 +17,14 @@ import (
 // asked is one request of a turn, as each ledger has it: the turn's stream, the journal's table, what clients sent and
 // were told, and what Temporal has accepted.
 type asked struct {
-	turn     *turnLedger
-	id       string
-	wait     turn.Request
-	requests int
-	rulings  []ruled
-	row      *journal.RequestRecord
-	said     []Entry // deciding, decided and refused, of this request
-	accepted []workflows.Approval
+	turn      *turnLedger
+	id        string
+	wait      turn.Request
+	requests  int
+	decisions []ruled
+	row       *journal.RequestRecord
+	said      []Entry // deciding, decided and refused, of this request
+	accepted  []workflows.Approval
 }
 
 // ruled is a decision and the time at which the stream had it.
@@ -37,8 +37,8 @@ type ruled struct {
 func (c *checker) indexWaits() {
 	c.asks = map[call]*asked{}
 	for _, t := range c.sorted {
-		for _, chunk := range t.chunks {
-			c.indexAsked(t, chunk)
+		for _, event := range t.events {
+			c.indexAsked(t, event)
 		}
 	}
 	for i, w := range c.Waits {
@@ -66,15 +66,15 @@ func (c *checker) ask(turnID, id string) *asked {
 	return c.asks[key]
 }
 
-func (c *checker) indexAsked(t *turnLedger, chunk turn.Chunk) {
-	switch chunk.Kind {
-	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
+func (c *checker) indexAsked(t *turnLedger, event turn.Event) {
+	switch event.Kind {
+	case turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventApprovalDecided, turn.EventQuestionAnswered:
 	default:
 		return
 	}
-	var data turn.RequestChunk
-	if err := json.Unmarshal(chunk.Data, &data); err != nil {
-		c.breaks(I5, "chunk %d of turn %s cannot be read: %v", chunk.Index, t.record.ID, err)
+	var data turn.RequestEvent
+	if err := json.Unmarshal(event.Data, &data); err != nil {
+		c.breaks(I5, "event %d of turn %s cannot be read: %v", event.Index, t.record.ID, err)
 		return
 	}
 	a := c.ask(t.record.ID, data.ID)
@@ -82,7 +82,7 @@ func (c *checker) indexAsked(t *turnLedger, chunk turn.Chunk) {
 		a.requests, a.wait = a.requests+1, data.Request
 		return
 	}
-	a.rulings = append(a.rulings, ruled{*data.Decision, chunk.At})
+	a.decisions = append(a.decisions, ruled{*data.Decision, event.At})
 }
 
 // accepted returns the approvals of a turn that Temporal has accepted, in its own order.
@@ -120,7 +120,7 @@ func (c *checker) people() {
 		for _, m := range t.transcript {
 			for _, one := range m.ToolCalls {
 				if m.TurnID == t.record.ID && strings.HasPrefix(keyOf(one), c.Run.Asked) {
-					c.guarded(t, one)
+					c.withApprovals(t, one)
 				}
 			}
 		}
@@ -129,15 +129,15 @@ func (c *checker) people() {
 
 // waited checks one request.
 func (c *checker) waited(a *asked) {
-	if a.turn == nil || a.requests == 0 && len(a.rulings) == 0 && a.row == nil {
+	if a.turn == nil || a.requests == 0 && len(a.decisions) == 0 && a.row == nil {
 		return // a decision without a request
 	}
 	id := a.turn.record.ID
-	if a.requests != 1 || len(a.rulings) != 1 {
-		c.breaks(I5, "wait %s of turn %s was asked for %d times and has %d rulings", a.id, id, a.requests, len(a.rulings))
+	if a.requests != 1 || len(a.decisions) != 1 {
+		c.breaks(I5, "wait %s of turn %s was asked for %d times and has %d decisions", a.id, id, a.requests, len(a.decisions))
 		return
 	}
-	r := a.rulings[0]
+	r := a.decisions[0]
 	switch {
 	case a.row == nil || a.row.Decision == nil:
 		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is open in the journal", a.id, id, r.Status)
@@ -167,14 +167,14 @@ func (a *asked) answered() bool {
 func (c *checker) heard(a *asked) {
 	told := slices.ContainsFunc(a.said, func(e Entry) bool { return e.Event == Decided })
 	switch {
-	case told && (a.turn == nil || len(a.rulings) == 0):
+	case told && (a.turn == nil || len(a.decisions) == 0):
 		c.breaks(I5, "a client was told that its decision about %s counts, which no turn has asked for", a.id)
-	case a.turn == nil || len(a.rulings) != 1 || a.wait.Kind != turn.RequestApproval:
-	case a.rulings[0].Status != turn.StatusCancelled && a.rulings[0].Status != turn.StatusExpired:
-		c.decided(a, a.rulings[0])
+	case a.turn == nil || len(a.decisions) != 1 || a.wait.Kind != turn.RequestApproval:
+	case a.decisions[0].Status != turn.StatusCancelled && a.decisions[0].Status != turn.StatusExpired:
+		c.decided(a, a.decisions[0])
 	case told && a.turn.record.State == turn.StateCompleted:
 		c.breaks(I5, "call %s of turn %s is %s, and a client was told that its decision counts", a.id, a.turn.record.ID,
-			a.rulings[0].Status)
+			a.decisions[0].Status)
 	}
 }
 
@@ -207,8 +207,8 @@ func (c *checker) decided(a *asked, r ruled) {
 	}
 }
 
-// guarded checks a call that needs approval.
-func (c *checker) guarded(t *turnLedger, one turn.ToolCall) {
+// withApprovals checks a call that needs approval.
+func (c *checker) withApprovals(t *turnLedger, one turn.ToolCall) {
 	name := "call " + one.ID + " (" + keyOf(one) + ") of turn " + t.record.ID
 	a, ran := c.asks[call{t.record.ID, one.ID}], c.ran[call{t.record.ID, one.ID}].times()
 	if a != nil && a.requests > 0 && a.wait.ArgumentsHash != record.HashOf([]byte(one.Arguments)) {
@@ -223,7 +223,7 @@ func (c *checker) guarded(t *turnLedger, one turn.ToolCall) {
 			c.breaks(I5, "%s has run, and nobody was asked", name)
 			return
 		}
-	case len(a.rulings) == 0 || !a.rulings[0].Allowed:
+	case len(a.decisions) == 0 || !a.decisions[0].Allowed:
 		c.breaks(I5, "%s has run, and nobody has allowed it", name)
 		return
 	default:
@@ -238,13 +238,13 @@ func (c *checker) guarded(t *turnLedger, one turn.ToolCall) {
 
 // allowedAt returns when the call was allowed.
 func (a *asked) allowedAt() time.Time {
-	allowed, sent := a.rulings[0].at, 0
+	allowed, sent := a.decisions[0].at, 0
 	for _, e := range a.said {
 		if e.Event != Deciding {
 			continue
 		}
 		if sent++; sent > 1 {
-			return a.rulings[0].at // of several decisions, the first may have counted
+			return a.decisions[0].at // of several decisions, the first may have counted
 		}
 		if e.Allow && e.At.After(allowed) {
 			allowed = e.At

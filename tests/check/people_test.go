@@ -20,7 +20,7 @@ import (
 // kept returns the ledgers of a real run that is in testdata:
 //
 //	go run -C tests/faults . -point '^decide_20$' -seed 107 -keep    20 clients decide about one call
-//	go run -C tests/faults . -point '^stop_parked$' -seed 107 -keep  a turn that waits for approvals is stopped
+//	go run -C tests/faults . -point '^stop_waiting_turn$' -seed 107 -keep  a turn that waits for approvals is stopped
 func kept(t *testing.T, name string) check.Ledgers {
 	t.Helper()
 	dir, err := zip.OpenReader("testdata/" + name + ".zip")
@@ -32,7 +32,7 @@ func kept(t *testing.T, name string) check.Ledgers {
 }
 
 func TestPeopleWhoWereHeardAreNotBlamed(t *testing.T) {
-	for _, name := range []string{"decide_20", "stop_parked"} {
+	for _, name := range []string{"decide_20", "stop_waiting_turn"} {
 		l := kept(t, name)
 		require.NotEmpty(t, l.Waits)
 		assert.Empty(t, check.Check(l), name)
@@ -47,32 +47,32 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 		edit   func(*check.Ledgers)
 	}{
 		"a call runs before it is allowed": {"decide_20", check.I5, "before it was allowed", func(l *check.Ledgers) {
-			guarded(l, func(e *check.Effect) { e.At = e.At.Add(-time.Hour) })
+			withApprovals(l, func(e *check.Effect) { e.At = e.At.Add(-time.Hour) })
 		}},
 		"a denied call runs": {"decide_20", check.I5, "nobody has allowed it", func(l *check.Ledgers) {
 			l.Effects = append(l.Effects, check.Effect{Event: "begun", Text: unwanted(*l), At: time.Now()})
 		}},
 		"a call runs and nobody was asked": {"decide_20", check.I5, "nobody was asked", func(l *check.Ledgers) {
 			l.Waits = nil
-			dropChunks(l, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided)
+			dropEvents(l, turn.EventApprovalRequested, turn.EventApprovalDecided)
 		}},
-		"a wait is never ruled": {"decide_20", check.I5, "has 0 rulings", func(l *check.Ledgers) {
-			dropChunks(l, turn.ChunkApprovalDecided)
+		"a wait is never ruled": {"decide_20", check.I5, "has 0 decisions", func(l *check.Ledgers) {
+			dropEvents(l, turn.EventApprovalDecided)
 		}},
 		"a later decision overrides the first": {"decide_20", check.I5, "in the stream and is", func(l *check.Ledgers) {
 			r := l.Waits[0].Decision
 			r.Allowed = !r.Allowed
 			r.Status = map[bool]turn.DecisionStatus{true: turn.StatusAllowed, false: turn.StatusDenied}[r.Allowed]
 		}},
-		"a ruling is nobody's": {"decide_20", check.I5, "nobody has said so", func(l *check.Ledgers) {
+		"a decision is nobody's": {"decide_20", check.I5, "nobody has said so", func(l *check.Ledgers) {
 			l.Client = slices.DeleteFunc(l.Client, func(e check.Entry) bool { return e.Event == check.Deciding })
 		}},
 		"the decision of somebody who was refused counts": {"decide_20", check.I5, "who was refused", func(l *check.Ledgers) {
 			name := "somebody"
 			for _, s := range l.Sessions {
 				for _, line := range s.Lines {
-					if line.Chunk != nil && line.Chunk.Kind == turn.ChunkApprovalDecided {
-						line.Chunk.Data = bytes.ReplaceAll(line.Chunk.Data, []byte("the schedule"), []byte(name))
+					if line.Event != nil && line.Event.Kind == turn.EventApprovalDecided {
+						line.Event.Data = bytes.ReplaceAll(line.Event.Data, []byte("the schedule"), []byte(name))
 					}
 				}
 			}
@@ -87,7 +87,7 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 				l.Client = append(l.Client, check.Entry{Event: check.Decided, Call: "9.9"})
 			}},
 		"a grant for another tool": {"decide_20", check.I5, "nobody was asked", func(l *check.Ledgers) {
-			dropChunks(l, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided)
+			dropEvents(l, turn.EventApprovalRequested, turn.EventApprovalDecided)
 			granted(l, "mcp/other/append")
 		}},
 		"two opposite decisions are acknowledged": {"decide_20", check.I5, "the opposite counts", func(l *check.Ledgers) {
@@ -103,7 +103,7 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 				}
 			}
 		}},
-		"a stop takes its time": {"stop_parked", check.I1, "after a worker had seen",
+		"a stop takes its time": {"stop_waiting_turn", check.I1, "after a worker had seen",
 			func(l *check.Ledgers) { l.Run.StopWithin = 1 }},
 		"a message is in the transcript twice": {"decide_20", check.I1, "in the transcript 2 times", func(l *check.Ledgers) {
 			s := &l.Sessions[0]
@@ -121,13 +121,13 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := kept(t, c.run)
 			c.edit(&l)
-			var said []string
+			var output []string
 			for _, v := range check.Check(l) {
 				if v.Invariant == c.breaks {
-					said = append(said, v.What)
+					output = append(output, v.What)
 				}
 			}
-			assert.Contains(t, strings.Join(said, "\n"), c.says)
+			assert.Contains(t, strings.Join(output, "\n"), c.says)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestBrokenPromisesToPeopleAreNamed(t *testing.T) {
 // A call that a grant covers runs without being asked about.
 func TestGrantedCallsAreNotBlamed(t *testing.T) {
 	l := kept(t, "decide_20")
-	dropChunks(&l, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided)
+	dropEvents(&l, turn.EventApprovalRequested, turn.EventApprovalDecided)
 	l.Waits, l.Client = nil, slices.DeleteFunc(l.Client, func(e check.Entry) bool { return e.Call != "" })
 	granted(&l, "mcp/quick/append")
 	for _, v := range check.Check(l) {
@@ -151,8 +151,8 @@ func granted(l *check.Ledgers, tool string) {
 	}
 }
 
-// guarded calls edit with each effect of a call that needed approval.
-func guarded(l *check.Ledgers, edit func(*check.Effect)) {
+// withApprovals calls edit with each effect of a call that needed approval.
+func withApprovals(l *check.Ledgers, edit func(*check.Effect)) {
 	for i := range l.Effects {
 		if strings.HasPrefix(l.Effects[i].Text, l.Run.Asked) {
 			edit(&l.Effects[i])
@@ -171,10 +171,10 @@ func unwanted(l check.Ledgers) string {
 	return ""
 }
 
-func dropChunks(l *check.Ledgers, kinds ...turn.ChunkKind) {
+func dropEvents(l *check.Ledgers, kinds ...turn.EventKind) {
 	for i := range l.Sessions {
 		l.Sessions[i].Lines = slices.DeleteFunc(l.Sessions[i].Lines, func(line portable.Line) bool {
-			return line.Chunk != nil && slices.Contains(kinds, line.Chunk.Kind)
+			return line.Event != nil && slices.Contains(kinds, line.Event.Kind)
 		})
 	}
 }

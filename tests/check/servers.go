@@ -24,39 +24,39 @@ func (c *checker) eventsOf(key string, event string) (out []Effect) {
 	return out
 }
 
-// inquiries checks what servers ask in the middle of calls: I2, a suspended call continues and does not start over; and
+// elicitations checks what servers ask in the middle of calls: I2, a suspended call continues and does not start over; and
 // I5, a server gets the response to that very call.
-func (c *checker) inquiries() {
+func (c *checker) elicitations() {
 	for _, t := range c.sortedTurns() {
 		for _, one := range t.calls {
 			if strings.HasSuffix(one.Call.Tool, "/confirm") {
-				c.inquiry(t, one)
+				c.elicitation(t, one)
 			}
 		}
 	}
 }
 
-func (c *checker) inquiry(t *turnLedger, one portable.ExportCall) {
+func (c *checker) elicitation(t *turnLedger, one portable.ExportCall) {
 	key := keyOf(one.Call)
 	var args struct{ Rounds int }
 	_ = json.Unmarshal([]byte(one.Call.Arguments), &args) // it has a key, and so can be read
 	if asked := len(c.eventsOf(key, "asked")); asked > max(1, args.Rounds) && !c.repeatable(one) {
 		c.breaks(I2, "call %s (%s) of turn %s asked %d times: it was begun afresh", one.Call.ID, key, t.record.ID, asked)
 	}
-	var said []string
+	var output []string
 	for _, a := range c.asks {
 		if a.turn == t && a.wait.Call == one.Call.ID && a.row != nil && a.row.Decision != nil &&
 			a.row.Decision.Response != nil {
-			said = append(said, spell(a.row.Decision.Response))
+			output = append(output, spell(a.row.Decision.Response))
 		}
 	}
 	for _, e := range c.eventsOf(key, "replied") {
-		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(said, e.Reply) &&
+		if action, _, _ := strings.Cut(e.Reply, " "); !slices.Contains(output, e.Reply) &&
 			action != string(turn.ElicitationCancel) {
-			c.breaks(I5, "call %s (%s) of turn %s was told %q, and people said %q", one.Call.ID, key, t.record.ID, e.Reply, said)
+			c.breaks(I5, "call %s (%s) of turn %s was told %q, and people said %q", one.Call.ID, key, t.record.ID, e.Reply, output)
 		}
 	}
-	c.toldOnce(t, one, said)
+	c.toldOnce(t, one, output)
 	for i, e := range c.eventsOf(key, "effect") {
 		if replies := c.eventsOf(key, "replied"); i >= len(replies) || e.At.Before(replies[i].At) {
 			c.breaks(I5, "call %s (%s) of turn %s had its effect before its answer", one.Call.ID, key, t.record.ID)
@@ -65,13 +65,13 @@ func (c *checker) inquiry(t *turnLedger, one portable.ExportCall) {
 }
 
 // toldOnce checks I5 for a call whose server asks several times: the response to one question does not answer the next.
-func (c *checker) toldOnce(t *turnLedger, one portable.ExportCall, said []string) {
+func (c *checker) toldOnce(t *turnLedger, one portable.ExportCall, output []string) {
 	told := map[string]int{}
 	for _, e := range c.eventsOf(keyOf(one.Call), "replied") {
 		told[e.Reply]++
 	}
 	for reply, n := range told {
-		times := len(slices.DeleteFunc(slices.Clone(said), func(s string) bool { return s != reply }))
+		times := len(slices.DeleteFunc(slices.Clone(output), func(s string) bool { return s != reply }))
 		if times > 0 && n > times && !c.repeatable(one) {
 			c.breaks(I5, "call %s (%s) of turn %s was told %q %d times, and people said it %d times", one.Call.ID,
 				keyOf(one.Call), t.record.ID, reply, n, times)
@@ -141,7 +141,7 @@ func (c *checker) taints() {
 			}
 			for _, one := range m.ToolCalls {
 				if t := c.turns[m.TurnID]; t != nil && tainted && keyOf(one) != "" {
-					c.guarded(t, one)
+					c.withApprovals(t, one)
 				}
 			}
 		}
@@ -185,13 +185,13 @@ func (c *checker) notices() {
 func (c *checker) progress() {
 	for _, t := range c.sortedTurns() {
 		told, over := map[string]int{}, map[string]bool{}
-		for _, chunk := range t.chunks {
-			var data turn.CallChunk
-			_ = json.Unmarshal(chunk.Data, &data) // other kinds have no call
-			switch chunk.Kind {
-			case turn.ChunkToolCallCompleted:
+		for _, event := range t.events {
+			var data turn.CallEvent
+			_ = json.Unmarshal(event.Data, &data) // other kinds have no call
+			switch event.Kind {
+			case turn.EventToolCallCompleted:
 				over[data.CallID] = true
-			case turn.ChunkToolProgress:
+			case turn.EventToolProgress:
 				if told[data.CallID]++; over[data.CallID] {
 					c.breaks(I3, "the stream of turn %s tells of the progress of call %s after its end", t.record.ID, data.CallID)
 				}

@@ -16,11 +16,11 @@ import (
 
 // Besides those of people_test.go, the ledgers of these real runs are in testdata:
 //
-//	go run -C tests/faults . -point '^inquiry_20$' -seed 107 -keep   20 clients reply to a server's question
+//	go run -C tests/faults . -point '^elicitation_20$' -seed 107 -keep   20 clients reply to a server's question
 //	go run -C tests/faults . -point '^detach_late$' -seed 107 -keep  a call is given up, goes on and comes to an end
 
 func TestServersThatKeptTheirPromisesAreNotBlamed(t *testing.T) {
-	for _, name := range []string{"inquiry_20", "detach_late"} {
+	for _, name := range []string{"elicitation_20", "detach_late"} {
 		assert.Empty(t, check.Check(kept(t, name)), name)
 	}
 }
@@ -32,19 +32,19 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 		says   string
 		edit   func(*testing.T, *check.Ledgers)
 	}{
-		"a call that was suspended is begun afresh": {"inquiry_20", check.I2, "begun afresh",
+		"a call that was suspended is begun afresh": {"elicitation_20", check.I2, "begun afresh",
 			func(t *testing.T, l *check.Ledgers) {
 				l.Effects = append(l.Effects, the(t, *l, "asked"))
 			}},
-		"a server is told what nobody has said": {"inquiry_20", check.I5, "people said",
+		"a server is told what nobody has said": {"elicitation_20", check.I5, "people said",
 			func(t *testing.T, l *check.Ledgers) {
 				change(t, l, "replied", func(e *check.Effect) { e.Reply = `accept {"note":"invented","sure":true}` })
 			}},
-		"an answer is given to the next question, too": {"inquiry_20", check.I5, "2 times, and people said it 1 times",
+		"an answer is given to the next question, too": {"elicitation_20", check.I5, "2 times, and people said it 1 times",
 			func(t *testing.T, l *check.Ledgers) {
 				l.Effects = append(l.Effects, the(t, *l, "replied"))
 			}},
-		"a server does not wait for its answer": {"inquiry_20", check.I5, "before its answer",
+		"a server does not wait for its answer": {"elicitation_20", check.I5, "before its answer",
 			func(t *testing.T, l *check.Ledgers) {
 				key := the(t, *l, "replied").Text
 				for i, e := range l.Effects {
@@ -103,13 +103,13 @@ func TestBrokenPromisesOfServersAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := kept(t, c.run)
 			c.edit(t, &l)
-			var said []string
+			var output []string
 			for _, v := range check.Check(l) {
 				if v.Invariant == c.breaks {
-					said = append(said, v.What)
+					output = append(output, v.What)
 				}
 			}
-			assert.Contains(t, strings.Join(said, "\n"), c.says)
+			assert.Contains(t, strings.Join(output, "\n"), c.says)
 		})
 	}
 }
@@ -141,16 +141,16 @@ func change(t *testing.T, l *check.Ledgers, event string, edit func(*check.Effec
 // progress adds n pieces of progress after the end of the call whose outcome was unknown.
 func progress(l *check.Ledgers, n int) {
 	call := unknown(*l)
-	data, _ := json.Marshal(turn.ProgressChunk{CallID: call.Call.ID}) // strings always marshal
+	data, _ := json.Marshal(turn.ProgressEvent{CallID: call.Call.ID}) // strings always marshal
 	for i := range l.Sessions {
 		for _, line := range l.Sessions[i].Lines {
-			if line.Chunk == nil || line.Chunk.Turn != call.Turn || line.Chunk.Kind != turn.ChunkTurnCompleted {
+			if line.Event == nil || line.Event.Turn != call.Turn || line.Event.Kind != turn.EventTurnCompleted {
 				continue
 			}
 			for range n {
-				chunk := *line.Chunk
-				chunk.Kind, chunk.Data = turn.ChunkToolProgress, data
-				l.Sessions[i].Lines = append(l.Sessions[i].Lines, portable.Line{Chunk: &chunk})
+				event := *line.Event
+				event.Kind, event.Data = turn.EventToolProgress, data
+				l.Sessions[i].Lines = append(l.Sessions[i].Lines, portable.Line{Event: &event})
 			}
 			return
 		}

@@ -55,8 +55,8 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 		}
 	}
 	all := t.transcript[:min(int(inf.Base.Seq), len(t.transcript))]
-	if len(messages) > 0 && condensedTo(messages[0]) > 0 {
-		n := min(condensedTo(messages[0]), len(all))
+	if len(messages) > 0 && compactedTo(messages[0]) > 0 {
+		n := min(compactedTo(messages[0]), len(all))
 		messages, all = messages[1:], all[n:]
 	}
 	want := c.window(t, all, len(messages))
@@ -73,9 +73,9 @@ func (c *checker) prompt(t *turnLedger, inf portable.ExportInference, r Request)
 	}
 }
 
-// condensedTo returns the number of the last message for which the first one of a condensed prompt stands; 0 if the
-// prompt is not condensed.
-func condensedTo(first chatMessage) (to int) {
+// compactedTo returns the number of the last message for which the first one of a compacted prompt stands; 0 if the
+// prompt is not compacted.
+func compactedTo(first chatMessage) (to int) {
 	if n, err := fmt.Sscanf(first.Content, "[Messages 1 to %d", &to); n < 1 || err != nil {
 		return 0
 	}
@@ -141,12 +141,12 @@ func (c *checker) spoken(t *turnLedger, inf portable.ExportInference) {
 		t.record.ID, m.Text)
 }
 
-func sameCalls(said []RequestCall, kept []turn.ToolCall) bool {
-	if len(said) != len(kept) {
+func sameCalls(output []RequestCall, kept []turn.ToolCall) bool {
+	if len(output) != len(kept) {
 		return false
 	}
-	for i := range said {
-		if said[i].Arguments != kept[i].Arguments {
+	for i := range output {
+		if output[i].Arguments != kept[i].Arguments {
 			return false
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// streams checks I3 in the numbered output: there is no gap, each start of a call has one end, and a chunk that was
+// streams checks I3 in the numbered output: there is no gap, each start of a call has one end, and an event that was
 // read once never changes.
 func (c *checker) streams() {
 	for _, t := range c.sortedTurns() {
@@ -17,32 +17,32 @@ func (c *checker) streams() {
 		t := c.turns[e.Turn]
 		switch {
 		case t == nil:
-			c.breaks(I3, "chunk %d of turn %s was read and the journal has no such turn", e.Index, e.Turn)
-		case e.Index < 0 || e.Index >= int64(len(t.chunks)):
-			c.breaks(I3, "chunk %d of turn %s was read and is gone", e.Index, e.Turn)
-		case string(t.chunks[e.Index].Kind) != e.Kind || t.chunks[e.Index].Text != e.Text:
-			c.breaks(I3, "chunk %d of turn %s was read as %s %q and is %s %q now",
-				e.Index, e.Turn, e.Kind, e.Text, t.chunks[e.Index].Kind, t.chunks[e.Index].Text)
+			c.breaks(I3, "event %d of turn %s was read and the journal has no such turn", e.Index, e.Turn)
+		case e.Index < 0 || e.Index >= int64(len(t.events)):
+			c.breaks(I3, "event %d of turn %s was read and is gone", e.Index, e.Turn)
+		case string(t.events[e.Index].Kind) != e.Kind || t.events[e.Index].Text != e.Text:
+			c.breaks(I3, "event %d of turn %s was read as %s %q and is %s %q now",
+				e.Index, e.Turn, e.Kind, e.Text, t.events[e.Index].Kind, t.events[e.Index].Text)
 		}
 	}
 }
 
 func (c *checker) stream(t *turnLedger) {
 	id := t.record.ID
-	starts, ends, kinds := map[string]int{}, map[string]int{}, map[turn.ChunkKind]int{}
+	starts, ends, kinds := map[string]int{}, map[string]int{}, map[turn.EventKind]int{}
 	var reader turn.Reader
-	for i, chunk := range t.chunks {
-		if chunk.Index != int64(i) {
-			c.breaks(I3, "chunk %d of turn %s has the number %d", i, id, chunk.Index)
+	for i, event := range t.events {
+		if event.Index != int64(i) {
+			c.breaks(I3, "event %d of turn %s has the number %d", i, id, event.Index)
 		}
-		reader.Add(chunk)
-		kinds[chunk.Kind]++
-		var data turn.CallChunk
-		_ = json.Unmarshal(chunk.Data, &data) // other kinds have no call
-		switch chunk.Kind {
-		case turn.ChunkToolCallStarted:
+		reader.Add(event)
+		kinds[event.Kind]++
+		var data turn.CallEvent
+		_ = json.Unmarshal(event.Data, &data) // other kinds have no call
+		switch event.Kind {
+		case turn.EventToolCallStarted:
 			starts[data.CallID]++
-		case turn.ChunkToolCallCompleted:
+		case turn.EventToolCallCompleted:
 			if ends[data.CallID]++; starts[data.CallID] == 0 {
 				c.breaks(I3, "the stream of turn %s ends call %s before it starts it", id, data.CallID)
 			}
@@ -55,11 +55,11 @@ func (c *checker) stream(t *turnLedger) {
 		}
 	}
 	c.interrupted(t)
-	if joined, told := c.joined(t), kinds[turn.ChunkMessageAdded]; joined != told {
+	if joined, told := c.joined(t), kinds[turn.EventMessageAdded]; joined != told {
 		c.breaks(I3, "%d messages have joined turn %s and its stream tells of %d", joined, id, told)
 	}
-	said := t.record.State == turn.StateCompleted && (!c.Partial || t.record.Reason == turn.FinishAnswered)
-	if text := reader.Text(); said && text != t.record.Answer {
+	output := t.record.State == turn.StateCompleted && (!c.Partial || t.record.Reason == turn.FinishAnswered)
+	if text := reader.Text(); output && text != t.record.Answer {
 		c.breaks(I3, "a reader of turn %s sees %q in the end and the answer is %q", id, text, t.record.Answer)
 	}
 }
@@ -71,10 +71,10 @@ func (c *checker) interrupted(t *turnLedger) {
 	}
 	last := t.inferences[len(t.inferences)-1]
 	seen, kept := "", ""
-	for _, chunk := range t.chunks {
-		if !last.Settled && chunk.Kind == turn.ChunkTextDelta && chunk.Step == last.Key.Step &&
-			chunk.Attempt == last.Attempt {
-			seen += chunk.Text
+	for _, event := range t.events {
+		if !last.Settled && event.Kind == turn.EventTextDelta && event.Step == last.Key.Step &&
+			event.Attempt == last.Attempt {
+			seen += event.Text
 		}
 	}
 	for _, m := range t.transcript {

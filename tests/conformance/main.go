@@ -105,7 +105,7 @@ func configure(ctx context.Context, url string, f facts) (mcp.Server, error) {
 	return server, err
 }
 
-// exercise makes a tool call, and dispatches it again for as long as the server asks.
+// exercise makes a tool call, and attempts it again for as long as the server asks.
 func exercise(ctx context.Context, host *mcp.Host, tool turn.Descriptor, args json.RawMessage,
 	out io.Writer) error {
 	req := turn.ToolRequest{

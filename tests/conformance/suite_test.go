@@ -171,8 +171,8 @@ func judge(t *testing.T, file string) outcome {
 			o.problems = append(o.problems, fmt.Sprintf("%s %s: %s %s", c.Status, c.ID, c.Description, c.ErrorMessage))
 		}
 	}
-	said, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stderr.txt"))
+	output, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stderr.txt"))
 	require.NoError(t, err)
-	o.client = string(said)
+	o.client = string(output)
 	return o
 }

@@ -129,12 +129,12 @@ func (p *player) chatEvents() (out []string, finish int) {
 	if p.reply.reasoning != "" {
 		out = append(out, p.delta(map[string]any{"reasoning_content": p.reply.reasoning}, nil))
 	}
-	said := "content"
+	output := "content"
 	if p.reply.finish == "refusal" {
-		said = "refusal"
+		output = "refusal"
 	}
 	for _, piece := range p.pieces() {
-		out = append(out, p.delta(map[string]any{said: piece}, nil))
+		out = append(out, p.delta(map[string]any{output: piece}, nil))
 	}
 	out = append(out, p.callEvents()...)
 	if p.reply.finish != "-" {

@@ -226,13 +226,13 @@ const (
 	noteMark   = "(Automatic note"
 	resultMark = "Result of call "
 	noticeMark = "Notice of the system"
-	// condensedMark begins the message that stands for the beginning of the conversation.
-	condensedMark = "[Messages 1 to "
+	// compactedMark begins the message that stands for the beginning of the conversation.
+	compactedMark = "[Messages 1 to "
 )
 
 func synthetic(content string) bool {
 	return strings.HasPrefix(content, noteMark) || strings.HasPrefix(content, resultMark) ||
-		strings.HasPrefix(content, noticeMark) || strings.HasPrefix(content, condensedMark)
+		strings.HasPrefix(content, noticeMark) || strings.HasPrefix(content, compactedMark)
 }
 
 var (

@@ -44,7 +44,7 @@ func (l *ledger) write(line any) {
 type user struct {
 	client       sdk.Client
 	people       *client.Client
-	store        *journal.DB
+	journal      *journal.DB
 	ledger       *ledger
 	taskQueue    string
 	acknowledged func(t turnPlan, turnID string)
@@ -172,15 +172,15 @@ func (u *user) delivered(ctx context.Context, t turnPlan) (workflows.Result, err
 	}
 }
 
-// follow records every chunk of a turn as it arrives, until the turn or ctx ends.
-func (l *ledger) follow(ctx context.Context, store *journal.DB, turnID string) {
-	reader := client.New(nil, client.Options{Journal: store})
-	for chunk, err := range reader.Follow(ctx, client.Turn{ID: turnID}, -1) {
+// follow records every event of a turn as it arrives, until the turn or ctx ends.
+func (l *ledger) follow(ctx context.Context, j *journal.DB, turnID string) {
+	reader := client.New(nil, client.Options{Journal: j})
+	for event, err := range reader.Follow(ctx, client.Turn{ID: turnID}, -1) {
 		if err != nil {
 			return // a refused reader comes back; what it has read stands
 		}
-		l.write(check.Entry{Event: check.ChunkRead, At: time.Now(), Turn: turnID, Index: chunk.Index,
-			Kind: string(chunk.Kind), Text: chunk.Text})
+		l.write(check.Entry{Event: check.EventRead, At: time.Now(), Turn: turnID, Index: event.Index,
+			Kind: string(event.Kind), Text: event.Text})
 	}
 }
 

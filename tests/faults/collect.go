@@ -21,7 +21,7 @@ import (
 )
 
 // collect ends what still runs and writes every ledger that is not a file yet.
-func (r *rig) collect(ctx context.Context, run check.Run) error {
+func (r *harness) collect(ctx context.Context, run check.Run) error {
 	if err := r.findAgents(ctx); err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ func (r *rig) collect(ctx context.Context, run check.Run) error {
 }
 
 // findAgents notes the sessions of the agents that were called.
-func (r *rig) findAgents(ctx context.Context) error {
-	all, err := r.store.Sessions(ctx, 10_000)
+func (r *harness) findAgents(ctx context.Context) error {
+	all, err := r.journal.Sessions(ctx, 10_000)
 	for _, s := range all {
 		if strings.HasPrefix(s.ID, turn.AgentTools) {
 			r.agents = append(r.agents, s.ID)
@@ -64,7 +64,7 @@ func writeJSON(file string, v any) error {
 }
 
 // environments copies the environments of the servers that were not given a token.
-func (r *rig) environments() error {
+func (r *harness) environments() error {
 	for _, s := range r.settings.servers() {
 		id := s.id
 		if s.http || id == "once" || id == keeper.id {
@@ -92,8 +92,8 @@ func (r *rig) environments() error {
 	return nil
 }
 
-// histories writes every run of the rig's sessions, as the server has it.
-func (r *rig) histories(ctx context.Context) error {
+// histories writes every run of the harness's sessions, as the server has it.
+func (r *harness) histories(ctx context.Context) error {
 	for _, session := range r.sessions() {
 		runs, err := r.runs(ctx, session)
 		if err != nil {
@@ -123,7 +123,7 @@ func (r *rig) histories(ctx context.Context) error {
 }
 
 // runs lists a session's runs once Temporal's index has the latest of them.
-func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
+func (r *harness) runs(ctx context.Context, session string) ([]string, error) {
 	latest, err := r.direct.DescribeWorkflowExecution(ctx, session, "")
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (r *rig) runs(ctx context.Context, session string) ([]string, error) {
 }
 
 // endWorkers lets the workers drain. A worker that its schedule killed has ended already.
-func (r *rig) endWorkers() error {
+func (r *harness) endWorkers() error {
 	var errs []error
 	for _, w := range r.workers {
 		if w.gone() {
@@ -183,7 +183,7 @@ func appendLine(file string, line []byte) error {
 const reaped = 5 * time.Second
 
 // orphans records processes that are alive although every worker has ended.
-func (r *rig) orphans(ctx context.Context) error {
+func (r *harness) orphans(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reaped)
 	defer cancel()
 	if await(ctx, "the end of all children", func() bool { return len(r.children()) == 0 }) == nil {
@@ -197,8 +197,8 @@ func (r *rig) orphans(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// children returns the processes that belong to the rig: their command lines name its folder.
-func (r *rig) children() map[int]string {
+// children returns the processes that belong to the harness: their command lines name its folder.
+func (r *harness) children() map[int]string {
 	all := mentioning(r.dir)
 	for pid, command := range all {
 		if strings.Contains(command, "start-dev") || r.remoteServer != nil && pid == r.remoteServer.pid() {
@@ -209,7 +209,7 @@ func (r *rig) children() map[int]string {
 }
 
 // providerLedger writes the scripted model's counts.
-func (r *rig) providerLedger() error {
+func (r *harness) providerLedger() error {
 	l, err := openLedger(inDir(r.dir, "ledgers", "provider.jsonl"))
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (r *rig) providerLedger() error {
 
 // noteRequests writes requests to the provider's ledger, each with its planned answer. An answer is whole once its
 // finish reason is out: a client that disconnects after that has received all of it.
-func (r *rig) noteRequests(l *ledger, requests []fakellm.Request) {
+func (r *harness) noteRequests(l *ledger, requests []fakellm.Request) {
 	for _, q := range requests {
 		asked := q.Chat.Asked()
 		line := check.Request{At: q.At, Asked: asked, Step: q.Step + 1, Body: q.Body, Outcome: string(q.Outcome),
@@ -241,14 +241,14 @@ func (r *rig) noteRequests(l *ledger, requests []fakellm.Request) {
 
 // answer returns the planned answer to a request: its text, which may be a question, and its calls.
 func (t *turnPlan) answer(q fakellm.Request) (text string, calls []check.RequestCall) {
-	said := t.said(q)
-	if len(said) == 0 {
+	output := t.callsFor(q)
+	if len(output) == 0 {
 		return t.final, nil
 	}
-	if question := asks(said); question != "" {
+	if question := asks(output); question != "" {
 		return question, nil
 	}
-	for _, c := range said {
+	for _, c := range output {
 		calls = append(calls, check.RequestCall{Name: c.tool, Arguments: c.arguments()})
 	}
 	return "", calls
@@ -256,19 +256,19 @@ func (t *turnPlan) answer(q fakellm.Request) (text string, calls []check.Request
 
 // waits writes the requests of turns from the journal's own table. The checker compares them with the export and the
 // stream.
-func (r *rig) waits(ctx context.Context) error {
+func (r *harness) waits(ctx context.Context) error {
 	l, err := openLedger(inDir(r.dir, "ledgers", "waits.jsonl"))
 	if err != nil {
 		return err
 	}
 	defer l.f.Close()
 	for _, session := range r.sessions() {
-		turns, err := r.store.Turns(ctx, session)
+		turns, err := r.journal.Turns(ctx, session)
 		if err != nil {
 			return fmt.Errorf("listing the turns of %s: %w", session, err)
 		}
 		for _, t := range turns {
-			list, err := r.store.Requests(ctx, t.ID)
+			list, err := r.journal.Requests(ctx, t.ID)
 			if err != nil {
 				return fmt.Errorf("listing what turn %s waited for: %w", t.ID, err)
 			}
@@ -281,13 +281,13 @@ func (r *rig) waits(ctx context.Context) error {
 }
 
 // exports writes the sessions as the journal exports them.
-func (r *rig) exports(ctx context.Context) error {
+func (r *harness) exports(ctx context.Context) error {
 	for _, session := range r.sessions() {
 		f, err := os.Create(inDir(r.dir, "ledgers", "journal", url.PathEscape(session)+".jsonl"))
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(r.store.Export(ctx, session, f), f.Close()); err != nil {
+		if err := errors.Join(r.journal.Export(ctx, session, f), f.Close()); err != nil {
 			return fmt.Errorf("exporting %s: %w", session, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/journal/sqlite"
 )
 
-// database holds the journal of a rig. A schedule breaks it through these methods.
+// database holds the journal of a harness. A schedule breaks it through these methods.
 type database interface {
 	// section is the configuration's section [journal] without its heading.
 	section() string
@@ -29,22 +29,22 @@ type database interface {
 	freeze(ctx context.Context, worker *process) error
 	// insert returns the flags of a first worker that dies in the transaction of the nth row that is inserted, and how
 	// the schedule waits for its death after ask.
-	insert(table string, nth int) (flags []string, act func(ctx context.Context, r *rig) error)
+	insert(table string, nth int) (flags []string, act func(ctx context.Context, r *harness) error)
 	// dump copies the stored bytes into a folder.
 	dump(ctx context.Context, dir string) error
 }
 
-func (r *rig) openJournal(ctx context.Context) (err error) {
+func (r *harness) openJournal(ctx context.Context) (err error) {
 	if r.database, err = r.newDatabase(ctx); err != nil {
 		return err
 	}
-	if r.store, err = r.database.open(ctx); err == nil {
-		r.onClose(func() { _ = r.store.Close() }) // everything was read by then
+	if r.journal, err = r.database.open(ctx); err == nil {
+		r.onClose(func() { _ = r.journal.Close() }) // everything was read by then
 	}
 	return err
 }
 
-func (r *rig) newDatabase(ctx context.Context) (database, error) {
+func (r *harness) newDatabase(ctx context.Context) (database, error) {
 	if r.programs.postgres == nil {
 		return sqliteFile{inDir(r.dir, "journal.db")}, nil
 	}
@@ -52,7 +52,7 @@ func (r *rig) newDatabase(ctx context.Context) (database, error) {
 }
 
 // lockJournal locks the journal, and unlocks it some time after meanwhile.
-func (r *rig) lockJournal(ctx context.Context, d time.Duration, meanwhile func() error) error {
+func (r *harness) lockJournal(ctx context.Context, d time.Duration, meanwhile func() error) error {
 	unlock, err := r.database.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("locking the journal: %w", err)
@@ -61,17 +61,17 @@ func (r *rig) lockJournal(ctx context.Context, d time.Duration, meanwhile func()
 }
 
 // fillDisk fills the journal's disk, and frees it a moment after a write has failed.
-func (r *rig) fillDisk(ctx context.Context, meanwhile func() error) error {
+func (r *harness) fillDisk(ctx context.Context, meanwhile func() error) error {
 	free, err := r.database.fill(ctx, r.first())
 	if err != nil {
 		return fmt.Errorf("filling the journal's disk: %w", err)
 	}
 	err = meanwhile()
-	full := reach(ctx, "a write that failed", func() bool { return r.first().said("store_unavailable") })
+	full := reach(ctx, "a write that failed", func() bool { return r.first().logged("journal_unavailable") })
 	return errors.Join(err, full, pause(ctx, time.Second), free())
 }
 
-// sqliteFile is a journal in a file of the rig's folder.
+// sqliteFile is a journal in a file of the harness's folder.
 type sqliteFile struct{ path string }
 
 func (f sqliteFile) section() string {
@@ -134,8 +134,8 @@ func (f sqliteFile) freeze(ctx context.Context, worker *process) error {
 	})
 }
 
-func (f sqliteFile) insert(table string, nth int) (flags []string, act func(context.Context, *rig) error) {
-	return []string{"-kill", fmt.Sprintf("insert:%s:%d", table, nth)}, func(ctx context.Context, r *rig) error {
+func (f sqliteFile) insert(table string, nth int) (flags []string, act func(context.Context, *harness) error) {
+	return []string{"-kill", fmt.Sprintf("insert:%s:%d", table, nth)}, func(ctx context.Context, r *harness) error {
 		return errors.Join(r.ask(ctx), r.died(ctx))
 	}
 }

@@ -20,11 +20,11 @@ func groups() []group {
 				"An answer over the limits is refused for good.", provider()},
 		{"A provider or a journal that is away for long", "Turns wait without slots of a worker and without working time; " +
 			"one of them asks whether the other side is back.", longOutages()},
-		{"A fallback, a condensation or a provider's limit", "The journal names the model that took over, and has the " +
-			"condensation that is settled. A turn that waits for a limit needs no worker.", models()},
+		{"A fallback, a compaction or a provider's limit", "The journal names the model that took over, and has the " +
+			"compaction that is settled. A turn that waits for a limit needs no worker.", models()},
 		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +
 			"reserved of a budget stands for what it may have spent.", limits()},
-		{"Agents that call agents", "The child's session derives from the call, so the next worker finds the same child, and " +
+		{"Agents that call agents", "The subagent's session derives from the call, so the next worker finds the same child, and " +
 			"its task runs once. A turn that is stopped stops its children.", helpers()},
 		{"Agents in the background", "The delivery is a workflow: the next worker continues it, and hands the answer over " +
 			"once. The turn that it begins gets what is left of the limits.", asides()},
@@ -35,9 +35,9 @@ func groups() []group {
 		{"MCP servers", "The call's result says what is known, and the server is restarted with backoff.", toolServers()},
 		{"MCP servers that restart", "A call that was not sent waits for its server within its own timeout.", aways()},
 		{"A server or the worker dies in mid-call",
-			"An unwritten request is written by another dispatch; an answer that was " +
+			"An unwritten request is written by another attempt; an answer that was " +
 				"read is settled. Everything in between is `unknown`, with at most one effect.", struck()},
-		{"The journal's disk and lock", "Writes are retried until the journal takes them.", store()},
+		{"The journal's disk and lock", "Writes are retried until the journal takes them.", journalFile()},
 		{"The journal's Postgres server", "A transaction is retried until the server answers. If the reply to a commit is " +
 			"lost, the journal looks up what it wrote.", postgresPoints()},
 		{"Temporal's server, and many clients", "The server continues from its database. A message ID is accepted once.",
@@ -48,8 +48,8 @@ func groups() []group {
 		{"Approvals, questions, messages in mid-turn", "The journal and the history hold the requests. The first decision " +
 			"counts, for the call and the arguments that it names.", people()},
 		{"Elicitations",
-			"The journal holds what continues the call. The next dispatch takes the response to any process of " +
-				"the server.", inquiries()},
+			"The journal holds what continues the call. The next attempt takes the response to any process of " +
+				"the server.", elicitations()},
 		{"Servers that change, flood, stall or forget",
 			"A changed tool is quarantined; untrusted text makes later calls ask; " +
 				"a late result becomes a notice; lost server state is reported.", trusted()},

@@ -207,8 +207,8 @@ func goBuild(ctx context.Context, out, pkg string, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...),
 		"github.com/everturn/everturn/"+pkg)...)
 	cmd.Dir = sources()
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", pkg, err, said)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, output)
 	}
 	return nil
 }

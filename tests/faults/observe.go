@@ -25,7 +25,7 @@ func reach(ctx context.Context, what string, ok func() bool) error {
 }
 
 // atGate waits until the provider's answer has reached the gate.
-func (r *rig) atGate(ctx context.Context) error {
+func (r *harness) atGate(ctx context.Context) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -38,12 +38,12 @@ func (r *rig) atGate(ctx context.Context) error {
 }
 
 // noted waits until the tool's ledger has an event of a call.
-func (r *rig) noted(ctx context.Context, event, key string) error {
+func (r *harness) noted(ctx context.Context, event, key string) error {
 	return reach(ctx, event+" of "+key, func() bool { return r.count(event, key) > 0 })
 }
 
 // count returns how often the tool's ledger has an event of a call.
-func (r *rig) count(event, key string) int {
+func (r *harness) count(event, key string) int {
 	b, err := os.ReadFile(r.toolLedger())
 	if err != nil {
 		return 0
@@ -56,7 +56,7 @@ func (r *rig) count(event, key string) int {
 }
 
 // died waits until the first worker has ended itself at its point.
-func (r *rig) died(ctx context.Context) error {
+func (r *harness) died(ctx context.Context) error {
 	if err := reach(ctx, "the worker's point", r.first().gone); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (r *rig) died(ctx context.Context) error {
 }
 
 // requests returns the provider's requests of the target's step, counted from 0.
-func (r *rig) requests(step int) []fakellm.Request {
+func (r *harness) requests(step int) []fakellm.Request {
 	var out []fakellm.Request
 	for _, q := range r.model.Requests() {
 		if q.Step == step && q.Chat.Asked() == r.target.text {
@@ -79,13 +79,13 @@ func (r *rig) requests(step int) []fakellm.Request {
 }
 
 // askedTwice waits until the provider has received a request of the target's step for the second time.
-func (r *rig) askedTwice(ctx context.Context, step int) error {
+func (r *harness) askedTwice(ctx context.Context, step int) error {
 	return reach(ctx, "a second request", func() bool { return len(r.requests(step)) > 1 })
 }
 
 // turnID returns the target's turn, or "" if it has not begun.
-func (r *rig) turnID(ctx context.Context) string {
-	turns, err := r.store.Turns(ctx, r.target.session)
+func (r *harness) turnID(ctx context.Context) string {
+	turns, err := r.journal.Turns(ctx, r.target.session)
 	if err != nil {
 		return ""
 	}
@@ -98,7 +98,7 @@ func (r *rig) turnID(ctx context.Context) string {
 }
 
 // mcpServer returns the process ID of an MCP server's latest process.
-func (r *rig) mcpServer(id string) (int, error) {
+func (r *harness) mcpServer(id string) (int, error) {
 	b, err := os.ReadFile(r.pidfile(id))
 	if err != nil {
 		return 0, err
@@ -107,8 +107,8 @@ func (r *rig) mcpServer(id string) (int, error) {
 }
 
 // settled returns how many calls of one of the target's steps, from 1, have an outcome in the journal.
-func (r *rig) settled(ctx context.Context, step int) int {
-	calls, err := r.store.Calls(ctx, r.turnID(ctx))
+func (r *harness) settled(ctx context.Context, step int) int {
+	calls, err := r.journal.Calls(ctx, r.turnID(ctx))
 	if err != nil {
 		return 0
 	}

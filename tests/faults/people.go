@@ -120,7 +120,7 @@ func (u *user) reply(ctx context.Context, w journal.RequestRecord, note string) 
 
 // told waits in the background until the turn that took a message is over, and records the result that a client gets
 // then.
-func (r *rig) told(ctx context.Context, t *turnPlan) {
+func (r *harness) told(ctx context.Context, t *turnPlan) {
 	r.asking++
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, 2*within)
@@ -137,9 +137,9 @@ func (r *rig) told(ctx context.Context, t *turnPlan) {
 }
 
 // waiting waits until a session has n open requests, and returns them.
-func (r *rig) waiting(ctx context.Context, session string, n int) (list []journal.RequestRecord, err error) {
+func (r *harness) waiting(ctx context.Context, session string, n int) (list []journal.RequestRecord, err error) {
 	err = reach(ctx, fmt.Sprintf("%d waits of %s", n, session), func() bool {
-		list, err = r.store.PendingRequests(ctx, session, 100)
+		list, err = r.journal.PendingRequests(ctx, session, 100)
 		return err == nil && len(list) >= n || r.over(ctx, r.target)
 	})
 	if err == nil && len(list) < n {
@@ -149,15 +149,15 @@ func (r *rig) waiting(ctx context.Context, session string, n int) (list []journa
 }
 
 // attend decides every request from now on, as soon as the journal shows it. It pauses while nothing is under way.
-func (r *rig) attend() { r.attending.Do(r.attendTo) }
+func (r *harness) attend() { r.attending.Do(r.attendTo) }
 
-func (r *rig) attendTo() {
+func (r *harness) attendTo() {
 	ctx := r.reading
 	seen := map[string]bool{}
 	r.readers.Go(func() {
 		for ctx.Err() == nil {
-			changed := r.store.Changed(ctx)
-			list, err := r.store.PendingRequests(ctx, "", 100)
+			changed := r.journal.Changed(ctx)
+			list, err := r.journal.PendingRequests(ctx, "", 100)
 			for _, w := range list {
 				if err == nil && !seen[w.Turn+w.ID] {
 					seen[w.Turn+w.ID] = true
@@ -173,7 +173,7 @@ func (r *rig) attendTo() {
 }
 
 // speak decides one request. The ledger records a refusal, which the checker judges.
-func (r *rig) speak(ctx context.Context, w journal.RequestRecord) {
+func (r *harness) speak(ctx context.Context, w journal.RequestRecord) {
 	r.decisions.Add(1)
 	if w.Kind == turn.RequestApproval {
 		_ = r.user.decide(ctx, w, wanted(w))
@@ -195,7 +195,7 @@ func (r *rig) speak(ctx context.Context, w journal.RequestRecord) {
 func wanted(w journal.RequestRecord) bool { return !strings.Contains(w.Arguments, denyMark) }
 
 // askTarget arms the points and sends only the target, so that the counted calls are the target's.
-func (r *rig) askTarget(ctx context.Context) error {
+func (r *harness) askTarget(ctx context.Context) error {
 	if err := r.arm(); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (r *rig) askTarget(ctx context.Context) error {
 }
 
 // askToWait asks the target and waits until it waits for a decision.
-func (r *rig) askToWait(ctx context.Context) error {
+func (r *harness) askToWait(ctx context.Context) error {
 	if err := r.askTarget(ctx); err != nil {
 		return err
 	}
@@ -213,10 +213,10 @@ func (r *rig) askToWait(ctx context.Context) error {
 }
 
 // resume releases a worker that is held at its point.
-func (r *rig) resume() error { return os.WriteFile(inDir(r.dir, "resume"), nil, 0o600) }
+func (r *harness) resume() error { return os.WriteFile(inDir(r.dir, "resume"), nil, 0o600) }
 
 // heldAt waits until a worker is held at its point.
-func (r *rig) heldAt(ctx context.Context) error {
+func (r *harness) heldAt(ctx context.Context) error {
 	return reach(ctx, "the worker's point", func() bool {
 		info, err := os.Stat(inDir(r.dir, "points.jsonl"))
 		return err == nil && info.Size() > 0
@@ -224,7 +224,7 @@ func (r *rig) heldAt(ctx context.Context) error {
 }
 
 // stop stops the target's turn.
-func (r *rig) stop(ctx context.Context) error {
+func (r *harness) stop(ctx context.Context) error {
 	r.stopped = append(r.stopped, r.target.id)
 	return r.user.people.Stop(ctx, r.target.session)
 }

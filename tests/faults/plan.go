@@ -132,9 +132,9 @@ func (c callPlan) arguments() string {
 	return string(b)
 }
 
-// said returns the calls that the model makes in answer to a request; none if it answers with text. A model calls no
+// callsFor returns the calls that the model makes in answer to a request; none if it answers with text. A model calls no
 // tool that it is not offered: a turn that begins while a server is away has none of that server's.
-func (t *turnPlan) said(q fakellm.Request) []callPlan {
+func (t *turnPlan) callsFor(q fakellm.Request) []callPlan {
 	if t.patient {
 		return t.patientCall(q)
 	}
@@ -157,7 +157,7 @@ func asks(calls []callPlan) string {
 // reply returns the provider's answer to a request.
 func (t *turnPlan) reply(q fakellm.Request) fakellm.Reply {
 	var calls []fakellm.ToolCall
-	for _, c := range t.said(q) {
+	for _, c := range t.callsFor(q) {
 		calls = append(calls, fakellm.ToolCall{Name: c.tool, Arguments: c.arguments()})
 	}
 	if len(calls) == 0 {

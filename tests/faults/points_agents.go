@@ -29,7 +29,7 @@ func helpers() []point {
 	}
 }
 
-func second(*rig) int { return 2 }
+func second(*harness) int { return 2 }
 
 // asides returns the points at which the worker dies while an agent works in the background, or its answer begins a turn.
 func asides() []point {
@@ -43,19 +43,19 @@ func asides() []point {
 }
 
 // fourth is the turn of the answer, after those of the companion, the target and the agent.
-func fourth(*rig) int { return 4 }
+func fourth(*harness) int { return 4 }
 
 // theAnswer is the settlement with the answer. The calls of the agent are settled before, and its own call twice: by the
 // turn that made it, and before its answer.
-func theAnswer(r *rig) int { return 3 + r.task().calls() }
+func theAnswer(r *harness) int { return 3 + r.task().calls() }
 
 // task returns the plan of the agent's task.
-func (r *rig) task() *turnPlan { return r.plans[r.target.steps[0][0].key] }
+func (r *harness) task() *turnPlan { return r.plans[r.target.steps[0][0].key] }
 
 // aside lets the target call an agent in the background, which makes calls of its own. Its answer begins the session's
 // next turn.
 func aside(p point) point {
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.runtime = "agents = [\"helper\"]\n"
 		r.settings.extra += "[[agents]]\nid = \"helper\"\n"
 		r.companion.steps = nil
@@ -71,20 +71,20 @@ func aside(p point) point {
 		answer.add(1, func(int) string { return tools[r.rng.IntN(len(tools))] })
 		r.plan(answer)
 	}
-	p.then = func(ctx context.Context, r *rig) error {
+	p.then = func(ctx context.Context, r *harness) error {
 		return reach(ctx, "the end of the answer's turn", func() bool { return r.answerArrived(ctx) })
 	}
 	return p
 }
 
 // answerArrived reports whether a turn of the target's session has the answer of its agent, and has ended.
-func (r *rig) answerArrived(ctx context.Context) bool {
-	turns, err := r.store.Turns(ctx, r.target.session)
+func (r *harness) answerArrived(ctx context.Context) bool {
+	turns, err := r.journal.Turns(ctx, r.target.session)
 	if err != nil {
 		return false
 	}
 	for _, t := range turns {
-		its, err := r.store.Delivered(ctx, r.target.session, turn.SubagentAnswerID(turn.ChildSession(t.ID, "1.0")))
+		its, err := r.journal.Delivered(ctx, r.target.session, turn.SubagentAnswerID(turn.SubagentSession(t.ID, "1.0")))
 		if err == nil && its.State.Terminal() {
 			return true
 		}
@@ -93,7 +93,7 @@ func (r *rig) answerArrived(ctx context.Context) bool {
 }
 
 // afterAgents is the settlement that follows those of all calls of the agents.
-func afterAgents(r *rig) int {
+func afterAgents(r *harness) int {
 	n := 1
 	for _, t := range r.plans {
 		if t.session == "" {
@@ -104,11 +104,11 @@ func afterAgents(r *rig) int {
 }
 
 // anyHelped picks one of the steps or calls of the target and its agents, which have at least as many.
-func anyHelped(r *rig) int { return 1 + r.rng.IntN(4) }
+func anyHelped(r *harness) int { return 1 + r.rng.IntN(4) }
 
 // helped lets the target call two agents at once, each of which makes calls of its own.
 func helped(p point) point {
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.runtime = "agents = [\"helper\"]\n"
 		r.settings.extra += "[[agents]]\nid = \"helper\"\n"
 		r.companion.steps = nil

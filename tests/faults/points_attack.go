@@ -70,13 +70,13 @@ type attack struct {
 func attacked(name, about string, a attack) point {
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.settings.toolTimeout = 5 * time.Second
 			r.target.add(max(a.calls, 1), func(int) string { return poke })
 			r.target.add(1, func(int) string { return again })
 		},
-		prepare: func(r *rig, ctx context.Context) error { return r.invite(ctx, a.kind, a.http) },
-		act: func(ctx context.Context, r *rig) error {
+		prepare: func(r *harness, ctx context.Context) error { return r.invite(ctx, a.kind, a.http) },
+		act: func(ctx context.Context, r *harness) error {
 			return r.besieged(ctx, cmp.Or(a.resident, boundResident), func(attack context.Context) error {
 				if err := os.WriteFile(r.attackFile(), nil, 0o600); err != nil {
 					return err
@@ -89,8 +89,8 @@ func attacked(name, about string, a attack) point {
 				return errors.Join(err, os.Remove(r.attackFile()))
 			})
 		},
-		then: func(ctx context.Context, r *rig) error {
-			requests, err := r.store.Requests(ctx, r.turnID(ctx))
+		then: func(ctx context.Context, r *harness) error {
+			requests, err := r.journal.Requests(ctx, r.turnID(ctx))
 			if err == nil && len(requests) > mostQuestions {
 				err = fmt.Errorf("%d questions of one call wait for a person: at most %d", len(requests), mostQuestions)
 			}
@@ -103,17 +103,17 @@ func attacked(name, about string, a attack) point {
 }
 
 // attackNoted reports whether the hostile server's ledger says that it attacks.
-func (r *rig) attackNoted() bool {
+func (r *harness) attackNoted() bool {
 	b, err := os.ReadFile(r.hostileLedger())
 	return err == nil && bytes.Contains(b, []byte(`"attack"`))
 }
 
-func (r *rig) hostileLedger() string { return inDir(r.dir, "hostile.jsonl") }
+func (r *harness) hostileLedger() string { return inDir(r.dir, "hostile.jsonl") }
 
-func (r *rig) attackFile() string { return inDir(r.dir, "attack") }
+func (r *harness) attackFile() string { return inDir(r.dir, "attack") }
 
 // invite configures the hostile server.
-func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
+func (r *harness) invite(ctx context.Context, kind string, overHTTP bool) error {
 	args := []string{"-attack", kind, "-armed", r.attackFile(), "-ledger", r.hostileLedger()}
 	section := fmt.Sprintf("command = %q\nargs = [\"%s\"]\non_all_workers = true\ntimeouts.elicitation = \"2s\"\n",
 		r.programs.hostile, strings.Join(args, `", "`))
@@ -129,7 +129,7 @@ func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 		r.onClose(p.kill)
 		r.remoteServer = p
 		if err := reach(ctx, "the hostile server over HTTP",
-			func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+			func() bool { return p.gone() || p.logged("/mcp\n") }); err != nil {
 			return err
 		}
 		section = fmt.Sprintf("transport = \"http\"\nurl = \"http://%s/mcp\"\n", at)
@@ -140,7 +140,7 @@ func (r *rig) invite(ctx context.Context, kind string, overHTTP bool) error {
 
 // besieged runs ten other sessions during the attack, and checks the worker's bounds. It stops an attack that takes the
 // worker over enough memory.
-func (r *rig) besieged(ctx context.Context, mostResident int64, attack func(context.Context) error) error {
+func (r *harness) besieged(ctx context.Context, mostResident int64, attack func(context.Context) error) error {
 	g := newGauge(r.first())
 	defer g.close()
 	attacking, end := context.WithCancel(ctx)
@@ -188,11 +188,11 @@ func atMost(what string, n, most int64) error {
 }
 
 // dropped waits until the worker reports that it has dropped a connection with the hostile server, and why.
-func (r *rig) dropped(ctx context.Context) error {
+func (r *harness) dropped(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, boundIdle)
 	defer cancel()
 	return await(limited, "a connection that the worker has dropped", func() bool {
-		workers, _ := engine.Health(limited, r.store) // an error is not a report: it is read again
+		workers, _ := engine.Health(limited, r.journal) // an error is not a report: it is read again
 		for _, w := range workers {
 			for _, s := range w.Servers {
 				if s.Server == "hostile" && s.Drops > 0 && s.Excess != nil {
@@ -207,16 +207,16 @@ func (r *rig) dropped(ctx context.Context) error {
 
 // crowd is the set of sessions that work while another one is attacked.
 type crowd struct {
-	rig     *rig
+	harness *harness
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	longest atomic.Int64
 }
 
 // bystand lets the sessions work until leave: each runs one turn after the other, with ordinary calls.
-func (r *rig) bystand(ctx context.Context) *crowd {
+func (r *harness) bystand(ctx context.Context) *crowd {
 	working, stop := context.WithCancel(ctx)
-	c := &crowd{rig: r, stop: stop}
+	c := &crowd{harness: r, stop: stop}
 	for n := range bystanders {
 		session := fmt.Sprintf("%s-w%d", filepath.Base(r.dir), n)
 		rng := seeded(r.seed, session)

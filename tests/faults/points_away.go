@@ -29,17 +29,17 @@ func aways() []point {
 }
 
 // awayThenKilled makes a point at which a server refuses the first attempt of a repeatable call, and the worker dies in
-// the second one. The call is dispatched again.
+// the second one. The call is attempted again.
 func awayThenKilled() point {
 	s := local[1]
 	p := away("away_killed", "an MCP server refuses a repeatable call, and the worker dies when it is sent again", s)
 	shape := p.shape
 	p.interruptions = 1
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		shape(r)
 		r.blocked().block = "before"
 	}
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		err := errors.Join(r.askTarget(ctx), r.atGate(ctx), r.withdraw(s), r.openGate(),
 			reach(ctx, "an attempt that was refused", func() bool { return r.refused(ctx) }),
 			r.readmit(ctx, s), r.noted(ctx, "begun", r.blocked().key))
@@ -49,25 +49,25 @@ func awayThenKilled() point {
 		r.first().kill()
 		return errors.Join(r.release(), r.heal(ctx), r.settle())
 	}
-	p.then = func(ctx context.Context, r *rig) error {
+	p.then = func(ctx context.Context, r *harness) error {
 		return r.became(ctx, r.blocked().key, verdict{turn.OutcomeOK, 1, 2})
 	}
 	return p
 }
 
 // refused reports whether the target's stream shows an attempt of a call that was not sent.
-func (r *rig) refused(ctx context.Context) bool {
-	chunks, err := r.store.Chunks(ctx, r.turnID(ctx), -1, 1000)
-	return err == nil && slices.ContainsFunc(chunks, func(c turn.Chunk) bool {
-		var failed turn.ErrorChunk
-		return c.Kind == turn.ChunkError && json.Unmarshal(c.Data, &failed) == nil && failed.Code == turn.CodeToolNotSent
+func (r *harness) refused(ctx context.Context) bool {
+	events, err := r.journal.Events(ctx, r.turnID(ctx), -1, 1000)
+	return err == nil && slices.ContainsFunc(events, func(e turn.Event) bool {
+		var failed turn.ErrorEvent
+		return e.Kind == turn.EventError && json.Unmarshal(e.Data, &failed) == nil && failed.Code == turn.CodeToolNotSent
 	})
 }
 
 func away(name, about string, s toolServer) point {
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			for range 2 {
 				r.target.add(1, func(int) string { return s.wire("append") })
 			}
@@ -78,19 +78,19 @@ func away(name, about string, s toolServer) point {
 				return reply
 			}
 		},
-		prepare: func(r *rig, ctx context.Context) error {
+		prepare: func(r *harness, ctx context.Context) error {
 			if !s.http {
 				return nil
 			}
 			return r.serveDirectly(ctx)
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			if err := errors.Join(r.askTarget(ctx), r.atGate(ctx), r.withdraw(s)); err != nil {
 				return err
 			}
 			return errors.Join(r.openGate(), pause(ctx, awayFor), r.readmit(ctx, s), r.settle())
 		},
-		then: func(ctx context.Context, r *rig) error {
+		then: func(ctx context.Context, r *harness) error {
 			return r.became(ctx, r.target.steps[1][0].key, verdict{turn.OutcomeOK, 1, 1})
 		},
 	}
@@ -98,7 +98,7 @@ func away(name, about string, s toolServer) point {
 
 // withdraw kills the processes of servers. Until readmit, a new process exits at once, and the port refuses
 // connections.
-func (r *rig) withdraw(servers ...toolServer) error {
+func (r *harness) withdraw(servers ...toolServer) error {
 	for _, s := range servers {
 		if s.http {
 			r.remoteServer.kill()
@@ -117,7 +117,7 @@ func (r *rig) withdraw(servers ...toolServer) error {
 }
 
 // readmit lets withdrawn servers start again. Those over HTTP share one process.
-func (r *rig) readmit(ctx context.Context, servers ...toolServer) error {
+func (r *harness) readmit(ctx context.Context, servers ...toolServer) error {
 	var errs []error
 	for _, s := range servers {
 		switch {

@@ -33,7 +33,7 @@ func bombs() []point {
 func bomb(name, about string, body func() string) point {
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.adapt = func(_ fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
 				if t.id == r.target.id {
 					return fakellm.Raw(body())
@@ -43,7 +43,7 @@ func bomb(name, about string, body func() string) point {
 			r.failing = append(r.failing, r.target.id)
 			r.stopped = append(r.stopped, r.target.id)
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			err := r.besieged(ctx, bombResident, func(attack context.Context) error { return r.detonate(ctx, attack) })
 			return errors.Join(err, r.first().end(endSoon), r.heal(ctx))
 		},
@@ -51,7 +51,7 @@ func bomb(name, about string, body func() string) point {
 }
 
 // detonate asks the target, stops it when the worker has had the bomb for stopAfter, and waits for the turn's end.
-func (r *rig) detonate(turn, ctx context.Context) error {
+func (r *harness) detonate(turn, ctx context.Context) error {
 	r.converse(turn, r.target, true)
 	err := reach(ctx, "an answer that is a bomb", func() bool {
 		sent := func(q fakellm.Request) bool { return q.Reply == "raw" && q.Outcome != fakellm.Open }

@@ -19,8 +19,8 @@ func canvases() []point {
 		drawn(dies("canvas_made", "a commit is made and its call is not settled", "SettleCall:before", anyStroke)),
 		drawn(dies("canvas_settled", "the call of a commit is settled and not reported", "SettleCall:after", anyStroke)),
 		drawn(point{name: "canvas_git", about: "git is killed three times in the middle of a commit",
-			act: func(ctx context.Context, r *rig) error { return r.ask(ctx) },
-			prepare: func(r *rig, _ context.Context) error {
+			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) },
+			prepare: func(r *harness, _ context.Context) error {
 				real, err := exec.LookPath("git")
 				if err != nil {
 					return err
@@ -51,11 +51,11 @@ exec %[2]s "$@"
 const stroke = "local_canvas_write"
 
 // anyStroke picks one of the changes of the target and its companion.
-func anyStroke(r *rig) int { return 1 + r.rng.IntN(r.target.calls()+r.companion.calls()) }
+func anyStroke(r *harness) int { return 1 + r.rng.IntN(r.target.calls()+r.companion.calls()) }
 
 // drawn lets the target and its companion change their canvases.
 func drawn(p point) point {
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.extra += fmt.Sprintf("[canvas]\nrepo = %q\n", r.repo())
 		for _, t := range []*turnPlan{r.target, r.companion} {
 			t.steps = nil
@@ -65,7 +65,7 @@ func drawn(p point) point {
 		}
 	}
 	prepare := p.prepare
-	p.prepare = func(r *rig, ctx context.Context) error {
+	p.prepare = func(r *harness, ctx context.Context) error {
 		err := os.Mkdir(r.repo(), 0o700)
 		for _, args := range [][]string{{"init", "-q"}, {"commit", "-q", "--allow-empty", "-m", "begin"}} {
 			if err == nil {
@@ -77,15 +77,15 @@ func drawn(p point) point {
 		}
 		return err
 	}
-	p.then = func(ctx context.Context, r *rig) error {
+	p.then = func(ctx context.Context, r *harness) error {
 		return errors.Join(r.committed(ctx, r.target.session), r.committed(ctx, r.companion.session))
 	}
 	return p
 }
 
-func (r *rig) repo() string { return inDir(r.dir, "repo") }
+func (r *harness) repo() string { return inDir(r.dir, "repo") }
 
-func (r *rig) git(ctx context.Context, args ...string) (string, error) {
+func (r *harness) git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.repo(), "-c", "user.name=a", "-c",
 		"user.email=a@b"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *rig) git(ctx context.Context, args ...string) (string, error) {
 }
 
 // committed checks that each change of a session's canvas is one commit, and that there is no other.
-func (r *rig) committed(ctx context.Context, session string) error {
+func (r *harness) committed(ctx context.Context, session string) error {
 	out, err := r.git(ctx, "log", "--format=%(trailers:key=Everturn-Call,valueonly)", "everturn/"+session)
 	if err != nil {
 		return err
@@ -104,12 +104,12 @@ func (r *rig) committed(ctx context.Context, session string) error {
 	for _, call := range strings.Fields(out) {
 		commits[call]++
 	}
-	turns, err := r.store.Turns(ctx, session)
+	turns, err := r.journal.Turns(ctx, session)
 	if err != nil {
 		return err
 	}
 	for _, t := range turns {
-		calls, err := r.store.Calls(ctx, t.ID)
+		calls, err := r.journal.Calls(ctx, t.ID)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ func deploys() []point {
 		{
 			name: "deploy_rolled_back", about: "a worker with another workflow takes a turn over, and is rolled back",
 			interruptions: 1, shape: block(once, "before"),
-			act: func(ctx context.Context, r *rig) error {
+			act: func(ctx context.Context, r *harness) error {
 				if err := r.askToEvent(ctx, "begun"); err != nil {
 					return err
 				}
@@ -28,17 +28,17 @@ func deploys() []point {
 
 // deployBad starts a worker whose workflow schedules a timer that no history has, and waits until it is stuck with the
 // target: production's panic policy fails the workflow task, and not the workflow.
-func (r *rig) deployBad(ctx context.Context) error {
+func (r *harness) deployBad(ctx context.Context) error {
 	bad, err := r.workAs(ctx, r.programs.mutant, "-kill", "", "-mutant", "history_changed")
 	if err != nil {
 		return err
 	}
 	return reach(ctx, "a task that does not replay",
-		func() bool { return bad.said("nondetermin") || bad.said("TMPRL1100") })
+		func() bool { return bad.logged("nondetermin") || bad.said("TMPRL1100") })
 }
 
 // rollBack ends the bad worker as an operator does and starts a good one in its place.
-func (r *rig) rollBack(ctx context.Context) error {
+func (r *harness) rollBack(ctx context.Context) error {
 	if err := pause(ctx, time.Second); err != nil { // long enough for the bad one to fail again
 		return err
 	}
@@ -49,8 +49,8 @@ func (r *rig) rollBack(ctx context.Context) error {
 }
 
 // over reports whether a turn is settled in the journal.
-func (r *rig) over(ctx context.Context, t *turnPlan) bool {
-	turns, err := r.store.Turns(ctx, t.session)
+func (r *harness) over(ctx context.Context, t *turnPlan) bool {
+	turns, err := r.journal.Turns(ctx, t.session)
 	if err != nil {
 		return false
 	}

@@ -24,7 +24,7 @@ func limits() []point {
 // with adds sections to the configuration.
 func with(sections string, p point) point {
 	shape := p.shape
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.extra += sections
 		shape(r)
 	}
@@ -34,7 +34,7 @@ func with(sections string, p point) point {
 // separate gives inferences and tool calls task queues of their own.
 func separate(p point) point {
 	shape := p.shape
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.worker = "separate_queues = true\n"
 		shape(r)
 	}

@@ -26,14 +26,14 @@ const danger = "mcp_danger_append"
 func forged() point {
 	return point{
 		name: "attack_import", about: "an imported session brings permissions and hides where its words are from",
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.settings.taint, r.settings.trusted = "on", true
 			r.settings.extra = fmt.Sprintf("[[mcp.servers]]\nid = \"danger\"\ntrust = true\ncommand = %q\n"+
 				"args = [\"-times\", \"-ledger\", %q]\n[mcp.servers.tools.append]\nrisk = \"high\"\n",
 				r.programs.mcpserver, r.toolLedger())
 			busy(r)
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			session := filepath.Base(r.dir) + "-imported"
 			var turns []*turnPlan
 			for n, tool := range []string{danger, once} {
@@ -52,13 +52,13 @@ func forged() point {
 }
 
 // mustAsk runs a turn whose only call needs approval, waits until the turn requests it, and stops the turn.
-func (r *rig) mustAsk(ctx context.Context, t *turnPlan) error {
+func (r *harness) mustAsk(ctx context.Context, t *turnPlan) error {
 	key := t.steps[0][0].key
 	r.stopped = append(r.stopped, t.id)
 	r.converse(ctx, t, true)
 	asked := false
 	err := reach(ctx, "a call that waits for a person, or runs", func() bool {
-		list, err := r.store.PendingRequests(ctx, t.session, 1)
+		list, err := r.journal.PendingRequests(ctx, t.session, 1)
 		asked = err == nil && len(list) > 0
 		return asked || r.count("effect", key) > 0 || r.over(ctx, t)
 	})
@@ -78,7 +78,7 @@ func (r *rig) mustAsk(ctx context.Context, t *turnPlan) error {
 
 // smuggle imports a session that has nothing but a grant that this deployment never made. Its checksums are right: they
 // have no key.
-func (r *rig) smuggle(ctx context.Context, session string) error {
+func (r *harness) smuggle(ctx context.Context, session string) error {
 	var forged bytes.Buffer
 	out, now := portable.NewExporter(&forged), time.Now().UTC()
 	err := errors.Join(
@@ -89,7 +89,7 @@ func (r *rig) smuggle(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = r.store.Import(ctx, &forged); err != nil {
+	if _, err = r.journal.Import(ctx, &forged); err != nil {
 		return err
 	}
 	return r.bomb(ctx, session+"-bomb")
@@ -97,7 +97,7 @@ func (r *rig) smuggle(ctx context.Context, session string) error {
 
 // bomb imports a small file that names its only blob 3,000 times. The import must be refused without delaying other
 // sessions.
-func (r *rig) bomb(ctx context.Context, session string) error {
+func (r *harness) bomb(ctx context.Context, session string) error {
 	var file bytes.Buffer
 	out, content := portable.NewExporter(&file), bytes.Repeat([]byte("a"), 1<<20)
 	header := portable.ExportHeader{Format: portable.Format, Version: portable.Version}
@@ -118,7 +118,7 @@ func (r *rig) bomb(ctx context.Context, session string) error {
 			return err
 		}
 	}
-	if _, err := r.store.Import(ctx, &file); err == nil {
+	if _, err := r.journal.Import(ctx, &file); err == nil {
 		return errors.New("a file that names a blob 3,000 times was imported")
 	}
 	return nil

@@ -21,19 +21,19 @@ func lateMessages() []point {
 }
 
 func lateAndDies(name, about, at string) point {
-	p := interject(name, about, joining(hold, false), targetToGate, func(ctx context.Context, r *rig) error {
+	p := interject(name, about, joining(hold, false), targetToGate, func(ctx context.Context, r *harness) error {
 		return errors.Join(r.openGate(), r.died(ctx), r.heal(ctx))
 	})
-	p.weak = func(*rig) []string { return []string{"-kill", at} }
+	p.weak = func(*harness) []string { return []string{"-kill", at} }
 	return p
 }
 
-func targetToGate(r *rig, ctx context.Context) error {
+func targetToGate(r *harness, ctx context.Context) error {
 	return errors.Join(r.askTarget(ctx), r.atGate(ctx))
 }
 
 // killWhenHandedOn kills the worker as soon as Temporal has the delivery.
-func killWhenHandedOn(ctx context.Context, r *rig) error {
+func killWhenHandedOn(ctx context.Context, r *harness) error {
 	err := errors.Join(r.openGate(), reach(ctx, "the delivery of the late message", func() bool {
 		events := r.direct.GetWorkflowHistory(ctx, r.target.session, r.turnID(ctx), false,
 			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

@@ -17,11 +17,11 @@ import (
 func strikes(name, about, side, event string, signal syscall.Signal) point {
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.settings.toolTimeout = 3 * time.Second
 			block(once, side)(r)
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			if err := r.askToEvent(ctx, event); err != nil {
 				return err
 			}
@@ -49,12 +49,12 @@ func alive(pid int) bool {
 func calls(name, about, tool string) point {
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.settings.toolTimeout = 3 * time.Second
 			busy(r)
 			r.target.add(1+r.rng.IntN(2), func(i int) string { return []string{tool, again}[i] })
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			if err := r.ask(ctx); err != nil {
 				return err
 			}
@@ -69,15 +69,15 @@ func calls(name, about, tool string) point {
 
 // moody makes a point at which an MCP server is killed in the middle of a call and misbehaves when it is started again.
 // The calls of the next step meet it in that state; then it recovers.
-func moody(name, about, mode string, back func(context.Context, *rig) error) point {
+func moody(name, about, mode string, back func(context.Context, *harness) error) point {
 	p := strikes(name, about, "after", "effect", syscall.SIGKILL)
 	shape, act := p.shape, p.act
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		shape(r)
 		r.settings.connect = "3s"
 		r.target.add(1+r.rng.IntN(2), func(i int) string { return []string{once, again}[i] })
 	}
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		if err := os.WriteFile(r.modeFile("once"), []byte(mode), 0o600); err != nil {
 			return err
 		}
@@ -97,17 +97,17 @@ func moody(name, about, mode string, back func(context.Context, *rig) error) poi
 }
 
 // comeBack lets the server behave when it is started the next time. The last turn checks that its tools are back.
-func comeBack(_ context.Context, r *rig) error { return os.Remove(r.modeFile("once")) }
+func comeBack(_ context.Context, r *harness) error { return os.Remove(r.modeFile("once")) }
 
 // comeBackUnheard lets the server recover while the journal is locked, until the worker has failed to publish its
 // tools.
-func comeBackUnheard(ctx context.Context, r *rig) error {
+func comeBackUnheard(ctx context.Context, r *harness) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
 	return r.lockJournal(ctx, 0, func() error {
 		return errors.Join(comeBack(ctx, r), reach(ctx, "a catalogue that could not be published", func() bool {
-			return r.first().said("publishing the catalogue")
+			return r.first().logged("publishing the catalogue")
 		}))
 	})
 }
@@ -116,13 +116,13 @@ func comeBackUnheard(ctx context.Context, r *rig) error {
 func remote(name, about string, s spell) point {
 	p := point{
 		name: name, about: about, interruptions: 0,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			r.settings.toolTimeout = 3 * time.Second
 			block("mcp_remote_append", "before")(r)
 		},
-		prepare: (*rig).serveRemote,
+		prepare: (*harness).serveRemote,
 	}
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		if err := r.askToEvent(ctx, "begun"); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func remote(name, about string, s spell) point {
 }
 
 // serveRemote starts an MCP server behind a link that is not a child of a worker.
-func (r *rig) serveRemote(ctx context.Context) error {
+func (r *harness) serveRemote(ctx context.Context) error {
 	at, err := loopback.Address() // another server takes its place later
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (r *rig) serveRemote(ctx context.Context) error {
 }
 
 // startRemote starts an MCP server over HTTP, in place of an earlier one if there was one.
-func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
+func (r *harness) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	log := inDir(r.dir, "remote.log")
 	p, err := spawn(log, r.programs.mcpserver, os.Environ(), "-http", at, "-times",
 		fmt.Sprintf("-stateless=%t", r.settings.stateless),
@@ -163,7 +163,7 @@ func (r *rig) startRemote(ctx context.Context, at string) (*url.URL, error) {
 	}
 	r.onClose(p.kill)
 	r.remoteServer = p
-	if err := reach(ctx, "the MCP server over HTTP", func() bool { return p.gone() || p.said("/mcp\n") }); err != nil {
+	if err := reach(ctx, "the MCP server over HTTP", func() bool { return p.gone() || p.logged("/mcp\n") }); err != nil {
 		return nil, err
 	}
 	b, err := os.ReadFile(log)

@@ -9,7 +9,7 @@ import (
 	"github.com/everturn/everturn/tests/fakellm"
 )
 
-// models returns the points at which the worker dies while another model takes over, while it condenses a prompt, and
+// models returns the points at which the worker dies while another model takes over, while it compacts a prompt, and
 // while the turn waits for a limit of its provider.
 func models() []point {
 	return []point{
@@ -22,15 +22,15 @@ func models() []point {
 			"FailInference:before", firstOf), "", quotaUsedUp),
 		withModel(dies("limit_after", "the failure is counted and the turn does not wait yet", "FailInference:after",
 			firstOf), "", quotaUsedUp),
-		condensing(dies("condense_before", "a summary is paid for and not settled", "SettleCondensation:before", firstOf)),
-		condensing(dies("condense_after", "a condensation is settled and the prompt was not sent",
-			"SettleCondensation:after", firstOf)),
+		compactionSettings(dies("compaction_before", "a summary is paid for and not settled", "SettleCompaction:before", firstOf)),
+		compactionSettings(dies("compaction_after", "a compaction is settled and the prompt was not sent",
+			"SettleCompaction:after", firstOf)),
 	}
 }
 
 // withModel adds lines to the section [llm], and answers one of the target's steps with bad as long as ill says so.
 func withModel(p point, llm string, bad func(q fakellm.Request) (reply fakellm.Reply, ill bool)) point {
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.settings.llm = llm
 		busy(r)
 		step := r.rng.IntN(len(r.target.steps) + 1)
@@ -55,11 +55,11 @@ func quotaUsedUp(q fakellm.Request) (fakellm.Reply, bool) {
 	return fakellm.Status(http.StatusTooManyRequests, "rate_limit_exceeded", "used up").RetryAfter("4"), q.Attempt == 1
 }
 
-// condensing makes the target's session so long that its next turn condenses it.
-func condensing(p point) point {
-	p.shape = func(r *rig) {
+// compacting makes the target's session so long that its next turn compacts it.
+func compactionSettings(p point) point {
+	p.shape = func(r *harness) {
 		r.settings.llm = "context_tokens = 32000\n"
-		r.settings.extra += "[prompt]\nhistory_condense_trigger_ratio = 0.4\nhistory_condense_target_ratio = 0.3\n"
+		r.settings.extra += "[prompt]\ncompaction_trigger_ratio = 0.4\ncompaction_target_ratio = 0.3\n"
 		r.target.text += strings.Repeat(" It is long.", 830)
 		busy(r)
 		r.adapt = func(q fakellm.Request, _ *turnPlan, reply fakellm.Reply) fakellm.Reply {
@@ -67,7 +67,7 @@ func condensing(p point) point {
 		}
 	}
 	act := p.act
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		for n := range 7 {
 			t := newTurn(r.rng, r.target.session, 10+n)
 			t.final += strings.Repeat(" "+strings.Repeat("so-it-is-", 100)+"explained.", 3)
@@ -83,7 +83,7 @@ func condensing(p point) point {
 
 // isSummary says whether a request asks for a summary.
 func isSummary(q fakellm.Request) bool {
-	return len(q.Chat.Messages) > 0 && strings.HasPrefix(q.Chat.Messages[0].Content, "You condense")
+	return len(q.Chat.Messages) > 0 && strings.HasPrefix(q.Chat.Messages[0].Content, "You summarize")
 }
 
 // summary is the answer to a request for a summary.

@@ -11,13 +11,13 @@ import (
 // outages are how long the network is away, by increasing trouble: within a heartbeat, around it, past it.
 var outages = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second}
 
-func (r *rig) outage() time.Duration { return outages[r.rng.IntN(len(outages))] }
+func (r *harness) outage() time.Duration { return outages[r.rng.IntN(len(outages))] }
 
 // spell does something to a link for a while.
-type spell func(ctx context.Context, r *rig, l *link, d time.Duration) error
+type spell func(ctx context.Context, r *harness, l *link, d time.Duration) error
 
 // down takes the link away.
-func down(ctx context.Context, _ *rig, l *link, d time.Duration) error {
+func down(ctx context.Context, _ *harness, l *link, d time.Duration) error {
 	l.down()
 	err := pause(ctx, d)
 	return errors.Join(err, l.up())
@@ -25,7 +25,7 @@ func down(ctx context.Context, _ *rig, l *link, d time.Duration) error {
 
 // poison puts a toxic on the link in both directions.
 func poison(kind string, attributes map[string]any) spell {
-	return func(ctx context.Context, _ *rig, l *link, d time.Duration) error {
+	return func(ctx context.Context, _ *harness, l *link, d time.Duration) error {
 		var removes []func() error
 		for _, stream := range []string{"upstream", "downstream"} {
 			remove, err := l.toxic(kind, stream, attributes)
@@ -49,14 +49,14 @@ var (
 
 // severed breaks a link of the worker in the middle of a call or inference, for an outage or the given time. What was
 // held continues meanwhile.
-func severed(name, about string, which func(*rig) *link, s spell, inCall bool, long ...time.Duration) point {
+func severed(name, about string, which func(*harness) *link, s spell, inCall bool, long ...time.Duration) point {
 	p := point{name: name, about: about, interruptions: 3, shape: hold}
-	reached, release := (*rig).askToGate, (*rig).openGate
+	reached, release := (*harness).askToGate, (*harness).openGate
 	if inCall {
-		p.shape, release = block(once, "before"), (*rig).release
-		reached = func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, "begun") }
+		p.shape, release = block(once, "before"), (*harness).release
+		reached = func(r *harness, ctx context.Context) error { return r.askToEvent(ctx, "begun") }
 	}
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		if err := reached(r, ctx); err != nil {
 			return err
 		}
@@ -75,14 +75,14 @@ func severed(name, about string, which func(*rig) *link, s spell, inCall bool, l
 }
 
 // ill makes a point with a toxic on a link from before the target is asked until it is answered.
-func ill(name, about string, which func(*rig) *link, kind string, attributes map[string]any) point {
-	return point{name: name, about: about, interruptions: 3, shape: busy, act: func(ctx context.Context, r *rig) error {
+func ill(name, about string, which func(*harness) *link, kind string, attributes map[string]any) point {
+	return point{name: name, about: about, interruptions: 3, shape: busy, act: func(ctx context.Context, r *harness) error {
 		for _, stream := range []string{"upstream", "downstream"} {
 			remove, err := which(r).toxic(kind, stream, attributes)
 			if err != nil {
 				return err
 			}
-			defer func() { _ = remove() }() // the link is closed with the rig at the latest
+			defer func() { _ = remove() }() // the link is closed with the harness at the latest
 		}
 		if err := r.ask(ctx); err != nil {
 			return err
@@ -91,9 +91,9 @@ func ill(name, about string, which func(*rig) *link, kind string, attributes map
 	}}
 }
 
-func toServer(r *rig) *link   { return r.temporal }
-func fromClient(r *rig) *link { return r.users }
-func toProvider(r *rig) *link { return r.provider }
+func toServer(r *harness) *link   { return r.temporal }
+func fromClient(r *harness) *link { return r.users }
+func toProvider(r *harness) *link { return r.provider }
 
 var (
 	slow     = map[string]any{"latency": 250, "jitter": 150}
@@ -128,7 +128,7 @@ func network() []point {
 }
 
 // answersLost lets the client's requests through and none of the answers, until the turn has started.
-func answersLost(ctx context.Context, r *rig) error {
+func answersLost(ctx context.Context, r *harness) error {
 	remove, err := r.users.toxic("timeout", "downstream", map[string]any{"timeout": 0})
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func answersLost(ctx context.Context, r *rig) error {
 }
 
 // clientDown takes the server away from the client until it has noticed.
-func clientDown(ctx context.Context, r *rig) error {
+func clientDown(ctx context.Context, r *harness) error {
 	r.users.down()
 	if err := r.ask(ctx); err != nil {
 		return err
@@ -163,7 +163,7 @@ func clientDown(ctx context.Context, r *rig) error {
 // providerGone breaks the link to the provider while its answer is held, and restores it when the journal has counted a
 // failure.
 func providerGone(name, about string, s spell) point {
-	return point{name: name, about: about, shape: hold, act: func(ctx context.Context, r *rig) error {
+	return point{name: name, about: about, shape: hold, act: func(ctx context.Context, r *harness) error {
 		if err := r.askToGate(ctx); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func providerGone(name, about string, s spell) point {
 		done := make(chan error, 1)
 		go func() { done <- s(broken, r, r.provider, within) }()
 		failed := reach(ctx, "a failure that is counted", func() bool {
-			list, err := r.store.Inferences(ctx, r.turnID(ctx))
+			list, err := r.journal.Inferences(ctx, r.turnID(ctx))
 			return err == nil && anyOf(list, func(i journal.Inference) bool { return i.Failures > 0 })
 		})
 		r.gate.Release()

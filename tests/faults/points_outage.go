@@ -24,20 +24,20 @@ var (
 )
 
 // ending begins an outage and returns what ends it.
-type ending func(ctx context.Context, r *rig) (end func() error, err error)
+type ending func(ctx context.Context, r *harness) (end func() error, err error)
 
 // longOutage makes a point at which something is away for long, while eight sessions work.
 func longOutage(name, about string, begin ending, ofModel bool) point {
 	p := point{name: name, about: about, interruptions: 25}
-	p.weak = func(*rig) []string { return []string{"-kill", ""} }
-	p.shape = func(r *rig) {
+	p.weak = func(*harness) []string { return []string{"-kill", ""} }
+	p.shape = func(r *harness) {
 		busy(r)
 		r.settings.runtime = outageTurn
 		if !ofModel {
 			hold(r)
 		}
 	}
-	p.then = func(ctx context.Context, r *rig) error {
+	p.then = func(ctx context.Context, r *harness) error {
 		answered, failed, err := r.ends(ctx)
 		r.figures += fmt.Sprintf(", answered %d, failed %d", answered, failed)
 		if err == nil && failed > 0 {
@@ -45,16 +45,16 @@ func longOutage(name, about string, begin ending, ofModel bool) point {
 		}
 		return err
 	}
-	p.act = func(ctx context.Context, r *rig) error {
+	p.act = func(ctx context.Context, r *harness) error {
 		var others []*turnPlan
 		for i := range outageTurns - 2 { // besides the target and the companion
 			t := randomTurn(r.rng, fmt.Sprintf("%s-o%d", r.target.session, i), 2)
 			t.add(1, func(int) string { return once })
 			others = append(others, r.plan(t))
 		}
-		reached := (*rig).ask
+		reached := (*harness).ask
 		if !ofModel {
-			reached = func(r *rig, ctx context.Context) error { return r.askToGate(ctx) }
+			reached = func(r *harness, ctx context.Context) error { return r.askToGate(ctx) }
 		}
 		for _, t := range others[:len(others)/2] {
 			r.converse(ctx, t, false)
@@ -78,7 +78,7 @@ func longOutage(name, about string, begin ending, ofModel bool) point {
 
 // watchOutage waits out an outage. Of a model's, it checks that what waits holds no slots of the worker and that the
 // provider is left alone.
-func (r *rig) watchOutage(ctx context.Context, ofModel bool) error {
+func (r *harness) watchOutage(ctx context.Context, ofModel bool) error {
 	asked, held, samples, most := len(r.model.Requests()), 0, 0, 0
 	for began := time.Now(); time.Since(began) < outageTime; {
 		if err := pause(ctx, max(500*time.Millisecond, outageTime/100)); err != nil {
@@ -108,9 +108,9 @@ func (r *rig) watchOutage(ctx context.Context, ofModel bool) error {
 }
 
 // ends counts the turns that were answered, and those that ended otherwise.
-func (r *rig) ends(ctx context.Context) (answered, failed int, err error) {
+func (r *harness) ends(ctx context.Context) (answered, failed int, err error) {
 	for _, session := range r.sessions() {
-		turns, err := r.store.Turns(ctx, session)
+		turns, err := r.journal.Turns(ctx, session)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -126,7 +126,7 @@ func (r *rig) ends(ctx context.Context) (answered, failed int, err error) {
 }
 
 // slotsInUse counts the activities of all sessions that run on the worker.
-func (r *rig) slotsInUse(ctx context.Context) (n int) {
+func (r *harness) slotsInUse(ctx context.Context) (n int) {
 	for _, session := range r.sessions() {
 		d, err := r.direct.DescribeWorkflowExecution(ctx, session, "")
 		if err != nil {
@@ -143,7 +143,7 @@ func (r *rig) slotsInUse(ctx context.Context) (n int) {
 
 // modelRefuses lets the provider answer all requests in the same way.
 func modelRefuses(reply fakellm.Reply) ending {
-	return func(_ context.Context, r *rig) (func() error, error) {
+	return func(_ context.Context, r *harness) (func() error, error) {
 		swap := func(adapt func(fakellm.Request, *turnPlan, fakellm.Reply) fakellm.Reply) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -154,12 +154,12 @@ func modelRefuses(reply fakellm.Reply) ending {
 	}
 }
 
-func modelGoneAway(_ context.Context, r *rig) (func() error, error) {
+func modelGoneAway(_ context.Context, r *harness) (func() error, error) {
 	r.provider.down()
 	return r.provider.up, nil
 }
 
-func modelSilent(_ context.Context, r *rig) (func() error, error) {
+func modelSilent(_ context.Context, r *harness) (func() error, error) {
 	up, err := r.provider.toxic("timeout", "upstream", map[string]any{"timeout": 0})
 	if err != nil {
 		return nil, err
@@ -171,18 +171,18 @@ func modelSilent(_ context.Context, r *rig) (func() error, error) {
 	}, nil
 }
 
-func diskFull(ctx context.Context, r *rig) (func() error, error) {
+func diskFull(ctx context.Context, r *harness) (func() error, error) {
 	return r.database.fill(ctx, r.first())
 }
 
-func journalUnreachable(_ context.Context, r *rig) (func() error, error) {
+func journalUnreachable(_ context.Context, r *harness) (func() error, error) {
 	r.journalLink.down()
 	return r.journalLink.up, nil
 }
 
 // both begins two outages.
 func both(a, b ending) ending {
-	return func(ctx context.Context, r *rig) (func() error, error) {
+	return func(ctx context.Context, r *harness) (func() error, error) {
 		endA, err := a(ctx, r)
 		if err != nil {
 			return nil, err

@@ -11,11 +11,11 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// guarded gives the target a step whose calls need approval, beside one call that does not: some are to be allowed and
+// withApprovals gives the target a step whose calls need approval, beside one call that does not: some are to be allowed and
 // one is to be denied.
-func guarded(r *rig) { guard(r, r.target) }
+func withApprovals(r *harness) { guard(r, r.target) }
 
-func guard(r *rig, t *turnPlan) {
+func guard(r *harness, t *turnPlan) {
 	t.add(1, func(int) string { return again })
 	kinds := []string{once, once, quick, echo}
 	t.add(3+r.rng.IntN(2), func(i int) string { return kinds[i] })
@@ -25,7 +25,7 @@ func guard(r *rig, t *turnPlan) {
 }
 
 // asking gives the target a question in place of its second step, and the schedule an answer to it.
-func asking(r *rig) {
+func asking(r *harness) {
 	r.target.add(1, func(int) string { return again })
 	r.target.add(1, func(int) string { return askUser })
 	r.target.steps[1][0].key = "Which of them do you mean by " + r.target.id + "?"
@@ -36,11 +36,11 @@ func asking(r *rig) {
 }
 
 // peopleDie makes a point at which the first worker ends itself while a client decides what the target waits for.
-func peopleDie(name, about, at string, shape func(*rig)) point {
+func peopleDie(name, about, at string, shape func(*harness)) point {
 	return point{
 		name: name, about: about, interruptions: 1, shape: shape,
-		weak: func(*rig) []string { return []string{"-kill", at} },
-		act: func(ctx context.Context, r *rig) error {
+		weak: func(*harness) []string { return []string{"-kill", at} },
+		act: func(ctx context.Context, r *harness) error {
 			r.attend()
 			if err := r.askTarget(ctx); err != nil {
 				return err
@@ -54,7 +54,7 @@ func peopleDie(name, about, at string, shape func(*rig)) point {
 }
 
 // heard makes the run wait for a question's answer as for every message, once the answer was given.
-func (r *rig) heard(ctx context.Context) error {
+func (r *harness) heard(ctx context.Context) error {
 	if r.answering == nil {
 		return nil
 	}
@@ -67,10 +67,10 @@ func (r *rig) heard(ctx context.Context) error {
 	return err
 }
 
-// parked makes a point at which something breaks while the target waits for decisions. A client decides from the moment
+// waiting makes a point at which something breaks while the target waits for decisions. A client decides from the moment
 // when broken says so, or else at the end.
-func parked(name, about string, shape func(*rig), broken func(context.Context, *rig) error) point {
-	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *rig) error {
+func whileWaiting(name, about string, shape func(*harness), broken func(context.Context, *harness) error) point {
+	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *harness) error {
 		if err := r.askToWait(ctx); err != nil {
 			return err
 		}
@@ -90,33 +90,33 @@ func ofServer(p point) point {
 
 // people returns the points around requests, decisions and messages in the middle of a turn.
 func people() []point {
-	return slices.Concat(approvals(), questions(), joins(), lateMessages(), stopped(), stores())
+	return slices.Concat(approvals(), questions(), joins(), lateMessages(), stopped(), journalAtRequests())
 }
 
 func approvals() []point {
 	return []point{
-		peopleDie("ask_before", "nobody was asked yet", "Ask:before:1", guarded),
-		peopleDie("ask_after", "people were asked and the workflow does not know", "Ask:after:1", guarded),
-		parked("wait_idle", "the worker dies while the turn waits; the word comes to the next one", guarded, killAndHeal),
-		parked("wait_dead", "the word comes while no worker is there", guarded, speakToNobody),
-		peopleDie("decide_before", "a decision is accepted and not in the journal", "Decide:before:1", guarded),
-		peopleDie("decide_after", "a decision is in the journal and the workflow does not know", "Decide:after:1", guarded),
-		peopleDie("decide_claim", "all is decided and no call is claimed", "ClaimCall:before:2", guarded),
-		ofServer(parked("server_waiting", "the server is killed while the turn waits", guarded,
-			func(ctx context.Context, r *rig) error { return r.crash(ctx) })),
-		ofServer(parked("server_decided", "the server is killed when a decision was acknowledged", guarded, crashAtDecision)),
-		ofServer(parked("both_waiting", "server and worker die while the turn waits", guarded, loseBoth)),
-		parked("decide_20", "20 clients decide about one call, half of them against it", guarded, decideInCrowd),
-		parked("decide_crossed", "two sessions wait, and each gets the other's approval", guardedBoth, crossApprovals),
+		peopleDie("ask_before", "nobody was asked yet", "Ask:before:1", withApprovals),
+		peopleDie("ask_after", "people were asked and the workflow does not know", "Ask:after:1", withApprovals),
+		whileWaiting("wait_idle", "the worker dies while the turn waits; the word comes to the next one", withApprovals, killAndHeal),
+		whileWaiting("wait_dead", "the word comes while no worker is there", withApprovals, speakToNobody),
+		peopleDie("decide_before", "a decision is accepted and not in the journal", "Decide:before:1", withApprovals),
+		peopleDie("decide_after", "a decision is in the journal and the workflow does not know", "Decide:after:1", withApprovals),
+		peopleDie("decide_claim", "all is decided and no call is claimed", "ClaimCall:before:2", withApprovals),
+		ofServer(whileWaiting("server_waiting", "the server is killed while the turn waits", withApprovals,
+			func(ctx context.Context, r *harness) error { return r.crash(ctx) })),
+		ofServer(whileWaiting("server_decided", "the server is killed when a decision was acknowledged", withApprovals, crashAtDecision)),
+		ofServer(whileWaiting("both_waiting", "server and worker die while the turn waits", withApprovals, loseBoth)),
+		whileWaiting("decide_20", "20 clients decide about one call, half of them against it", withApprovals, decideInCrowd),
+		whileWaiting("decide_crossed", "two sessions wait, and each gets the other's approval", approvalsInTwoSessions, crossApprovals),
 	}
 }
 
-func killAndHeal(ctx context.Context, r *rig) error {
+func killAndHeal(ctx context.Context, r *harness) error {
 	r.first().kill()
 	return r.heal(ctx)
 }
 
-func speakToNobody(ctx context.Context, r *rig) error {
+func speakToNobody(ctx context.Context, r *harness) error {
 	r.first().kill()
 	r.attend()
 	if err := reach(ctx, "somebody who speaks", func() bool { return r.decisions.Load() > 0 }); err != nil {
@@ -128,7 +128,7 @@ func speakToNobody(ctx context.Context, r *rig) error {
 	return r.heal(ctx)
 }
 
-func crashAtDecision(ctx context.Context, r *rig) error {
+func crashAtDecision(ctx context.Context, r *harness) error {
 	list, err := r.waiting(ctx, r.target.session, 1)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func crashAtDecision(ctx context.Context, r *rig) error {
 	return r.crash(ctx)
 }
 
-func loseBoth(ctx context.Context, r *rig) error {
+func loseBoth(ctx context.Context, r *harness) error {
 	r.first().kill()
 	if err := r.crash(ctx); err != nil {
 		return err
@@ -150,7 +150,7 @@ func loseBoth(ctx context.Context, r *rig) error {
 
 // decideInCrowd has 20 clients decide the first of the target's calls. Another request stays open, so that the turn
 // receives all 20 decisions.
-func decideInCrowd(ctx context.Context, r *rig) error {
+func decideInCrowd(ctx context.Context, r *harness) error {
 	list, err := r.waiting(ctx, r.target.session, 2)
 	if err != nil {
 		return err
@@ -174,14 +174,14 @@ func decideInCrowd(ctx context.Context, r *rig) error {
 	return nil
 }
 
-func guardedBoth(r *rig) {
+func approvalsInTwoSessions(r *harness) {
 	guard(r, r.target)
 	*r.companion = newTurn(r.rng, r.companion.session, 2)
 	guard(r, r.companion)
 }
 
 // crossApprovals sends each session's approval to the other session, in every way in which it can be misdirected.
-func crossApprovals(ctx context.Context, r *rig) error {
+func crossApprovals(ctx context.Context, r *harness) error {
 	r.converse(ctx, r.companion, false)
 	theirs, err := r.waiting(ctx, r.companion.session, 1)
 	if err != nil {
@@ -207,8 +207,8 @@ func questions() []point {
 	return []point{
 		peopleDie("question_before", "the user was not asked yet", "Ask:before:1", asking),
 		peopleDie("question_after", "the user was asked and the workflow does not know", "Ask:after:1", asking),
-		parked("question_idle", "the worker dies while the turn waits for an answer", asking, killAndHeal),
-		parked("question_dead", "the answer comes while no worker is there", asking, speakToNobody),
+		whileWaiting("question_idle", "the worker dies while the turn waits for an answer", asking, killAndHeal),
+		whileWaiting("question_dead", "the answer comes while no worker is there", asking, speakToNobody),
 		peopleDie("question_decide", "the answer is accepted and not in the journal", "Decide:before:1", asking),
 		peopleDie("question_joined", "the answer is in the transcript and the model was not asked", "StartInference:after:3",
 			asking),
@@ -216,8 +216,8 @@ func questions() []point {
 }
 
 // joining gives the schedule a second message for the target's session.
-func joining(shape func(*rig), after bool) func(*rig) {
-	return func(r *rig) {
+func joining(shape func(*harness), after bool) func(*harness) {
+	return func(r *harness) {
 		shape(r)
 		t := newTurn(r.rng, r.target.session, 4)
 		t.add(1, func(int) string { return once })
@@ -228,9 +228,9 @@ func joining(shape func(*rig), after bool) func(*rig) {
 
 // interject sends the second message when the target has reached the given point, and breaks something when the message
 // is acknowledged.
-func interject(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
-	then func(context.Context, *rig) error) point {
-	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *rig) error {
+func interject(name, about string, shape func(*harness), reached func(*harness, context.Context) error,
+	then func(context.Context, *harness) error) point {
+	return point{name: name, about: about, shape: shape, interruptions: 1, act: func(ctx context.Context, r *harness) error {
 		if err := reached(r, ctx); err != nil {
 			return err
 		}
@@ -243,24 +243,24 @@ func interject(name, about string, shape func(*rig), reached func(*rig, context.
 }
 
 func joins() []point {
-	inCall := func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, "begun") }
-	killAndRelease := func(ctx context.Context, r *rig) error {
+	inCall := func(r *harness, ctx context.Context) error { return r.askToEvent(ctx, "begun") }
+	killAndRelease := func(ctx context.Context, r *harness) error {
 		r.first().kill()
 		return errors.Join(r.release(), r.openGate(), r.heal(ctx))
 	}
-	alone := func(r *rig, ctx context.Context) error {
+	alone := func(r *harness, ctx context.Context) error {
 		return errors.Join(r.askTarget(ctx), r.noted(ctx, "begun", r.blocked().key))
 	}
 	started := interject("join_started", "a message has joined, is in the transcript, and the worker dies",
 		joining(block(once, "before"), false), alone,
-		func(ctx context.Context, r *rig) error { return errors.Join(r.release(), r.died(ctx), r.heal(ctx)) })
-	started.weak = func(r *rig) []string { return []string{"-kill", "StartInference:after:3"} }
+		func(ctx context.Context, r *harness) error { return errors.Join(r.release(), r.died(ctx), r.heal(ctx)) })
+	started.weak = func(r *harness) []string { return []string{"-kill", "StartInference:after:3"} }
 	return []point{
 		interject("join_call", "a message is accepted in mid-call and the worker dies before the next inference",
 			joining(block(once, "before"), false), inCall, killAndRelease),
 		started,
 		interject("join_late", "a message is accepted in the last inference and the worker dies", joining(hold, false),
-			(*rig).askToGate, killAndRelease),
+			(*harness).askToGate, killAndRelease),
 		interject("join_after", "a message for the next turn is accepted and the worker dies",
 			joining(block(once, "before"), true), inCall, killAndRelease),
 		interject("join_20", "20 clients send the same message to a turn in mid-call", joining(block(once, "before"), false),
@@ -268,7 +268,7 @@ func joins() []point {
 	}
 }
 
-func joinInCrowd(ctx context.Context, r *rig) error {
+func joinInCrowd(ctx context.Context, r *harness) error {
 	errs := make([]error, 20)
 	var crowd sync.WaitGroup
 	for i := range errs {
@@ -283,12 +283,12 @@ const promptly = 2 * time.Second
 
 // halts makes a point at which the operator stops the target while a worker is alive to see it. What is held is
 // released when the turn is over.
-func halts(name, about string, shape func(*rig), reached func(*rig, context.Context) error,
-	release func(*rig) error) point {
-	return point{name: name, about: about, interruptions: 1, shape: func(r *rig) {
+func halts(name, about string, shape func(*harness), reached func(*harness, context.Context) error,
+	release func(*harness) error) point {
+	return point{name: name, about: about, interruptions: 1, shape: func(r *harness) {
 		shape(r)
 		r.stopWithin = promptly
-	}, act: func(ctx context.Context, r *rig) error {
+	}, act: func(ctx context.Context, r *harness) error {
 		if err := reached(r, ctx); err != nil {
 			return err
 		}
@@ -301,26 +301,26 @@ func halts(name, about string, shape func(*rig), reached func(*rig, context.Cont
 }
 
 func stopped() []point {
-	stopAndKill := func(ctx context.Context, r *rig) error {
+	stopAndKill := func(ctx context.Context, r *harness) error {
 		err := r.stop(ctx)
 		r.first().kill()
 		return errors.Join(err, r.heal(ctx))
 	}
-	inCall := func(event string) func(*rig, context.Context) error {
-		return func(r *rig, ctx context.Context) error { return r.askToEvent(ctx, event) }
+	inCall := func(event string) func(*harness, context.Context) error {
+		return func(r *harness, ctx context.Context) error { return r.askToEvent(ctx, event) }
 	}
-	nothing := func(*rig) error { return nil }
+	nothing := func(*harness) error { return nil }
 	return []point{
-		parked("stop_waiting", "a turn that waits for approvals is stopped and the worker dies", guarded, stopAndKill),
-		halts("stop_parked", "a turn that waits for approvals is stopped", guarded, (*rig).askToWait, nothing),
-		halts("stop_stream", "a turn is stopped while the model's answer hangs", hold, (*rig).askToGate, (*rig).openGate),
+		whileWaiting("stop_waiting", "a turn that waits for approvals is stopped and the worker dies", withApprovals, stopAndKill),
+		halts("stop_waiting_turn", "a turn that waits for approvals is stopped", withApprovals, (*harness).askToWait, nothing),
+		halts("stop_stream", "a turn is stopped while the model's answer hangs", hold, (*harness).askToGate, (*harness).openGate),
 		halts("stop_tool", "a turn is stopped while a call hangs before its effect", block(once, "before"), inCall("begun"),
-			(*rig).release),
+			(*harness).release),
 		halts("stop_tool_effect", "a turn is stopped while a call hangs after its effect", block(once, "after"),
-			inCall("effect"), (*rig).release),
+			inCall("effect"), (*harness).release),
 		interject("stop_joined", "a turn is stopped that a message has joined", joining(block(once, "before"), false),
 			inCall("begun"),
-			func(ctx context.Context, r *rig) error {
+			func(ctx context.Context, r *harness) error {
 				over := func() error {
 					return reach(ctx, "the end of the stopped turn", func() bool { return r.over(ctx, r.target) })
 				}
@@ -329,13 +329,13 @@ func stopped() []point {
 	}
 }
 
-// stores returns the journal's faults at the writes around a request.
-func stores() []point {
-	at := func(name, about, where string, broken func(context.Context, *rig) error) point {
+// journalAtRequests returns the journal's faults at the writes around a request.
+func journalAtRequests() []point {
+	at := func(name, about, where string, broken func(context.Context, *harness) error) point {
 		return point{
-			name: name, about: about, shape: guarded, interruptions: 25,
-			weak: func(*rig) []string { return []string{"-hold", where} },
-			act: func(ctx context.Context, r *rig) error {
+			name: name, about: about, shape: withApprovals, interruptions: 25,
+			weak: func(*harness) []string { return []string{"-hold", where} },
+			act: func(ctx context.Context, r *harness) error {
 				r.attend()
 				if err := r.askTarget(ctx); err != nil {
 					return err
@@ -347,8 +347,8 @@ func stores() []point {
 			},
 		}
 	}
-	locked := func(ctx context.Context, r *rig) error { return r.lockJournal(ctx, r.lockFor(), r.resume) }
-	full := func(ctx context.Context, r *rig) error { return r.fillDisk(ctx, r.resume) }
+	locked := func(ctx context.Context, r *harness) error { return r.lockJournal(ctx, r.lockFor(), r.resume) }
+	full := func(ctx context.Context, r *harness) error { return r.fillDisk(ctx, r.resume) }
 	return []point{
 		at("journal_locked_ask", "the journal is locked when people are to be asked", "Ask:before:1", locked),
 		at("journal_locked_decide", "the journal is locked when a decision comes", "Decide:before:1", locked),

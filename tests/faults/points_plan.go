@@ -18,12 +18,12 @@ func plans() []point {
 		byPlan(dies("plan_settle_after", "a plan or a reflection is settled and the workflow does not know",
 			"SettleCall:after", anyOfPlan)),
 		byPlan(dies("plan_step_call", "a call of a step has its effect and is not settled", "SettleCall:before",
-			func(r *rig) int { return 2 * (1 + r.rng.IntN(planSteps)) })),
+			func(r *harness) int { return 2 * (1 + r.rng.IntN(planSteps)) })),
 		byPlan(dies("plan_infer", "an inference of a step is not settled", "SettleInference:before", anyStep)),
 		byPlan(peopleDie("plan_ask", "a plan waits for its confirmation and the workflow does not know", "Ask:after:1", nil)),
 		byPlan(peopleDie("plan_decide", "a confirmation is in the journal and the workflow does not know",
 			"Decide:after:2", nil)),
-		byPlan(parked("plan_dead", "the confirmation comes while no worker is there", nil, speakToNobody)),
+		byPlan(whileWaiting("plan_dead", "the confirmation comes while no worker is there", nil, speakToNobody)),
 	}
 }
 
@@ -37,7 +37,7 @@ const (
 )
 
 // anyOfPlan picks the plan or one of the reflections: in a turn with a plan, every second call is one.
-func anyOfPlan(r *rig) int { return 1 + 2*r.rng.IntN(planSteps+1) }
+func anyOfPlan(r *harness) int { return 1 + 2*r.rng.IntN(planSteps+1) }
 
 // byPlan lets the target work by a plan whose steps have one call each. Points that users take part in confirm it.
 func byPlan(p point) point {
@@ -45,7 +45,7 @@ func byPlan(p point) point {
 	if p.shape != nil {
 		confirm = plan.ConfirmNever
 	}
-	p.shape = func(r *rig) {
+	p.shape = func(r *harness) {
 		r.target.plan, r.target.steps = confirm, nil
 		r.companion.steps = nil
 		proposed := `{"steps":[`
@@ -63,21 +63,21 @@ func byPlan(p point) point {
 			r.target.steps[2+2*n][0].key = fmt.Sprintf(`{"step":%d,"verdict":"done","reflection":"step %d is done"}`, n+1, n+1)
 		}
 	}
-	p.then = func(ctx context.Context, r *rig) error { return r.carriedOut(ctx) }
+	p.then = func(ctx context.Context, r *harness) error { return r.carriedOut(ctx) }
 	return p
 }
 
 // carriedOut checks that the journal has the target's plan with all of its steps, each done once.
-func (r *rig) carriedOut(ctx context.Context) error {
-	target, err := r.store.Delivered(ctx, r.target.session, r.target.id)
+func (r *harness) carriedOut(ctx context.Context) error {
+	target, err := r.journal.Delivered(ctx, r.target.session, r.target.id)
 	if err != nil {
 		return err
 	}
-	calls, err := r.store.Calls(ctx, target.ID)
+	calls, err := r.journal.Calls(ctx, target.ID)
 	if err != nil {
 		return err
 	}
-	requests, err := r.store.Requests(ctx, target.ID)
+	requests, err := r.journal.Requests(ctx, target.ID)
 	if err != nil {
 		return err
 	}

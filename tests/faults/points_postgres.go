@@ -12,38 +12,38 @@ import (
 // whose transaction is hit.
 var commits = []struct {
 	table, what string
-	shape       func(*rig)
-	nth         func(*rig) int
+	shape       func(*harness)
+	nth         func(*harness) int
 }{
 	{"messages", "messages", busy, anyMessage},
 	{"inferences", "an inference", busy, anyStep},
 	{"calls", "a claim", busy, anyCall},
-	{"requests", "a request", guarded, firstOf},
+	{"requests", "a request", withApprovals, firstOf},
 }
 
 // breaks are what happens while Postgres commits a transaction. end lets the commit go on.
 var breaks = []struct {
 	name, about string
 	ownJournal  bool
-	do          func(ctx context.Context, r *rig, end func() error) error
+	do          func(ctx context.Context, r *harness, end func() error) error
 }{
-	{"killed", "Postgres is killed while it commits ", true, func(ctx context.Context, r *rig, end func() error) error {
+	{"killed", "Postgres is killed while it commits ", true, func(ctx context.Context, r *harness, end func() error) error {
 		err := restartPostgres(ctx, r, nil, time.Second)
 		_ = end() // its connection was lost, too
 		return err
 	}},
 	{"lost", "the connection is lost while Postgres commits ", false,
-		func(_ context.Context, r *rig, end func() error) error {
+		func(_ context.Context, r *harness, end func() error) error {
 			r.journalLink.down()
 			return errors.Join(end(), r.journalLink.up())
 		}},
 	{"late", "the worker tries again while Postgres still commits ", false,
-		func(ctx context.Context, r *rig, end func() error) error {
+		func(ctx context.Context, r *harness, end func() error) error {
 			r.journalLink.down()
 			return errors.Join(r.journalLink.up(), pause(ctx, 2*time.Second), end())
 		}},
 	{"orphan", "the worker dies and the next one works while Postgres still commits ", false,
-		func(ctx context.Context, r *rig, end func() error) error {
+		func(ctx context.Context, r *harness, end func() error) error {
 			r.first().kill()
 			return errors.Join(r.heal(ctx), pause(ctx, 2*time.Second), end())
 		}},
@@ -51,7 +51,7 @@ var breaks = []struct {
 
 // postgresPoints returns the faults of a Postgres server and of the connections to it.
 func postgresPoints() []point {
-	begin := func(ctx context.Context, r *rig) error {
+	begin := func(ctx context.Context, r *harness) error {
 		return errors.Join(r.ask(ctx), restartPostgres(ctx, r, nil, r.outage()))
 	}
 	out := []point{
@@ -59,8 +59,8 @@ func postgresPoints() []point {
 			ownJournal: true, act: begin},
 		ofPostgres(severed("pg_killed_call", "Postgres is killed in mid-call", toJournal, restartPostgres, true)),
 		ofPostgres(severed("pg_killed_answer", "Postgres is killed in mid-inference", toJournal, restartPostgres, false)),
-		ofPostgres(parked("pg_killed_waiting", "Postgres is killed while the turn waits for decisions", guarded,
-			func(ctx context.Context, r *rig) error { return restartPostgres(ctx, r, nil, r.outage()) })),
+		ofPostgres(whileWaiting("pg_killed_waiting", "Postgres is killed while the turn waits for decisions", withApprovals,
+			func(ctx context.Context, r *harness) error { return restartPostgres(ctx, r, nil, r.outage()) })),
 		severed("pg_down_call", "worker–Postgres is down in mid-call", toJournal, down, true),
 		severed("pg_down_answer", "worker–Postgres is down in mid-inference", toJournal, down, false),
 		severed("pg_hole_call", "worker–Postgres swallows everything in mid-call", toJournal, blackHole, true),
@@ -75,7 +75,7 @@ func postgresPoints() []point {
 	for _, b := range breaks {
 		for _, c := range commits {
 			out = append(out, point{name: "pg_commit_" + b.name + "_" + c.table, about: b.about + c.what, shape: c.shape,
-				interruptions: 3, ownJournal: b.ownJournal, act: func(ctx context.Context, r *rig) error {
+				interruptions: 3, ownJournal: b.ownJournal, act: func(ctx context.Context, r *harness) error {
 					held, end, err := r.database.(*postgresDatabase).trap(ctx, c.table, c.nth(r), true)
 					if err != nil {
 						return err
@@ -98,14 +98,14 @@ func ofPostgres(p point) point {
 }
 
 // restartPostgres kills the Postgres server and starts it again on the same data.
-func restartPostgres(ctx context.Context, r *rig, _ *link, d time.Duration) error {
+func restartPostgres(ctx context.Context, r *harness, _ *link, d time.Duration) error {
 	server := r.programs.postgres
 	return errors.Join(server.Kill(), pause(ctx, d), server.Run(ctx))
 }
 
 // freezeInTransaction stops the first worker when its transaction waits for the session's row, and lets the transaction
 // have the row. Another worker must be able to carry on while the first one is stopped.
-func freezeInTransaction(ctx context.Context, r *rig) error {
+func freezeInTransaction(ctx context.Context, r *harness) error {
 	d := r.database.(*postgresDatabase)
 	end, err := d.hold(ctx, "BEGIN; SELECT 1 FROM sessions WHERE session_id = '"+r.target.session+"' FOR UPDATE")
 	if err != nil {
@@ -116,4 +116,4 @@ func freezeInTransaction(ctx context.Context, r *rig) error {
 	return errors.Join(err, end(), r.undead(ctx, r.settle, r.settle, func(context.Context) error { return nil }))
 }
 
-func toJournal(r *rig) *link { return r.journalLink }
+func toJournal(r *harness) *link { return r.journalLink }

@@ -13,7 +13,7 @@ func misbehaves(name, about string, bad func(good fakellm.Reply) fakellm.Reply) 
 	step := 0
 	return point{
 		name: name, about: about,
-		shape: func(r *rig) {
+		shape: func(r *harness) {
 			busy(r)
 			step = r.rng.IntN(len(r.target.steps) + 1)
 			r.adapt = func(q fakellm.Request, t *turnPlan, reply fakellm.Reply) fakellm.Reply {
@@ -23,7 +23,7 @@ func misbehaves(name, about string, bad func(good fakellm.Reply) fakellm.Reply) 
 				return reply
 			}
 		},
-		act: func(ctx context.Context, r *rig) error {
+		act: func(ctx context.Context, r *harness) error {
 			if err := r.ask(ctx); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func provider() []point {
 			return limited.RetryAfter(time.Now().Add(time.Second).UTC().Format(http.TimeFormat))
 		}),
 		{name: "llm_429_absurd", about: "429, Retry-After of a year", shape: always(limited.RetryAfter("31536000")),
-			act: func(ctx context.Context, r *rig) error { return r.ask(ctx) }},
+			act: func(ctx context.Context, r *harness) error { return r.ask(ctx) }},
 		misbehaves("llm_500", "500", instead(fakellm.Status(http.StatusInternalServerError, "server_error", "oops"))),
 		misbehaves("llm_503_page", "503 with a page of HTML",
 			instead(fakellm.StatusBody(http.StatusServiceUnavailable, "text/html", "<h1>down</h1>"))),
@@ -68,8 +68,8 @@ func provider() []point {
 }
 
 // always has the provider answer one of the target's steps badly, for good.
-func always(reply fakellm.Reply) func(*rig) {
-	return func(r *rig) {
+func always(reply fakellm.Reply) func(*harness) {
+	return func(r *harness) {
 		busy(r)
 		step := r.rng.IntN(len(r.target.steps) + 1)
 		r.adapt = func(q fakellm.Request, t *turnPlan, good fakellm.Reply) fakellm.Reply {
@@ -84,7 +84,7 @@ func always(reply fakellm.Reply) func(*rig) {
 
 // refused waits until the worker has rejected an answer. The turn then fails: a retry would pay for the same answer
 // again.
-func refused(ctx context.Context, r *rig) error {
+func refused(ctx context.Context, r *harness) error {
 	if err := r.ask(ctx); err != nil {
 		return err
 	}

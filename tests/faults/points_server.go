@@ -6,7 +6,7 @@ import (
 )
 
 // crash kills the server and starts it again on the same database.
-func (r *rig) crash(ctx context.Context) error {
+func (r *harness) crash(ctx context.Context) error {
 	r.server.process.kill()
 	if err := pause(ctx, time.Duration(r.rng.IntN(4))*time.Second); err != nil {
 		return err
@@ -16,7 +16,7 @@ func (r *rig) crash(ctx context.Context) error {
 
 // servers returns the faults of Temporal's server and of many clients.
 func servers() []point {
-	crashes := func(name, about string, shape func(*rig), act func(context.Context, *rig) error) point {
+	crashes := func(name, about string, shape func(*harness), act func(context.Context, *harness) error) point {
 		return point{name: name, about: about, ownServer: true, interruptions: 3, shape: shape, act: act}
 	}
 	return []point{
@@ -24,7 +24,7 @@ func servers() []point {
 		crashes("server_inference", "the server is killed in mid-inference", hold, crashInInference),
 		crashes("server_start", "the server is killed when a message was acknowledged", busy, crashAtStart),
 		{name: "clients_20", about: "20 clients send the same message", shape: busy,
-			act: func(ctx context.Context, r *rig) error {
+			act: func(ctx context.Context, r *harness) error {
 				r.crowd(ctx, 20)
 				return r.ask(ctx)
 			}},
@@ -35,7 +35,7 @@ func servers() []point {
 	}
 }
 
-func crashInCall(ctx context.Context, r *rig) error {
+func crashInCall(ctx context.Context, r *harness) error {
 	if err := r.askToEvent(ctx, "begun"); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func crashInCall(ctx context.Context, r *rig) error {
 	return r.release()
 }
 
-func crashInInference(ctx context.Context, r *rig) error {
+func crashInInference(ctx context.Context, r *harness) error {
 	if err := r.askToGate(ctx); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func crashInInference(ctx context.Context, r *rig) error {
 	return r.crash(ctx)
 }
 
-func crashAtStart(ctx context.Context, r *rig) error {
+func crashAtStart(ctx context.Context, r *harness) error {
 	before := r.user.acks.Load()
 	if err := r.ask(ctx); err != nil {
 		return err
@@ -65,13 +65,13 @@ func crashAtStart(ctx context.Context, r *rig) error {
 }
 
 // crowd has n clients send the target's message.
-func (r *rig) crowd(ctx context.Context, n int) {
+func (r *harness) crowd(ctx context.Context, n int) {
 	for i := range n {
 		r.converse(ctx, r.target, i%2 == 0)
 	}
 }
 
-func sentLater(ctx context.Context, r *rig) error {
+func sentLater(ctx context.Context, r *harness) error {
 	if err := r.ask(ctx); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func sentLater(ctx context.Context, r *rig) error {
 	return nil
 }
 
-func crowdAndKill(ctx context.Context, r *rig) error {
+func crowdAndKill(ctx context.Context, r *harness) error {
 	r.crowd(ctx, 20)
 	if err := r.askToGate(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func crowdAndKill(ctx context.Context, r *rig) error {
 	return r.heal(ctx)
 }
 
-func firstEndsLast(ctx context.Context, r *rig) error {
+func firstEndsLast(ctx context.Context, r *harness) error {
 	if err := r.ask(ctx); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func firstEndsLast(ctx context.Context, r *rig) error {
 }
 
 // inOrder gives the target a step whose first call waits for the others.
-func inOrder(r *rig) {
+func inOrder(r *harness) {
 	block(again, "before")(r)
 	r.target.steps = r.target.steps[:1]
 	r.target.add(3, func(int) string { return again })

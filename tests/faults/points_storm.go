@@ -25,7 +25,7 @@ func storms() []point {
 
 // storm runs three turns in each of six sessions and strikes whenever the tool's ledger has grown by a random number of
 // effects.
-func storm(ctx context.Context, r *rig) error {
+func storm(ctx context.Context, r *harness) error {
 	for i := range stormSessions {
 		var turns []*turnPlan
 		for n := range stormTurns {
@@ -50,7 +50,7 @@ func storm(ctx context.Context, r *rig) error {
 }
 
 // converseAll sends the messages of one session, each after the previous one was answered.
-func (r *rig) converseAll(ctx context.Context, turns []*turnPlan) {
+func (r *harness) converseAll(ctx context.Context, turns []*turnPlan) {
 	r.asking++
 	byUpdate := r.rng.IntN(2) == 0
 	go func() {
@@ -65,7 +65,7 @@ func (r *rig) converseAll(ctx context.Context, turns []*turnPlan) {
 }
 
 // grown waits for n more effects.
-func (r *rig) grown(ctx context.Context, n int) error {
+func (r *harness) grown(ctx context.Context, n int) error {
 	effects := func() int {
 		b, _ := os.ReadFile(r.toolLedger()) // it may not be there yet
 		return bytes.Count(b, []byte(`"event":"effect"`))
@@ -75,7 +75,7 @@ func (r *rig) grown(ctx context.Context, n int) error {
 }
 
 // strike breaks one thing and restores it.
-func (r *rig) strike(ctx context.Context) error {
+func (r *harness) strike(ctx context.Context) error {
 	last := r.workers[len(r.workers)-1]
 	switch r.rng.IntN(4) {
 	case 0:

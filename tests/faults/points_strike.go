@@ -80,18 +80,18 @@ func (s strike) expected() verdict {
 func (s strike) point(name, about string) point {
 	p := point{name: name, about: about, interruptions: 1, shape: s.shape, act: s.act, then: s.verify}
 	if s.transport == "http" {
-		p.prepare = (*rig).serveDirectly
+		p.prepare = (*harness).serveDirectly
 	}
 	where := map[moment]string{momentBefore: "ClaimCall:after:2", momentWritten: "ClaimCall:after:2",
 		momentAfter: "SettleCall:before:2"}
 	if s.at != momentEffect {
-		p.weak = func(*rig) []string { return []string{"-hold", where[s.at]} }
+		p.weak = func(*harness) []string { return []string{"-hold", where[s.at]} }
 	}
 	return p
 }
 
 // shape makes the call in question the second of the target, alone in its step.
-func (s strike) shape(r *rig) {
+func (s strike) shape(r *harness) {
 	r.target.add(1, func(int) string { return []string{again, echo}[r.rng.IntN(2)] })
 	r.target.add(1, func(int) string { return s.tool() })
 	for range r.rng.IntN(2) {
@@ -102,7 +102,7 @@ func (s strike) shape(r *rig) {
 	}
 }
 
-func (s strike) act(ctx context.Context, r *rig) error {
+func (s strike) act(ctx context.Context, r *harness) error {
 	if err := r.askTarget(ctx); err != nil {
 		return err
 	}
@@ -115,12 +115,12 @@ func (s strike) act(ctx context.Context, r *rig) error {
 	return errors.Join(r.resume(), r.release())
 }
 
-func (s strike) verify(ctx context.Context, r *rig) error {
+func (s strike) verify(ctx context.Context, r *harness) error {
 	return r.became(ctx, r.blocked().key, s.expected())
 }
 
 // reached waits for the moment.
-func (s strike) reached(ctx context.Context, r *rig) error {
+func (s strike) reached(ctx context.Context, r *harness) error {
 	if s.at == momentEffect {
 		return r.noted(ctx, "effect", r.blocked().key)
 	}
@@ -147,7 +147,7 @@ func (s strike) reached(ctx context.Context, r *rig) error {
 	return reach(ctx, "a request that is written and not read", func() bool { return unread() > before })
 }
 
-func (s strike) server(r *rig) (int, error) {
+func (s strike) server(r *harness) (int, error) {
 	if s.transport == "http" {
 		return r.remoteServer.pid(), nil
 	}
@@ -155,7 +155,7 @@ func (s strike) server(r *rig) (int, error) {
 }
 
 // kill kills the victim, and restores what does not recover by itself.
-func (s strike) kill(ctx context.Context, r *rig) error {
+func (s strike) kill(ctx context.Context, r *harness) error {
 	if s.worker {
 		r.first().kill()
 		if s.transport == "http" && s.at == momentWritten {
@@ -191,7 +191,7 @@ func hostOf(address string) string {
 
 // serveDirectly starts an MCP server over HTTP without a link in between: a port without a listener refuses
 // connections.
-func (r *rig) serveDirectly(ctx context.Context) error {
+func (r *harness) serveDirectly(ctx context.Context) error {
 	at, err := loopback.Address() // another server takes its place later
 	if err != nil {
 		return err
@@ -243,8 +243,8 @@ func unreadAt(port string) int {
 }
 
 // became checks what the journal and the tool's ledger say about one of the target's calls.
-func (r *rig) became(ctx context.Context, key string, want verdict) error {
-	calls, err := r.store.Calls(ctx, r.turnID(ctx))
+func (r *harness) became(ctx context.Context, key string, want verdict) error {
+	calls, err := r.journal.Calls(ctx, r.turnID(ctx))
 	if err != nil {
 		return err
 	}

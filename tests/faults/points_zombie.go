@@ -13,7 +13,7 @@ func zombies() []point {
 	return []point{
 		{
 			name: "zombie_call", about: "it comes back with a result", interruptions: 1, shape: block(once, "after"),
-			act: func(ctx context.Context, r *rig) error {
+			act: func(ctx context.Context, r *harness) error {
 				if err := r.askToEvent(ctx, "effect"); err != nil {
 					return err
 				}
@@ -22,7 +22,7 @@ func zombies() []point {
 		},
 		{
 			name: "zombie_inference", about: "it comes back with an answer", interruptions: 1, shape: hold,
-			act: func(ctx context.Context, r *rig) error {
+			act: func(ctx context.Context, r *harness) error {
 				if err := r.askToGate(ctx); err != nil {
 					return err
 				}
@@ -31,7 +31,7 @@ func zombies() []point {
 		},
 		{
 			name: "zombie_rival", about: "it comes back while another answers", interruptions: 4, shape: holdBoth,
-			act: func(ctx context.Context, r *rig) error {
+			act: func(ctx context.Context, r *harness) error {
 				if err := r.askToGate(ctx); err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ func zombies() []point {
 }
 
 // holdBoth holds the second attempt of the target's last answer too, at a separate gate.
-func holdBoth(r *rig) {
+func holdBoth(r *harness) {
 	hold(r)
 	r.rival = fakellm.NewGate()
 	before := r.adapt
@@ -59,14 +59,14 @@ func holdBoth(r *rig) {
 	}
 }
 
-func (r *rig) openGate() error {
+func (r *harness) openGate() error {
 	r.gate.Release()
 	return nil
 }
 
 // undead stops the first worker, starts another one, waits until that one has come far enough, and resumes the first
 // one.
-func (r *rig) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
+func (r *harness) undead(ctx context.Context, far, release func() error, back func(context.Context) error) error {
 	if err := r.database.freeze(ctx, r.first()); err != nil {
 		return err
 	}
@@ -84,22 +84,22 @@ func (r *rig) undead(ctx context.Context, far, release func() error, back func(c
 }
 
 // lateResult waits until the journal has kept a result that came too late.
-func (r *rig) lateResult(ctx context.Context) error {
+func (r *harness) lateResult(ctx context.Context) error {
 	return reach(ctx, "the zombie's result", func() bool {
-		calls, err := r.store.Calls(ctx, r.turnID(ctx))
+		calls, err := r.journal.Calls(ctx, r.turnID(ctx))
 		return err == nil && anyOf(calls, func(c journal.CallRecord) bool { return c.LateCount > 0 })
 	})
 }
 
 // lateAnswer waits until the zombie was refused: by the journal, which counts its answer as late or tells it that it is
 // stale, by the server, or by its own deadline, which has passed while it was stopped.
-func (r *rig) lateAnswer(ctx context.Context) error {
+func (r *harness) lateAnswer(ctx context.Context) error {
 	return reach(ctx, "the zombie's answer", func() bool {
-		list, err := r.store.Inferences(ctx, r.turnID(ctx))
+		list, err := r.journal.Inferences(ctx, r.turnID(ctx))
 		late := err == nil && anyOf(list, func(i journal.Inference) bool { return i.Late > 0 })
 		for _, text := range []string{"newer attempt", "already completed", "already timed out", "idle timeout",
 			"turn is closed"} {
-			late = late || r.first().said(text)
+			late = late || r.first().logged(text)
 		}
 		return late
 	})

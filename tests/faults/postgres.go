@@ -20,7 +20,7 @@ import (
 	"github.com/everturn/everturn/tests/loopback"
 )
 
-// postgresServer is a Postgres server on a port of this machine. Each rig has a database of its own there.
+// postgresServer is a Postgres server on a port of this machine. Each harness has a database of its own there.
 type postgresServer struct {
 	*pgtest.Server
 	address string
@@ -47,11 +47,11 @@ type postgresDatabase struct {
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-func newPostgresDatabase(ctx context.Context, r *rig) (*postgresDatabase, error) {
+func newPostgresDatabase(ctx context.Context, r *harness) (*postgresDatabase, error) {
 	d := &postgresDatabase{server: r.programs.postgres,
 		name: "faults_" + notInName.ReplaceAllString(filepath.Base(r.dir), "_")}
 	if err := d.server.Exec(ctx, d.server.URL(), "CREATE DATABASE "+d.name); err != nil {
-		return nil, fmt.Errorf("creating the rig's database: %w", err)
+		return nil, fmt.Errorf("creating the harness's database: %w", err)
 	}
 	if _, err := postgres.Migrate(ctx, d.url()); err != nil {
 		return nil, err
@@ -166,8 +166,8 @@ func (d *postgresDatabase) waits(ctx context.Context, what, lock string) error {
 	return reach(ctx, what, func() bool { return d.exec(ctx, query) == nil })
 }
 
-func (d *postgresDatabase) insert(table string, nth int) (flags []string, act func(context.Context, *rig) error) {
-	return []string{"-kill", ""}, func(ctx context.Context, r *rig) error {
+func (d *postgresDatabase) insert(table string, nth int) (flags []string, act func(context.Context, *harness) error) {
+	return []string{"-kill", ""}, func(ctx context.Context, r *harness) error {
 		held, end, err := d.trap(ctx, table, nth, false)
 		if err != nil {
 			return err

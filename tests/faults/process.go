@@ -81,8 +81,8 @@ func (p *process) end(within time.Duration) error {
 	}
 }
 
-// said reports whether the process has logged the text.
-func (p *process) said(text string) bool {
+// logged reports whether the process has logged the text.
+func (p *process) logged(text string) bool {
 	b, err := os.ReadFile(p.log)
 	return err == nil && bytes.Contains(b, []byte(text))
 }

@@ -53,7 +53,7 @@ func (s toolServer) wire(tool string) string { return "mcp_" + s.id + "_" + tool
 // offered all of them, and one call of each had its effect. No point removes a server permanently, and each server is
 // started again within a minute of its loss. Tools that are away for longer are lost. The model would not show that
 // otherwise, because it calls no tool that it is not offered.
-func (r *rig) restored(ctx context.Context) error {
+func (r *harness) restored(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	servers := r.settings.servers()

@@ -22,15 +22,15 @@ type point struct {
 	onlyPostgres  bool
 	long          bool // takes minutes: played only if it is named, or if several runs of each point are requested
 	// shape changes the target turn so that it reaches the point.
-	shape func(r *rig)
-	// prepare starts what the point needs besides the rig.
-	prepare func(r *rig, ctx context.Context) error
+	shape func(r *harness)
+	// prepare starts what the point needs besides the harness.
+	prepare func(r *harness, ctx context.Context) error
 	// weak returns the flags of a first worker that fails at the point; nil starts the real worker.
-	weak func(r *rig) []string
+	weak func(r *harness) []string
 	// act asks the target, waits for the point, breaks and heals.
-	act func(ctx context.Context, r *rig) error
+	act func(ctx context.Context, r *harness) error
 	// then checks what became of the target, beyond what the checker knows; nil checks nothing more.
-	then func(ctx context.Context, r *rig) error
+	then func(ctx context.Context, r *harness) error
 }
 
 // outcome is the result of a run.
@@ -89,7 +89,7 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 		defer ps.postgres.Close()
 	}
 	rng := seeded(seed, p.name)
-	r, err := newRig(ctx, ps, s, dir, seed, rng)
+	r, err := newHarness(ctx, ps, s, dir, seed, rng)
 	if err != nil {
 		return 0, "", err
 	}
@@ -101,7 +101,7 @@ func schedule(ctx context.Context, ps programs, shared *server, p point, seed ui
 }
 
 // cast plans the turns around the fault.
-func (r *rig) cast(p point) {
+func (r *harness) cast(p point) {
 	session := filepath.Base(r.dir)
 	other := session + "-b"
 	target := newTurn(r.rng, session, 2)
@@ -117,7 +117,7 @@ func (r *rig) cast(p point) {
 // planned returns what a seed makes of a point: the turns, the flags of the first worker, and the next random choice,
 // which is the fault's own.
 func planned(p point, seed uint64) string {
-	r := &rig{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: fakellm.NewGate(),
+	r := &harness{dir: fmt.Sprintf("%s-%d", p.name, seed), rng: seeded(seed, p.name), gate: fakellm.NewGate(),
 		plans: map[string]*turnPlan{}, database: sqliteFile{}}
 	r.cast(p)
 	var weak []string
@@ -129,7 +129,7 @@ func planned(p point, seed uint64) string {
 }
 
 // perform runs a turn before the fault, the fault, and turns after it, the last of which must be offered every tool.
-func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
+func (r *harness) perform(ctx context.Context, p point) (time.Duration, error) {
 	if p.prepare != nil {
 		if err := p.prepare(r, ctx); err != nil {
 			return 0, err
@@ -171,7 +171,7 @@ func (r *rig) perform(ctx context.Context, p point) (time.Duration, error) {
 }
 
 // giveUp ends everything that still waits after a schedule has failed.
-func (r *rig) giveUp(ctx context.Context) error {
+func (r *harness) giveUp(ctx context.Context) error {
 	r.gate.Release()
 	r.thaw()
 	r.attend()
@@ -182,7 +182,7 @@ func (r *rig) giveUp(ctx context.Context) error {
 }
 
 // quiet runs one turn in each session without a fault.
-func (r *rig) quiet(ctx context.Context, n int) error {
+func (r *harness) quiet(ctx context.Context, n int) error {
 	for _, session := range []string{r.target.session, r.companion.session} {
 		r.converse(ctx, r.plan(randomTurn(r.rng, session, n)), r.rng.IntN(2) == 0)
 	}

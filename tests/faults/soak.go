@@ -17,10 +17,10 @@ import (
 	"github.com/everturn/everturn/tests/fakellm"
 )
 
-// soak runs many sessions for a long time, with one fault after the other: a rig whose first two workers survive it and
+// soak runs many sessions for a long time, with one fault after the other: a harness whose first two workers survive it and
 // are watched, and whose others are killed.
 type soak struct {
-	*rig
+	*harness
 	order   order
 	began   time.Time
 	victims []*process
@@ -71,11 +71,11 @@ func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error
 	if rerr != nil {
 		return false, errors.Join(err, rerr)
 	}
-	var said bytes.Buffer
-	good := s.report(io.MultiWriter(os.Stdout, &said), l, check.Check(l)) && err == nil
+	var output bytes.Buffer
+	good := s.report(io.MultiWriter(os.Stdout, &output), l, check.Check(l)) && err == nil
 	err = errors.Join(err, o.figures("soak", func(b *bytes.Buffer) {
 		provenance(b, os.Args[1:])
-		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(said.Bytes()))
+		fmt.Fprintf(b, "\n```\n%s\n```\n", bytes.TrimSpace(output.Bytes()))
 	}))
 	if good && !o.keep {
 		return true, errors.Join(os.RemoveAll(s.dir), os.RemoveAll(own.dir))
@@ -85,11 +85,11 @@ func (o order) endure(ctx context.Context, ps programs, dir string) (bool, error
 }
 
 func newSoak(ctx context.Context, ps programs, own *server, dir string, o order) (*soak, error) {
-	r, err := newRig(ctx, ps, own, dir, o.seed, seeded(o.seed, "soak"))
+	r, err := newHarness(ctx, ps, own, dir, o.seed, seeded(o.seed, "soak"))
 	if err != nil {
 		return nil, err
 	}
-	s := &soak{rig: r, order: o, struck: map[string]int{}, missed: map[string]int{}}
+	s := &soak{harness: r, order: o, struck: map[string]int{}, missed: map[string]int{}}
 	s.seen.ledger = r.toolLedger()
 	s.load.soak = s
 	r.settings.toolTimeout = 5 * time.Second

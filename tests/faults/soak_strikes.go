@@ -183,7 +183,7 @@ func (s *soak) sever(ctx context.Context, how spell, l *link, d time.Duration) e
 	if err != nil {
 		return err
 	}
-	return how(ctx, s.rig, l, d)
+	return how(ctx, s.harness, l, d)
 }
 
 // frozenFor is longer than a silent activity's heartbeat timeout.

@@ -109,18 +109,18 @@ func reported(file string, s *leakcheck.Sample) error {
 	if err != nil {
 		return fmt.Errorf("worker %d says nothing of itself: %w", s.PID, err)
 	}
-	var said struct {
+	var output struct {
 		Goroutines int   `json:"goroutines"`
 		LiveHeap   int64 `json:"live_heap"`
 	}
-	if err := json.Unmarshal(b, &said); err != nil {
+	if err := json.Unmarshal(b, &output); err != nil {
 		return fmt.Errorf("reading what worker %d says of itself: %w", s.PID, err)
 	}
-	if said.Goroutines <= 0 || said.LiveHeap <= 0 {
-		return fmt.Errorf("worker %d says that it has %d goroutines and %d bytes of heap", s.PID, said.Goroutines,
-			said.LiveHeap)
+	if output.Goroutines <= 0 || output.LiveHeap <= 0 {
+		return fmt.Errorf("worker %d says that it has %d goroutines and %d bytes of heap", s.PID, output.Goroutines,
+			output.LiveHeap)
 	}
-	s.Goroutines, s.LiveHeap = said.Goroutines, said.LiveHeap
+	s.Goroutines, s.LiveHeap = output.Goroutines, output.LiveHeap
 	return nil
 }
 

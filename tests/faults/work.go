@@ -21,12 +21,12 @@ type programs struct {
 
 // canary returns a secret of this run: n 1 is the provider's key, 2 the token of one MCP server, 3 a variable of the
 // worker's environment.
-func (r *rig) canary(n int) string {
+func (r *harness) canary(n int) string {
 	return fmt.Sprintf("canary-%s", hex.EncodeToString(fmt.Appendf(nil, "%d-%d", n, r.seed)))
 }
 
-// configure writes the agent.toml that all workers of the rig use.
-func (r *rig) configure() error {
+// configure writes the agent.toml that all workers of the harness use.
+func (r *harness) configure() error {
 	base, err := r.provider.in(r.model.URL())
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (r *rig) configure() error {
 
 // mcpSection writes the section of an MCP server: over HTTP or over stdio. Of the stdio servers only "once" gets a
 // token.
-func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
+func (r *harness) mcpSection(b *strings.Builder, s toolServer) {
 	if s.http {
 		fmt.Fprintf(b, "[[mcp.servers]]\nid = %q\ntransport = \"http\"\nurl = %q\n", s.id, r.settings.remote)
 	} else {
@@ -76,24 +76,24 @@ func (r *rig) mcpSection(b *strings.Builder, s toolServer) {
 	}
 }
 
-func (r *rig) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl") }
+func (r *harness) toolLedger() string { return inDir(r.dir, "ledgers", "tool.jsonl") }
 
 // modeFile is the file with the way in which an MCP server misbehaves when it starts the next time; without the file,
 // the server behaves.
-func (r *rig) modeFile(server string) string { return inDir(r.dir, "mode-"+server) }
+func (r *harness) modeFile(server string) string { return inDir(r.dir, "mode-"+server) }
 
 // faceFile is the file with the face of the tool append of an MCP server; without the file, the tool has its first
 // face.
-func (r *rig) faceFile(server string) string { return inDir(r.dir, "face-"+server) }
+func (r *harness) faceFile(server string) string { return inDir(r.dir, "face-"+server) }
 
-func (r *rig) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
+func (r *harness) pidfile(server string) string { return inDir(r.dir, "pid-"+server) }
 
 // ready bounds how long a worker may take until it polls.
 const ready = 60 * time.Second
 
 // work starts the real worker, or with flags the one that fails at a point, and waits until it polls. If a mutant is
 // played, it starts the mutant.
-func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
+func (r *harness) work(ctx context.Context, weak ...string) (*process, error) {
 	switch {
 	case r.programs.mutation != "":
 		if len(weak) == 0 {
@@ -107,7 +107,7 @@ func (r *rig) work(ctx context.Context, weak ...string) (*process, error) {
 }
 
 // workAs starts a worker's program. It tells every program except the real one where to record what it does.
-func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
+func (r *harness) workAs(ctx context.Context, program string, flags ...string) (*process, error) {
 	args := []string{"-config", inDir(r.dir, "agent.toml")}
 	if program != r.programs.worker {
 		args = append(args, "-armed", inDir(r.dir, "armed"), "-resume", inDir(r.dir, "resume"), "-points",
@@ -125,17 +125,17 @@ func (r *rig) workAs(ctx context.Context, program string, flags ...string) (*pro
 	r.workers = append(r.workers, p)
 	ctx, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
-	err = await(ctx, "a worker that polls", func() bool { return p.gone() || p.said("worker polls") })
-	if err != nil || !p.said("worker polls") {
+	err = await(ctx, "a worker that polls", func() bool { return p.gone() || p.logged("worker polls") })
+	if err != nil || !p.logged("worker polls") {
 		return nil, fmt.Errorf("the worker did not start: %w: %s", err, tail(p.log))
 	}
 	return p, nil
 }
 
-func (r *rig) processLedger() string { return inDir(r.dir, "ledgers", "processes.jsonl") }
+func (r *harness) processLedger() string { return inDir(r.dir, "ledgers", "processes.jsonl") }
 
 // heal starts a worker without a fault in place of one that has ended. Half of them report what they leave behind.
-func (r *rig) heal(ctx context.Context) error {
+func (r *harness) heal(ctx context.Context) error {
 	var weak []string
 	if r.rng.IntN(2) == 0 {
 		weak = []string{"-kill", ""}
@@ -145,6 +145,6 @@ func (r *rig) heal(ctx context.Context) error {
 }
 
 // first is the worker that the fault hits.
-func (r *rig) first() *process { return r.workers[0] }
+func (r *harness) first() *process { return r.workers[0] }
 
-func (r *rig) thaw() { r.first().signal(syscall.SIGCONT) }
+func (r *harness) thaw() { r.first().signal(syscall.SIGCONT) }

@@ -3,6 +3,6 @@
 // the settings of the server that the containers use (the folder deploy).
 //
 //	f, err := fleet.Start(ctx, fleet.Options{Dir: dir, Workers: 2, Progress: os.Stderr})
-//	// ... starter --config f.Config() run "hello"
+//	// ... everturn --config f.Config() run "hello"
 //	err = f.Close()
 package fleet

@@ -94,7 +94,7 @@ func (f *Fleet) UIURL() string { return "http://" + address(f.state.UI) }
 func (f *Fleet) Config() string { return filepath.Join(f.options.Dir, "agent.toml") }
 
 // Starter is the path of the command line's program.
-func (f *Fleet) Starter() string { return f.programs.starter }
+func (f *Fleet) Starter() string { return f.programs.everturn }
 
 // JournalURL is the connection string of the journal's role.
 func (f *Fleet) JournalURL() string {

@@ -17,7 +17,7 @@ import (
 )
 
 // programs are the paths of what the fleet runs.
-type programs struct{ server, ui, worker, starter string }
+type programs struct{ server, ui, worker, everturn string }
 
 // build builds the programs, which takes minutes the first time, and links those that scripts call into Dir/bin.
 func (f *Fleet) build(ctx context.Context) (err error) {
@@ -49,7 +49,7 @@ func (f *Fleet) build(ctx context.Context) (err error) {
 	if f.programs.worker, err = f.ours(ctx, f.options.Worker, "worker"); err != nil {
 		return err
 	}
-	f.programs.starter, err = f.ours(ctx, f.options.Starter, "starter")
+	f.programs.everturn, err = f.ours(ctx, f.options.Starter, "everturn")
 	return err
 }
 
@@ -226,7 +226,7 @@ func (f *Fleet) migrate(ctx context.Context) error {
 	if err := os.WriteFile(f.Config(), []byte(text), 0o600); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, f.programs.starter, "--config", f.Config(), "journal", "migrate")
+	cmd := exec.CommandContext(ctx, f.programs.everturn, "--config", f.Config(), "journal", "migrate")
 	cmd.Dir = f.options.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)

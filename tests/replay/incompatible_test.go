@@ -158,7 +158,7 @@ var incompatible = map[string]struct {
 		return &change{local: func(ctx workflow.Context, kind string, args []any, local, _ activity) workflow.Future {
 			return local(ctx, kind, swapped(args)...)
 		}}
-	}, []string{"v1-parallel-local_quick_echo", "v1-killed-in-quick-call", "v1-guard-max_steps"}},
+	}, []string{"v1-parallel-local_quick_echo", "v1-killed-in-quick-call", "v1-limit-max_steps"}},
 	"a quick call is left out": {func() *change {
 		return &change{local: func(ctx workflow.Context, kind string, args []any, local, _ activity) workflow.Future {
 			if in, ok := args[0].(workflows.CallInput); !ok || in.Call.ID != "1.5" {

@@ -57,9 +57,9 @@ func TestEveryWireAPIAgainstAimock(t *testing.T) {
 				Wire: func(turn.Prompt) inference.Wire { return wire }})
 			require.NoError(t, err)
 			defer e.Close()
-			ask := func(said ...turn.Message) (turn.Completion, *heard, error) {
+			ask := func(output ...turn.Message) (turn.Completion, *heard, error) {
 				h := &heard{}
-				c, err := e.Infer(t.Context(), turn.Prompt{Model: "m", System: "Be brief.", Messages: said, MaxTokens: 100,
+				c, err := e.Infer(t.Context(), turn.Prompt{Model: "m", System: "Be brief.", Messages: output, MaxTokens: 100,
 					Tools: []turn.WireTool{{Name: "a", Description: "Looks."}, {Name: "b"}}}, h)
 				return c, h, err
 			}

@@ -19,20 +19,20 @@ const everything = "@modelcontextprotocol/server-everything"
 
 func TestEverythingOverStdio(t *testing.T) {
 	t.Parallel()
-	callEverything(t, newRig(t, stdioServer(t, "everything", everything, "stdio")))
+	callEverything(t, newHarness(t, stdioServer(t, "everything", everything, "stdio")))
 }
 
 func TestEverythingOverHTTP(t *testing.T) {
 	t.Parallel()
 	port, _ := startEverything(t, "streamableHttp")
-	callEverything(t, newRig(t, httpServer("everything", port)))
+	callEverything(t, newHarness(t, httpServer("everything", port)))
 }
 
 // The transport before streamable HTTP.
 func TestEverythingOverSSE(t *testing.T) {
 	t.Parallel()
 	port, _ := startEverything(t, "sse")
-	callEverything(t, newRig(t, config.MCPServer{
+	callEverything(t, newHarness(t, config.MCPServer{
 		ID: "everything", Transport: config.TransportSSE, URL: fmt.Sprintf("http://127.0.0.1:%d/sse", port),
 	}))
 }
@@ -64,7 +64,7 @@ func TestARemoteServerIsReplaced(t *testing.T) {
 			if transport == "sse" {
 				server.Transport, server.URL = config.TransportSSE, fmt.Sprintf("http://127.0.0.1:%d/sse", port)
 			}
-			r := newRig(t, server)
+			r := newHarness(t, server)
 			r.turn(ask("echo", `{"message":"before"}`))
 			s.end(t)
 			everythingAt(t, port, transport)
@@ -75,17 +75,17 @@ func TestARemoteServerIsReplaced(t *testing.T) {
 }
 
 // isBack waits until a worker reports the server's tools again.
-func (r *rig) isBack() {
+func (r *harness) isBack() {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
-		catalogues, err := r.store.Catalogues(r.t.Context())
+		catalogues, err := r.journal.Catalogues(r.t.Context())
 		require.NoError(r.t, err)
 		return slices.ContainsFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == r.server && c.Problem == "" })
 	}, within, 10*time.Millisecond, "the server is not offered any more")
 }
 
 // callEverything calls the tools that the server offers to a client without elicitation, sampling and roots.
-func callEverything(t *testing.T, r *rig) {
+func callEverything(t *testing.T, r *harness) {
 	t.Helper()
 	results := r.turn(
 		ask("echo", `{"message":"hello"}`),
@@ -120,7 +120,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 	t.Parallel()
 	server := stdioServer(t, "everything", everything, "stdio")
 	server.Resources, server.Prompts, server.Allow = true, true, []string{"list_*", "read_resource", "get_prompt"}
-	r := newRig(t, server)
+	r := newHarness(t, server)
 	results := r.turn(
 		ask("list_resources", ""),
 		ask("list_resources", `{"templates":true}`),

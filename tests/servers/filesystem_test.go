@@ -26,7 +26,7 @@ func TestFilesystem(t *testing.T) {
 	png, err := base64.StdEncoding.DecodeString(picture)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "dot.png"), png, 0o600))
-	r := newRig(t, stdioServer(t, "files", "@modelcontextprotocol/server-filesystem", dir))
+	r := newHarness(t, stdioServer(t, "files", "@modelcontextprotocol/server-filesystem", dir))
 
 	writing := r.turn(
 		ask("list_allowed_directories", ""),
@@ -71,7 +71,7 @@ func TestThroughNpx(t *testing.T) {
 	tree := npm.Need(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	r := newRig(t, config.MCPServer{
+	r := newHarness(t, config.MCPServer{
 		ID: "files", Transport: config.TransportStdio, Command: "npx",
 		Args: []string{"--no-install", "mcp-server-filesystem", dir},
 		Dir:  tree.Dir, Env: map[string]config.Secret{

@@ -33,8 +33,8 @@ const (
 	LookTool  = "look"
 )
 
-// guarded is the prefix of the texts of TouchTool.
-const guarded = "touch "
+// withApprovals is the prefix of the texts of TouchTool.
+const withApprovals = "touch "
 
 // Text returns a message that makes Agent carry out the actions.
 func Text(session, id string, do []string) string {
@@ -125,14 +125,14 @@ type Arguments struct {
 
 // Session returns the session that a call of TouchTool belongs to.
 func (a Arguments) Session() string {
-	session, _, _ := strings.Cut(strings.TrimPrefix(a.Text, guarded), " ")
+	session, _, _ := strings.Cut(strings.TrimPrefix(a.Text, withApprovals), " ")
 	return session
 }
 
 func call(tool, session, what string) fakellm.ToolCall {
 	text := session + " " + what
 	if tool == TouchTool {
-		text = guarded + text
+		text = withApprovals + text
 	}
 	b, _ := json.Marshal(Arguments{Text: text}) // strings always marshal
 	return fakellm.ToolCall{Name: "local_" + tool, Arguments: string(b)}

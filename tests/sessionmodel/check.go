@@ -15,7 +15,7 @@ func (m *Model) Check(l check.Ledgers) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.Client, l.Effects = m.client, m.effects
-	l.Run.Asked = guarded
+	l.Run.Asked = withApprovals
 	c := checker{m: m, turns: map[string]*portable.ExportTurn{}, place: map[string]int{},
 		calls: map[string]*portable.ExportCall{}}
 	for _, v := range check.Check(l) {

@@ -24,7 +24,7 @@ var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 // startTimeout includes building the server, the first time on a machine.
 const startTimeout = 9 * time.Minute
 
-// Supervise must be called first in a program that calls Start. If the starter has started the program again as the
+// Supervise must be called first in a program that calls Start. If everturn has started the program again as the
 // parent of the server, Supervise acts as that parent until the server ends, and does not return.
 func Supervise() {
 	if len(os.Args) < 2 || os.Args[1] != devserver.CommandName {

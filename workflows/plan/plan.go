@@ -98,21 +98,21 @@ func Parse(raw string) (p Plan, err error) {
 // String lists the steps, one in a line.
 func (p Plan) String() string { return start(p).String() }
 
-// Verdict is what a reflection decides about a step.
-type Verdict string
+// Assessment is what a reflection decides about a step.
+type Assessment string
 
-// The verdicts.
+// The assessments.
 const (
-	Done     Verdict = "done"     // go on with the next step
-	Revise   Verdict = "revise"   // replace the steps that are not done
-	Conclude Verdict = "conclude" // leave out the steps that are not done
+	Done     Assessment = "done"     // go on with the next step
+	Revise   Assessment = "revise"   // replace the steps that are not done
+	Conclude Assessment = "conclude" // leave out the steps that are not done
 )
 
 // Reflection is the argument of StepTool.
 type Reflection struct {
-	Step    int     `json:"step"` // from 1
-	Verdict Verdict `json:"verdict"`
-	Text    string  `json:"reflection,omitempty"`
+	Step       int        `json:"step"` // from 1
+	Assessment Assessment `json:"assessment"`
+	Text       string     `json:"reflection,omitempty"`
 }
 
 // parseReflection reads a reflection, which the caller has checked against the schema of StepTool.
@@ -135,12 +135,12 @@ const (
 		`"tool":{"description":"the step's main tool","type":"string"}},"required":["description"],"type":"object"},` +
 		`"maxItems":32,"minItems":1,"type":"array"}},"required":["steps"],"type":"object"}`
 	StepDescription = "Reflects on a step of the plan when its work is done, or cannot be done: compare the results with " +
-		"what the step was for. The verdict done goes on with the next step, revise lets you replace the steps that are not " +
+		"what the step was for. The assessment done goes on with the next step, revise lets you replace the steps that are not " +
 		"done, and conclude ends the plan here."
 	StepSchema = `{"additionalProperties":false,"properties":{"reflection":{"description":"what the step has achieved, ` +
 		`or why it cannot be done","maxLength":1000,"type":"string"},"step":{"description":"its number in the plan",` +
-		`"minimum":1,"type":"integer"},"verdict":{"enum":["done","revise","conclude"],"type":"string"}},` +
-		`"required":["step","verdict","reflection"],"type":"object"}`
+		`"minimum":1,"type":"integer"},"assessment":{"enum":["done","revise","conclude"],"type":"string"}},` +
+		`"required":["step","assessment","reflection"],"type":"object"}`
 	// System is the part of the system prompt that tells a model to work by a plan.
 	System = "Work by a plan. Look at what you need with tools that change nothing, then propose the steps with local/plan. " +
 		"Do one step at a time, and reflect on each with local/plan_step. Answer when the plan is done. If the user's message " +

@@ -22,8 +22,8 @@ func proposal(inference int, steps ...string) Event {
 	return Event{Tool: Tool, Arguments: `{"steps":[` + strings.Join(list, ",") + `]}`, Inference: inference}
 }
 
-func reflected(inference, step int, v Verdict) Event {
-	raw, _ := json.Marshal(Reflection{Step: step, Verdict: v, Text: "because"})
+func reflected(inference, step int, v Assessment) Event {
+	raw, _ := json.Marshal(Reflection{Step: step, Assessment: v, Text: "because"})
 	return Event{Tool: StepTool, Arguments: string(raw), Inference: inference}
 }
 
@@ -86,12 +86,12 @@ func TestAUsersPlanReplacesTheModels(t *testing.T) {
 	e.Edit = json.RawMessage(`{"steps":[{"description":"look","tool":"local/read_file","args":{"path":"a"},"patch":"-x\n+y"}]}`)
 	p := Fold([]Event{e})
 	assert.True(t, p.Edited)
-	said := p.Instruction()
-	assert.Contains(t, said, "as the user has changed it")
-	assert.Contains(t, said, "[>] 1. look (local/read_file)")
-	assert.Contains(t, said, `Arguments of step 1: {"path":"a"}`)
-	assert.Contains(t, said, "Patch of step 1:\n-x\n+y")
-	assert.NotContains(t, said, "delete")
+	output := p.Instruction()
+	assert.Contains(t, output, "as the user has changed it")
+	assert.Contains(t, output, "[>] 1. look (local/read_file)")
+	assert.Contains(t, output, `Arguments of step 1: {"path":"a"}`)
+	assert.Contains(t, output, "Patch of step 1:\n-x\n+y")
+	assert.NotContains(t, output, "delete")
 }
 
 func TestCallsThatDoNotFitThePlanAreRefused(t *testing.T) {
@@ -103,7 +103,7 @@ func TestCallsThatDoNotFitThePlanAreRefused(t *testing.T) {
 	assert.NotEmpty(t, none.Refuse(limits(Call{Tool: StepTool, Arguments: reflected(2, 1, Done).Arguments})))
 	p := Fold([]Event{proposal(1, "a", "b")})
 	assert.Empty(t, p.Refuse(write))
-	for _, bad := range []string{`{"step":3,"verdict":"done"}`, `{"step":0,"verdict":"done"}`, `{"step":2,"verdict":"done"}`,
+	for _, bad := range []string{`{"step":3,"assessment":"done"}`, `{"step":0,"assessment":"done"}`, `{"step":2,"assessment":"done"}`,
 		`[]`} {
 		assert.NotEmpty(t, p.Refuse(limits(Call{Tool: StepTool, Arguments: bad})), bad)
 		assert.Equal(t, p, p.After(Event{Tool: StepTool, Arguments: bad}), bad)
@@ -166,7 +166,7 @@ func TestRandomPlansKeepTheirOrder(t *testing.T) {
 				}
 				p = p.After(proposal(n, steps...))
 			} else {
-				p = p.After(reflected(n, r.IntN(6), []Verdict{Done, Done, Done, Revise, Conclude}[r.IntN(5)]))
+				p = p.After(reflected(n, r.IntN(6), []Assessment{Done, Done, Done, Revise, Conclude}[r.IntN(5)]))
 			}
 			current, blocked := 0, false
 			for i, s := range p.Steps {

@@ -71,7 +71,7 @@ func (p Progress) After(e Event) Progress {
 	p.Steps, p.began = steps, e.Inference
 	s := &steps[r.Step-1]
 	s.Reflection = printable.Head(r.Text, maxReflection)
-	switch r.Verdict {
+	switch r.Assessment {
 	case Done:
 		s.State = StateDone
 	case Revise:
@@ -146,7 +146,7 @@ func (p Progress) Active() bool { return len(p.Steps) > 0 && !p.Ended }
 // steps are current, it is the step after all of them: one completion can reflect on all of them.
 func (p Progress) Next(arguments string) string {
 	r, err := parseReflection(arguments)
-	if err != nil || r.Verdict != Done {
+	if err != nil || r.Assessment != Done {
 		return ""
 	}
 	for i, s := range p.Steps {

@@ -26,10 +26,10 @@ const (
 	CodeToolStateLost      Code = "tool_state_lost" // the state that a stateful server kept for the turn is lost
 	CodePolicyDenied       Code = "policy_denied"
 	CodeApprovalExpired    Code = "approval_expired"
-	CodeGuardExceeded      Code = "guard_exceeded"
+	CodeLimitExceeded      Code = "limit_exceeded"
 	CodeTokensUsedUp       Code = "tokens_used_up" // a fleet limit per day or month is reached
 	CodeBudgetUsedUp       Code = "budget_used_up" // of the session or tenant
-	CodeStoreUnavailable   Code = "store_unavailable"
+	CodeJournalUnavailable Code = "journal_unavailable"
 	// CodeWorkerUnavailable: the worker has no room for the task, stops, or still runs an earlier attempt of it.
 	CodeWorkerUnavailable   Code = "worker_unavailable"
 	CodeTemporalUnavailable Code = "temporal_unavailable"
@@ -86,7 +86,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 // Retryable reports whether trying the same thing again may succeed.
 func (c Code) Retryable() bool {
 	switch c {
-	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMTruncated, CodeStoreUnavailable, CodeWorkerUnavailable,
+	case CodeLLMTransport, CodeLLMRateLimited, CodeLLMTruncated, CodeJournalUnavailable, CodeWorkerUnavailable,
 		CodeTemporalUnavailable:
 		return true
 	}
@@ -99,7 +99,7 @@ func Codes() []Code {
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated,
 		CodeContextOverflow, CodeInvalidAction, CodeInvalidOutput,
 		CodeToolNotSent, CodeToolFailed, CodeToolOutcomeUnknown, CodeToolDrift, CodeToolStateLost, CodePolicyDenied,
-		CodeApprovalExpired, CodeGuardExceeded, CodeTokensUsedUp, CodeBudgetUsedUp, CodeStoreUnavailable,
+		CodeApprovalExpired, CodeLimitExceeded, CodeTokensUsedUp, CodeBudgetUsedUp, CodeJournalUnavailable,
 		CodeWorkerUnavailable, CodeTemporalUnavailable, CodeSessionBusy,
 		CodeSessionEnding, CodeNotWaiting, CodeConfigInvalid, CodeInputInvalid, CodeInternal,
 	}

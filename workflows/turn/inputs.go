@@ -2,11 +2,7 @@ package turn
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // The inputs with which a turn's workflow changes the journal. The workflow leaves At unset: the activity sets it. The
@@ -31,7 +27,7 @@ type BeginInput struct {
 	// NothingLeft means that nothing is left for a turn that begins with the answer of a subagent. The activity sets it.
 	NothingLeft bool `json:"nothing_left,omitempty"`
 	// Skills are what the activity selected for the turn; nil if there are none.
-	Skills *SkillsChunk `json:"skills,omitempty"`
+	Skills *SkillsEvent `json:"skills,omitempty"`
 	At     time.Time    `json:"at,omitzero"`
 }
 
@@ -70,32 +66,4 @@ type FinishInput struct {
 	Result   `json:"result"`
 	Counters Counters  `json:"counters"`
 	At       time.Time `json:"at,omitzero"`
-}
-
-// TenantPrefix begins the workflow IDs of named tenants' sessions. No session ID begins with it.
-const TenantPrefix = "tenant:"
-
-// maxSession bounds a session's ID, in bytes. Temporal bounds a workflow ID at 1,000 bytes.
-const maxSession = 200
-
-// CheckSession returns an error if a session ID is invalid. Any printable text of up to 200 bytes is valid unless it
-// begins with TenantPrefix.
-func CheckSession(id string) error {
-	switch {
-	case id == "" || strings.TrimSpace(id) != id:
-		return fmt.Errorf("the session ID is empty or has space around it")
-	case strings.HasPrefix(id, TenantPrefix):
-		return fmt.Errorf(
-			"the session ID begins with %q, which is reserved for the sessions of named tenants; choose another", TenantPrefix)
-	case len(id) > maxSession:
-		return fmt.Errorf("the session ID is %d bytes; the maximum is %d", len(id), maxSession)
-	case !Printable(id):
-		return fmt.Errorf("the session ID contains characters that cannot be printed; use letters, digits and signs")
-	}
-	return nil
-}
-
-// Printable reports whether s is valid UTF-8 whose characters are all printable.
-func Printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

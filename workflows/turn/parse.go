@@ -14,29 +14,29 @@ import (
 // Parse returns the action of a completion. In native mode, tool calls win over text beside them; in JSON mode, the
 // text must be exactly one JSON object of the protocol. The error is an *InvalidAction. Parse does not check whether
 // the tools exist or whether the arguments fit their schemas.
-func Parse(mode Mode, step int, a Completion, tools []Tool) (Action, error) {
+func Parse(mode Mode, step int, c Completion, tools []Tool) (Action, error) {
 	if mode == ModeJSON {
-		return parseJSON(step, a.Text, tools)
+		return parseJSON(step, c.Text, tools)
 	}
-	return parseNative(step, a, tools)
+	return parseNative(step, c, tools)
 }
 
-func parseNative(step int, a Completion, tools []Tool) (Action, error) {
-	if len(a.ToolCalls) == 0 {
-		if strings.TrimSpace(a.Text) == "" {
+func parseNative(step int, done Completion, tools []Tool) (Action, error) {
+	if len(done.ToolCalls) == 0 {
+		if strings.TrimSpace(done.Text) == "" {
 			return nil, &InvalidAction{Step: step, Kind: InvalidEmpty,
 				Reason: "the answer is empty: it has neither text nor a tool call"}
 		}
-		return Final{Text: a.Text}, nil
+		return Final{Text: done.Text}, nil
 	}
-	for _, c := range a.ToolCalls {
+	for _, c := range done.ToolCalls {
 		if c.Tool == AskUserTool {
-			return parseAsk(step, a.ToolCalls)
+			return parseAsk(step, done.ToolCalls)
 		}
 	}
-	calls := make([]ToolCall, len(a.ToolCalls))
+	calls := make([]ToolCall, len(done.ToolCalls))
 	seen, made := map[string]bool{}, 0
-	for i, c := range a.ToolCalls {
+	for i, c := range done.ToolCalls {
 		wire := c.WireID
 		for wire == "" || len(wire) > maxWire || seen[wire] { // repeat in case the model used the generated name itself
 			made = max(made, i)
@@ -276,85 +276,4 @@ func Truncate(s string, n int) string {
 		return s
 	}
 	return printable.Head(s, n-len("…")) + "…"
-}
-
-// StopCause is the reason why a completion ended early. The zero value means that it is complete, according to the
-// provider.
-type StopCause string
-
-// The stop causes. Each is the finish reason of a turn that ends with such a completion.
-const (
-	StopLength        StopCause = "length"         // the limit on output tokens, or the end of the context window
-	StopContentFilter StopCause = "content_filter" // the provider's filter
-	StopRefusal       StopCause = "refusal"        // the model declined; the text contains the refusal
-)
-
-// stopCauses maps finish reasons, in lower case, to stop causes. They are those of OpenAI's Chat Completions, and those
-// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other value, even an unknown one,
-// means that the completion is complete, because endpoints have many values for that.
-var stopCauses = map[string]StopCause{
-	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
-	"model_context_window_exceeded": StopLength,
-	"content_filter":                StopContentFilter, "safety": StopContentFilter, "image_safety": StopContentFilter,
-	"recitation": StopContentFilter, "blocklist": StopContentFilter, "prohibited_content": StopContentFilter,
-	"spii":    StopContentFilter,
-	"refusal": StopRefusal,
-}
-
-// Stop returns the reason why the completion ended early.
-func (a Completion) Stop() StopCause {
-	if a.Refused {
-		return StopRefusal
-	}
-	return stopCauses[strings.ToLower(a.FinishReason)]
-}
-
-// Partial is the usable part of a completion that ended early.
-type Partial struct {
-	Text  string     // the text to display
-	Calls []ToolCall // must not run: arguments or further calls may be missing
-	// Action means that the completion ended within a tool call or another action of the protocol.
-	Action bool
-}
-
-// ParsePartial parses a completion that ended early.
-func ParsePartial(mode Mode, step int, a Completion, tools []Tool) Partial {
-	action, err := Parse(mode, step, a, tools)
-	switch act := action.(type) {
-	case Final:
-		return Partial{Text: act.Text}
-	case AskUser:
-		return Partial{Text: act.Question}
-	case CallTools:
-		p := Partial{Calls: act.Calls, Action: true}
-		if mode != ModeJSON {
-			p.Text = a.Text
-		}
-		return p
-	}
-	if mode != ModeJSON || err == nil || !strings.HasPrefix(strings.TrimSpace(a.Text), "{") {
-		return Partial{Text: a.Text, Action: len(a.ToolCalls) > 0}
-	}
-	text, ok := partialFinal(a.Text)
-	return Partial{Text: text, Action: !ok}
-}
-
-// maxEscape is the size of the longest escape in a JSON string, in bytes: \u0041.
-const maxEscape = 6
-
-// partialFinal returns the content of a JSON action "final" that is cut off, perhaps within an escape.
-func partialFinal(text string) (string, bool) {
-	text = strings.TrimSpace(text)
-	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal([]byte(text[:len(text)-cut]+`"}`), &fields) != nil {
-			continue
-		}
-		kind, _ := stringField(fields, "type")
-		if content, err := stringField(fields, "content"); err == nil && kind == string(ProposeFinal) {
-			return content, true
-		}
-		return "", false
-	}
-	return "", false
 }

@@ -1,8 +1,6 @@
 package turn
 
-import (
-	"time"
-)
+import "time"
 
 // PhaseName is the name of a phase in logs, events and output.
 type PhaseName string
@@ -57,8 +55,8 @@ type Progress struct {
 	StickyQueues map[string]string `json:"sticky_queues,omitempty"`
 	// OwningCalls are the calls that created these connections, by server.
 	OwningCalls map[string]string `json:"owning_calls,omitempty"`
-	// Parked is set if the turn continues in a new run while it waits for decisions.
-	Parked *Parked `json:"parked,omitempty"`
+	// Waiting is set if the turn continues in a new run while it waits for decisions.
+	Waiting *Waiting `json:"waiting,omitempty"`
 	// Background are the sessions of the agents that the turn has called in the background.
 	Background []string `json:"background,omitempty"`
 	// Tools are the tools that the turn called, each once, for the search attributes.
@@ -67,8 +65,8 @@ type Progress struct {
 	Observe func(Transition) `json:"-"`
 }
 
-// Parked is the proposal with requests that a turn waits for, and when these expire; the zero time means never.
-type Parked struct {
+// Waiting is the proposal with requests that a turn waits for, and when these expire; the zero time means never.
+type Waiting struct {
 	Proposal  Proposal  `json:"proposal"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Requests are those that are open. Decisions can arrive before the next run has opened them.
@@ -108,13 +106,13 @@ func (p *Progress) moved(from, to PhaseName) *Progress {
 // Start is the first phase. It appends the message to the session and freezes the turn config.
 type Start struct{ p *Progress }
 
-// BuildPrompt decides what the next inference sees, and whether the guard allows one.
+// BuildPrompt decides what the next inference sees, and whether the limits allow one.
 type BuildPrompt struct{ p *Progress }
 
 // LlmInfer waits for the model's completion.
 type LlmInfer struct {
-	p    *Progress
-	Plan PromptPlan
+	p      *Progress
+	Prompt PromptSpec
 }
 
 // ParseAction decides what follows from the model's proposal.
@@ -123,7 +121,7 @@ type ParseAction struct {
 	Proposal Proposal
 }
 
-// CallTool runs the calls that the policy and the guard allow.
+// CallTool runs the calls that the policy and the limits allow.
 type CallTool struct {
 	p     *Progress
 	Calls []CallProposal
@@ -138,11 +136,11 @@ type Done struct {
 // Open begins a turn.
 func Open(p *Progress) Start { return Start{p} }
 
-// Resume continues a turn in a new run, with the proposal that it waits with if it is parked. A turn can move to a new
+// Resume continues a turn in a new run, with the proposal that it waits with if it is waiting. A turn can move to a new
 // run only at these phases.
 func Resume(p *Progress) Phase {
-	if p.Parked != nil && (p.Parked.Proposal.Kind == ProposeCalls || p.Parked.Proposal.Kind == ProposeAsk) {
-		return ParseAction{p: p, Proposal: p.Parked.Proposal}
+	if p.Waiting != nil && (p.Waiting.Proposal.Kind == ProposeCalls || p.Waiting.Proposal.Kind == ProposeAsk) {
+		return ParseAction{p: p, Proposal: p.Waiting.Proposal}
 	}
 	return BuildPrompt{p}
 }
@@ -160,15 +158,15 @@ func (b BuildPrompt) LlmInfer() LlmInfer {
 	p.Counters.Spent++
 	// The head is the completion whose results are pending. The window contains it, however many results there are.
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
-	plan := PromptPlan{
+	plan := PromptSpec{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}
 	p.Note = ""
-	return LlmInfer{p: p.moved(PhaseBuildPrompt, PhaseLlmInfer), Plan: plan}
+	return LlmInfer{p: p.moved(PhaseBuildPrompt, PhaseLlmInfer), Prompt: plan}
 }
 
-// Done ends the turn because the guard does not allow another inference.
+// Done ends the turn because a limit does not allow another inference.
 func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPrompt, PhaseDone), e} }
 
 // ParseAction follows when the model has returned a completion.
@@ -224,7 +222,7 @@ func (a ParseAction) BuildPrompt(results []CallOutcome, note string) BuildPrompt
 	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
 }
 
-// Done ends the turn with an answer, after a limit of the guard, or after an invalid action that the policy does not
+// Done ends the turn with an answer, at a limit, or after an invalid action that the policy does not
 // reprompt. The transcript keeps the results of the calls that did not run.
 func (a ParseAction) Done(e Result, results []CallOutcome) Done {
 	a.p.Pending = results
@@ -257,67 +255,3 @@ func (LlmInfer) phase()    {}
 func (ParseAction) phase() {}
 func (CallTool) phase()    {}
 func (Done) phase()        {}
-
-// State is the state of a turn in output, indexes and exit codes.
-type State string
-
-// The states of a turn.
-const (
-	StateRunning   State = "running"
-	StateWaiting   State = "waiting" // for a decision
-	StateCompleted State = "completed"
-	StateFailed    State = "failed"
-	StateCancelled State = "cancelled"
-	// StateClosed means that the turn was ended from outside (terminate, run timeout) and closed by the session's next
-	// turn.
-	StateClosed State = "closed"
-)
-
-// Terminal reports whether a turn in this state has ended.
-func (s State) Terminal() bool { return s != StateRunning && s != StateWaiting && s != "" }
-
-// Known reports whether s is a state of this package.
-func (s State) Known() bool {
-	switch s {
-	case StateRunning, StateWaiting, StateCompleted, StateFailed, StateCancelled, StateClosed:
-		return true
-	}
-	return false
-}
-
-// FinishReason says why a turn ended.
-type FinishReason string
-
-// The finish reasons.
-const (
-	FinishAnswered  FinishReason = "answered"
-	FinishDuplicate FinishReason = "duplicate" // another turn had this message first; its answer is given
-	FinishNoMessage FinishReason = "no_message"
-	// FinishKept means that the message is a subagent's answer that begins no turn: the session's next turn gets it.
-	FinishKept         FinishReason = "kept"
-	FinishMaxSteps     FinishReason = "max_steps"
-	FinishMaxToolCalls FinishReason = "max_tool_calls"
-	FinishMaxErrors    FinishReason = "max_consecutive_errors"
-	FinishMaxTokens    FinishReason = "max_tokens"
-	FinishMaxCost      FinishReason = "max_cost_usd"
-	FinishTimeout      FinishReason = "turn_timeout"
-	// The completion ended early, or the model refused: see StopCause. The partial text is the answer.
-	FinishLength        FinishReason = FinishReason(StopLength)
-	FinishContentFilter FinishReason = FinishReason(StopContentFilter)
-	FinishRefusal       FinishReason = FinishReason(StopRefusal)
-	FinishInterrupted   FinishReason = "interrupted" // the policy is interrupt, and an error occurred
-	FinishCancelled     FinishReason = "cancelled"
-	FinishFailed        FinishReason = "failed"
-	FinishTerminated    FinishReason = "terminated" // closed by the session's next turn
-)
-
-// Known reports whether r is a finish reason of this package.
-func (r FinishReason) Known() bool {
-	switch r {
-	case FinishAnswered, FinishDuplicate, FinishNoMessage, FinishKept, FinishMaxSteps, FinishMaxToolCalls, FinishMaxErrors,
-		FinishMaxTokens, FinishMaxCost, FinishTimeout, FinishLength, FinishContentFilter, FinishRefusal, FinishInterrupted,
-		FinishCancelled, FinishFailed, FinishTerminated:
-		return true
-	}
-	return false
-}

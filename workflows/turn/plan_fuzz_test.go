@@ -44,7 +44,7 @@ type played struct {
 	transcript []turn.Message
 	turns      int
 
-	plan   turn.PromptPlan
+	plan   turn.PromptSpec
 	prompt turn.Prompt
 	cutAt  int // length of the transcript when the window was last cut
 	room   int // the minimum that the window held then
@@ -55,7 +55,7 @@ type played struct {
 func (s *played) turn(cfg turn.Config, script []byte) []byte {
 	s.turns++
 	s.transcript = append(s.transcript, turn.Message{Role: turn.RoleUser, Text: fmt.Sprintf("request %d", s.turns)})
-	s.plan, s.cutAt = turn.PromptPlan{}, 0
+	s.plan, s.cutAt = turn.PromptSpec{}, 0
 	p := &turn.Progress{Config: cfg, Head: s.head(), From: 1, Anchor: s.head().Seq}
 	b := turn.Open(p).BuildPrompt()
 	for i, does := range script {
@@ -64,7 +64,7 @@ func (s *played) turn(cfg turn.Config, script []byte) []byte {
 				Text: r.Text})
 		}
 		infer := b.LlmInfer()
-		s.look(infer.Plan, p)
+		s.look(infer.Prompt, p)
 		if does >= 128 { // the next attempt finds the results already appended, and uses the same head
 			s.transcript = s.transcript[:len(s.transcript)-len(p.Pending)]
 			b = infer.BuildPrompt("again")
@@ -101,7 +101,7 @@ func (s *played) answer(step, n int) []turn.CallOutcome {
 }
 
 // look renders the plan as the activity does and checks the resulting prompt.
-func (s *played) look(plan turn.PromptPlan, p *turn.Progress) {
+func (s *played) look(plan turn.PromptSpec, p *turn.Progress) {
 	var anchor *turn.Message
 	if plan.From > plan.Anchor {
 		anchor = &s.transcript[plan.Anchor-1]
@@ -126,7 +126,7 @@ func (s *played) look(plan turn.PromptPlan, p *turn.Progress) {
 }
 
 // requireSteady checks that the window only moves forward, and only if it would otherwise be too long.
-func (s *played) requireSteady(plan turn.PromptPlan, prompt turn.Prompt, p *turn.Progress) {
+func (s *played) requireSteady(plan turn.PromptSpec, prompt turn.Prompt, p *turn.Progress) {
 	l := p.Config.Limits
 	if s.plan.From == plan.From {
 		require.Equal(s.t, s.prompt.Messages, prompt.Messages[:len(s.prompt.Messages)], "prompts extend one another")

@@ -98,38 +98,3 @@ func (p Price) Cost(u Usage) USD {
 	}
 	return USD(plain*r.Input + u.CachedTokens*r.CachedInput + u.CacheWriteTokens*r.CacheWrite + u.OutputTokens*r.Output)
 }
-
-// API is a provider's wire protocol.
-type API string
-
-// The wire protocols.
-const (
-	APIChat      API = "chat"      // OpenAI's Chat Completions
-	APIResponses API = "responses" // OpenAI's Responses
-	APIMessages  API = "messages"  // Anthropic's Messages
-)
-
-// Model is a model that a turn may use, with what Begin knew of it. A turn keeps it for its whole life.
-type Model struct {
-	Provider string `json:"provider"` // its ID in the configuration
-	Name     string `json:"name"`     // as the provider's API takes it
-	API      API    `json:"api,omitempty"`
-	Mode     Mode   `json:"mode,omitempty"`
-	// ContextTokens is the context window, and MaxOutputTokens the longest completion; 0 means unknown.
-	ContextTokens   int64 `json:"context_tokens,omitempty"`
-	MaxOutputTokens int64 `json:"max_output_tokens,omitempty"`
-	// Price is nil if it is unknown. An unknown price is never 0.
-	Price *Price `json:"price,omitempty"`
-	// Why says why this model was selected, for display.
-	Why string `json:"why,omitempty"`
-}
-
-// FindModel returns the model of a list. A model that the list lacks has neither a price nor a context window.
-func FindModel(list []Model, provider, name string) Model {
-	for _, m := range list {
-		if m.Provider == provider && m.Name == name {
-			return m
-		}
-	}
-	return Model{Provider: provider, Name: name}
-}

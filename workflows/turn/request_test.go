@@ -21,12 +21,12 @@ func TestAGrantCoversOnlyWhatItWouldHaveAllowed(t *testing.T) {
 		call, tool bool
 	}{
 		"the same arguments":      {with(func(*turn.Request) {}), true, true},
-		"other arguments":         {with(func(w *turn.Request) { w.ArgumentsHash = "b" }), false, true},
-		"a rule about arguments":  {with(func(w *turn.Request) { w.MaxGrant = turn.GrantCall }), true, false},
-		"a rule about every call": {with(func(w *turn.Request) { w.MaxGrant = turn.GrantNever }), false, false},
-		"another tool":            {with(func(w *turn.Request) { w.Tool = "y" }), false, false},
-		"another risk":            {with(func(w *turn.Request) { w.Risk = turn.RiskHigh }), false, false},
-		"a question":              {with(func(w *turn.Request) { w.Kind = turn.RequestQuestion }), false, false},
+		"other arguments":         {with(func(r *turn.Request) { r.ArgumentsHash = "b" }), false, true},
+		"a rule about arguments":  {with(func(r *turn.Request) { r.MaxGrant = turn.GrantCall }), true, false},
+		"a rule about every call": {with(func(r *turn.Request) { r.MaxGrant = turn.GrantNever }), false, false},
+		"another tool":            {with(func(r *turn.Request) { r.Tool = "y" }), false, false},
+		"another risk":            {with(func(r *turn.Request) { r.Risk = turn.RiskHigh }), false, false},
+		"a question":              {with(func(r *turn.Request) { r.Kind = turn.RequestQuestion }), false, false},
 		"the call with the grant": {given, false, false},
 	} {
 		assert.Equal(t, c.call, given.Covers(turn.GrantCall, c.other), name)

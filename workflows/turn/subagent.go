@@ -8,15 +8,15 @@ import (
 // AgentTools begins the IDs of the tools that stand for agents: "agent/<id>".
 const AgentTools = "agent/"
 
-// ChildSession returns the session of the agent that a call of an agent's tool starts. It derives from the call alone,
+// SubagentSession returns the session of the agent that a call of an agent's tool starts. It derives from the call alone,
 // so a repeated call finds the same session, and every reader finds the session's parent.
-func ChildSession(turnID, callID string) string { return AgentTools + turnID + "/" + callID }
+func SubagentSession(turnID, callID string) string { return AgentTools + turnID + "/" + callID }
 
-var childSession = regexp.MustCompile(`^agent/([^/]+)/(\d{1,9}\.\d{1,9})$`)
+var subagentSession = regexp.MustCompile(`^agent/([^/]+)/(\d{1,9}\.\d{1,9})$`)
 
 // ParentCall returns the call that started the session; ok is false for a session that no call started.
 func ParentCall(session string) (turnID, callID string, ok bool) {
-	m := childSession.FindStringSubmatch(session)
+	m := subagentSession.FindStringSubmatch(session)
 	if m == nil {
 		return "", "", false
 	}

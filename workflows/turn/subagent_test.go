@@ -16,7 +16,7 @@ func TestNothingLeftIsNoShare(t *testing.T) {
 		"a share of 0 would be unlimited")
 	cheap := DefaultLimits()
 	cheap.MaxCostUSD = 0.5
-	assert.False(t, SharesOf(cheap, Counters{Delegated: Spending{Cost: Dollar / 2}}, 1, 1, 0).Inline.Enough())
+	assert.False(t, SharesOf(cheap, Counters{Subagents: Spending{Cost: Dollar / 2}}, 1, 1, 0).Inline.Enough())
 	l := DefaultLimits()
 	for _, c := range []Counters{{Spent: 11}, {Spent: 10}, {Granted: Spending{Steps: 10}}, {Busy: 90 * time.Second},
 		{Granted: Spending{Time: 90 * time.Second}}} {
@@ -32,9 +32,9 @@ func TestNothingLeftIsNoShare(t *testing.T) {
 	assert.Equal(t, 1, SharesOf(Limits{MaxSteps: 3, TurnTimeout: time.Minute}, Counters{Spent: 1}, 0, 0, 1).Background.Steps)
 }
 
-func TestOnlyCallsHaveChildSessions(t *testing.T) {
+func TestOnlyCallsHaveSubagentSessions(t *testing.T) {
 	t.Parallel()
-	id, call, ok := ParentCall(ChildSession("0190-a", "12.3"))
+	id, call, ok := ParentCall(SubagentSession("0190-a", "12.3"))
 	assert.True(t, ok)
 	assert.Equal(t, "0190-a", id)
 	assert.Equal(t, "12.3", call)
@@ -43,7 +43,7 @@ func TestOnlyCallsHaveChildSessions(t *testing.T) {
 		_, _, ok := ParentCall(s)
 		assert.False(t, ok, s)
 	}
-	id, call, ok = AnsweredCall(SubagentAnswerID(ChildSession("0190-a", "12.3")))
+	id, call, ok = AnsweredCall(SubagentAnswerID(SubagentSession("0190-a", "12.3")))
 	assert.True(t, ok)
 	assert.Equal(t, "0190-a 12.3", id+" "+call)
 	for _, s := range []string{"", "/answer", "agent/a/1/answer", "agent/a/1.0", "x/a/1.0/answer", "agent/a/1.0/answer/answer"} {

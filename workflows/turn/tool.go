@@ -1,18 +1,14 @@
 package turn
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"regexp"
-	"strings"
 	"time"
 )
 
-// ActivityKind is how a call is dispatched.
+// ActivityKind is the kind of activity that runs a call.
 type ActivityKind string
 
-// The kinds of dispatch. An agent's call is a child workflow between two short activities. A regular call is an
+// The kinds of attempt. An agent's call is a child workflow between two short activities. A regular call is an
 // activity (6 history events). A local call is a local activity (1 event), and only repeatable tools that return
 // within LocalActivityCap may use it.
 const (
@@ -147,55 +143,4 @@ type QuarantinedTool struct {
 	Now Descriptor `json:"now"`
 	// Approved is the approved version, or nil if the tool is new.
 	Approved *Descriptor `json:"approved,omitempty"`
-}
-
-// maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
-const maxWire = 64
-
-// hashed matches every name that ends in a hash. Servers choose the names of their tools. A tool whose own name ends
-// like this also gets a hash, because otherwise a server could claim the name of another server's tool.
-var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
-
-// WireName returns the provider's name for the tool with this catalogue ID. Letters, digits, _ and - stay, and a slash
-// becomes _. If anything else had to be replaced, if an underscore makes the name ambiguous, or if the name would
-// exceed 64 bytes, it is truncated and ends in 16 hex digits of the ID's SHA-256, so that two IDs never share a name:
-// finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
-func WireName(id string) string {
-	var b strings.Builder
-	exact := id != ""
-	parts := strings.Split(id, "/")
-	last := len(parts) - 1
-	if last > 2 || last > 1 && parts[0] != "mcp" {
-		exact = false // a slash inside the tool's own name
-	}
-	for i, part := range parts {
-		if i > 0 {
-			b.WriteByte('_')
-		}
-		if i < last && strings.Contains(part, "_") {
-			exact = false // ambiguous with a slash, except in the last part
-		}
-		for _, r := range part {
-			if wireRune(r) {
-				b.WriteRune(r)
-				continue
-			}
-			b.WriteByte('_')
-			exact = false
-		}
-	}
-	name := b.String()
-	if exact && len(name) <= maxWire && !hashed.MatchString(name) {
-		return name
-	}
-	sum := sha256.Sum256([]byte(id))
-	suffix := "_" + hex.EncodeToString(sum[:8])
-	if len(name) > maxWire-len(suffix) {
-		name = name[:maxWire-len(suffix)]
-	}
-	return name + suffix
-}
-
-func wireRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }

@@ -60,10 +60,10 @@ func TestParseTakesExactlyOneJSONAction(t *testing.T) {
 }
 
 func TestParseNativeGivesEveryCallAnUnambiguousID(t *testing.T) {
-	a := turn.Completion{ToolCalls: []turn.ToolCall{
+	c := turn.Completion{ToolCalls: []turn.ToolCall{
 		{WireID: "x", Tool: "local_read_file", Arguments: `{}`}, {WireID: "x", Tool: "nope", Arguments: `{}`},
 		{Tool: "nope"}}}
-	got, err := turn.Parse(turn.ModeNative, 2, a, tools)
+	got, err := turn.Parse(turn.ModeNative, 2, c, tools)
 	require.NoError(t, err)
 	calls := got.(turn.CallTools).Calls
 	assert.Equal(t, []string{"x", "call_2_1", "call_2_2"}, []string{calls[0].WireID, calls[1].WireID, calls[2].WireID})
@@ -82,8 +82,8 @@ func TestParseNativeTakesNoArgumentsForAnEmptyObject(t *testing.T) {
 }
 
 func TestParseNativeRefusesNothingAndCrowdedQuestions(t *testing.T) {
-	kind := func(a turn.Completion) turn.InvalidKind {
-		_, err := turn.Parse(turn.ModeNative, 1, a, tools)
+	kind := func(c turn.Completion) turn.InvalidKind {
+		_, err := turn.Parse(turn.ModeNative, 1, c, tools)
 		var invalid *turn.InvalidAction
 		require.ErrorAs(t, err, &invalid)
 		return invalid.Kind
@@ -147,7 +147,7 @@ func TestWindowIsCutInBlocks(t *testing.T) {
 func TestRenderNeverBeginsWithAResultWithoutItsCall(t *testing.T) {
 	window := []turn.Message{{Role: turn.RoleTool, CallID: "1.0"}, {Role: turn.RoleTool, CallID: "1.1"},
 		{Role: turn.RoleAssistant, Text: "so"}}
-	p := turn.Render(turn.PromptPlan{Mode: turn.ModeNative}, turn.PromptConfig{},
+	p := turn.Render(turn.PromptSpec{Mode: turn.ModeNative}, turn.PromptConfig{},
 		&turn.Message{Role: turn.RoleUser, Text: "why?"}, window)
 	require.Len(t, p.Messages, 2)
 	assert.Equal(t, "why?", p.Messages[0].Text)
@@ -162,7 +162,7 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 		{Role: turn.RoleAssistant,
 			ToolCalls: []turn.ToolCall{{ID: "1.0", Tool: "local/read_file", Arguments: `{"path":"a"}`}}},
 		{Role: turn.RoleTool, CallID: "1.0", Outcome: turn.OutcomeOK, Text: "content"}}
-	p := turn.Render(turn.PromptPlan{Mode: turn.ModeJSON}, promptConfig, nil, window)
+	p := turn.Render(turn.PromptSpec{Mode: turn.ModeJSON}, promptConfig, nil, window)
 	assert.Empty(t, p.Tools)
 	assert.Contains(t, p.System, "be brief")
 	assert.Contains(t, p.System, "local_read_file: reads")
@@ -171,7 +171,7 @@ func TestRenderInJSONModeNeedsNoNativeTools(t *testing.T) {
 	assert.Contains(t, p.Messages[1].Text, "content")
 }
 
-func TestGuardStopsEveryRunaway(t *testing.T) {
+func TestLimitsStopEveryRunaway(t *testing.T) {
 	l := turn.DefaultLimits()
 	l.MaxTokens = 1000
 	for reason, c := range map[turn.FinishReason]turn.Counters{
@@ -238,15 +238,15 @@ func TestCutKeepsWholeRunes(t *testing.T) {
 
 func TestReaderSeesExactlyTheFinalText(t *testing.T) {
 	var r turn.Reader
-	for _, c := range []turn.Chunk{
-		{Kind: turn.ChunkTextDelta, Step: 1, Text: "let me look"},
-		{Kind: turn.ChunkTextDelta, Step: 2, Text: "the ans"},
-		{Kind: turn.ChunkAttemptRestarted, Step: 2},
-		{Kind: turn.ChunkTextDelta, Step: 2, Text: "the "},
-		{Kind: turn.ChunkTextDelta, Step: 2, Text: "answer"},
+	for _, e := range []turn.Event{
+		{Kind: turn.EventTextDelta, Step: 1, Text: "let me look"},
+		{Kind: turn.EventTextDelta, Step: 2, Text: "the ans"},
+		{Kind: turn.EventAttemptRestarted, Step: 2},
+		{Kind: turn.EventTextDelta, Step: 2, Text: "the "},
+		{Kind: turn.EventTextDelta, Step: 2, Text: "answer"},
 	} {
-		withdrawn := r.Add(c)
-		assert.Equal(t, c.Kind == turn.ChunkAttemptRestarted, withdrawn)
+		withdrawn := r.Add(e)
+		assert.Equal(t, e.Kind == turn.EventAttemptRestarted, withdrawn)
 	}
 	assert.Equal(t, "the answer", r.Text())
 }

@@ -27,8 +27,8 @@ func (h *heard) Reasoning(s string) { h.reasoning.WriteString(s) }
 // drainStream reads a whole stream as Infer does.
 func drainStream(r io.Reader, maxRaw int) (turn.Completion, *heard, error) {
 	h := &heard{}
-	a, err := inference.Collect(r, chat.Wire{}, h, maxRaw)
-	return a, h, err
+	c, err := inference.Collect(r, chat.Wire{}, h, maxRaw)
+	return c, h, err
 }
 
 func FuzzStream(f *testing.F) {
@@ -46,18 +46,18 @@ func FuzzStream(f *testing.F) {
 	}
 	const maxRaw = 300
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, h, err := drainStream(bytes.NewReader(body), maxRaw)
+		done, h, err := drainStream(bytes.NewReader(body), maxRaw)
 		require.Error(t, err, "a stream ends")
-		assert.True(t, json.Valid(a.Raw), "%s", a.Raw)
-		assert.LessOrEqual(t, len(a.Raw), maxRaw+100)
-		assert.Equal(t, a.Text, h.text.String())
-		assert.Equal(t, a.Reasoning, h.reasoning.String())
-		for _, c := range append(a.ToolCalls, turn.ToolCall{Arguments: a.Text + a.Reasoning + a.Model + a.FinishReason}) {
+		assert.True(t, json.Valid(done.Raw), "%s", done.Raw)
+		assert.LessOrEqual(t, len(done.Raw), maxRaw+100)
+		assert.Equal(t, done.Text, h.text.String())
+		assert.Equal(t, done.Reasoning, h.reasoning.String())
+		for _, c := range append(done.ToolCalls, turn.ToolCall{Arguments: done.Text + done.Reasoning + done.Model + done.FinishReason}) {
 			assert.True(t, utf8.ValidString(c.WireID+c.Tool+c.Arguments))
 			assert.NotContains(t, c.WireID+c.Tool+c.Arguments, "\x00")
 		}
 		again, _, _ := drainStream(iotest.OneByteReader(bytes.NewReader(body)), maxRaw)
-		assert.Equal(t, a, again, "how the network cuts the stream does not matter")
+		assert.Equal(t, done, again, "how the network cuts the stream does not matter")
 	})
 }
 

@@ -111,11 +111,11 @@ func shown(media []inference.Shown) message {
 }
 
 // keep records the provider's own fields of a response, if they are to be sent back.
-func (f *own) keep(c *inference.Collector, calls []json.RawMessage) error {
-	if f.ReasoningContent == nil && f.ReasoningDetails == nil && !anySet(calls) {
+func (o *own) keep(c *inference.Collector, calls []json.RawMessage) error {
+	if o.ReasoningContent == nil && o.ReasoningDetails == nil && !anySet(calls) {
 		return nil
 	}
-	raw, err := json.Marshal(f)
+	raw, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}

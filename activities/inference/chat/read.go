@@ -162,16 +162,16 @@ func (r *reader) keep() error {
 	if len(calls) == 0 || len(r.out.Items()) > 0 {
 		return nil
 	}
-	var f own
+	var o own
 	if r.thought.Len() > 0 {
-		f.ReasoningContent, _ = json.Marshal(r.thought.String()) // strings always marshal
+		o.ReasoningContent, _ = json.Marshal(r.thought.String()) // strings always marshal
 	}
 	if len(r.details) > 0 {
-		f.ReasoningDetails, _ = json.Marshal(r.details) // decoded JSON always marshals
+		o.ReasoningDetails, _ = json.Marshal(r.details) // decoded JSON always marshals
 	}
 	extra := make([]json.RawMessage, len(calls))
 	for i, call := range calls {
 		extra[i] = r.parts[call].extra
 	}
-	return f.keep(r.out, extra)
+	return o.keep(r.out, extra)
 }

@@ -78,7 +78,7 @@ func (a *agent) ask(question string) string {
 		pinned[i] = d.Pinned()
 	}
 	for step := 1; step < 8; step++ {
-		p := turn.Render(turn.PromptPlan{Model: demo.Model, Mode: turn.ModeNative},
+		p := turn.Render(turn.PromptSpec{Model: demo.Model, Mode: turn.ModeNative},
 			turn.PromptConfig{System: "You help.", Descriptors: a.tools}, nil, transcript)
 		answer, err := a.chat.Infer(a.t.Context(), p, silent{})
 		require.NoError(a.t, err)

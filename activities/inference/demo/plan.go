@@ -82,10 +82,10 @@ func (c conversation) byPlan(steps []map[string]any) step {
 	return step{"I do the next step.", calls}
 }
 
-func reflections(current [][]string, verdict, result string) (calls []call) {
+func reflections(current [][]string, assessment, result string) (calls []call) {
 	line, _, _ := strings.Cut(strings.TrimSpace(result), "\n")
 	for _, m := range current {
-		calls = append(calls, call{toolPlanStep, map[string]any{"step": json.Number(m[1]), "verdict": verdict,
+		calls = append(calls, call{toolPlanStep, map[string]any{"step": json.Number(m[1]), "assessment": assessment,
 			"reflection": line}})
 	}
 	return calls

@@ -44,8 +44,8 @@ type plainRequest openai.CreateResponseRequest
 // Body implements inference.Wire.
 func (Wire) Body(p turn.Prompt, r inference.Rules) (inference.Body, error) {
 	input, media := input(p, r)
-	store := false
-	rest := plainRequest{Store: &store, Stream: true, Tools: tools(p.Tools),
+	j := false
+	rest := plainRequest{Store: &j, Stream: true, Tools: tools(p.Tools),
 		Include: []openai.ResponseInclude{openai.ResponseIncludeReasoningEncryptedContent}}
 	if !r.Quirks.NoCacheKey {
 		rest.PromptCacheKey = p.CacheKey

@@ -60,10 +60,10 @@ func NewFrames(f *os.File, limit int, noise io.Writer) *Frames {
 // told is the reader of a Frames' file. It passes what it reads to onRead.
 type told Frames
 
-func (f *told) Read(p []byte) (int, error) {
-	n, err := f.file.Read(p)
-	if f.onRead != nil && n > 0 {
-		if over := f.onRead(p[:n]); over != nil {
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.file.Read(p)
+	if t.onRead != nil && n > 0 {
+		if over := t.onRead(p[:n]); over != nil {
 			return 0, over
 		}
 	}

@@ -71,7 +71,7 @@ func (g *Guard) options() []ssrf.Option {
 // maxHeaderBytes bounds the header of a response.
 const maxHeaderBytes = 64 << 10
 
-// Transport dials only addresses that the guard allows. It uses no proxy, because the guard would then check the
+// Transport dials only addresses that the limits allow. It uses no proxy, because the guard would then check the
 // proxy's address. It uses neither HTTP/2 nor compression: HTTP/2 frames and empty compressed blocks never reach a
 // body, which is where bytes are counted.
 func (g *Guard) Transport() *http.Transport {

@@ -44,13 +44,13 @@ func FuzzConfinement(f *testing.F) {
 		if link != "" && len(link) < 100 && r.Symlink(target, link) == nil {
 			defer func() { require.NoError(t, r.Remove(link)) }()
 		}
-		said := use(t, w, name, int(depth))
+		output := use(t, w, name, int(depth))
 		if !strings.Contains(name, above) {
-			require.NotContains(t, said, above, "the model is told where the workspace lies")
+			require.NotContains(t, output, above, "the model is told where the workspace lies")
 		}
-		require.NotContains(t, said, outsideText)
+		require.NotContains(t, output, outsideText)
 		if !strings.Contains(name+link, outsideName) {
-			require.NotContains(t, said, outsideName, "what lies outside was listed")
+			require.NotContains(t, output, outsideName, "what lies outside was listed")
 		}
 		require.Equal(t, before, surroundings(t, above), "something outside was made or changed")
 		requireConfined(t, w, root, name)
@@ -94,18 +94,18 @@ func surroundings(t testing.TB, above string) string {
 // use calls every tool with the path and returns everything that a model would see.
 func use(t *testing.T, w *workspace, name string, depth int) string {
 	t.Helper()
-	var said []string
+	var output []string
 	add := func(out string, err error) {
 		if err != nil {
 			require.Empty(t, out, "a refusal shows nothing")
 			out = err.Error()
 		}
-		said = append(said, out)
+		output = append(output, out)
 	}
 	add(w.read(t.Context(), ReadInput{Path: name}))
 	add(w.list(t.Context(), ListInput{Path: name, Depth: depth}))
 	add(w.search(t.Context(), SearchInput{Path: name, Query: "canary.*|file|inside", Regexp: true}))
-	return strings.Join(said, "\n")
+	return strings.Join(output, "\n")
 }
 
 // requireConfined resolves the path with the file system itself and compares the results.

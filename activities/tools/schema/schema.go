@@ -87,35 +87,35 @@ func resolve(raw json.RawMessage) (resolved *jsonschema.Resolved, err error) {
 
 // Validate returns an error that says where a value violates the schema, or that checking it might take too long. The
 // zero Schema accepts every value.
-func (c Schema) Validate(v any) (err error) {
+func (s Schema) Validate(v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library may panic on hostile input
 			err = errors.New("the schema library panicked on it")
 		}
 	}()
-	if c.resolved == nil {
+	if s.resolved == nil {
 		return nil
 	}
 	if deeper(v, maxArgumentsDepth) {
 		return fmt.Errorf("nested more than %d deep", maxArgumentsDepth)
 	}
-	if values, text := measure(v); c.effort.exceeded(values, text) {
+	if values, text := measure(v); s.effort.exceeded(values, text) {
 		return fmt.Errorf("%d values with %d bytes of text are too many to be checked against its schema; send fewer",
 			values, text)
 	}
-	return c.resolved.Validate(v)
+	return s.resolved.Validate(v)
 }
 
 // ApplyDefaults adds the defaults of properties that the object lacks.
-func (c Schema) ApplyDefaults(object *map[string]any) error {
-	if c.resolved == nil {
+func (s Schema) ApplyDefaults(object *map[string]any) error {
+	if s.resolved == nil {
 		return nil
 	}
-	return c.resolved.ApplyDefaults(object)
+	return s.resolved.ApplyDefaults(object)
 }
 
 // Instructions returns the size of the schema's compiled patterns (see MaxListInstructions).
-func (c Schema) Instructions() int { return c.effort.instructions }
+func (s Schema) Instructions() int { return s.effort.instructions }
 
 // Bounds on the compiled schemas that a Cache keeps.
 const (
@@ -138,15 +138,15 @@ type keptSchema struct {
 }
 
 // Get returns the compiled schema of a tool's arguments.
-func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
+func (c *Cache) Get(d turn.Descriptor) (Schema, error) {
 	key := sha256.Sum256(d.Schema)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kept == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil {
 		// The error is that of a size that is not positive.
-		s.kept, _ = simplelru.NewLRU(maxKept, func(_ [sha256.Size]byte, k keptSchema) { s.bytes -= k.bytes })
+		c.kept, _ = simplelru.NewLRU(maxKept, func(_ [sha256.Size]byte, k keptSchema) { c.bytes -= k.bytes })
 	}
-	if k, ok := s.kept.Get(key); ok {
+	if k, ok := c.kept.Get(key); ok {
 		return k.Schema, nil
 	}
 	_, r, err := Compile(d.Schema)
@@ -154,19 +154,19 @@ func (s *Cache) Get(d turn.Descriptor) (Schema, error) {
 		return Schema{}, fmt.Errorf("tool %s: %w", d.ID, err)
 	}
 	k := keptSchema{r, expansion*len(d.Schema) + instructionBytes*r.Instructions()}
-	s.bytes += k.bytes
-	s.kept.Add(key, k)
-	for s.bytes > maxKeptBytes {
-		s.kept.RemoveOldest()
+	c.bytes += k.bytes
+	c.kept.Add(key, k)
+	for c.bytes > maxKeptBytes {
+		c.kept.RemoveOldest()
 	}
 	return r, nil
 }
 
 // CheckArguments validates arguments against the schema. Its error is meant for the model.
-func (c Schema) CheckArguments(id string, arguments json.RawMessage) error {
+func (s Schema) CheckArguments(id string, arguments json.RawMessage) error {
 	object, err := Object(arguments)
 	if err == nil {
-		err = c.Validate(object)
+		err = s.Validate(object)
 	}
 	if err != nil {
 		return fmt.Errorf("arguments of %s: %s", id, printable.Line(err.Error(), 600))

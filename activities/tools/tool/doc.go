@@ -3,6 +3,6 @@
 // results that report such an outcome.
 //
 // What matters for an outcome is whether the request left this program. Until its first byte does, a failure is a
-// *turn.Error with code tool_not_sent, and the call may be dispatched again. From then on every ending is a result: ok
+// *turn.Error with code tool_not_sent, and the call may be attempted again. From then on every ending is a result: ok
 // or error if the tool answered, unknown if it did not. One function decides it for every ending: Ending.Class.
 package tool

@@ -54,7 +54,7 @@ type Class string
 
 // The classes.
 const (
-	ClassNotSent   Class = "not sent" // may always be dispatched again
+	ClassNotSent   Class = "not sent" // may always be attempted again
 	ClassOK        Class = "ok"
 	ClassError     Class = "error"
 	ClassUnknown   Class = "unknown"

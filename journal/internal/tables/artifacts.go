@@ -38,7 +38,7 @@ func readMedia(column Content) (media []turn.Media, err error) {
 
 // Artifact looks for a call of the session, or of its shared past, that has left the blob. A fork does not see what its
 // parent sessions did after the fork point, nor late results there, because those may have tainted the parent since.
-// Artifact also finds the text of a message, which a condensation may have replaced by its hash.
+// Artifact also finds the text of a message, which a compaction may have replaced by its hash.
 func (q Querier) Artifact(session int64, hash string) (mediaType string, err error) {
 	list, err := q.Segments(session, 1, AllMessages)
 	if err != nil {

@@ -20,7 +20,7 @@ type Call struct {
 	Text           Stored
 	Continuation   sql.NullString // a blob's hash
 	Media          Content        // JSON
-	Notes          int            // tool_progress chunks so far
+	Notes          int            // tool_progress events so far
 	Requests       bool           // the turn has requests about it
 }
 

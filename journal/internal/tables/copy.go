@@ -14,8 +14,8 @@ import (
 var copied = []string{
 	"blobs", "sessions", "turns", "messages", "inferences", "calls", "late_results", "artifacts", "taint_sources",
 	"requests",
-	"grants", "catalogues", "approved_tools", "config_versions", "chunks", "fleet_limits",
-	"inference_usage", "spending", "condensations", "subagents",
+	"grants", "catalogues", "approved_tools", "config_versions", "events", "fleet_limits",
+	"inference_usage", "spending", "compactions", "subagents",
 }
 
 // booleans are the columns that SQLite stores as numbers.
@@ -24,16 +24,16 @@ var booleans = []string{"pruned", "emitted", "repeatable", "late", "allowed", "u
 
 // contents are the columns of content, by table: those that an encrypted journal seals.
 var contents = map[string][]string{
-	"blobs":         {"bytes"},
-	"sessions":      {"first_text"},
-	"turns":         {"config", "message", "answer", "left_over"},
-	"messages":      {"text", "tool_calls", "media"},
-	"inferences":    {"failed_message", "completion"},
-	"calls":         {"arguments", "text", "media"},
-	"late_results":  {"text", "media"},
-	"requests":      {"arguments", "why", "question", "elicitation", "reason", "response"},
-	"chunks":        {"text", "data"},
-	"condensations": {"content"},
+	"blobs":        {"bytes"},
+	"sessions":     {"first_text"},
+	"turns":        {"config", "message", "answer", "left_over"},
+	"messages":     {"text", "tool_calls", "media"},
+	"inferences":   {"failed_message", "completion"},
+	"calls":        {"arguments", "text", "media"},
+	"late_results": {"text", "media"},
+	"requests":     {"arguments", "why", "question", "elicitation", "reason", "response"},
+	"events":       {"text", "data"},
+	"compactions":  {"content"},
 }
 
 // copyRows is the number of rows of one INSERT, except for blobs and catalogues, whose rows may be large.

@@ -66,7 +66,7 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Topic is something that followers wait for: a turn's chunks, or a session's next turn.
+// Topic is something that followers wait for: a turn's events, or a session's next turn.
 type Topic struct {
 	Turn    string
 	Session string
@@ -86,42 +86,42 @@ type Handle struct {
 func New(db Database) *Handle { return &Handle{db: db} }
 
 // OfTenant returns the handle of a tenant, on the same database.
-func (s *Handle) OfTenant(tenant string) *Handle {
-	of := *s
+func (h *Handle) OfTenant(tenant string) *Handle {
+	of := *h
 	of.Tenant = tenant
 	return &of
 }
 
 // Close ends all operations that wait on the journal and closes its database.
-func (s *Handle) Close() error { return s.db.Close() }
+func (h *Handle) Close() error { return h.db.Close() }
 
 // ID returns the journal's UUID.
-func (s *Handle) ID(ctx context.Context) (id string, err error) {
-	if s.sealer != nil {
-		return s.sealer.id, nil
+func (h *Handle) ID(ctx context.Context) (id string, err error) {
+	if h.sealer != nil {
+		return h.sealer.id, nil
 	}
-	err = s.Read(ctx, "reading the journal's ID", func(q Querier) error {
+	err = h.Read(ctx, "reading the journal's ID", func(q Querier) error {
 		return q.Row(`SELECT id FROM journal`).Scan(&id)
 	})
 	return id, err
 }
 
 // Changed is Database.Changed with the tenant's sessions.
-func (s *Handle) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
+func (h *Handle) Changed(ctx context.Context, topics ...Topic) <-chan struct{} {
 	own := slices.Clone(topics)
 	for i, t := range own {
 		if t.Session != "" {
-			own[i].Tenant = s.Tenant
+			own[i].Tenant = h.Tenant
 		}
 	}
-	return s.db.Changed(ctx, own...)
+	return h.db.Changed(ctx, own...)
 }
 
 // TempDir is Database.TempDir.
-func (s *Handle) TempDir() string { return s.db.TempDir() }
+func (h *Handle) TempDir() string { return h.db.TempDir() }
 
 // ReadOnly is Database.ReadOnly.
-func (s *Handle) ReadOnly() error { return s.db.ReadOnly() }
+func (h *Handle) ReadOnly() error { return h.db.ReadOnly() }
 
 // Tx is a transaction that writes.
 type Tx struct {
@@ -131,20 +131,20 @@ type Tx struct {
 
 // Write runs fn in one transaction, which is committed if fn returns nil and rolled back otherwise. fn may run more
 // than once.
-func (s *Handle) Write(ctx context.Context, doing string, fn func(*Tx) error) error {
+func (h *Handle) Write(ctx context.Context, doing string, fn func(*Tx) error) error {
 	var t *Tx
-	if err := record.CheckTenant(s.Tenant); err != nil {
+	if err := record.CheckTenant(h.Tenant); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	err := s.db.Write(ctx, func(c Conn) error {
-		t = &Tx{s.querier(c), map[Topic]bool{}}
+	err := h.db.Write(ctx, func(c Conn) error {
+		t = &Tx{h.querier(c), map[Topic]bool{}}
 		return fn(t)
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+		return fmt.Errorf("%s: %w", doing, h.db.Explain(err))
 	}
 	if len(t.Changed) > 0 {
-		s.db.Notify(slices.Collect(maps.Keys(t.Changed))...)
+		h.db.Notify(slices.Collect(maps.Keys(t.Changed))...)
 	}
 	return nil
 }
@@ -163,29 +163,29 @@ func (t *Tx) LockRow(query string, args ...any) error {
 }
 
 // Read runs fn on one snapshot. fn may run more than once.
-func (s *Handle) Read(ctx context.Context, doing string, fn func(Querier) error) error {
-	return s.readSnapshot(ctx, false, doing, fn)
+func (h *Handle) Read(ctx context.Context, doing string, fn func(Querier) error) error {
+	return h.readSnapshot(ctx, false, doing, fn)
 }
 
 // ReadOnce is Read for an fn that must not run again, because its output cannot be written twice.
-func (s *Handle) ReadOnce(ctx context.Context, doing string, fn func(Querier) error) error {
-	return s.readSnapshot(ctx, true, doing, fn)
+func (h *Handle) ReadOnce(ctx context.Context, doing string, fn func(Querier) error) error {
+	return h.readSnapshot(ctx, true, doing, fn)
 }
 
-func (s *Handle) readSnapshot(ctx context.Context, once bool, doing string, fn func(Querier) error) error {
-	err := record.CheckTenant(s.Tenant)
+func (h *Handle) readSnapshot(ctx context.Context, once bool, doing string, fn func(Querier) error) error {
+	err := record.CheckTenant(h.Tenant)
 	if err == nil {
-		err = s.db.Read(ctx, once, func(c Conn) error { return fn(s.querier(c)) })
+		err = h.db.Read(ctx, once, func(c Conn) error { return fn(h.querier(c)) })
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, s.db.Explain(err))
+		return fmt.Errorf("%s: %w", doing, h.db.Explain(err))
 	}
 	return nil
 }
 
 // Get returns what fn reads from one snapshot. fn may run more than once.
-func Get[V any](ctx context.Context, s *Handle, doing string, fn func(Querier) (V, error)) (out V, err error) {
-	err = s.Read(ctx, doing, func(q Querier) (err error) {
+func Get[V any](ctx context.Context, h *Handle, doing string, fn func(Querier) (V, error)) (out V, err error) {
+	err = h.Read(ctx, doing, func(q Querier) (err error) {
 		out, err = fn(q)
 		return err
 	})
@@ -193,9 +193,9 @@ func Get[V any](ctx context.Context, s *Handle, doing string, fn func(Querier) (
 }
 
 // GetOfTurn is Get for a turn of any tenant: see Querier.Scope.
-func GetOfTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
+func GetOfTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	fn func(Querier, Scope) (V, error)) (V, error) {
-	return Get(ctx, s, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
+	return Get(ctx, h, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
 		sc, err := q.Scope(turnID)
 		if err != nil {
 			return out, err
@@ -205,9 +205,9 @@ func GetOfTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
 }
 
 // GetOfNamedTurn is Get for a turn of the tenant: see Querier.NamedScope.
-func GetOfNamedTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
+func GetOfNamedTurn[V any](ctx context.Context, h *Handle, turnID, doing string,
 	fn func(Querier, Scope) (V, error)) (V, error) {
-	return Get(ctx, s, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
+	return Get(ctx, h, doing+" of turn "+turnID, func(q Querier) (out V, err error) {
 		sc, err := q.NamedScope(turnID)
 		if err != nil {
 			return out, err
@@ -217,9 +217,9 @@ func GetOfNamedTurn[V any](ctx context.Context, s *Handle, turnID, doing string,
 }
 
 // GetOfSession is Get for a session of the tenant.
-func GetOfSession[V any](ctx context.Context, s *Handle, session, doing string,
+func GetOfSession[V any](ctx context.Context, h *Handle, session, doing string,
 	fn func(q Querier, session int64) (V, error)) (V, error) {
-	return Get(ctx, s, fmt.Sprintf("%s of %q", doing, session), func(q Querier) (out V, err error) {
+	return Get(ctx, h, fmt.Sprintf("%s of %q", doing, session), func(q Querier) (out V, err error) {
 		n, err := q.SessionRow(session)
 		if err != nil {
 			return out, err

@@ -125,9 +125,9 @@ type storedCompletion struct {
 }
 
 // storeCompletion encodes a completion for storage beside the message that was appended for it. The caller stores Raw.
-func storeCompletion(a turn.Completion, messageText string) json.RawMessage {
-	a.Raw = nil
-	s := storedCompletion{Completion: a, SameText: a.Text == messageText}
+func storeCompletion(c turn.Completion, messageText string) json.RawMessage {
+	c.Raw = nil
+	s := storedCompletion{Completion: c, SameText: c.Text == messageText}
 	if s.SameText {
 		s.Text = ""
 	}

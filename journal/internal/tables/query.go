@@ -13,7 +13,7 @@ type Querier struct {
 	sealer *sealer
 }
 
-func (s *Handle) querier(c Conn) Querier { return Querier{c, s.Tenant, s.sealer} }
+func (h *Handle) querier(c Conn) Querier { return Querier{c, h.Tenant, h.sealer} }
 
 // Row returns the first row of a result. An encrypted journal seals the arguments and opens the result.
 func (q Querier) Row(query string, args ...any) Row {

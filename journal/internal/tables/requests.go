@@ -25,16 +25,16 @@ const requestColumns = `w.id, s.session_id, t.turn_id, w.request_id, w.kind, w.s
 const requestQuery = `SELECT ` + requestColumns +
 	` FROM requests w JOIN turns t ON t.id = w.turn JOIN sessions s ON s.id = w.session WHERE `
 
-func (x *Request) scan(scan func(...any) error) error {
+func (row *Request) scan(scan func(...any) error) error {
 	var expires, asked, ruled int64
 	var r turn.Decision
-	w := &x.Rec
-	err := scan(&x.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &x.Arguments.Inline, &x.Arguments.Blob,
-		&w.ArgumentsHash, &x.Size,
+	w := &row.Rec
+	err := scan(&row.row, &w.Session, &w.Turn, &w.ID, &w.Kind, &w.Step, &w.Tool, &row.Arguments.Inline, &row.Arguments.Blob,
+		&w.ArgumentsHash, &row.Size,
 		&w.Risk, Into(&w.Why), Into(&w.Question), &expires, &asked, &r.Status, &r.Allowed, &r.ArgumentsHash, &r.By,
 		Into(&r.Reason), &r.Grant,
 		&ruled,
-		&w.Call, &x.elicitation.Inline, &x.elicitation.Blob, &x.response.Inline, &x.response.Blob, &w.MaxGrant)
+		&w.Call, &row.elicitation.Inline, &row.elicitation.Blob, &row.response.Inline, &row.response.Blob, &w.MaxGrant)
 	w.ExpiresAt, w.AskedAt = Instant(expires), Instant(asked)
 	if r.Status != "" {
 		r.ID, r.At = w.ID, Instant(ruled)
@@ -44,18 +44,18 @@ func (x *Request) scan(scan func(...any) error) error {
 }
 
 // Request returns a turn's request, or sql.ErrNoRows.
-func (q Querier) Request(turnN int64, id string) (x Request, err error) {
-	if err = x.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
-		return x, err
+func (q Querier) Request(turnN int64, id string) (r Request, err error) {
+	if err = r.scan(q.Row(requestQuery+`w.turn = ? AND w.request_id = ?`, turnN, id).Scan); err != nil {
+		return r, err
 	}
-	return x, q.loadRequest(&x)
+	return r, q.loadRequest(&r)
 }
 
 // Requests returns the requests that the condition where selects.
 func (q Querier) Requests(where string, args ...any) (list []Request, err error) {
-	list, err = Collect(q, func(scan Scanner) (x Request, err error) {
-		err = x.scan(scan)
-		return x, err
+	list, err = Collect(q, func(scan Scanner) (r Request, err error) {
+		err = r.scan(scan)
+		return r, err
 	}, requestQuery+where, args...)
 	for i := range list {
 		if err != nil {
@@ -67,20 +67,20 @@ func (q Querier) Requests(where string, args ...any) (list []Request, err error)
 }
 
 // loadRequest loads the fields that may be in blobs.
-func (q Querier) loadRequest(x *Request) (err error) {
-	if x.Rec.Arguments, err = q.get(x.Arguments); err != nil {
+func (q Querier) loadRequest(r *Request) (err error) {
+	if r.Rec.Arguments, err = q.get(r.Arguments); err != nil {
 		return err
 	}
-	inquiry, err := q.GetJSON(x.elicitation)
-	if err == nil && inquiry != nil {
-		err = json.Unmarshal(inquiry, &x.Rec.Elicitation)
+	elicitation, err := q.GetJSON(r.elicitation)
+	if err == nil && elicitation != nil {
+		err = json.Unmarshal(elicitation, &r.Rec.Elicitation)
 	}
-	if err != nil || x.Rec.Decision == nil {
+	if err != nil || r.Rec.Decision == nil {
 		return err
 	}
-	reply, err := q.GetJSON(x.response)
+	reply, err := q.GetJSON(r.response)
 	if err == nil && reply != nil {
-		err = json.Unmarshal(reply, &x.Rec.Decision.Response)
+		err = json.Unmarshal(reply, &r.Rec.Decision.Response)
 	}
 	return err
 }
@@ -93,59 +93,59 @@ func (q Querier) Records(where string, args ...any) (out []record.RequestRecord,
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range list {
-		x.Rec.ArgumentsBytes = x.Size
-		if int64(len(x.Rec.Arguments)) < x.Size {
-			b, err := q.GetBlob(x.Rec.ArgumentsHash)
+	for _, r := range list {
+		r.Rec.ArgumentsBytes = r.Size
+		if int64(len(r.Rec.Arguments)) < r.Size {
+			b, err := q.GetBlob(r.Rec.ArgumentsHash)
 			if err != nil && !errors.Is(err, record.ErrNotFound) {
 				return nil, err
 			}
 			if err == nil {
-				x.Rec.Arguments = string(b)
+				r.Rec.Arguments = string(b)
 			}
 		}
-		out = append(out, x.Rec)
+		out = append(out, r.Rec)
 	}
 	return out, nil
 }
 
 // InsertRequest inserts a request without its decision and sets its row.
-func (t *Tx) InsertRequest(session, turnN int64, x *Request) (err error) {
-	w := x.Rec
+func (t *Tx) InsertRequest(session, turnN int64, r *Request) (err error) {
+	w := r.Rec
 	if w.Elicitation != nil {
-		if x.elicitation, err = t.PutJSON(record.MustJSON(w.Elicitation)); err != nil {
+		if r.elicitation, err = t.PutJSON(record.MustJSON(w.Elicitation)); err != nil {
 			return err
 		}
 	}
 	return t.Row(`INSERT INTO requests (session, turn, request_id, kind, step, tool, arguments, arguments_blob, arguments_hash, arguments_bytes,
 		risk, why, question, expires_at, asked_at, call_id, elicitation, elicitation_blob, max_grant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
-		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, x.Arguments.Inline, x.Arguments.Blob, w.ArgumentsHash, x.Size,
+		session, turnN, w.ID, string(w.Kind), w.Step, w.Tool, r.Arguments.Inline, r.Arguments.Blob, w.ArgumentsHash, r.Size,
 		string(w.Risk), ContentOf(w.Why), ContentOf(w.Question), Nanos(w.ExpiresAt), Nanos(w.AskedAt),
-		w.Call, x.elicitation.Inline, x.elicitation.Blob, string(w.MaxGrant)).Scan(&x.row)
+		w.Call, r.elicitation.Inline, r.elicitation.Blob, string(w.MaxGrant)).Scan(&r.row)
 }
 
 // DecideRequest settles a request.
-func (t *Tx) DecideRequest(x *Request, r turn.Decision) (err error) {
+func (t *Tx) DecideRequest(row *Request, r turn.Decision) (err error) {
 	if r.Response != nil {
-		if x.response, err = t.PutJSON(record.MustJSON(r.Response)); err != nil {
+		if row.response, err = t.PutJSON(record.MustJSON(r.Response)); err != nil {
 			return err
 		}
 	}
 	r.At = Instant(Nanos(r.At))
-	x.Rec.Decision = &r
+	row.Rec.Decision = &r
 	return t.Exec(`UPDATE requests SET status = ?, allowed = ?, decided_hash = ?, decided_by = ?, reason = ?, grant_scope = ?, decided_at = ?,
 		response = ?, response_blob = ? WHERE id = ?`,
 		string(r.Status), r.Allowed, r.ArgumentsHash, r.By, ContentOf(r.Reason), string(r.Grant), Nanos(r.At),
-		x.response.Inline,
-		x.response.Blob, x.row)
+		row.response.Inline,
+		row.response.Blob, row.row)
 }
 
 // Grants returns a session's grants in the order in which they were given.
 func (q Querier) Grants(session int64) ([]turn.Grant, error) {
-	return Collect(q, func(scan Scanner) (r turn.Grant, err error) {
+	return Collect(q, func(scan Scanner) (g turn.Grant, err error) {
 		var at int64
-		err = scan(&r.Tool, &r.ArgumentsHash, &r.By, &at)
-		r.At = Instant(at)
-		return r, err
+		err = scan(&g.Tool, &g.ArgumentsHash, &g.By, &at)
+		g.At = Instant(at)
+		return g, err
 	}, `SELECT tool, arguments_hash, decided_by, at FROM grants WHERE session = ? ORDER BY id`, session)
 }

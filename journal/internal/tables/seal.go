@@ -51,8 +51,8 @@ type identity struct {
 // Sealed returns the journal with the content encryption of keys. With nil, it only checks that the journal is not
 // encrypted. It encrypts a journal that has no content yet. record.ErrSealed if the journal has plain content, or if
 // there are no keys and it is encrypted.
-func (s *Handle) Sealed(ctx context.Context, keys Keys) (*Handle, error) {
-	id, err := s.ID(ctx)
+func (h *Handle) Sealed(ctx context.Context, keys Keys) (*Handle, error) {
+	id, err := h.ID(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,30 +61,30 @@ func (s *Handle) Sealed(ctx context.Context, keys Keys) (*Handle, error) {
 			return nil, fmt.Errorf("%w: this journal is encrypted: set [encryption] journal = true, and its keys",
 				record.ErrSealed)
 		}
-		return s, nil
+		return h, nil
 	}
 	if !strings.HasPrefix(id, sealedPrefix) {
-		if id, err = s.encrypt(ctx, keys); err != nil {
+		if id, err = h.encrypt(ctx, keys); err != nil {
 			return nil, err
 		}
 	}
-	of := *s
+	of := *h
 	of.sealer, err = openSealer(keys, id)
 	return &of, err
 }
 
 // Encrypted reports whether the journal's content is encrypted.
-func (s *Handle) Encrypted(ctx context.Context) (bool, error) {
-	if s.sealer != nil {
+func (h *Handle) Encrypted(ctx context.Context) (bool, error) {
+	if h.sealer != nil {
 		return true, nil
 	}
-	id, err := s.ID(ctx)
+	id, err := h.ID(ctx)
 	return strings.HasPrefix(id, sealedPrefix), err
 }
 
 // encrypt makes an empty journal an encrypted one and returns its sealed ID.
-func (s *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err error) {
-	err = s.Write(ctx, "encrypting the journal", func(t *Tx) error {
+func (h *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err error) {
+	err = h.Write(ctx, "encrypting the journal", func(t *Tx) error {
 		var id string
 		if err := t.Row(`SELECT id FROM journal` + t.Lock()).Scan(&id); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *Handle) encrypt(ctx context.Context, keys Keys) (sealed string, err err
 			return nil
 		}
 		if err := checkEmpty(t); err != nil {
-			return fmt.Errorf("%w: this journal has plain content: stop the workers, copy it with `starter journal copy` and "+
+			return fmt.Errorf("%w: this journal has plain content: stop the workers, copy it with `everturn journal copy` and "+
 				"use the copy, or set [encryption] journal = false", record.ErrSealed)
 		}
 		plain := identity{ID: id, HashKey: make([]byte, subtle.AESSIVKeySize)}
@@ -145,10 +145,10 @@ type contentInto struct{ to *string }
 func Into(s *string) *contentInto { return &contentInto{s} }
 
 // Scan implements sql.Scanner.
-func (d *contentInto) Scan(v any) error {
+func (c *contentInto) Scan(v any) error {
 	var n sql.NullString
 	err := n.Scan(v)
-	*d.to = n.String
+	*c.to = n.String
 	return err
 }
 

@@ -40,7 +40,7 @@ func (q Querier) Subagent(turnID, callID string) (a Subagent, err error) {
 // InsertSubagent records that a call has started a subagent, once.
 func (t *Tx) InsertSubagent(sc Scope, call int64, callID string, a record.Subagent) error {
 	return t.Exec(`INSERT INTO subagents (call, turn, session, name, background, granted, state)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, call, sc.Turn, sc.Session, turn.ChildSession(sc.TurnID, callID),
+		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, call, sc.Turn, sc.Session, turn.SubagentSession(sc.TurnID, callID),
 		a.Background, string(record.MustJSON(a.Granted)), SubagentWorking)
 }
 

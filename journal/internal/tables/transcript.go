@@ -208,7 +208,7 @@ func scanMessage(rows Rows, s *sealer) (m turn.Message, calls Content, size int6
 	return m, calls, size, err
 }
 
-// storedCall is a tool call as the journal keeps it: arguments above a store's inline limit are replaced by their
+// storedCall is a tool call as the journal keeps it: arguments above a journal's inline limit are replaced by their
 // blob's hash.
 type storedCall struct {
 	turn.ToolCall

@@ -38,7 +38,7 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_tenant ON sessions (tenant, updated_at);
 
--- config is the turn's configuration as it began. pruned: its chunks were removed.
+-- config is the turn's configuration as it began. pruned: its events were removed.
 CREATE TABLE turns (
   id          INTEGER PRIMARY KEY,
   turn_id     TEXT NOT NULL UNIQUE,
@@ -141,7 +141,7 @@ CREATE TABLE calls (
   late_count        INTEGER NOT NULL DEFAULT 0,
   suspended_attempt INTEGER NOT NULL DEFAULT 0, -- the attempt that was suspended, 0 for none
   continuation_blob TEXT REFERENCES blobs (hash), -- null after an import
-  notes             INTEGER NOT NULL DEFAULT 0, -- how many tool_progress chunks it has
+  notes             INTEGER NOT NULL DEFAULT 0, -- how many tool_progress events it has
   UNIQUE (turn, call_id)
 ) STRICT;
 CREATE INDEX calls_open ON calls (turn) WHERE settled_at IS NULL;
@@ -261,7 +261,7 @@ CREATE TABLE config_versions (
 ) STRICT;
 
 -- Rows are small and read in index order: clustered by their key, an append touches one page.
-CREATE TABLE chunks (
+CREATE TABLE events (
   turn    INTEGER NOT NULL REFERENCES turns (id),
   idx     INTEGER NOT NULL,
   step    INTEGER NOT NULL,

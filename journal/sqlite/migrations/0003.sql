@@ -1,8 +1,8 @@
 -- Schema version 3: what stands for the beginnings of transcripts in prompts. A row applies to the session's prompts from
 -- the message at_seq on, until a later row follows. name is that of the inference that it preceded or of the request for
--- it, so that it is recorded once. content is JSON: turn.Condensation. The other columns repeat what is looked up or summed:
+-- it, so that it is recorded once. content is JSON: turn.Compaction. The other columns repeat what is looked up or summed:
 -- the columns from provider on are those of inference_usage.
-CREATE TABLE condensations (
+CREATE TABLE compactions (
   id                 INTEGER PRIMARY KEY,
   session            INTEGER NOT NULL REFERENCES sessions (id),
   name               TEXT NOT NULL UNIQUE,
@@ -23,11 +23,11 @@ CREATE TABLE condensations (
   at                 INTEGER NOT NULL,
   day                TEXT NOT NULL
 ) STRICT;
-CREATE INDEX condensations_session ON condensations (session, at_seq, id);
-CREATE INDEX condensations_at ON condensations (at);
-CREATE INDEX condensations_turn ON condensations (turn) WHERE turn IS NOT NULL;
+CREATE INDEX compactions_session ON compactions (session, at_seq, id);
+CREATE INDEX compactions_at ON compactions (at);
+CREATE INDEX compactions_turn ON compactions (turn) WHERE turn IS NOT NULL;
 
--- What inferences and condensations have used.
+-- What inferences and compactions have used.
 CREATE VIEW used AS
   SELECT t.session, u.turn, u.step, u.attempt, u.provider, u.model, u.input_tokens, u.cached_tokens, u.cache_write_tokens,
     u.output_tokens, u.reasoning_tokens, u.cost, u.unpriced, u.estimated, u.reserved, u.at, u.day
@@ -35,7 +35,7 @@ CREATE VIEW used AS
   UNION ALL
   SELECT c.session, c.turn, 0, 0, c.provider, c.model, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
     c.output_tokens, c.reasoning_tokens, c.cost, c.unpriced, c.estimated, 0, c.at, c.day
-  FROM condensations c WHERE c.input_tokens > 0 OR c.output_tokens > 0 OR c.cost > 0;
+  FROM compactions c WHERE c.input_tokens > 0 OR c.output_tokens > 0 OR c.cost > 0;
 
 -- What the running attempt of an inference has sent, by estimate; 0 until its provider begins to answer.
 ALTER TABLE inferences ADD COLUMN prompt_tokens INTEGER NOT NULL DEFAULT 0;

@@ -19,7 +19,7 @@ func TestWithoutACommandThereIsHelp(t *testing.T) {
 	c := newConsole(t)
 	assert.Equal(t, app.ExitAnswered, c.run(t))
 	assert.Contains(t, c.out.String(), "Talk:")
-	assert.Contains(t, c.out.String(), "starter run --dev")
+	assert.Contains(t, c.out.String(), "everturn run --dev")
 	assert.NotContains(t, c.out.String(), "dev-server", "the supervisor is nobody's command")
 	assert.Empty(t, c.err.String())
 }
@@ -43,7 +43,7 @@ func TestCompletionScripts(t *testing.T) {
 	c := newConsole(t)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		assert.Equal(t, app.ExitAnswered, c.run(t, "completion", shell))
-		assert.Contains(t, c.out.String(), "starter", shell)
+		assert.Contains(t, c.out.String(), "everturn", shell)
 	}
 	assert.Equal(t, app.ExitAnswered, c.run(t, "__complete", "sh"))
 	assert.Contains(t, c.out.String(), "show\t")
@@ -89,12 +89,12 @@ func TestManualPages(t *testing.T) {
 	c := newConsole(t)
 	c.environ = []string{"SOURCE_DATE_EPOCH=0"}
 	assert.Equal(t, app.ExitAnswered, c.run(t, "man", "here"))
-	b, err := os.ReadFile(filepath.Join("here", "starter-approve.1"))
+	b, err := os.ReadFile(filepath.Join("here", "everturn-approve.1"))
 	require.NoError(t, err)
 	assert.Contains(t, string(b), "Jan 1970")
 	assert.Contains(t, string(b), "--hash")
 	c.run(t, "man", "again")
-	again, err := os.ReadFile(filepath.Join("again", "starter-approve.1"))
+	again, err := os.ReadFile(filepath.Join("again", "everturn-approve.1"))
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(b, again), "they are the same each time")
 	require.NoError(t, os.WriteFile("file", nil, 0o600))

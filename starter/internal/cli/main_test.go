@@ -32,6 +32,6 @@ func (c *console) run(t *testing.T, args ...string) int {
 	t.Helper()
 	c.out.Reset()
 	c.err.Reset()
-	a := &app.App{Streams: app.Streams{In: c.in, Out: &c.out, Err: &c.err}, Program: "starter", Environ: c.environ}
+	a := &app.App{Streams: app.Streams{In: c.in, Out: &c.out, Err: &c.err}, Program: "everturn", Environ: c.environ}
 	return execute(context.WithoutCancel(t.Context()), a, args, c.signals)
 }

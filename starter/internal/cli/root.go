@@ -17,11 +17,11 @@ import (
 // command builds the tree of commands.
 func command(a *app.App) *cobra.Command {
 	root := &cobra.Command{
-		Use:     "starter",
+		Use:     "everturn",
 		Version: version.String(),
 		Short:   "Run, follow and inspect durable agent turns",
-		Example: `  starter run --dev "Which files are here, and what is this project about?"
-  starter show`,
+		Example: `  everturn run --dev "Which files are here, and what is this project about?"
+  everturn show`,
 		SilenceUsage:     true,
 		SilenceErrors:    true,
 		Args:             app.OnlySubcommands,
@@ -33,7 +33,7 @@ func command(a *app.App) *cobra.Command {
 	root.SetFlagErrorFunc(app.FlagError)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.ConfigPath, "config", "", "configuration `file` (default: agent.toml, if it exists and is trusted)")
-	flags.BoolVar(&a.TrustOnce, "trust-once", false, "trust the working folder for this command: see starter trust")
+	flags.BoolVar(&a.TrustOnce, "trust-once", false, "trust the working folder for this command: see everturn trust")
 	a.Color = app.ColorAuto
 	app.Choose(root, flags, &a.Color, "color", "", "color the output: auto, always or never", app.ColorAuto,
 		app.ColorAlways,

@@ -28,9 +28,9 @@ func pushTool(description, hash string) turn.Descriptor {
 }
 
 // publish puts tools of git into a journal, as a worker does.
-func publish(t *testing.T, store *journal.DB, tools ...turn.Descriptor) {
+func publish(t *testing.T, j *journal.DB, tools ...turn.Descriptor) {
 	t.Helper()
-	require.NoError(t, store.PublishCatalogue(t.Context(),
+	require.NoError(t, j.PublishCatalogue(t.Context(),
 		turn.Catalogue{Server: "git", Hash: tools[0].Hash, ConfigHash: "setup", Tools: tools}))
 }
 
@@ -39,14 +39,14 @@ func drifting(t *testing.T) (*console, *journal.DB) {
 	t.Helper()
 	c := newConsole(t)
 	require.NoError(t, os.Mkdir(".everturn", 0o700))
-	store, err := sqlite.Open(t.Context(), filepath.Join(".everturn", "journal.db"), sqlite.Options{})
+	j, err := sqlite.Open(t.Context(), filepath.Join(".everturn", "journal.db"), sqlite.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	publish(t, store, pushTool("Pushes.", "ab"))
+	t.Cleanup(func() { assert.NoError(t, j.Close()) })
+	publish(t, j, pushTool("Pushes.", "ab"))
 	force := pushTool("Pushes by force.", "ef")
 	force.ID, force.Wire = "mcp/git/force", "mcp_git_force"
-	publish(t, store, pushTool("Pushes, and tells everybody.", "cd"), force)
-	return c, store
+	publish(t, j, pushTool("Pushes, and tells everybody.", "cd"), force)
+	return c, j
 }
 
 func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
@@ -54,7 +54,7 @@ func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 	assert.Contains(t, c.out.String(), "mcp/git/force is new (hash efefefefefef)")
 	assert.Contains(t, c.out.String(), "-Pushes.\n+Pushes, and tells everybody.\n")
-	assert.Contains(t, c.err.String(), "  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+	assert.Contains(t, c.err.String(), "  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 
 	require.Equal(t, app.ExitConfig, c.run(t, "tools", "approve", "git", "--yes"))
 	assert.Contains(t, c.err.String(), "2 tools of git are quarantined")
@@ -62,8 +62,8 @@ func TestDriftIsShownAndApprovedByTheCommandLine(t *testing.T) {
 	assert.Contains(t, c.err.String(), "no terminal to confirm on")
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "approve", "git", "push", "--hash", "abababab", "--yes"))
 	assert.Contains(t, c.err.String(),
-		"--hash abababab is not the current hash of mcp/git/push; look at it with `starter tools diff git`, "+
-			"then approve it with\n  starter tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
+		"--hash abababab is not the current hash of mcp/git/push; look at it with `everturn tools diff git`, "+
+			"then approve it with\n  everturn tools approve git mcp/git/push --hash cdcdcdcdcdcd --yes\n")
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff", "git"), "nothing was accepted so far")
 
 	require.Equal(t, app.ExitAnswered, c.run(t, "tools", "approve", "git", "push", "--hash", "cdcdcdcd", "--yes"))
@@ -120,12 +120,12 @@ func (c *console) onTerminal(t *testing.T, code int, lines []keyed, args ...stri
 }
 
 func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
-	c, store := drifting(t)
+	c, j := drifting(t)
 	long := pushTool("Pushes.", "01")
 	for i := range 60 {
 		long.Description += fmt.Sprintf("\nline %d", i)
 	}
-	publish(t, store, long)
+	publish(t, j, long)
 	shown := c.onTerminal(t, app.ExitAnswered, []keyed{says("rows more; Enter", ""), says("rows more; Enter", "y")},
 		"tools",
 		"approve", "git")
@@ -138,12 +138,12 @@ func TestApprovingOnATerminalShowsAllOfItFirst(t *testing.T) {
 }
 
 func TestWhatChangesWhileItIsLookedAtIsNotApproved(t *testing.T) {
-	c, store := drifting(t)
+	c, j := drifting(t)
 	shown := c.onTerminal(t, app.ExitFailed, []keyed{{"as shown?", func() string {
-		publish(t, store, pushTool("Pushes, and sends your keys.", "99"))
+		publish(t, j, pushTool("Pushes, and sends your keys.", "99"))
 		return "yes"
 	}}}, "tools", "approve", "git", "push")
-	assert.Contains(t, shown, "nothing was approved: a tool has changed again; look again with `starter tools diff git`")
+	assert.Contains(t, shown, "nothing was approved: a tool has changed again; look again with `everturn tools diff git`")
 	require.Equal(t, app.ExitFailed, c.run(t, "tools", "diff"))
 }
 

@@ -110,7 +110,7 @@ func TestNoCommandUsesAnUntrustedFile(t *testing.T) {
 		if !cmd.Runnable() || cmd.HasSubCommands() && cmd.Name() != "tools" {
 			return
 		}
-		name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
+		name := strings.TrimPrefix(cmd.CommandPath(), "everturn ")
 		t.Run(name, func(t *testing.T) {
 			refused := false
 			if name == "chat" { // without a terminal it refuses everything
@@ -223,7 +223,7 @@ func (c *clone) onTerminal(t *testing.T, types string, args ...string) (code int
 			answered = b.Len()
 		}
 	}()
-	a := &app.App{Streams: app.Streams{In: far, Out: far, Err: far}, Program: "starter", Environ: c.environ}
+	a := &app.App{Streams: app.Streams{In: far, Out: far, Err: far}, Program: "everturn", Environ: c.environ}
 	code = execute(t.Context(), a, args, c.signals)
 	require.NoError(t, far.Close())
 	select {

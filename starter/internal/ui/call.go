@@ -29,7 +29,7 @@ func Excerpt(s string, n int, size int64) string {
 }
 
 // CallStarted describes a call that has started.
-func CallStarted(c turn.CallChunk) string {
+func CallStarted(c turn.CallEvent) string {
 	return strings.TrimSpace("→ " + Preview(c.Tool) + " " + Excerpt(c.Arguments, previewRunes, c.ArgumentsBytes))
 }
 
@@ -39,7 +39,7 @@ var outcomeMarks = map[turn.Outcome]string{
 }
 
 // CallEnded describes a call that has ended, in one line. It omits the size and the duration if they are unknown.
-func CallEnded(c turn.CallChunk, media []turn.Media) string {
+func CallEnded(c turn.CallEvent, media []turn.Media) string {
 	what := strings.TrimSpace(Preview(c.Tool) + " " + Preview(c.Arguments))
 	return strings.TrimSpace(OutcomeMark(c.Outcome)+" "+what) + " · " + CallResult(c, media)
 }
@@ -48,7 +48,7 @@ func CallEnded(c turn.CallChunk, media []turn.Media) string {
 func OutcomeMark(o turn.Outcome) string { return cmp.Or(outcomeMarks[o], "·") }
 
 // CallResult describes how a call ended, without naming the call.
-func CallResult(c turn.CallChunk, media []turn.Media) string {
+func CallResult(c turn.CallEvent, media []turn.Media) string {
 	parts := []string{Outcome(c.Outcome, c.Code)}
 	if c.Outcome == turn.OutcomeUnknown {
 		parts[0] += ": it may or may not have taken effect"
@@ -69,9 +69,9 @@ func Outcome(outcome turn.Outcome, code turn.Code) string {
 	case "":
 		return out
 	case turn.CodeToolDrift:
-		return fmt.Sprintf("%s (%s: `starter tools diff` shows the quarantined tools)", out, code)
+		return fmt.Sprintf("%s (%s: `everturn tools diff` shows the quarantined tools)", out, code)
 	case turn.CodeToolNotSent:
-		return fmt.Sprintf("%s (%s: `starter tools status` shows the state of its server)", out, code)
+		return fmt.Sprintf("%s (%s: `everturn tools status` shows the state of its server)", out, code)
 	}
 	return fmt.Sprintf("%s (%s)", out, Preview(string(code)))
 }

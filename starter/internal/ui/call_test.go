@@ -10,19 +10,19 @@ import (
 )
 
 func TestCallsInOneLine(t *testing.T) {
-	for want, c := range map[string]turn.CallChunk{
+	for want, c := range map[string]turn.CallEvent{
 		"✓ x {} · ok · 34 kB · 1.5s": {Tool: "x", Arguments: "{}", Outcome: turn.OutcomeOK,
 			SizeBytes: 34_200, DurationMS: 1_500},
 		"✗ x · denied": {Tool: "x", Outcome: turn.OutcomeDenied},
 		"? x · unknown: it may or may not have taken effect": {Tool: "x", Outcome: turn.OutcomeUnknown},
-		"✗ x · error (tool_drift: `starter tools diff` shows the quarantined tools)": {Tool: "x",
+		"✗ x · error (tool_drift: `everturn tools diff` shows the quarantined tools)": {Tool: "x",
 			Outcome: turn.OutcomeError, Code: turn.CodeToolDrift},
 		"· [2Jx · [2Jodd": {Tool: "\x1b[2Jx", Outcome: "\x1b[2Jodd"},
 	} {
 		assert.Equal(t, want, ui.CallEnded(c, nil))
 	}
 	assert.Equal(t, `→ x {"a":1}… (90 bytes)`,
-		ui.CallStarted(turn.CallChunk{Tool: "x", Arguments: `{"a":1}`, ArgumentsBytes: 90}))
+		ui.CallStarted(turn.CallEvent{Tool: "x", Arguments: `{"a":1}`, ArgumentsBytes: 90}))
 	assert.Equal(t, " [image/png, 34 kB]", ui.Media([]turn.Media{{Type: "image/\x1bpng", Bytes: 34_200}}))
 }
 

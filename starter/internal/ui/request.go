@@ -134,7 +134,7 @@ func Subject(r turn.Request) string {
 
 // Decided describes the decision on a request in one line. It omits the content of a response, which stays between the
 // user and the server.
-func Decided(p turn.RequestChunk) string {
+func Decided(p turn.RequestEvent) string {
 	mark := "?"
 	if p.Kind == turn.RequestApproval {
 		mark = "!"

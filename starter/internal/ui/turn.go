@@ -30,7 +30,7 @@ func Failure(why string, code turn.Code) string {
 
 // Waiting describes the wait of an inference for its model: why, and when the next attempt and the end of the wait
 // come.
-func Waiting(why string, at time.Time, w turn.WaitingChunk) string {
+func Waiting(why string, at time.Time, w turn.WaitingEvent) string {
 	status := ""
 	if w.Status != 0 && !strings.Contains(why, strconv.Itoa(w.Status)) {
 		status = fmt.Sprintf(" (%d)", w.Status)

@@ -12,21 +12,21 @@ import (
 // People is a run of the scenarios with waiting: turns that wait for a user, and users who wait for a turn.
 type People struct {
 	Machine Machine  `json:"machine"` // date and machine of the latest run
-	Parked  Parked   `json:"parked,omitzero"`
+	Waiting Waiting  `json:"waiting,omitzero"`
 	Streams []Waited `json:"streams,omitempty"`
 	Stops   []Waited `json:"stops,omitempty"`
 }
 
-// Parked is the cost of turns that wait for a user, all on one worker.
-type Parked struct {
+// Waiting is the cost of turns that wait for a user, all on one worker.
+type Waiting struct {
 	Turns   int     `json:"turns"`
 	Seconds float64 `json:"seconds"` // until all of them waited
-	// IdleBytes is the worker's resident memory before the first turn, ParkedBytes is the same when all turns wait and
+	// IdleBytes is the worker's resident memory before the first turn, WaitingBytes is the same when all turns wait and
 	// the worker is idle, and PeakBytes is the maximum.
 	IdleBytes    int64    `json:"idle_bytes"`
-	ParkedBytes  int64    `json:"parked_bytes"`
+	WaitingBytes int64    `json:"waiting_bytes"`
 	PeakBytes    int64    `json:"peak_bytes"`
-	Events       int64    `json:"events"` // in the history of a parked turn
+	Events       int64    `json:"events"` // in the history of a waiting turn
 	HistoryBytes int64    `json:"history_bytes"`
 	JournalBytes float64  `json:"journal_bytes"` // per turn
 	Woken        []Waited `json:"woken"`         // from the user's decision to the turn's next output
@@ -83,19 +83,19 @@ func judged(set, met bool) string {
 	return "missed"
 }
 
-// parkedMemory is the aim for the resident memory that 10,000 waiting turns add to a worker, in bytes.
-const parkedMemory = 20 << 20
+// waitingMemory is the aim for the resident memory that 10,000 waiting turns add to a worker, in bytes.
+const waitingMemory = 20 << 20
 
 // tables returns the run's tables, each with a title and rows. The first row is the header.
 func (p People) tables() (out []table) {
-	if n := p.Parked; n.Turns > 0 {
-		over := n.ParkedBytes - n.IdleBytes
+	if n := p.Waiting; n.Turns > 0 {
+		over := n.WaitingBytes - n.IdleBytes
 		out = append(out, table{"Turns that wait for people", [][]string{
 			{"turns on one worker", "all waited after", "worker idle", "with them", "over idle", "aim", "", "peak",
 				"events a turn", "history", "journal"},
 			{fmt.Sprint(n.Turns), fmt.Sprintf("%.0f s", n.Seconds), fmt.Sprintf("%.1f MB", mb(n.IdleBytes)),
-				fmt.Sprintf("%.1f MB", mb(n.ParkedBytes)),
-				fmt.Sprintf("%+.1f MB", mb(over)), "≤ 20 MB", judged(true, over <= parkedMemory),
+				fmt.Sprintf("%.1f MB", mb(n.WaitingBytes)),
+				fmt.Sprintf("%+.1f MB", mb(over)), "≤ 20 MB", judged(true, over <= waitingMemory),
 				fmt.Sprintf("%.1f MB", mb(n.PeakBytes)), fmt.Sprint(n.Events),
 				fmt.Sprintf("%.1f KB", float64(n.HistoryBytes)/1024), fmt.Sprintf("%.1f KB", n.JournalBytes/1024)},
 		}}, table{"From a person's word to the turn's going on", rows(n.Woken)})

@@ -27,7 +27,7 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"summary_forgotten":    func(m mutant) engine.Journal { return &summaryForgotten{m} },
 	"model_misnamed":       func(m mutant) engine.Journal { return &modelMisnamed{m} },
 	"prompt_varies":        func(m mutant) engine.Journal { return &promptVaries{m} },
-	"chunk_index_reused":   func(m mutant) engine.Journal { return &chunkIndexReused{mutant: m} },
+	"event_index_reused":   func(m mutant) engine.Journal { return &eventIndexReused{mutant: m} },
 	"message_lost":         func(m mutant) engine.Journal { return &messageLost{m} },
 	"text_forgotten":       func(m mutant) engine.Journal { return &textForgotten{m} },
 	"secret_streamed":      func(m mutant) engine.Journal { return &secretStreamed{m} },
@@ -36,7 +36,7 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 	"runs_early":           func(m mutant) engine.Journal { return &runsEarly{m} },
 	"joined_dropped":       func(m mutant) engine.Journal { return &joinedDropped{m} },
 	"joined_doubled":       func(m mutant) engine.Journal { return &joinedDoubled{m} },
-	"ruling_overridden":    func(m mutant) engine.Journal { return &rulingOverridden{m} },
+	"decision_overridden":  func(m mutant) engine.Journal { return &decisionOverridden{m} },
 	"taint_dropped":        func(m mutant) engine.Journal { return &taintDropped{m} },
 	"drift_not_held":       func(m mutant) engine.Journal { return &driftNotHeld{m} },
 	"begun_afresh":         func(m mutant) engine.Journal { return &begunAfresh{mutant: m} },
@@ -56,17 +56,17 @@ var journalMutants = map[string]func(mutant) engine.Journal{
 
 // workerMutants break a promise in what workflows ask of Temporal.
 var workerMutants = map[string]interceptor.WorkerInterceptor{
-	"nothing":          &workflowMutant{},
-	"attempts_raised":  &workflowMutant{attempts: 5},
-	"cancel_for_stop":  &workflowMutant{cancelForStop: true},
-	"history_changed":  &workflowMutant{timer: true},
-	"never_asked":      &workflowMutant{unasked: true},
-	"denied_runs":      &workflowMutant{allowing: true},
-	"approval_crossed": &workflowMutant{crossed: true},
-	"decided_again":    &workflowMutant{lax: true},
-	"unknown_retried":  &workflowMutant{repeatable: true},
-	"home_forgotten":   &workflowMutant{homeless: true},
-	"reply_unbound":    &workflowMutant{unbound: true},
+	"nothing":            &workflowMutant{},
+	"attempts_raised":    &workflowMutant{attempts: 5},
+	"cancel_for_stop":    &workflowMutant{cancelForStop: true},
+	"history_changed":    &workflowMutant{timer: true},
+	"never_asked":        &workflowMutant{unasked: true},
+	"denied_runs":        &workflowMutant{allowing: true},
+	"approval_crossed":   &workflowMutant{crossed: true},
+	"decided_again":      &workflowMutant{lax: true},
+	"unknown_retried":    &workflowMutant{repeatable: true},
+	"affinity_forgotten": &workflowMutant{affinityForgotten: true},
+	"reply_unbound":      &workflowMutant{unbound: true},
 }
 
 // mutant is the journal that a mutant wraps, and the configuration that it runs under.

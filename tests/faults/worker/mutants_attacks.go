@@ -11,7 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// claimKept does not release the claim of a call that was not sent, so that the next dispatch reports an unknown
+// claimKept does not release the claim of a call that was not sent, so that the next attempt reports an unknown
 // outcome.
 type claimKept struct{ mutant }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// summaryForgotten does not record condensations, so that each inference pays for a summary again.
+// summaryForgotten does not record compactions, so that each inference pays for a summary again.
 type summaryForgotten struct{ mutant }
 
-func (m *summaryForgotten) SettleCondensation(_ context.Context,
-	in journal.SettleCondensation) (turn.Condensation, error) {
-	out := in.Condensation
+func (m *summaryForgotten) SettleCompaction(_ context.Context,
+	in journal.SettleCompaction) (turn.Compaction, error) {
+	out := in.Compaction
 	out.Turn, out.Step = in.Key.Turn, in.Key.Step
 	return out, nil
 }

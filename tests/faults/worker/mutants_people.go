@@ -74,10 +74,10 @@ func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInfe
 	return m.Journal.StartInference(ctx, in)
 }
 
-// rulingOverridden records the opposite of each decision.
-type rulingOverridden struct{ mutant }
+// decisionOverridden records the opposite of each decision.
+type decisionOverridden struct{ mutant }
 
-func (m *rulingOverridden) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
+func (m *decisionOverridden) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
 	record, err := m.Journal.Finish(ctx, in)
 	if err != nil {
 		return record, err

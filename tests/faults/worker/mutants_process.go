@@ -21,7 +21,7 @@ type childLeft struct {
 
 func (m *childLeft) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	m.once.Do(func() {
-		// The process names the rig's folder, as every child of the worker does. It ends by itself, later than the
+		// The process names the harness's folder, as every child of the worker does. It ends by itself, later than the
 		// slowest schedule.
 		cmd := exec.Command("sh", "-c", "sleep 600; : "+filepath.Dir(m.cfg.Runtime.Workspace))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -96,14 +96,14 @@ func (m *promptVaries) Window(ctx context.Context, turnID string, from, to, maxB
 	return list, err
 }
 
-// chunkIndexReused overwrites the last chunk with text instead of appending a chunk.
-type chunkIndexReused struct {
+// eventIndexReused overwrites the last event with text instead of appending an event.
+type eventIndexReused struct {
 	mutant
 	mu   sync.Mutex
 	seen map[journal.StepKey]bool
 }
 
-func (m *chunkIndexReused) AppendStream(ctx context.Context, in journal.StreamInput) error {
+func (m *eventIndexReused) AppendStream(ctx context.Context, in journal.StreamInput) error {
 	key := in.Key
 	m.mu.Lock()
 	seen := m.seen[key]
@@ -115,10 +115,10 @@ func (m *chunkIndexReused) AppendStream(ctx context.Context, in journal.StreamIn
 	if !seen {
 		return m.Journal.AppendStream(ctx, in)
 	}
-	for _, c := range in.Chunks {
+	for _, c := range in.Events {
 		err := m.write(ctx, []any{c.Text, key.Turn},
-			`UPDATE chunks SET text = $1 WHERE turn = (SELECT id FROM turns WHERE turn_id = $2) AND idx =
-			(SELECT max(idx) FROM chunks WHERE turn = (SELECT id FROM turns WHERE turn_id = $2))`)
+			`UPDATE events SET text = $1 WHERE turn = (SELECT id FROM turns WHERE turn_id = $2) AND idx =
+			(SELECT max(idx) FROM events WHERE turn = (SELECT id FROM turns WHERE turn_id = $2))`)
 		if err != nil {
 			return err
 		}

@@ -16,16 +16,16 @@ import (
 // workflowMutant changes what the workflow asks of Temporal.
 type workflowMutant struct {
 	interceptor.WorkerInterceptorBase
-	attempts      int32 // of a tool call, even if the last one's outcome is unknown
-	cancelForStop bool  // a worker's death is treated as a user's cancel
-	timer         bool  // a timer that no history has
-	lax           bool  // every decision is accepted, including a second one
-	allowing      bool  // every decision allows
-	crossed       bool  // a decision counts for the next call
-	unasked       bool  // no approval is requested
-	repeatable    bool  // every call is repeatable
-	homeless      bool  // no call goes to the process that keeps the turn's state
-	unbound       bool  // a response is used for any elicitation
+	attempts          int32 // of a tool call, even if the last one's outcome is unknown
+	cancelForStop     bool  // a worker's death is treated as a user's cancel
+	timer             bool  // a timer that no history has
+	lax               bool  // every decision is accepted, including a second one
+	allowing          bool  // every decision allows
+	crossed           bool  // a decision counts for the next call
+	unasked           bool  // no approval is requested
+	repeatable        bool  // every call is repeatable
+	affinityForgotten bool  // no call goes to the process that keeps the turn's state
+	unbound           bool  // a response is used for any elicitation
 }
 
 func (m *workflowMutant) InterceptWorkflow(_ workflow.Context,
@@ -60,13 +60,13 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 		options.RetryPolicy = &policy
 		ctx = workflow.WithActivityOptions(ctx, options)
 	}
-	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.homeless || m.unbound) {
+	if in, ok := args[0].(workflows.CallInput); ok && (m.repeatable || m.affinityForgotten || m.unbound) {
 		if m.unbound {
 			in.ElicitationAttempt = 0
 		}
-		in.Tool.Repeatable, in.Resume = in.Tool.Repeatable || m.repeatable, in.Resume && !m.homeless
+		in.Tool.Repeatable, in.Resume = in.Tool.Repeatable || m.repeatable, in.Resume && !m.affinityForgotten
 		args = []any{in}
-		if options := workflow.GetActivityOptions(ctx); m.homeless {
+		if options := workflow.GetActivityOptions(ctx); m.affinityForgotten {
 			options.TaskQueue, options.ScheduleToStartTimeout = "", 0
 			ctx = workflow.WithActivityOptions(ctx, options)
 		}

@@ -35,9 +35,9 @@ func (p *points) FailInference(ctx context.Context, key journal.StepKey, attempt
 	})
 }
 
-func (p *points) ChangeModel(ctx context.Context, key journal.StepKey, attempt int, chunk turn.Chunk,
-	model turn.ModelChunk) error {
-	return p.killer.around("ChangeModel", func() error { return p.Journal.ChangeModel(ctx, key, attempt, chunk, model) })
+func (p *points) ChangeModel(ctx context.Context, key journal.StepKey, attempt int, event turn.Event,
+	model turn.ModelEvent) error {
+	return p.killer.around("ChangeModel", func() error { return p.Journal.ChangeModel(ctx, key, attempt, event, model) })
 }
 
 func (p *points) ReleaseInference(ctx context.Context, key journal.StepKey, attempt int) error {
@@ -58,9 +58,9 @@ func (p *points) ReserveUsage(ctx context.Context, in journal.ReserveInput) (out
 	return output, refusal, err
 }
 
-func (p *points) SettleCondensation(ctx context.Context, in journal.SettleCondensation) (turn.Condensation, error) {
-	return at(p.killer, "SettleCondensation",
-		func() (turn.Condensation, error) { return p.Journal.SettleCondensation(ctx, in) })
+func (p *points) SettleCompaction(ctx context.Context, in journal.SettleCompaction) (turn.Compaction, error) {
+	return at(p.killer, "SettleCompaction",
+		func() (turn.Compaction, error) { return p.Journal.SettleCompaction(ctx, in) })
 }
 
 func (p *points) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
@@ -91,12 +91,12 @@ func (p *points) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnR
 	return at(p.killer, "Finish", func() (journal.TurnRecord, error) { return p.Journal.Finish(ctx, in) })
 }
 
-func (p *points) AppendChunks(ctx context.Context, key journal.StepKey, attempt int, chunks []turn.Chunk) error {
-	return p.killer.around("AppendChunks", func() error { return p.Journal.AppendChunks(ctx, key, attempt, chunks) })
+func (p *points) AppendEvents(ctx context.Context, key journal.StepKey, attempt int, events []turn.Event) error {
+	return p.killer.around("AppendEvents", func() error { return p.Journal.AppendEvents(ctx, key, attempt, events) })
 }
 
 func (p *points) AppendStream(ctx context.Context, in journal.StreamInput) error {
-	return p.killer.around("AppendChunks", func() error { return p.Journal.AppendStream(ctx, in) })
+	return p.killer.around("AppendEvents", func() error { return p.Journal.AppendStream(ctx, in) })
 }
 
 func (p *points) PublishCatalogue(ctx context.Context, c turn.Catalogue) error {

@@ -36,7 +36,7 @@ func (t *TurnClient) AgentFor(ctx context.Context, session, given string) (strin
 	if given != "" || session == "" || len(t.Cfg.Agents) == 0 {
 		return given, t.CheckAgent(given)
 	}
-	rec, err := t.Store.Session(ctx, session)
+	rec, err := t.Journal.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {
 		return "", nil
 	}

@@ -15,7 +15,7 @@ const MaxCompletions = 100
 
 // Completion returns a function that offers what list finds in the journal, except what the command line already has.
 // Shell completion does not show errors: without a journal, it offers nothing.
-func (a *App) Completion(list func(ctx context.Context, store *journal.DB,
+func (a *App) Completion(list func(ctx context.Context, j *journal.DB,
 	args []string) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -23,13 +23,13 @@ func (a *App) Completion(list func(ctx context.Context, store *journal.DB,
 		if err != nil || !engine.HasJournal(loaded.Config) {
 			return nil, directive
 		}
-		store, err := OpenJournal(cmd.Context(), loaded.Config)
+		j, err := OpenJournal(cmd.Context(), loaded.Config)
 		if err != nil {
 			return nil, directive
 		}
-		defer store.Close()
+		defer j.Close()
 		var offers []cobra.Completion
-		for _, offer := range list(cmd.Context(), store, args) {
+		for _, offer := range list(cmd.Context(), j, args) {
 			if !slices.Contains(offers, offer) && !slices.Contains(args, offer) {
 				offers = append(offers, offer)
 			}
@@ -40,11 +40,11 @@ func (a *App) Completion(list func(ctx context.Context, store *journal.DB,
 
 // CompleteSessions offers the journal's sessions for the first n arguments.
 func (a *App) CompleteSessions(n int) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
+	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
 		if len(args) >= n {
 			return nil
 		}
-		sessions, _ := store.Sessions(ctx, MaxCompletions)
+		sessions, _ := j.Sessions(ctx, MaxCompletions)
 		for _, s := range sessions {
 			offers = append(offers, cobra.CompletionWithDesc(s.ID, Line(s.FirstText, 40)))
 		}

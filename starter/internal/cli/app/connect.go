@@ -58,10 +58,10 @@ func (a *App) WithClient(ctx context.Context, n Needs, do func(*TurnClient) erro
 			return err
 		}
 	}
-	if t.Store, err = open(ctx, cfg); err != nil {
+	if t.Journal, err = open(ctx, cfg); err != nil {
 		return err
 	}
-	defer t.Store.Close()
+	defer t.Journal.Close()
 	t.connect(t.conn)
 	return do(t)
 }

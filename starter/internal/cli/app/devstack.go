@@ -49,7 +49,7 @@ type devStack struct {
 // namespace. If n asks for a server, StartStack starts one on this machine or joins the running one; if n asks for a
 // worker, StartStack runs it in this process.
 func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devStack, config.Config, error) {
-	l := &devStack{}
+	s := &devStack{}
 	opts := temporalconn.FromConfig(cfg.Temporal, a.Environ)
 	ports, movable, err := opts.DevPorts()
 	if err != nil {
@@ -70,21 +70,21 @@ func (a *App) StartStack(ctx context.Context, cfg config.Config, n Needs) (*devS
 		}
 	}
 	if n.Server {
-		cfg, err = l.startServer(ctx, a, cfg, n, movable)
+		cfg, err = s.startServer(ctx, a, cfg, n, movable)
 	}
 	if err == nil && n.Worker {
-		err = l.startWorker(ctx, a, cfg)
+		err = s.startWorker(ctx, a, cfg)
 	}
 	if err != nil {
-		l.Close()
+		s.Close()
 		return nil, cfg, err
 	}
-	return l, cfg, nil
+	return s, cfg, nil
 }
 
 // startServer starts the development server or joins the running one. If movable, the server may use other ports than
 // the configured ones.
-func (l *devStack) startServer(ctx context.Context, a *App,
+func (s *devStack) startServer(ctx context.Context, a *App,
 	cfg config.Config, n Needs, movable bool) (config.Config, error) {
 	if err := KeepState(); err != nil {
 		return cfg, err
@@ -123,12 +123,12 @@ func (l *devStack) startServer(ctx context.Context, a *App,
 			return temporalconn.DevPorts{Frontend: frontend, UI: ui}.Write(StateDir)
 		}
 	}
-	if l.server, err = devserver.Ensure(ctx, options); err != nil {
+	if s.server, err = devserver.Ensure(ctx, options); err != nil {
 		return cfg, stackError(err)
 	}
-	cfg.Temporal.Address = l.server.Address
+	cfg.Temporal.Address = s.server.Address
 	if cfg.Temporal.UIURL == "" {
-		cfg.Temporal.UIURL = l.server.UIURL
+		cfg.Temporal.UIURL = s.server.UIURL
 	}
 	return cfg, nil
 }
@@ -190,43 +190,43 @@ func prepareNamespace(ctx context.Context, c temporalconn.Conn, namespace, folde
 }
 
 // startWorker runs the engine in this process. The worker logs to a file, because the terminal belongs to the turn.
-func (l *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
+func (s *devStack) startWorker(ctx context.Context, a *App, cfg config.Config) error {
 	if err := KeepState(); err != nil {
 		return err
 	}
 	var err error
-	l.log, err = os.OpenFile(filepath.Join(StateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	s.log, err = os.OpenFile(filepath.Join(StateDir, "worker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return Usage("opening the worker's log: %w", err)
 	}
 	cfg.Worker.DrainTimeout = min(cfg.Worker.DrainTimeout, devDrain)
-	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.Environ), engine.WithLogger(logger(l.log)))
+	e, err := engine.New(ctx, cfg, engine.WithEnviron(a.Environ), engine.WithLogger(logger(s.log)))
 	if err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l.stop, l.done = stop, make(chan error, 1)
+	s.stop, s.done = stop, make(chan error, 1)
 	go func() {
-		defer close(l.done)
-		l.done <- errors.Join(e.Run(running), e.Close())
+		defer close(s.done)
+		s.done <- errors.Join(e.Run(running), e.Close())
 	}()
 	return nil
 }
 
 // Failed returns a channel that reports that the worker ended by itself. Without a worker, the channel is nil.
-func (l *devStack) Failed() <-chan error { return l.done }
+func (s *devStack) Failed() <-chan error { return s.done }
 
 // Close drains the worker, then releases the server, which stops when its last user releases it.
-func (l *devStack) Close() {
-	if l.stop != nil {
-		l.stop()
-		for range l.done { // until the channel is closed
+func (s *devStack) Close() {
+	if s.stop != nil {
+		s.stop()
+		for range s.done { // until the channel is closed
 		}
 	}
-	if l.log != nil {
-		l.log.Close()
+	if s.log != nil {
+		s.log.Close()
 	}
-	if l.server != nil {
-		l.server.Close()
+	if s.server != nil {
+		s.server.Close()
 	}
 }

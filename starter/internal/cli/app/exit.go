@@ -21,7 +21,7 @@ const (
 	ExitCredentials = 4
 	ExitUnreachable = 5 // Temporal, the workers or the journal; or the journal cannot be written
 	ExitWaiting     = 6 // the turn waits for a decision or an answer
-	ExitGuard       = 7 // guard or budget; the answer was cut, filtered or refused
+	ExitLimit       = 7 // limit or budget; the answer was cut, filtered or refused
 	ExitTimeout     = 124
 )
 
@@ -100,7 +100,7 @@ func TurnExit(r workflows.Result) int {
 	case turn.FinishInterrupted, turn.FinishNoMessage:
 		return ExitFailed
 	}
-	return ExitGuard
+	return ExitLimit
 }
 
 // ErrDetached reports that the user detached from the turn, which goes on.
@@ -111,7 +111,7 @@ const MinHash = 8
 
 // errorCodes name the exit codes in JSON.
 var errorCodes = map[int]string{ExitFailed: "failed", ExitCancelled: "cancelled", ExitConfig: "config_invalid",
-	ExitCredentials: "credentials", ExitUnreachable: "unreachable", ExitWaiting: "waiting", ExitGuard: "guard_exceeded",
+	ExitCredentials: "credentials", ExitUnreachable: "unreachable", ExitWaiting: "waiting", ExitLimit: "limit_exceeded",
 	ExitTimeout: "timeout"}
 
 // errorRecord is an error as -o json prints it.

@@ -23,7 +23,7 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	}
 	opening, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	store, err := engine.OpenJournal(opening, cfg)
+	j, err := engine.OpenJournal(opening, cfg)
 	switch {
 	case err != nil && opening.Err() != nil && ctx.Err() == nil && !errors.Is(err, journal.ErrUnavailable):
 		return nil, fmt.Errorf("%w: %s has not answered for %v: %w", journal.ErrUnavailable, cfg.Journal.Place(), openWithin,
@@ -31,7 +31,7 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	case err != nil:
 		return nil, JournalError(ctx, err)
 	}
-	return store.Tenant(cfg.Tenant), nil
+	return j.Tenant(cfg.Tenant), nil
 }
 
 // openWithin is how long a command waits for its journal.
@@ -50,7 +50,7 @@ func checkJournalExists(cfg config.Config) error {
 	if engine.HasJournal(cfg) {
 		return nil
 	}
-	return Usage("there is no journal at %s yet: start a session first, for example `starter run --dev \"hello\"`",
+	return Usage("there is no journal at %s yet: start a session first, for example `everturn run --dev \"hello\"`",
 		cfg.Journal.Path)
 }
 
@@ -68,34 +68,34 @@ func (a *App) WithJournal(ctx context.Context, do func(*journal.DB) error) error
 	if err != nil {
 		return err
 	}
-	store, err := ReadJournal(ctx, loaded.Config)
+	j, err := ReadJournal(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	return do(store)
+	defer j.Close()
+	return do(j)
 }
 
 // LastSession returns the session that was used last.
-func LastSession(ctx context.Context, store *journal.DB) (string, error) {
-	sessions, err := store.Sessions(ctx, 1)
+func LastSession(ctx context.Context, j *journal.DB) (string, error) {
+	sessions, err := j.Sessions(ctx, 1)
 	if err != nil {
 		return "", err
 	}
 	if len(sessions) == 0 {
-		return "", Usage("the journal has no sessions yet: start one with `starter run`")
+		return "", Usage("the journal has no sessions yet: start one with `everturn run`")
 	}
 	return sessions[0].ID, nil
 }
 
 // SessionArg returns the named session, or the last one if none is named.
-func SessionArg(ctx context.Context, store *journal.DB, args []string) (string, error) {
+func SessionArg(ctx context.Context, j *journal.DB, args []string) (string, error) {
 	if len(args) == 0 {
-		return LastSession(ctx, store)
+		return LastSession(ctx, j)
 	}
-	if _, err := store.Session(ctx, args[0]); err != nil {
+	if _, err := j.Session(ctx, args[0]); err != nil {
 		if errors.Is(err, journal.ErrNotFound) {
-			return "", Usage("the journal has no session %q; `starter list` lists them", args[0])
+			return "", Usage("the journal has no session %q; `everturn list` lists them", args[0])
 		}
 		return "", err
 	}

@@ -49,13 +49,13 @@ func (a *App) Aside(format string, args ...any) {
 }
 
 // proposed matches the beginning of a command that a message proposes: in backticks, or on an indented line.
-var proposed = regexp.MustCompile("(?m)(`|^  )starter ")
+var proposed = regexp.MustCompile("(?m)(`|^  )everturn ")
 
 // WithTypedCommands spells the commands that a text proposes as the user would type them: with the name under which the
 // program was started, and with this command's --config, --trust-once and --tenant, without which the commands would not find the
 // session.
 func (a *App) WithTypedCommands(text string) string {
-	command := "starter"
+	command := "everturn"
 	if a.Program != "" {
 		command = a.Program
 	}

@@ -14,19 +14,19 @@ import (
 )
 
 func TestMessagesSpellCommandsAsTheUserStartedTheProgram(t *testing.T) {
-	const text = "look with `starter show`, or\n  starter attach s\na starter is no command"
+	const text = "look with `everturn show`, or\n  everturn attach s\na everturn is no command"
 	for name, c := range map[string]struct {
 		app  App
 		want string
 	}{
 		"a binary": {App{Program: ProgramName("/usr/bin/et")},
-			"look with `et show`, or\n  et attach s\na starter is no command"},
+			"look with `et show`, or\n  et attach s\na everturn is no command"},
 		"go run": {App{Program: ProgramName("/tmp/go-build1/b001/exe/starter")},
-			"look with `go run ./starter show`, or\n  go run ./starter attach s\na starter is no command"},
-		"a tenant": {App{Program: "starter", Overrides: map[string]string{"tenant": "acme"}},
-			"look with `starter --tenant acme show`, or\n  starter --tenant acme attach s\na starter is no command"},
-		"a setting": {App{Program: "starter", ConfigPath: "my agent.toml"}, "look with `starter --config 'my agent.toml' " +
-			"show`, or\n  starter --config 'my agent.toml' attach s\na starter is no command"},
+			"look with `go run ./starter show`, or\n  go run ./starter attach s\na everturn is no command"},
+		"a tenant": {App{Program: "everturn", Overrides: map[string]string{"tenant": "acme"}},
+			"look with `everturn --tenant acme show`, or\n  everturn --tenant acme attach s\na everturn is no command"},
+		"a setting": {App{Program: "everturn", ConfigPath: "my agent.toml"}, "look with `everturn --config 'my agent.toml' " +
+			"show`, or\n  everturn --config 'my agent.toml' attach s\na everturn is no command"},
 	} {
 		assert.Equal(t, c.want, c.app.WithTypedCommands(text), name)
 	}

@@ -15,7 +15,7 @@ import (
 // maxPrompt bounds what is read from standard input, in bytes.
 const maxPrompt = record.MaxMessageBytes
 
-var errEmptyPrompt = Usage("the message is empty: give it as an argument, for example `starter run \"Which files are " +
+var errEmptyPrompt = Usage("the message is empty: give it as an argument, for example `everturn run \"Which files are " +
 	"here?\"`, or on standard input")
 
 // PromptOrNone is Prompt for a message that may be empty.

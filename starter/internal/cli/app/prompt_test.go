@@ -41,7 +41,7 @@ func TestWhereThePromptComesFrom(t *testing.T) {
 			text, err := a.Prompt(t.Context(), c.args)
 			if c.want == "" {
 				assert.Equal(t, ExitConfig, ExitCode(err))
-				assert.ErrorContains(t, err, "starter run", "it says what to do")
+				assert.ErrorContains(t, err, "everturn run", "it says what to do")
 				return
 			}
 			require.NoError(t, err)

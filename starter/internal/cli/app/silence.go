@@ -16,8 +16,8 @@ func (t *TurnClient) NoteSilence(ctx context.Context, otherwise string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	if t.Store != nil {
-		if err := t.Store.CheckWrite(ctx); err != nil {
+	if t.Journal != nil {
+		if err := t.Journal.CheckWrite(ctx); err != nil {
 			t.App.Note("the journal cannot be written, so no worker can answer; the message waits until it can: %v", err)
 			return
 		}

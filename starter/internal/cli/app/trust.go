@@ -24,7 +24,7 @@ func (a *App) LoadSilently() (*config.Loaded, error) {
 func (a *App) LoadToShow() (*config.Loaded, error) {
 	loaded, err := a.load(nil)
 	if err == nil && loaded.Path != "" && a.ConfigPath == "" && !a.trusts(".") {
-		a.Note("other commands use this file only after you have trusted it: see `starter trust --show`")
+		a.Note("other commands use this file only after you have trusted it: see `everturn trust --show`")
 	}
 	return loaded, err
 }
@@ -58,14 +58,14 @@ func (a *App) checkTrust(f trust.Folder, ifUntrusted func(trust.Folder, *trust.R
 	if f.Settings == nil || a.TrustOnce || ifUntrusted == nil {
 		return nil
 	}
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err != nil {
 		return Usage("agent.toml in %s is not trusted: %w; or use --trust-once", f.Root, err)
 	}
-	if trusted, err := store.Trusts(f); trusted || err != nil {
+	if trusted, err := j.Trusts(f); trusted || err != nil {
 		return asUsageOrNil(err)
 	}
-	r, err := store.Find(f.Root)
+	r, err := j.Find(f.Root)
 	if err != nil {
 		return AsUsage(err)
 	}
@@ -83,7 +83,7 @@ func (a *App) instructs(workspace string) bool {
 
 // trusts reports whether the user trusts a folder as it is. What cannot be read is not trusted.
 func (a *App) trusts(folder string) bool {
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err != nil {
 		return false
 	}
@@ -91,7 +91,7 @@ func (a *App) trusts(folder string) bool {
 	if err != nil {
 		return false
 	}
-	trusted, err := store.Trusts(f)
+	trusted, err := j.Trusts(f)
 	return trusted && err == nil
 }
 
@@ -101,8 +101,8 @@ func untrusted(f trust.Folder, r *trust.Record) error {
 	if r != nil {
 		what = "agent.toml in %s, or a file that it runs, has changed since you trusted it"
 	}
-	return Usage(what+", so nothing of it was used: see what it does with `starter trust --show`, then trust it with "+
-		"`starter trust`, or for one command with --trust-once", f.Root)
+	return Usage(what+", so nothing of it was used: see what it does with `everturn trust --show`, then trust it with "+
+		"`everturn trust`, or for one command with --trust-once", f.Root)
 }
 
 // askForTrust asks the user whether to trust a folder, and records a yes.
@@ -131,9 +131,9 @@ func (a *App) askForTrust(f trust.Folder, r *trust.Record) error {
 
 // Trust records that the user trusts a folder as it is.
 func (a *App) Trust(f trust.Folder) error {
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err == nil {
-		err = store.Add(f, time.Now())
+		err = j.Add(f, time.Now())
 	}
 	return asUsageOrNil(err)
 }

@@ -23,8 +23,8 @@ const dialWithin = 3 * time.Second
 // journal does. Without Temporal, find uses what the journal knows.
 func (t *TurnClient) Find(ctx context.Context, session, turnID string) (Started, error) {
 	if turnID != "" {
-		if row, err := t.Store.Turn(ctx, turnID); err == nil && row.Session != session {
-			return Started{}, Usage("turn %s belongs to session %q: use `starter attach %s --turn %s`", turnID, row.Session,
+		if row, err := t.Journal.Turn(ctx, turnID); err == nil && row.Session != session {
+			return Started{}, Usage("turn %s belongs to session %q: use `everturn attach %s --turn %s`", turnID, row.Session,
 				Quoted(row.Session), turnID)
 		}
 	}
@@ -70,13 +70,13 @@ func (t *TurnClient) notFound(session, turnID string, err error) error {
 	case !errors.Is(err, client.ErrNotFound):
 		return err
 	case turnID != "":
-		return Usage("session %q has no turn %q; `starter show %s` lists its turns", session, turnID, Quoted(session))
+		return Usage("session %q has no turn %q; `everturn show %s` lists its turns", session, turnID, Quoted(session))
 	}
-	return Usage("Temporal has no session %q; `starter list` lists the sessions of the journal", session)
+	return Usage("Temporal has no session %q; `everturn list` lists the sessions of the journal", session)
 }
 
 // Latest returns the session that was used last.
-func (t *TurnClient) Latest(ctx context.Context) (string, error) { return LastSession(ctx, t.Store) }
+func (t *TurnClient) Latest(ctx context.Context) (string, error) { return LastSession(ctx, t.Journal) }
 
 // Running returns the only session with a turn that is not over.
 func (t *TurnClient) Running(ctx context.Context) (string, error) {
@@ -88,7 +88,7 @@ func (t *TurnClient) Running(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", Usage("no session has a running turn; `starter list` lists the sessions")
+		return "", Usage("no session has a running turn; `everturn list` lists the sessions")
 	case len(found) == 1:
 		return found[0], nil
 	}
@@ -101,11 +101,11 @@ func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as stri
 	rec, err := t.Client.Fork(ctx, client.ForkInput{Session: session, At: at, ID: as})
 	switch {
 	case errors.Is(err, client.ErrNotFound):
-		return rec, Usage("the journal has no session %q; `starter list` lists them", session)
+		return rec, Usage("the journal has no session %q; `everturn list` lists them", session)
 	case errors.Is(err, client.ErrForkPoint):
-		return rec, Usage("%w; `starter show %s` numbers its messages", err, Quoted(session))
+		return rec, Usage("%w; `everturn show %s` numbers its messages", err, Quoted(session))
 	case errors.Is(err, client.ErrExists):
-		return rec, Usage("session %q already exists: choose another name, or continue it with `starter run -s %s \"...\"`",
+		return rec, Usage("session %q already exists: choose another name, or continue it with `everturn run -s %s \"...\"`",
 			as, Quoted(as))
 	}
 	return rec, err
@@ -113,9 +113,9 @@ func (t *TurnClient) Fork(ctx context.Context, session string, at int64, as stri
 
 // TurnClient is a command's client for turns, with the journal that the command itself reads.
 type TurnClient struct {
-	App   *App
-	Store *journal.DB
-	Cfg   config.Config
+	App     *App
+	Journal *journal.DB
+	Cfg     config.Config
 	// client only reads the journal until the command has connected to Temporal.
 	Client    *client.Client
 	conn      temporalconn.Conn // nil until the command has connected
@@ -136,9 +136,9 @@ type Started struct {
 }
 
 // NewTurnClient returns a client that uses a connection, which may be nil, and a journal. The caller closes both.
-func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.Config,
+func (a *App) NewTurnClient(c temporalconn.Conn, j *journal.DB, cfg config.Config,
 	failed <-chan error) *TurnClient {
-	t := &TurnClient{App: a, Store: store, Cfg: cfg, Failed: failed, closeConn: func() {}}
+	t := &TurnClient{App: a, Journal: j, Cfg: cfg, Failed: failed, closeConn: func() {}}
 	t.connect(c)
 	return t
 }
@@ -147,8 +147,8 @@ func (a *App) NewTurnClient(c temporalconn.Conn, store *journal.DB, cfg config.C
 func (t *TurnClient) connect(c temporalconn.Conn) {
 	t.conn, t.Online = c, c != nil
 	o := client.Options{TaskQueue: t.Cfg.Temporal.TaskQueue, Agent: t.Cfg.Runtime.Agent, Tenant: t.Cfg.Tenant}
-	if t.Store != nil {
-		o.Journal = t.Store
+	if t.Journal != nil {
+		o.Journal = t.Journal
 	}
 	o.DataConverter = t.App.keys.DataConverter(t.Cfg.Temporal.Namespace)
 	t.Client = client.New(c, o)
@@ -203,7 +203,7 @@ func sendError(sent client.Turn, alone bool, err error) error {
 	switch {
 	case errors.Is(err, client.ErrBusy) && alone:
 		return &ExitError{Code: ExitFailed, Cause: fmt.Errorf("session %q has a running turn: "+
-			"follow it with `starter attach %s`, or stop it with `starter stop %s`", sent.Session, session, session)}
+			"follow it with `everturn attach %s`, or stop it with `everturn stop %s`", sent.Session, session, session)}
 	case errors.Is(err, client.ErrInvalid) && errors.As(err, &refused):
 		return Usage("the message was refused: %s", refused.Message)
 	case errors.As(err, &refused):
@@ -217,10 +217,10 @@ func sendError(sent client.Turn, alone bool, err error) error {
 
 // NoWorker is the error of a request that no worker has answered.
 func NoWorker(err error, then string) error {
-	if errors.Is(err, client.ErrStranded) {
+	if errors.Is(err, client.ErrVersionLost) {
 		return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w; %s", err, then)}
 	}
-	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `starter dev` or `go run ./worker`; %s",
+	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `everturn dev` or `go run ./worker`; %s",
 		client.ErrNoWorker, then)}
 }
 
@@ -237,16 +237,16 @@ func (t *TurnClient) UntilWorkerAnswers(ask func() error) error {
 		return err
 	case <-time.After(answerWithin):
 	}
-	t.NoteSilence(context.Background(), "no worker has answered yet; waiting until a worker runs, for example `starter dev`")
+	t.NoteSilence(context.Background(), "no worker has answered yet; waiting until a worker runs, for example `everturn dev`")
 	return <-done
 }
 
-// NoteStranded tells the user if the session's running turn stays on a version of the worker that does not run.
-func (t *TurnClient) NoteStranded(ctx context.Context, session string) {
+// NoteVersionLost tells the user if the session's running turn stays on a version of the worker that does not run.
+func (t *TurnClient) NoteVersionLost(ctx context.Context, session string) {
 	if !t.Online || t.quiet {
 		return
 	}
-	if why, err := temporalconn.Stranded(ctx, t.conn, t.Client.WorkflowID(session)); err == nil && why != "" {
+	if why, err := temporalconn.VersionLost(ctx, t.conn, t.Client.WorkflowID(session)); err == nil && why != "" {
 		t.App.Note("%s", why)
 	}
 }

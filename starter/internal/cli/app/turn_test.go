@@ -20,7 +20,7 @@ func TestMessagesThatWereNotTakenSayWhatToDo(t *testing.T) {
 		says  string
 	}{
 		"busy": {errors.Join(client.ErrBusy, turn.Errorf(turn.CodeSessionBusy, nil, "a turn runs")), true, ExitFailed,
-			"stop it with `starter stop s`"},
+			"stop it with `everturn stop s`"},
 		"a full queue": {turn.Errorf(turn.CodeSessionBusy, nil, "100 messages wait"), false, ExitFailed, "100 messages wait"},
 		"empty": {errors.Join(client.ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, "the message is empty")),
 			false, ExitConfig, "the message is empty"},

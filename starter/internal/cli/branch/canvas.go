@@ -23,8 +23,8 @@ func Canvas(a *app.App) *cobra.Command {
 	cmd.Long = `Show, merge or drop what a session has changed in a git repository. With [canvas] in agent.toml, each
 session has a branch of its own, with one commit for each change, and your work tree stays as it is
 until you merge.`
-	cmd.Example = `  starter canvas diff research-1
-  starter canvas merge research-1 --squash -m "Add a page about forks"`
+	cmd.Example = `  everturn canvas diff research-1
+  everturn canvas merge research-1 --squash -m "Add a page about forks"`
 	return cmd
 }
 
@@ -42,12 +42,12 @@ func canvasOf(ctx context.Context, a *app.App, args []string,
 	if repo == nil {
 		return app.Usage("there are no canvases: set repo under [canvas] in agent.toml")
 	}
-	store, err := app.ReadJournal(ctx, loaded.Config)
+	j, err := app.ReadJournal(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	session, err := app.SessionArg(ctx, store, args)
+	defer j.Close()
+	session, err := app.SessionArg(ctx, j, args)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ Exit codes: 0 merged, 1 a conflict or another failure.`,
 					return app.Usage("no branch is checked out: name one with --into")
 				}
 				id, err := repo.Merge(cmd.Context(), canvas.MergeInput{
-					Action: canvas.Action{Tenant: tenant, Session: session, Tool: "starter canvas merge"}, Into: into, Squash: squash,
+					Action: canvas.Action{Tenant: tenant, Session: session, Tool: "everturn canvas merge"}, Into: into, Squash: squash,
 					Title: cmp.Or(message, "Merge "+repo.Branch(tenant, session)), InWorkTree: true,
 				})
 				var conflict *canvas.ConflictError

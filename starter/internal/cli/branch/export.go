@@ -16,20 +16,20 @@ func Export(a *app.App) *cobra.Command {
 		Short: "Write a session as JSON lines",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				session, err := app.SessionArg(cmd.Context(), store, args)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				session, err := app.SessionArg(cmd.Context(), j, args)
 				if err != nil {
 					return err
 				}
 				if file == "" {
-					return store.Export(cmd.Context(), session, a.Out)
+					return j.Export(cmd.Context(), session, a.Out)
 				}
 				f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 				if err != nil {
 					return app.Usage("opening the file to export to: %w", err)
 				}
 				defer f.Close()
-				if err := store.Export(cmd.Context(), session, f); err != nil {
+				if err := j.Export(cmd.Context(), session, f); err != nil {
 					return err
 				}
 				return f.Close()

@@ -16,7 +16,7 @@ func Fork(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork <session> --at N",
 		Short: "Create a session that shares another session's messages",
-		Long: `Create a session that shares another session's messages up to number N (starter show numbers them).
+		Long: `Create a session that shares another session's messages up to number N (everturn show numbers them).
 Nothing is copied, and the other session does not change. Without --at, it shares all messages.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
@@ -43,16 +43,16 @@ func branch(ctx context.Context, a *app.App, args []string, at int64, as, output
 	if err != nil {
 		return err
 	}
-	store, err := app.ReadJournal(ctx, loaded.Config)
+	j, err := app.ReadJournal(ctx, loaded.Config)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	session, err := app.SessionArg(ctx, store, args)
+	defer j.Close()
+	session, err := app.SessionArg(ctx, j, args)
 	if err != nil {
 		return err
 	}
-	rec, err := a.NewTurnClient(nil, store, loaded.Config, nil).Fork(ctx, session, at, as)
+	rec, err := a.NewTurnClient(nil, j, loaded.Config, nil).Fork(ctx, session, at, as)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func branch(ctx context.Context, a *app.App, args []string, at int64, as, output
 		return app.WriteJSON(a.Out, rec)
 	}
 	fmt.Fprintln(a.Out, app.Line(rec.ID, 250))
-	a.Note("it shares messages 1 to %d of %s; continue it with\n  starter run -s %s \"...\"", rec.ForkSeq, rec.Parent,
+	a.Note("it shares messages 1 to %d of %s; continue it with\n  everturn run -s %s \"...\"", rec.ForkSeq, rec.Parent,
 		app.Quoted(rec.ID))
 	return nil
 }

@@ -42,12 +42,12 @@ see policy.taint.`,
 				defer f.Close()
 				r = f
 			}
-			store, err := app.OpenJournal(cmd.Context(), loaded.Config)
+			j, err := app.OpenJournal(cmd.Context(), loaded.Config)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
-			imported, err := store.Import(cmd.Context(), r)
+			defer j.Close()
+			imported, err := j.Import(cmd.Context(), r)
 			if err != nil {
 				return importError(cmd.Context(), err)
 			}

@@ -12,13 +12,13 @@ func Rewind(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rewind [session] --to N",
 		Short: "Continue from an earlier message in a new session",
-		Long: `Create a session that continues after message N (starter show numbers them) without the later
-messages. The old session does not change; starter diff compares the two.`,
+		Long: `Create a session that continues after message N (everturn show numbers them) without the later
+messages. The old session does not change; everturn diff compares the two.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to < 1 {
-				return app.Usage("--to is the number of the last message to keep, at least 1: `starter show` numbers the messages")
+				return app.Usage("--to is the number of the last message to keep, at least 1: `everturn show` numbers the messages")
 			}
 			return branch(cmd.Context(), a, args, to, as, output)
 		},

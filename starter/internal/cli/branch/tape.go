@@ -23,7 +23,7 @@ func tapeFrom(a *app.App) *cobra.Command {
 		Short: "Make a tape of the answers in a session",
 		Long: `Make a tape of the answers in a session. They are replayed by their order: the same messages, sent to a
 new session, get the same answers, whatever the system prompt, the tools and their results are now.
-The session's prompts must not have been cut or condensed. Content of the session is in the tape.`,
+The session's prompts must not have been cut or compacted. Content of the session is in the tape.`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,22 +32,22 @@ The session's prompts must not have been cut or condensed. Content of the sessio
 			if err != nil {
 				return err
 			}
-			store, err := app.ReadJournal(ctx, loaded.Config)
+			j, err := app.ReadJournal(ctx, loaded.Config)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
-			session, err := app.SessionArg(ctx, store, args[:1])
+			defer j.Close()
+			session, err := app.SessionArg(ctx, j, args[:1])
 			if err != nil {
 				return err
 			}
-			turns, err := store.Turns(ctx, session)
+			turns, err := j.Turns(ctx, session)
 			if err != nil {
 				return err
 			}
 			var answers []turn.Completion
 			for _, t := range turns {
-				inferences, err := store.Inferences(ctx, t.ID)
+				inferences, err := j.Inferences(ctx, t.ID)
 				if err != nil {
 					return err
 				}

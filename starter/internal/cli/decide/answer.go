@@ -26,18 +26,18 @@ func Answer(a *app.App) *cobra.Command {
 		Use:   "answer [session] [request] [text]",
 		Short: "Answer a model's question or an MCP server's elicitation",
 		Long: `Answer a question of the model, or an elicitation: a request by an MCP server in the middle of a
-tool call. Without a session and a request, the only pending one. starter approvals lists them.
+tool call. Without a session and a request, the only pending one. everturn approvals lists them.
 
 The text is the last argument; "-" reads standard input. For a form, give each field with --field,
 or the whole answer as a JSON object; fields that you omit take their defaults, and the text alone
 is enough for a form of one field. On a terminal, the command asks for an answer that you do not
 give, field by field. The server and the journal get the answer. If a server asks you to open an
 address, open it yourself if you trust it, then confirm with --accept.`,
-		Example: `  starter answer "The second one."
-  starter answer s-k2j3 q4 - < letter.txt
-  starter answer s-k2j3 e2.0.1 --field name=Ann --field age=42
-  starter answer s-k2j3 e2.0.1 '{"name":"Ann","age":42}'
-  starter answer s-k2j3 --decline`,
+		Example: `  everturn answer "The second one."
+  everturn answer s-k2j3 q4 - < letter.txt
+  everturn answer s-k2j3 e2.0.1 --field name=Ann --field age=42
+  everturn answer s-k2j3 e2.0.1 '{"name":"Ann","age":42}'
+  everturn answer s-k2j3 --decline`,
 		Args:              cobra.MaximumNArgs(3),
 		ValidArgsFunction: completeRequests(a, 2, turn.RequestQuestion, turn.RequestElicitation),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,8 +87,8 @@ func (f answerFlags) split(ctx context.Context, a *app.App, args []string) (name
 		if a.OnTerminal() {
 			return args, "", nil
 		}
-		return nil, "", app.Usage("there is no answer: give it as the last argument, for example `starter answer s-k2j3 q4 " +
-			"\"Yes.\"`, or see `starter answer --help`")
+		return nil, "", app.Usage("there is no answer: give it as the last argument, for example `everturn answer s-k2j3 q4 " +
+			"\"Yes.\"`, or see `everturn answer --help`")
 	}
 	text, err = a.Prompt(ctx, args[last:])
 	return args[:last], strings.TrimSuffix(text, "\n"), err
@@ -105,7 +105,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 	case text == "" && !f.given():
 		status, err = converse(ctx, t, r)
 	case r.Kind == turn.RequestQuestion && f.given():
-		return app.Usage("%s is a question of the model, which takes a text: `starter answer %s %s \"...\"`", r.ID,
+		return app.Usage("%s is a question of the model, which takes a text: `everturn answer %s %s \"...\"`", r.ID,
 			app.Quoted(r.Session), r.ID)
 	case r.Kind == turn.RequestQuestion:
 		err = t.UntilWorkerAnswers(func() error { return answer(ctx, t, r, text) })
@@ -115,7 +115,7 @@ func answerNamed(ctx context.Context, t *app.TurnClient, names []string, text st
 	if err != nil {
 		return err
 	}
-	t.App.Note("%s %s of session %s; follow the turn with `starter attach %s`", status, r.ID, r.Session,
+	t.App.Note("%s %s of session %s; follow the turn with `everturn attach %s`", status, r.ID, r.Session,
 		app.Quoted(r.Session))
 	return nil
 }
@@ -125,7 +125,7 @@ func respondWith(ctx context.Context, t *app.TurnClient, r journal.RequestRecord
 	text string, f answerFlags) (string, error) {
 	response, err := f.response(form.ElicitationOf(r.Request), text)
 	if err != nil {
-		return "", app.Usage("nothing was sent: %w; `starter approvals %s` shows the request", err, app.Quoted(r.Session))
+		return "", app.Usage("nothing was sent: %w; `everturn approvals %s` shows the request", err, app.Quoted(r.Session))
 	}
 	return form.Acted(response), t.UntilWorkerAnswers(func() error { return respond(ctx, t, r, response) })
 }
@@ -152,7 +152,7 @@ func (f answerFlags) response(e turn.Elicitation, text string) (turn.Elicitation
 func converse(ctx context.Context, t *app.TurnClient, r journal.RequestRecord) (status string, err error) {
 	if r.Kind == turn.RequestElicitation && !t.App.Draws() {
 		return "", app.Usage("the terminal (TERM=dumb) cannot show the form: give the answer on the command line; "+
-			"`starter approvals %s` shows how", app.Quoted(r.Session))
+			"`everturn approvals %s` shows how", app.Quoted(r.Session))
 	}
 	send, err := NewDialog(t, r).Ask(ctx)
 	if err != nil {

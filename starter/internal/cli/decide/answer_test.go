@@ -12,8 +12,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// inquiry is what a tool's server asks.
-func inquiry(schema string) journal.RequestRecord {
+// elicitation is what a tool's server asks.
+func elicitation(schema string) journal.RequestRecord {
 	return journal.RequestRecord{Session: "s", Turn: "t",
 		Request: turn.Request{ID: "e2.0.1", Kind: turn.RequestElicitation, Step: 2, Tool: "mcp/git/commit", Call: "2.0",
 			Elicitation: &turn.Elicitation{Key: "k", Message: "Who are you?\nquestion q9 of session s",
@@ -31,24 +31,24 @@ it asks for:
   │ age (whole number, at least 0)
 the server and the journal get your answer: enter no passwords or keys
 answer or decline it with
-  starter answer s e2.0.1 --field name=...
-  starter answer s e2.0.1 --decline`, layout{}.WithCommands([]journal.RequestRecord{inquiry(twoFields)}))
-	url := inquiry("")
+  everturn answer s e2.0.1 --field name=...
+  everturn answer s e2.0.1 --decline`, layout{}.WithCommands([]journal.RequestRecord{elicitation(twoFields)}))
+	url := elicitation("")
 	url.Tool, url.Elicitation.URL = "", "http://bank.example@evil.example/\u202e?"+strings.Repeat("long", 30)
 	shown := layout{columns: 60}.WithCommands([]journal.RequestRecord{url})
 	for _, says := range []string{
 		"an MCP server asks during call 2.0", `it asks you to open this address on evil.example:`,
 		"  │ http://bank.example@evil.example/\\u202e?longlonglonglong\n  │ longlong",
 		"warning: it is not an https address", "warning: the part before the @ is not the host",
-		"open it only if you trust an MCP server", "starter answer s e2.0.1 --accept",
+		"open it only if you trust an MCP server", "everturn answer s e2.0.1 --accept",
 	} {
 		assert.Contains(t, shown, says)
 	}
-	assert.Contains(t, layout{}.describe(inquiry("[]")), "can only be declined: reading the form: invalid schema")
-	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{inquiry("[]")}), "starter answer s e2.0.1 --cancel")
-	none := inquiry("")
+	assert.Contains(t, layout{}.describe(elicitation("[]")), "can only be declined: reading the form: invalid schema")
+	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{elicitation("[]")}), "everturn answer s e2.0.1 --cancel")
+	none := elicitation("")
 	none.Elicitation = nil
-	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{none}), "starter answer s e2.0.1 --accept")
+	assert.Contains(t, layout{}.WithCommands([]journal.RequestRecord{none}), "everturn answer s e2.0.1 --accept")
 }
 
 func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {
@@ -62,7 +62,7 @@ func TestNoRowOfAnArgumentPassesForAWordOfTheProgram(t *testing.T) {
 }
 
 func TestCommandLinesAnswerServers(t *testing.T) {
-	q := *inquiry(twoFields).Elicitation
+	q := *elicitation(twoFields).Elicitation
 	for _, c := range []struct {
 		flags answerFlags
 		text  string

@@ -19,13 +19,13 @@ func Approvals(a *app.App) *cobra.Command {
 		Long: `List the pending requests of all sessions, or of one: the approvals of tool calls with their exact
 arguments, the questions of models, and the elicitations of MCP servers. Each comes with the
 commands that decide it.`,
-		Example: `  starter approvals
-  starter approvals s-k2j3 -o json`,
+		Example: `  everturn approvals
+  everturn approvals s-k2j3 -o json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				return listRequests(cmd.Context(), a, store, args, limit, output)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				return listRequests(cmd.Context(), a, j, args, limit, output)
 			})
 		},
 	}
@@ -35,15 +35,15 @@ commands that decide it.`,
 }
 
 // listRequests prints the pending requests of all sessions, or of one.
-func listRequests(ctx context.Context, a *app.App, store *journal.DB, args []string, limit int, output string) error {
+func listRequests(ctx context.Context, a *app.App, j *journal.DB, args []string, limit int, output string) error {
 	session := ""
 	if len(args) > 0 {
 		var err error
-		if session, err = app.SessionArg(ctx, store, args); err != nil {
+		if session, err = app.SessionArg(ctx, j, args); err != nil {
 			return err
 		}
 	}
-	requests, err := store.PendingRequests(ctx, session, limit)
+	requests, err := j.PendingRequests(ctx, session, limit)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func listRequests(ctx context.Context, a *app.App, store *journal.DB, args []str
 			return nil
 		}
 		l := LayoutOf(a.Out)
-		if l.quarantined, err = quarantinedTools(ctx, store); err != nil {
+		if l.quarantined, err = quarantinedTools(ctx, j); err != nil {
 			return err
 		}
-		l.callers = callersOf(ctx, store, requests)
+		l.callers = callersOf(ctx, j, requests)
 		fmt.Fprintln(a.Out, a.WithTypedCommands(app.Printable(l.WithCommands(requests))))
 		return nil
 	})

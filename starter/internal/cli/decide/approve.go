@@ -39,14 +39,14 @@ func Approve(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve <session> [call...]",
 		Short: "Allow tool calls that wait for approval",
-		Long: `Allow tool calls of a session that wait for approval; without a call, the only one. starter
+		Long: `Allow tool calls of a session that wait for approval; without a call, the only one. everturn
 approvals lists them.
 
 A decision is valid for the arguments with which the call waits. --hash makes sure that these are
 the ones you have seen. The decision is recorded with your name and applied once. On a terminal,
 each call is shown and you confirm it; without a terminal, --hash or -y is required.`,
-		Example: `  starter approve s-k2j3 2.0 --hash 9f86d081884c
-  starter approve s-k2j3 --all --always tool`,
+		Example: `  everturn approve s-k2j3 2.0 --hash 9f86d081884c
+  everturn approve s-k2j3 --all --always tool`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeRequests(a, app.MaxCompletions, turn.RequestApproval),
 		RunE:              func(cmd *cobra.Command, args []string) error { return decideCalls(cmd.Context(), a, args, f) },
@@ -99,7 +99,7 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 			return err
 		}
 	}
-	quarantined, err := quarantinedTools(ctx, t.Store)
+	quarantined, err := quarantinedTools(ctx, t.Journal)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func decideNamed(ctx context.Context, t *app.TurnClient, session string, calls [
 		}
 		covered = append(covered, also...)
 	}
-	t.App.Aside("follow the turn with `starter attach %s`", app.Quoted(session))
+	t.App.Aside("follow the turn with `everturn attach %s`", app.Quoted(session))
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (f decideFlags) permits(a *app.App, r journal.RequestRecord) error {
 		return nil
 	}
 	if !f.yes && f.hash == "" && !a.OnTerminal() {
-		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `starter approvals %s`, "+
+		return app.Usage("nothing was decided: there is no terminal to show call %s; look at it with `everturn approvals %s`, "+
 			"then allow it with "+
 			"--hash %s, or without looking with --yes", r.ID, app.Quoted(r.Session), ui.ShortHash(r.ArgumentsHash))
 	}

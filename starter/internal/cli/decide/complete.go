@@ -14,12 +14,12 @@ import (
 
 // completeRequests offers sessions with pending requests of some kinds, then their IDs, for the first n arguments.
 func completeRequests(a *app.App, n int, kinds ...turn.RequestKind) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
+	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
 		session := ""
 		if len(args) > 0 {
 			session = args[0]
 		}
-		requests, _ := store.PendingRequests(ctx, session, app.MaxCompletions)
+		requests, _ := j.PendingRequests(ctx, session, app.MaxCompletions)
 		for _, r := range requests {
 			if len(args) >= n || !slices.Contains(kinds, r.Kind) || slices.Contains(args, r.ID) {
 				continue

@@ -14,8 +14,8 @@ func Deny(a *app.App) *cobra.Command {
 		Short: "Deny tool calls that wait for approval",
 		Long: `Deny tool calls of a session that wait for approval; without a call, the only one. The model gets
 the reason. To deny every call of a tool, put the tool into policy.deny of agent.toml.`,
-		Example: `  starter deny s-k2j3 2.0 --reason "not on a Friday"
-  starter deny s-k2j3 --all`,
+		Example: `  everturn deny s-k2j3 2.0 --reason "not on a Friday"
+  everturn deny s-k2j3 --all`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeRequests(a, app.MaxCompletions, turn.RequestApproval),
 		RunE:              func(cmd *cobra.Command, args []string) error { return decideCalls(cmd.Context(), a, args, f) },

@@ -22,7 +22,7 @@ type layout struct {
 	asked bool
 	// quarantined maps the IDs of quarantined tools to their servers.
 	quarantined map[string]string
-	// callers says, for the session of a called agent, which agents and which session led to it.
+	// callers says, for the session of a subagent, which agents and which session led to it.
 	callers map[string]string
 }
 
@@ -81,19 +81,19 @@ func commandsFor(r journal.RequestRecord) string {
 	names := app.Quoted(r.Session) + " " + r.ID
 	switch r.Kind {
 	case turn.RequestQuestion:
-		return fmt.Sprintf("answer it with\n  starter answer %s \"...\"", names)
+		return fmt.Sprintf("answer it with\n  everturn answer %s \"...\"", names)
 	case turn.RequestElicitation:
-		return fmt.Sprintf("answer or decline it with\n  starter answer %s %s\n  starter answer %s --decline", names,
+		return fmt.Sprintf("answer or decline it with\n  everturn answer %s %s\n  everturn answer %s --decline", names,
 			exampleAnswer(r), names)
 	}
-	deny := fmt.Sprintf("\n  starter deny %s --reason \"...\"", names)
+	deny := fmt.Sprintf("\n  everturn deny %s --reason \"...\"", names)
 	if ui.Exact(r.Request) != nil {
 		return "deny it with" + deny
 	}
 	if r.Tool == plan.Tool {
-		deny = fmt.Sprintf("\n  starter approve %s --edit", names) + deny
+		deny = fmt.Sprintf("\n  everturn approve %s --edit", names) + deny
 	}
-	return fmt.Sprintf("decide it with\n  starter approve %s --hash %s", names, ui.ShortHash(r.ArgumentsHash)) + deny
+	return fmt.Sprintf("decide it with\n  everturn approve %s --hash %s", names, ui.ShortHash(r.ArgumentsHash)) + deny
 }
 
 // exampleAnswer returns the flags that answer an elicitation, with an ellipsis for each value.
@@ -109,13 +109,13 @@ func exampleAnswer(r journal.RequestRecord) string {
 	return f.Example(app.Quoted)
 }
 
-// callersOf describes, for each request of a called agent, the agents that led to it and the session of the user.
-func callersOf(ctx context.Context, store *journal.DB, requests []journal.RequestRecord) map[string]string {
+// callersOf describes, for each request of a subagent, the agents that led to it and the session of the user.
+func callersOf(ctx context.Context, j *journal.DB, requests []journal.RequestRecord) map[string]string {
 	paths := map[string]string{}
 	for _, r := range requests {
 		session, path := r.Session, ""
 		for id := r.Turn; ; {
-			t, err := store.Turn(ctx, id)
+			t, err := j.Turn(ctx, id)
 			if err != nil {
 				break // the requests are worth more than their path
 			}
@@ -136,8 +136,8 @@ func callersOf(ctx context.Context, store *journal.DB, requests []journal.Reques
 }
 
 // quarantinedTools returns the quarantined tools: the server of each, by the tool's ID.
-func quarantinedTools(ctx context.Context, store *journal.DB) (map[string]string, error) {
-	catalogues, err := store.Catalogues(ctx)
+func quarantinedTools(ctx context.Context, j *journal.DB) (map[string]string, error) {
+	catalogues, err := j.Catalogues(ctx)
 	servers := map[string]string{}
 	for _, c := range catalogues {
 		for _, q := range c.Quarantined {
@@ -151,5 +151,5 @@ func quarantinedTools(ctx context.Context, store *journal.DB) (map[string]string
 func quarantineWarning(r journal.RequestRecord, server string) string {
 	return fmt.Sprintf("warning: %s has changed and is quarantined: the call ends in tool_drift even if you allow it, "+
 		"unless the tool changes back; "+
-		"see `starter tools diff %s`", termsafe.Visible(r.Tool), app.Quoted(server))
+		"see `everturn tools diff %s`", termsafe.Visible(r.Tool), app.Quoted(server))
 }

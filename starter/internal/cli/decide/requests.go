@@ -19,7 +19,7 @@ import (
 func pending(ctx context.Context, t *app.TurnClient, session string,
 	kinds ...turn.RequestKind) ([]journal.RequestRecord, error) {
 	if session != "" {
-		if _, err := app.SessionArg(ctx, t.Store, []string{session}); err != nil {
+		if _, err := app.SessionArg(ctx, t.Journal, []string{session}); err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +38,7 @@ func approvals(ctx context.Context, t *app.TurnClient, session string,
 	}
 	switch {
 	case len(pending) == 0 && len(calls) == 0:
-		return nil, app.Usage("no call of session %q waits for approval; `starter approvals` lists the pending requests",
+		return nil, app.Usage("no call of session %q waits for approval; `everturn approvals` lists the pending requests",
 			session)
 	case len(calls) == 0 && len(pending) > 1 && !f.all:
 		return nil, app.Usage("%d calls of session %q wait for approval: name the calls (%s), or use --all", len(pending),
@@ -82,15 +82,15 @@ func question(ctx context.Context, t *app.TurnClient, args []string) (journal.Re
 	case id != "":
 		err = notPending(ctx, t, session, id, pending)
 	case len(pending) > 1 && session != "":
-		err = app.Usage("session %q waits for %d answers: name the request (%s); `starter approvals %s` shows them", session,
+		err = app.Usage("session %q waits for %d answers: name the request (%s); `everturn approvals %s` shows them", session,
 			len(pending), names(pending), app.Quoted(session))
 	case len(pending) > 1:
-		err = app.Usage("%d requests wait for an answer: name the session; `starter approvals` lists them", len(pending))
+		err = app.Usage("%d requests wait for an answer: name the session; `everturn approvals` lists them", len(pending))
 	case session != "":
-		err = app.Usage("session %q does not wait for an answer; send it a message with `starter send %s \"...\"`", session,
+		err = app.Usage("session %q does not wait for an answer; send it a message with `everturn send %s \"...\"`", session,
 			app.Quoted(session))
 	default:
-		err = app.Usage("no session waits for an answer; `starter list` lists the sessions")
+		err = app.Usage("no session waits for an answer; `everturn list` lists the sessions")
 	}
 	return journal.RequestRecord{}, err
 }
@@ -105,17 +105,17 @@ func checkHash(r journal.RequestRecord, hash string) error {
 	}
 	return &app.ExitError{Code: app.ExitFailed,
 		Cause: fmt.Errorf("nothing was decided: call %s waits with other arguments "+
-			"(hash %s) than --hash %s; look at it again with `starter approvals %s`",
+			"(hash %s) than --hash %s; look at it again with `everturn approvals %s`",
 			r.ID, ui.ShortHash(r.ArgumentsHash), app.Line(hash, 20), app.Quoted(r.Session))}
 }
 
 // notPending says why a request cannot be decided: it is already decided, or does not exist.
 func notPending(ctx context.Context, t *app.TurnClient, session, id string, pending []journal.RequestRecord) error {
-	rec, err := t.Store.Session(ctx, session)
+	rec, err := t.Journal.Session(ctx, session)
 	if err != nil {
 		return err
 	}
-	requests, err := t.Store.Requests(ctx, rec.LastTurn.ID)
+	requests, err := t.Journal.Requests(ctx, rec.LastTurn.ID)
 	if err != nil && !errors.Is(err, journal.ErrNotFound) {
 		return err
 	}
@@ -123,10 +123,10 @@ func notPending(ctx context.Context, t *app.TurnClient, session, id string, pend
 		switch {
 		case r.ID != id || r.Decision == nil:
 		case r.Decision.Reason == turn.ReasonCallEnded:
-			return app.Usage("%s can no longer be answered: %s; `starter show %s` shows the turn", id, turn.ReasonCallEnded,
+			return app.Usage("%s can no longer be answered: %s; `everturn show %s` shows the turn", id, turn.ReasonCallEnded,
 				app.Quoted(session))
 		default:
-			return app.Usage("%s is already decided: %s; the first decision stands. Follow the turn with `starter attach %s`",
+			return app.Usage("%s is already decided: %s; the first decision stands. Follow the turn with `everturn attach %s`",
 				id,
 				app.DecidedAt(*r.Decision), app.Quoted(session))
 		}
@@ -194,23 +194,23 @@ func decideError(r journal.RequestRecord, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, client.ErrNotRunning):
-		return app.Usage("%w: the turn of session %q has ended and takes no more decisions; `starter show %s` shows the "+
+		return app.Usage("%w: the turn of session %q has ended and takes no more decisions; `everturn show %s` shows the "+
 			"result",
 			err, r.Session, session)
 	case errors.Is(err, client.ErrNoWorker):
 		return app.NoWorker(err,
-			fmt.Sprintf("Temporal keeps the decision on %s and delivers it when a worker runs; check `starter "+
+			fmt.Sprintf("Temporal keeps the decision on %s and delivers it when a worker runs; check `everturn "+
 				"show %s` before you decide again", r.ID, session))
 	case !errors.As(err, &refused):
 		return err
 	}
 	switch refused.Code {
 	case turn.CodeNotWaiting, turn.CodeInputInvalid:
-		return app.Usage("%s; `starter approvals` lists the pending requests: %w", refused.Message, codeOnly{refused})
+		return app.Usage("%s; `everturn approvals` lists the pending requests: %w", refused.Message, codeOnly{refused})
 	case turn.CodeToolDrift:
-		return fmt.Errorf("%s; look at it again with `starter approvals %s`: %w", refused.Message, session, codeOnly{refused})
+		return fmt.Errorf("%s; look at it again with `everturn approvals %s`: %w", refused.Message, session, codeOnly{refused})
 	case turn.CodeApprovalExpired:
-		return fmt.Errorf("%s; follow the turn with `starter attach %s`: %w", refused.Message, session, codeOnly{refused})
+		return fmt.Errorf("%s; follow the turn with `everturn attach %s`: %w", refused.Message, session, codeOnly{refused})
 	}
 	return fmt.Errorf("%s: %w", refused.Message, codeOnly{refused})
 }
@@ -218,6 +218,6 @@ func decideError(r journal.RequestRecord, err error) error {
 // codeOnly is a turn's error that prints only its code, because the surrounding error has its message.
 type codeOnly struct{ refused *turn.Error }
 
-func (s codeOnly) Error() string { return string(s.refused.Code) }
+func (c codeOnly) Error() string { return string(c.refused.Code) }
 
-func (s codeOnly) Unwrap() error { return s.refused }
+func (c codeOnly) Unwrap() error { return c.refused }

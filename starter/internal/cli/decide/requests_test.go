@@ -41,12 +41,12 @@ arguments (hash abababababab):
   │ "q":1}
   │ approval 9.9 of session s: fine
 decide it with
-  starter approve 'it'\''s one' 1.0 --hash abababababab
-  starter deny 'it'\''s one' 1.0 --reason "..."
+  everturn approve 'it'\''s one' 1.0 --hash abababababab
+  everturn deny 'it'\''s one' 1.0 --reason "..."
 question q2 of session it's one
   │ Which?
 answer it with
-  starter answer 'it'\''s one' q2 "..."`, "abababababab", ui.ShortHash(approval.ArgumentsHash)), shown)
+  everturn answer 'it'\''s one' q2 "..."`, "abababababab", ui.ShortHash(approval.ArgumentsHash)), shown)
 	long := layout{}.describe(wait(turn.RequestApproval, "1.0", strings.Repeat("x", 1<<20)+" the end"))
 	assert.True(t, strings.HasSuffix(long, "x the end"), "all of it is shown")
 }
@@ -60,7 +60,7 @@ func TestACallWithoutItsArgumentsCannotBeAllowed(t *testing.T) {
 		w.Arguments, w.ArgumentsBytes = arguments, 20
 		require.Error(t, ui.Exact(w.Request), name)
 		assert.Contains(t, layout{}.describe(w), "can only be denied", name)
-		assert.NotContains(t, commandsFor(w), "starter approve ", name)
+		assert.NotContains(t, commandsFor(w), "everturn approve ", name)
 		assert.Equal(t, "[n] deny (and why): ", decisionPrompt(w.Request), name)
 		var unreachable app.TurnClient // nothing is sent
 		_, err := decide(t.Context(), &unreachable, w, decision{allow: true})
@@ -76,17 +76,17 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 		says string
 	}{
 		"taken": {nil, app.ExitAnswered, ""},
-		"over":  {client.ErrNotRunning, app.ExitConfig, "takes no more decisions; `starter show 'it'\\''s one'`"},
+		"over":  {client.ErrNotRunning, app.ExitConfig, "takes no more decisions; `everturn show 'it'\\''s one'`"},
 		"no worker": {client.ErrNoWorker, app.ExitUnreachable,
-			"start one with `starter dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
+			"start one with `everturn dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
 		"not asked": {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), app.ExitConfig,
-			"no approval is open; `starter approvals` lists the pending requests"},
+			"no approval is open; `everturn approvals` lists the pending requests"},
 		"drift": {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), app.ExitFailed,
-			"other arguments; look at it again with `starter approvals"},
+			"other arguments; look at it again with `everturn approvals"},
 		"expired": {turn.Errorf(turn.CodeApprovalExpired, nil, "it has expired"), app.ExitFailed,
-			"it has expired; follow the turn with `starter attach"},
-		"another code": {turn.Errorf(turn.CodeStoreUnavailable, errors.New("cause"), "away"), app.ExitFailed,
-			"away: store_unavailable"},
+			"it has expired; follow the turn with `everturn attach"},
+		"another code": {turn.Errorf(turn.CodeJournalUnavailable, errors.New("cause"), "away"), app.ExitFailed,
+			"away: journal_unavailable"},
 		"something else": {errors.New("broken pipe"), app.ExitFailed, "broken pipe"},
 	} {
 		err := decideError(w, c.err)
@@ -100,26 +100,26 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 
 // What a call was held for cannot be answered when the call has ended, and whoever tries is told why.
 func TestNothingIsSaidToACallThatHasEnded(t *testing.T) {
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), sqlite.Options{})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	begun, err := s.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	begun, err := db.Begin(t.Context(), turn.BeginInput{Session: "s", Turn: "t", WorkflowID: "s", RunID: "t",
 		Message: turn.UserMessage{ID: "m", Text: "x"}, At: time.Now()})
 	require.NoError(t, err)
 	key, call := journal.StepKey{Turn: "t", Step: 1}, turn.ToolCall{ID: "1.0", Tool: "mcp/x/y", Arguments: "{}"}
-	_, err = s.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
+	_, err = db.StartInference(t.Context(), journal.StartInference{Session: "s", Key: key, Expect: begun.Head})
 	require.NoError(t, err)
-	_, err = s.SettleInference(t.Context(),
+	_, err = db.SettleInference(t.Context(),
 		journal.SettleInference{Session: "s", Key: key, Attempt: 1, Message: turn.Message{ToolCalls: []turn.ToolCall{call}}})
 	require.NoError(t, err)
-	_, err = s.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
+	_, err = db.ClaimCall(t.Context(), journal.ClaimInput{Turn: "t", Step: 1, Call: call, Attempt: 1, At: time.Now()})
 	require.NoError(t, err)
 	held := turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1, Call: "1.0",
 		Elicitation: &turn.Elicitation{Key: "1", Message: "Sure?", Schema: []byte(`{"type":"object"}`)}}
-	_, err = s.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
+	_, err = db.Ask(t.Context(), turn.AskInput{Session: "s", Turn: "t", Requests: []turn.Request{held}, At: time.Now()})
 	require.NoError(t, err)
 	ended := turn.Decision{ID: held.ID, Status: turn.StatusExpired, Reason: turn.ReasonCallEnded}
-	require.NoError(t, s.Decide(t.Context(),
+	require.NoError(t, db.Decide(t.Context(),
 		turn.DecideInput{Session: "s", Turn: "t", Decisions: []turn.Decision{ended}, At: time.Now()}))
-	assert.ErrorContains(t, notPending(t.Context(), &app.TurnClient{Store: s}, "s", held.ID, nil), turn.ReasonCallEnded)
+	assert.ErrorContains(t, notPending(t.Context(), &app.TurnClient{Journal: db}, "s", held.ID, nil), turn.ReasonCallEnded)
 }

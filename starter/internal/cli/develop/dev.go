@@ -52,7 +52,7 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) e
 	signals := a.Interrupts.Take()
 	a.Note("Temporal  %s (namespace %s)\nWeb UI    %s", cfg.Temporal.Address, cfg.Temporal.Namespace, cfg.Temporal.UIURL)
 	if worker {
-		a.Note("the worker polls task queue %s; send a message with `starter run \"...\"`", cfg.Temporal.TaskQueue)
+		a.Note("the worker polls task queue %s; send a message with `everturn run \"...\"`", cfg.Temporal.TaskQueue)
 	} else {
 		a.Note("no worker is running; start one with `go run ./worker`")
 	}
@@ -97,7 +97,7 @@ func noteServer(a *app.App, address string, answers bool) {
 		a.Note("Temporal answers on %s again; the turns continue", address)
 		return
 	}
-	a.Note("Temporal no longer answers on %s, so turns wait: press Ctrl-C and run `starter dev` again, which continues "+
+	a.Note("Temporal no longer answers on %s, so turns wait: press Ctrl-C and run `everturn dev` again, which continues "+
 		"them "+
 		"(its log is %s)", address, filepath.Join(app.StateDir, "temporal.log"))
 }

@@ -13,41 +13,41 @@ import (
 
 // contextUse is how much of the model's context window a session's conversation takes.
 type contextUse struct {
-	Tokens        int64 `json:"tokens"` // of the last prompt and its completion, or of the condensed prompt
+	Tokens        int64 `json:"tokens"` // of the last prompt and its completion, or of the compacted prompt
 	ContextTokens int64 `json:"context_tokens"`
 	Percent       int64 `json:"percent"`
-	// CondensesAt is the percentage from which prompts are condensed; 0 means that they are not.
-	CondensesAt int64 `json:"condenses_at,omitempty"`
+	// CompactsAt is the percentage from which prompts are compacted; 0 means that they are not.
+	CompactsAt int64 `json:"compacts_at,omitempty"`
 }
 
 // readContext returns the use of the context window after the session's last inference, nil if the size of the window
 // or of the prompt is not known.
-func readContext(ctx context.Context, store *journal.DB, h history) (*contextUse, error) {
+func readContext(ctx context.Context, j *journal.DB, h history) (*contextUse, error) {
 	if len(h.Turns) == 0 {
 		return nil, nil
 	}
 	last := h.Turns[len(h.Turns)-1]
-	c, err := condensingOf(ctx, store, last.Turn.ID)
+	c, err := compactingOf(ctx, j, last.Turn.ID)
 	if err != nil || c == nil || c.ContextTokens == 0 {
 		return nil, err
 	}
-	u := contextUse{ContextTokens: c.ContextTokens, CondensesAt: turn.Percent(c.Trigger(), c.ContextTokens)}
+	u := contextUse{ContextTokens: c.ContextTokens, CompactsAt: turn.Percent(c.Trigger(), c.ContextTokens)}
 	var upTo int64
 	for _, i := range last.Inferences {
 		if i.Settled {
 			u.Tokens, upTo = i.Completion.Usage.Total(), i.Base.Seq
 		}
 	}
-	if n := len(h.Condensations); n > 0 && h.Condensations[n-1].At.Seq > upTo {
-		u.Tokens = h.Condensations[n-1].After
+	if n := len(h.Compactions); n > 0 && h.Compactions[n-1].At.Seq > upTo {
+		u.Tokens = h.Compactions[n-1].After
 	}
 	u.Percent = turn.Percent(u.Tokens, u.ContextTokens)
 	return &u, nil
 }
 
-// condensingOf returns how a turn condenses its prompts, nil if it does not.
-func condensingOf(ctx context.Context, store *journal.DB, turnID string) (*turn.Condensing, error) {
-	frozen, err := store.TurnConfig(ctx, turnID)
+// compactingOf returns how a turn compacts its prompts, nil if it does not.
+func compactingOf(ctx context.Context, j *journal.DB, turnID string) (*turn.CompactionSettings, error) {
+	frozen, err := j.TurnConfig(ctx, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -56,19 +56,19 @@ func condensingOf(ctx context.Context, store *journal.DB, turnID string) (*turn.
 	if json.Unmarshal(frozen.Config, &cfg) != nil || cfg.PromptConfig == "" {
 		return nil, nil // an imported turn may have any configuration
 	}
-	b, err := store.GetBlob(ctx, cfg.PromptConfig)
+	b, err := j.GetBlob(ctx, cfg.PromptConfig)
 	if err != nil || json.Unmarshal(b, &prompt) != nil {
 		return nil, nil // the configuration's blob stays where the turn ran
 	}
-	return prompt.Condense, nil
+	return prompt.Compaction, nil
 }
 
 // printContext prints the use of the context window and what stands for the beginning of the conversation.
 func (h history) printContext(w io.Writer) {
 	if c := h.Context; c != nil {
-		fmt.Fprintf(w, "context %d %%, condenses at %d %% of %d tokens\n", c.Percent, c.CondensesAt, c.ContextTokens)
+		fmt.Fprintf(w, "context %d %%, compacts at %d %% of %d tokens\n", c.Percent, c.CompactsAt, c.ContextTokens)
 	}
-	for _, c := range h.Condensations {
+	for _, c := range h.Compactions {
 		fmt.Fprintf(w, "  at message %d (%s) %s\n", c.At.Seq, c.Reason,
 			app.Line(c.Report().String(), 400))
 	}

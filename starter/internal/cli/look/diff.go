@@ -22,8 +22,8 @@ func Diff(a *app.App) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteSessions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				d, err := compareSessions(cmd.Context(), store, args[0], args[1])
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				d, err := compareSessions(cmd.Context(), j, args[0], args[1])
 				if err == nil && output == app.OutputJSON {
 					return app.WriteJSON(a.Out, d)
 				}
@@ -56,13 +56,13 @@ type transcript struct {
 const page = 500
 
 // compareSessions finds the first message that differs.
-func compareSessions(ctx context.Context, store *journal.DB, a, b string) (difference, error) {
+func compareSessions(ctx context.Context, j *journal.DB, a, b string) (difference, error) {
 	d := difference{A: transcript{Session: a}, B: transcript{Session: b}}
 	for _, t := range []*transcript{&d.A, &d.B} {
-		if _, err := app.SessionArg(ctx, store, []string{t.Session}); err != nil {
+		if _, err := app.SessionArg(ctx, j, []string{t.Session}); err != nil {
 			return d, err
 		}
-		rec, err := store.Session(ctx, t.Session)
+		rec, err := j.Session(ctx, t.Session)
 		if err != nil {
 			return d, err
 		}
@@ -70,11 +70,11 @@ func compareSessions(ctx context.Context, store *journal.DB, a, b string) (diffe
 	}
 	for d.Shared < min(d.A.head.Seq, d.B.head.Seq) {
 		from := d.Shared + 1
-		left, err := store.Messages(ctx, a, from, from+page-1)
+		left, err := j.Messages(ctx, a, from, from+page-1)
 		if err != nil {
 			return d, err
 		}
-		right, err := store.Messages(ctx, b, from, from+page-1)
+		right, err := j.Messages(ctx, b, from, from+page-1)
 		if err != nil {
 			return d, err
 		}
@@ -85,10 +85,10 @@ func compareSessions(ctx context.Context, store *journal.DB, a, b string) (diffe
 		}
 	}
 	var err error
-	if d.A.Messages, err = store.Messages(ctx, a, d.Shared+1, d.A.head.Seq); err != nil {
+	if d.A.Messages, err = j.Messages(ctx, a, d.Shared+1, d.A.head.Seq); err != nil {
 		return d, err
 	}
-	d.B.Messages, err = store.Messages(ctx, b, d.Shared+1, d.B.head.Seq)
+	d.B.Messages, err = j.Messages(ctx, b, d.Shared+1, d.B.head.Seq)
 	return d, err
 }
 

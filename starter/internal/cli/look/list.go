@@ -23,13 +23,13 @@ func List(a *app.App) *cobra.Command {
 		Short: "List the journal's sessions, the latest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				sessions, err := store.Sessions(cmd.Context(), limit)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				sessions, err := j.Sessions(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
 				for i := range sessions {
-					if sessions[i].Usage, err = store.SessionUsage(cmd.Context(), sessions[i].ID); err != nil {
+					if sessions[i].Usage, err = j.SessionUsage(cmd.Context(), sessions[i].ID); err != nil {
 						return err
 					}
 				}
@@ -40,7 +40,7 @@ func List(a *app.App) *cobra.Command {
 					var rows [][]string
 					for _, s := range sessions {
 						rows = append(rows, []string{app.Line(s.ID, 60), strconv.Itoa(s.Turns), cmp.Or(s.Usage.DescribeCost(), "-"),
-							state(cmd.Context(), store, s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
+							state(cmd.Context(), j, s.LastTurn), openCount(s.PendingRequests), s.UpdatedAt.Local().Format(time.DateTime),
 							app.Line(s.FirstText, 60)})
 					}
 					return a.Table([]string{"SESSION", "TURNS", "COST", "STATE", "PENDING", "LAST", "FIRST MESSAGE"}, rows)
@@ -62,13 +62,13 @@ func ending(t journal.TurnRecord) string {
 }
 
 // state returns the state of a turn, with the provider that its inference waits for.
-func state(ctx context.Context, store *journal.DB, t journal.TurnRecord) string {
+func state(ctx context.Context, j *journal.DB, t journal.TurnRecord) string {
 	if t.State != turn.StateRunning {
 		return ending(t)
 	}
-	last, err := store.LastChunk(ctx, t.ID)
-	var w turn.WaitingChunk
-	if err != nil || last.Kind != turn.ChunkInferenceWaiting || json.Unmarshal(last.Data, &w) != nil {
+	last, err := j.LastEvent(ctx, t.ID)
+	var w turn.WaitingEvent
+	if err != nil || last.Kind != turn.EventInferenceWaiting || json.Unmarshal(last.Data, &w) != nil {
 		return ending(t)
 	}
 	return fmt.Sprintf("%s (waiting for %s)", t.State, app.Line(w.Provider, 40))

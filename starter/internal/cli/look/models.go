@@ -14,8 +14,8 @@ import (
 
 // readConfig reads the turn's models, tools and temperature from its turn config. A turn that has none recorded began
 // before they were, or not at all.
-func (t *turnHistory) readConfig(ctx context.Context, store *journal.DB) error {
-	frozen, err := store.TurnConfig(ctx, t.Turn.ID)
+func (t *turnHistory) readConfig(ctx context.Context, j *journal.DB) error {
+	frozen, err := j.TurnConfig(ctx, t.Turn.ID)
 	if errors.Is(err, journal.ErrNotFound) || len(frozen.Config) == 0 {
 		return nil
 	}

@@ -31,7 +31,7 @@ func Open(a *app.App) *cobra.Command {
 					}
 					fmt.Fprintln(a.Out, s.Link)
 					if t.Cfg.Encryption.On() && t.Cfg.CodecServer.URL == "" {
-						a.Note("the page shows encrypted content: run `starter codec serve`, and set [codec_server] url")
+						a.Note("the page shows encrypted content: run `everturn codec serve`, and set [codec_server] url")
 					}
 					if !printOnly && app.IsTerminal(a.Out) {
 						browser.Stdout = io.Discard // this command prints only the link

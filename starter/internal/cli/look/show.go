@@ -43,7 +43,7 @@ answer, the messages that wait for the running turn are listed too.`,
 					return app.WriteJSON(a.Out, h)
 				}
 				if err == nil {
-					h.print(a.Out, a.WithTypedCommands("`starter approvals` shows how to decide it"))
+					h.print(a.Out, a.WithTypedCommands("`everturn approvals` shows how to decide it"))
 				}
 				return err
 			})
@@ -58,9 +58,9 @@ type history struct {
 	Session  journal.SessionRecord `json:"session"`
 	Messages []turn.Message        `json:"messages"`
 	Turns    []turnHistory         `json:"turns"`
-	// Condensations have replaced the beginning of the conversation in prompts; the last one still does.
-	Condensations []turn.Condensation `json:"condensations,omitempty"`
-	Context       *contextUse         `json:"context,omitempty"`
+	// Compactions have replaced the beginning of the conversation in prompts; the last one still does.
+	Compactions []turn.Compaction `json:"compactions,omitempty"`
+	Context     *contextUse       `json:"context,omitempty"`
 	// SubagentRequests are the open requests of subagents that work for the session.
 	SubagentRequests []journal.RequestRecord `json:"subagent_requests,omitempty"`
 	// Waiting are accepted messages that the running turn has not used yet. Only its workflow has them.
@@ -82,7 +82,7 @@ func lastOrRunning(t *app.TurnClient, ctx context.Context) (string, error) {
 
 // sessionHistory reads a session from the journal, and from Temporal what the journal does not have yet.
 func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (history, error) {
-	h, err := readHistory(ctx, t.Store, session)
+	h, err := readHistory(ctx, t.Journal, session)
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
 		return accepted(ctx, t, session)
@@ -96,7 +96,7 @@ func sessionHistory(ctx context.Context, t *app.TurnClient, session string) (his
 func accepted(ctx context.Context, t *app.TurnClient, session string) (history, error) {
 	s, err := t.Find(ctx, session, "")
 	if err != nil {
-		_, err = app.SessionArg(ctx, t.Store, []string{session})
+		_, err = app.SessionArg(ctx, t.Journal, []string{session})
 	}
 	return history{Session: journal.SessionRecord{ID: session}, Link: s.Link}, err
 }
@@ -115,7 +115,7 @@ func waiting(ctx context.Context, t *app.TurnClient, session string) []turn.User
 			return s.Inbox
 		}
 	}
-	if errors.Is(err, client.ErrStranded) {
+	if errors.Is(err, client.ErrVersionLost) {
 		t.App.Note("%v", err)
 		return nil
 	}
@@ -129,71 +129,71 @@ type turnHistory struct {
 	Tools       []string                `json:"tools,omitempty"`
 	Temperature *float64                `json:"temperature,omitempty"`
 	Models      []turn.Model            `json:"models,omitempty"` // the turn's own, and its fallbacks
-	Skills      *turn.SkillsChunk       `json:"skills,omitempty"`
+	Skills      *turn.SkillsEvent       `json:"skills,omitempty"`
 	Inferences  []journal.Inference     `json:"inferences"`
 	Calls       []journal.CallRecord    `json:"calls"`
 	Requests    []journal.RequestRecord `json:"requests,omitempty"`
 	Waits       string                  `json:"waits,omitempty"` // for a limit, if the turn's inference does
 }
 
-func readHistory(ctx context.Context, store *journal.DB, id string) (history, error) {
-	session, err := store.Session(ctx, id)
+func readHistory(ctx context.Context, j *journal.DB, id string) (history, error) {
+	session, err := j.Session(ctx, id)
 	if err != nil {
 		return history{}, err
 	}
 	h := history{Session: session}
-	if h.Session.Usage, err = store.SessionUsage(ctx, id); err != nil {
+	if h.Session.Usage, err = j.SessionUsage(ctx, id); err != nil {
 		return h, err
 	}
-	if h.Messages, err = store.Messages(ctx, id, 1, session.Head.Seq); err != nil {
+	if h.Messages, err = j.Messages(ctx, id, 1, session.Head.Seq); err != nil {
 		return h, err
 	}
-	turns, err := store.Turns(ctx, id)
+	turns, err := j.Turns(ctx, id)
 	if err != nil {
 		return h, err
 	}
 	for _, t := range turns {
 		th := turnHistory{Turn: t}
 		var ierr, cerr, werr, merr error
-		th.Inferences, ierr = store.Inferences(ctx, t.ID)
-		th.Calls, cerr = store.Calls(ctx, t.ID)
-		merr = th.readConfig(ctx, store)
-		th.Requests, werr = store.Requests(ctx, t.ID)
+		th.Inferences, ierr = j.Inferences(ctx, t.ID)
+		th.Calls, cerr = j.Calls(ctx, t.ID)
+		merr = th.readConfig(ctx, j)
+		th.Requests, werr = j.Requests(ctx, t.ID)
 		if err := errors.Join(ierr, cerr, werr, merr); err != nil {
 			return h, err
 		}
 		if !t.State.Terminal() {
-			if th.Turn.Usage, err = store.TurnUsage(ctx, t.ID); err != nil {
+			if th.Turn.Usage, err = j.TurnUsage(ctx, t.ID); err != nil {
 				return h, err
 			}
 		}
 		if !t.State.Terminal() {
-			th.Waits = waitsFor(ctx, store, t.ID)
+			th.Waits = waitsFor(ctx, j, t.ID)
 		}
 		h.Turns = append(h.Turns, th)
 	}
 	if session.PendingRequests > 0 {
-		open, err := store.PendingRequests(ctx, id, session.PendingRequests)
+		open, err := j.PendingRequests(ctx, id, session.PendingRequests)
 		if err != nil {
 			return h, err
 		}
 		h.SubagentRequests = slices.DeleteFunc(open, func(r journal.RequestRecord) bool { return r.Session == id })
 	}
-	if h.Condensations, err = store.Condensations(ctx, id); err == nil {
-		h.Context, err = readContext(ctx, store, h)
+	if h.Compactions, err = j.Compactions(ctx, id); err == nil {
+		h.Context, err = readContext(ctx, j, h)
 	}
 	return h, err
 }
 
 // waitsFor says what the inference of a running turn waits for, or "".
-func waitsFor(ctx context.Context, store *journal.DB, turnID string) string {
-	last, err := store.LastChunk(ctx, turnID)
-	var w turn.WaitingChunk
+func waitsFor(ctx context.Context, j *journal.DB, turnID string) string {
+	last, err := j.LastEvent(ctx, turnID)
+	var w turn.WaitingEvent
 	switch {
 	case err != nil:
-	case last.Kind == turn.ChunkPhase:
+	case last.Kind == turn.EventPhase:
 		return last.Text
-	case last.Kind == turn.ChunkInferenceWaiting && json.Unmarshal(last.Data, &w) == nil:
+	case last.Kind == turn.EventInferenceWaiting && json.Unmarshal(last.Data, &w) == nil:
 		return ui.Waiting(last.Text, last.At, w)
 	}
 	return ""
@@ -346,6 +346,6 @@ func printCall(w io.Writer, c journal.CallRecord) {
 		outcome, ran(c),
 		ui.Count(c.LateCount, "late result"), c.DurationMS, ui.Media(c.Media))
 	if strings.HasPrefix(c.Call.Tool, turn.AgentTools) {
-		fmt.Fprintf(w, "            its session is %s\n", app.Line(turn.ChildSession(c.Turn, c.Call.ID), 200))
+		fmt.Fprintf(w, "            its session is %s\n", app.Line(turn.SubagentSession(c.Turn, c.Call.ID), 200))
 	}
 }

@@ -28,7 +28,7 @@ func TestListAndShowPrintNoEscapes(t *testing.T) {
 	}
 }
 
-// A dispatch that hands over an answer is no second run: people look here for what was done twice.
+// An attempt that hands over an answer is no second run: people look here for what was done twice.
 func TestGoingOnWithACallIsNoSecondRun(t *testing.T) {
 	for want, c := range map[string]journal.CallRecord{
 		"ran 0 times": {},

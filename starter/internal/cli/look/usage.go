@@ -26,8 +26,8 @@ The command shows the usage of the configured tenant. By tenant, the default ten
 			if err != nil {
 				return err
 			}
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				rows, err := store.Usage(cmd.Context(), journal.UsageBy(by), from)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				rows, err := j.Usage(cmd.Context(), journal.UsageBy(by), from)
 				if err != nil {
 					return err
 				}

@@ -31,11 +31,11 @@ func clockTime(at time.Time) string { return at.Local().Format("Mon 2006-01-02 1
 func scheduleError(name string, err error) error {
 	switch {
 	case errors.Is(err, client.ErrExists):
-		return app.Usage("schedule %q already exists: delete it with `starter schedule delete %s`, or choose another name",
+		return app.Usage("schedule %q already exists: delete it with `everturn schedule delete %s`, or choose another name",
 			name,
 			app.Quoted(name))
 	case errors.Is(err, client.ErrNotFound):
-		return app.Usage("there is no schedule %q; `starter schedule list` lists them", name)
+		return app.Usage("there is no schedule %q; `everturn schedule list` lists them", name)
 	case errors.Is(err, client.ErrForeign):
 		return app.Usage("schedule %q was not created by Everturn: use the temporal command line for it", name)
 	case errors.Is(err, client.ErrInvalid):

@@ -31,8 +31,8 @@ times.
 If the turn of the last time has not ended, for example because it waits for a decision, the next
 time is skipped. If another turn runs in the session of --session, the message is merged into that
 turn, unless --queue is given.`,
-		Example: `  starter schedule create news --every 1h "What is new in this folder?"
-  starter schedule create report --cron "0 9 * * 1-5" --zone Europe/Berlin --session reports - < report.md`,
+		Example: `  everturn schedule create news --every 1h "What is new in this folder?"
+  everturn schedule create report --cron "0 9 * * 1-5" --zone Europe/Berlin --session reports - < report.md`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.limits.Read(cmd.Flags())
@@ -117,9 +117,9 @@ func scheduled(a *app.App, s client.Schedule) {
 	fmt.Fprintf(a.Out, "schedule %s\n%s\n", app.Line(s.Name, client.MaxScheduleName), app.Line(s.When, 200))
 	switch {
 	case s.Paused:
-		a.Aside("it is paused; resume it with `starter schedule resume %s`", app.Quoted(s.Name))
+		a.Aside("it is paused; resume it with `everturn schedule resume %s`", app.Quoted(s.Name))
 	case len(s.Next) == 0:
-		a.Note("it never runs, because these times do not exist; delete it with `starter schedule delete %s`",
+		a.Note("it never runs, because these times do not exist; delete it with `everturn schedule delete %s`",
 			app.Quoted(s.Name))
 	default:
 		fmt.Fprintf(a.Out, "next     %s\n", clockTime(s.Next[0]))

@@ -44,7 +44,7 @@ func scheduleList(a *app.App) *cobra.Command {
 						showSchedule(a, r)
 					}
 					if len(records) == 0 {
-						a.Note("there are no schedules; create one with `starter schedule create`")
+						a.Note("there are no schedules; create one with `everturn schedule create`")
 					}
 					return nil
 				})

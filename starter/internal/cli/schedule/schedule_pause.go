@@ -11,7 +11,7 @@ import (
 
 func schedulePause(a *app.App) *cobra.Command {
 	return scheduleAction(a, "pause", "Pause a schedule", func(ctx context.Context, t *app.TurnClient, name string) error {
-		s, err := t.Client.Schedules().Pause(ctx, name, "paused with the starter command")
+		s, err := t.Client.Schedules().Pause(ctx, name, "paused with everturn command")
 		if err == nil {
 			t.App.Aside("paused schedule %s%s", app.Line(name, client.MaxScheduleName), stillRunning(s))
 		}

@@ -12,7 +12,7 @@ import (
 func scheduleResume(a *app.App) *cobra.Command {
 	return scheduleAction(a, "resume", "Resume a paused schedule", func(ctx context.Context,
 		t *app.TurnClient, name string) error {
-		_, err := t.Client.Schedules().Resume(ctx, name, "resumed with the starter command")
+		_, err := t.Client.Schedules().Resume(ctx, name, "resumed with everturn command")
 		if err == nil {
 			t.App.Aside("resumed schedule %s", app.Line(name, client.MaxScheduleName))
 		}

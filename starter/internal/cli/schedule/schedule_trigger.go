@@ -20,7 +20,7 @@ func scheduleTrigger(a *app.App) *cobra.Command {
 			t.App.Note("the last run of schedule %s has not ended, so this run is skipped unless it ends right now",
 				app.Line(name, client.MaxScheduleName))
 		default:
-			t.App.Aside("triggered schedule %s; `starter schedule list` shows the result",
+			t.App.Aside("triggered schedule %s; `everturn schedule list` shows the result",
 				app.Line(name, client.MaxScheduleName))
 		}
 		return nil

@@ -18,7 +18,7 @@ import (
 func Agents(a *app.App) *cobra.Command {
 	cmd := app.Parent("agents", "List and show the agents of this configuration", agentsList(a), agentsShow(a))
 	cmd.Long = `List and show the agents of this configuration: that of [runtime], which is the default, and those of
-[[agents]]. "starter run --agent" chooses one for a turn.`
+[[agents]]. "everturn run --agent" chooses one for a turn.`
 	return cmd
 }
 

@@ -206,8 +206,8 @@ func newExamination(ctx context.Context, a *app.App, cfg config.Config) *examina
 
 // close closes what the checks have opened. All of them have ended.
 func (x *examination) close() {
-	if store, _ := x.journal(); store != nil {
-		_ = store.Close() // every check has its result
+	if j, _ := x.journal(); j != nil {
+		_ = j.Close() // every check has its result
 	}
 	if c, _ := x.temporal(); c.Conn != nil {
 		c.Close()
@@ -220,16 +220,16 @@ const lowDisk = 64 << 20
 // checkJournal reads the journal and writes to it.
 func checkJournal(ctx context.Context, x *examination) (string, error) {
 	place := x.cfg.Journal.Place()
-	store, err := x.journal()
+	j, err := x.journal()
 	switch {
 	case err != nil:
 		return "", err
-	case store == nil:
+	case j == nil:
 		return place + ", does not exist yet", nil
 	}
-	sessions, err := store.Sessions(ctx, 1)
+	sessions, err := j.Sessions(ctx, 1)
 	if err == nil {
-		err = store.CheckWrite(ctx)
+		err = j.CheckWrite(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -278,11 +278,11 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 		}
 	}
 	found := fmt.Sprintf("%s of %s", ui.Count(tools, "tool"), ui.Count(len(catalogues), "server"))
-	store, err := x.journal()
-	if err != nil || store == nil {
+	j, err := x.journal()
+	if err != nil || j == nil {
 		return found, errors.Join(problems...)
 	}
-	published, workers, err := reportedIn(ctx, store)
+	published, workers, err := reportedIn(ctx, j)
 	if err != nil {
 		return found, errors.Join(append(problems, unchecked("journal"))...)
 	}
@@ -291,7 +291,7 @@ func checkTools(ctx context.Context, x *examination) (string, error) {
 		quarantined += len(c.Quarantined)
 	}
 	if quarantined > 0 {
-		found += fmt.Sprintf(", %d quarantined (see `starter tools diff`)", quarantined)
+		found += fmt.Sprintf(", %d quarantined (see `everturn tools diff`)", quarantined)
 	}
 	if err := errors.Join(append(problems, workersProblems(workers)...)...); err != nil {
 		return found, err
@@ -343,7 +343,7 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 		return "", &warning{err.Error()}
 	}
 	if len(workers) == 0 {
-		return "", &warning{fmt.Sprintf("none polls task queue %s, so turns would wait: start one with `starter dev` or "+
+		return "", &warning{fmt.Sprintf("none polls task queue %s, so turns would wait: start one with `everturn dev` or "+
 			"`go run ./worker`", queue)}
 	}
 	missing, err := unpolled(ctx, c, x.cfg)
@@ -370,11 +370,11 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 
 // journalID returns the ID of the journal, or "" if there is no journal yet.
 func (x *examination) journalID(ctx context.Context) (string, error) {
-	store, err := x.journal()
-	if err != nil || store == nil {
+	j, err := x.journal()
+	if err != nil || j == nil {
 		return "", err
 	}
-	return store.ID(ctx)
+	return j.ID(ctx)
 }
 
 // unpolled describes the first role or server that no running worker has, "" if there is none. A worker with all roles
@@ -414,11 +414,11 @@ const (
 // checkHistory warns of turns that ended in Temporal after the journal's last entry of their sessions: the journal was
 // restored to an earlier moment than Temporal.
 func checkHistory(ctx context.Context, x *examination) (string, error) {
-	store, err := x.journal()
+	j, err := x.journal()
 	switch {
 	case err != nil:
 		return "", unchecked("journal")
-	case store == nil:
+	case j == nil:
 		return "no turn yet", nil
 	}
 	c, err := x.temporal()
@@ -440,7 +440,7 @@ func checkHistory(ctx context.Context, x *examination) (string, error) {
 			continue
 		}
 		begun := e.GetStartTime().AsTime()
-		s, err := store.Session(ctx, session)
+		s, err := j.Session(ctx, session)
 		switch {
 		case err != nil && !errors.Is(err, journal.ErrNotFound):
 			return "", err

@@ -22,9 +22,9 @@ func Keys(a *app.App) *cobra.Command {
 A rotation has two steps. First add a key, and bring the file to every worker, client and codec
 server. Then make it the primary key, which encrypts, and bring the file there again. Old keys stay:
 without them, old histories and an encrypted journal could not be read.`
-	cmd.Example = `  starter keys new --file .everturn/keys.json
-  starter keys add
-  starter keys promote 1234567890`
+	cmd.Example = `  everturn keys new --file .everturn/keys.json
+  everturn keys add
+  everturn keys promote 1234567890`
 	cmd.PersistentFlags().StringVar(&file, "file", "", "the key `file` (default: key_file of [encryption] in agent.toml)")
 	return cmd
 }
@@ -86,7 +86,7 @@ func keysAdd(a *app.App, file *string) *cobra.Command {
 				return app.AsUsage(err)
 			}
 			fmt.Fprintln(a.Out, key.ID)
-			a.Note("When every worker, client and codec server has this file, run `starter keys promote %d`.", key.ID)
+			a.Note("When every worker, client and codec server has this file, run `everturn keys promote %d`.", key.ID)
 			return nil
 		},
 	}
@@ -100,7 +100,7 @@ func keysPromote(a *app.App, file *string) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 32)
 			if err != nil {
-				return app.Usage("%q is not a key: `starter keys list` lists them", args[0])
+				return app.Usage("%q is not a key: `everturn keys list` lists them", args[0])
 			}
 			path, err := keyFile(a, *file)
 			if err != nil {

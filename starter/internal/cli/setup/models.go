@@ -28,9 +28,9 @@ vendors' models built in. models update keeps a newer one in the folder of the j
 A provider of agent.toml whose base_url is a known vendor's, or that has none, takes the models of
 the list: another name is an error. Any other base_url is a server of its own, such as Ollama, vLLM
 or a proxy: it takes any name, and price and context window are unknown unless [[models]] sets them.`
-	cmd.Example = `  starter models list openai
-  starter models select --require vision --max-input-price 1
-  starter models update list.json`
+	cmd.Example = `  everturn models list openai
+  everturn models select --require vision --max-input-price 1
+  everturn models update list.json`
 	return cmd
 }
 

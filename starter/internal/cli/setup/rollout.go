@@ -92,7 +92,7 @@ func printVersions(a *app.App, s rollout.Status) error {
 			strconv.FormatInt(v.Waiting, 10), strconv.FormatInt(v.Problems, 10)}
 	}
 	if s.Current == "" {
-		a.Note("no version is current, so turns begin on workers without a deployment: `starter rollout promote`")
+		a.Note("no version is current, so turns begin on workers without a deployment: `everturn rollout promote`")
 	}
 	if s.Updating {
 		a.Note("not all task queues follow the latest change yet")
@@ -108,8 +108,8 @@ func rolloutPromote(a *app.App) *cobra.Command {
 		Long: `Let turns begin on a version, by default that of this program. It waits for a worker of the version,
 and then runs a check on it, without a model: the worker takes a workflow and an activity, and
 reaches Temporal, the journal and its required servers. If the check fails, nothing changes. Turns
-that wait move with starter rollout drain.`,
-		Example: `  starter rollout promote v1.3.0`,
+that wait move with everturn rollout drain.`,
+		Example: `  everturn rollout promote v1.3.0`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onDeployment(cmd.Context(), a, args, func(d rollout.Deployment, build string) error {
@@ -123,7 +123,7 @@ that wait move with starter rollout drain.`,
 				case !changed:
 					a.Note("turns begin on version %s already", build)
 				default:
-					a.Note("turns begin on version %s; the version before can stop when it is drained: `starter rollout status`",
+					a.Note("turns begin on version %s; the version before can stop when it is drained: `everturn rollout status`",
 						build)
 				}
 				return nil
@@ -159,8 +159,8 @@ func rolloutRamp(a *app.App) *cobra.Command {
 		Use:   "ramp <build-id> <percent>",
 		Short: "Let a share of the sessions begin turns on a version",
 		Long: `Let a share of the sessions begin turns on a version, always the same sessions for the same share. 0
-ends the ramp. The version is checked first, as by starter rollout promote.`,
-		Example: `  starter rollout ramp v1.3.0 10`,
+ends the ramp. The version is checked first, as by everturn rollout promote.`,
+		Example: `  everturn rollout ramp v1.3.0 10`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			percent, err := strconv.ParseFloat(args[1], 32)
@@ -191,7 +191,7 @@ func rolloutRollback(a *app.App) *cobra.Command {
 		Short: "End a ramp, or let turns begin on the version before",
 		Long: `End a ramp or, if there is none, let turns begin on the version that was current before, if it has a
 worker. Turns that began on the other version stay there until they are drained.`,
-		Example: `  starter rollout rollback`,
+		Example: `  everturn rollout rollback`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return onDeployment(cmd.Context(), a, nil, func(d rollout.Deployment, _ string) error {
@@ -213,7 +213,7 @@ func rolloutDrain(a *app.App) *cobra.Command {
 		Long: `Move the turns that wait for an approval or an answer from a version to the current one, and wait until
 no run stays on it. Its workers must run until then. Other turns end on their version, also those that
 wait for an elicitation.`,
-		Example: `  starter rollout drain v1.2.0 --timeout 10m`,
+		Example: `  everturn rollout drain v1.2.0 --timeout 10m`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onDeployment(cmd.Context(), a, args, func(d rollout.Deployment, build string) error {

@@ -25,8 +25,8 @@ func Skills(a *app.App) *cobra.Command {
 of agentskills.io. [[skills.sources]] in agent.toml names the folders. A turn begins with the
 skills that fit its request; the model reads others with local/activate_skill. The commands read the
 folders as they are now; a worker reads them when it starts.`
-	cmd.Example = `  starter skills explain "Make a release"
-  starter skills check skills/release`
+	cmd.Example = `  everturn skills explain "Make a release"
+  everturn skills check skills/release`
 	return cmd
 }
 
@@ -44,7 +44,7 @@ func readSkills(a *app.App) (skills.Set, error) {
 		a.Note("%s", app.Line(p.String(), 400))
 	}
 	if len(set.All) == 0 {
-		a.Note("there are no skills: name a folder in [[skills.sources]], or trust this folder with `starter trust`")
+		a.Note("there are no skills: name a folder in [[skills.sources]], or trust this folder with `everturn trust`")
 	}
 	return set, nil
 }
@@ -86,7 +86,7 @@ func skillsShow(a *app.App) *cobra.Command {
 			}
 			i := slices.IndexFunc(set.All, func(s skills.Skill) bool { return s.Name == args[0] })
 			if i < 0 {
-				return app.Usage("there is no skill %s; `starter skills list` shows them", app.Line(args[0], 60))
+				return app.Usage("there is no skill %s; `everturn skills list` shows them", app.Line(args[0], 60))
 			}
 			s := set.All[i]
 			for _, w := range s.Warnings {

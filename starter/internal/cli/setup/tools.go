@@ -110,7 +110,7 @@ func noteMisnamed(a *app.App, server string, tools []string) {
 
 func noteQuarantined(a *app.App, server string, n int) {
 	if n > 0 {
-		a.Note("%s: %s, which turns cannot call: see `starter tools diff %s`", server, ui.Count(n, "quarantined tool"),
+		a.Note("%s: %s, which turns cannot call: see `everturn tools diff %s`", server, ui.Count(n, "quarantined tool"),
 			app.Quoted(server))
 	}
 }

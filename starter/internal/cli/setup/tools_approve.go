@@ -29,7 +29,7 @@ func toolsApprove(a *app.App) *cobra.Command {
 		Use:   "approve <server> [tool...]",
 		Short: "Approve quarantined tools, so that turns may call them",
 		Long: `Approve the current versions of quarantined tools, so that turns may call them. On a terminal, the
-command shows the changes and you confirm them; without a terminal, look at starter tools diff and
+command shows the changes and you confirm them; without a terminal, look at everturn tools diff and
 use --yes. The command approves exactly what it has shown: if a tool changes in the meantime,
 nothing is approved.
 
@@ -37,17 +37,17 @@ The approval takes effect for turns that begin later, and is recorded with your 
 
 Exit codes: 0 tools were approved or none is quarantined, 1 a tool is not the version that was shown
 or that --hash names, 3 the command line does not match the quarantined tools.`,
-		Example: `  starter tools approve github mcp/github/create_issue
-  starter tools approve github create_issue --hash 9f86d081884c --yes
-  starter tools approve github --all --yes`,
+		Example: `  everturn tools approve github mcp/github/create_issue
+  everturn tools approve github create_issue --hash 9f86d081884c --yes
+  everturn tools approve github --all --yes`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeQuarantined(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(args); err != nil {
 				return err
 			}
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				return approveTools(cmd.Context(), a, store, args[0], args[1:], f)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				return approveTools(cmd.Context(), a, j, args[0], args[1:], f)
 			})
 		},
 	}
@@ -70,9 +70,9 @@ func (f approveToolsFlags) check(args []string) error {
 }
 
 // approveTools approves quarantined tools on behalf of the operator.
-func approveTools(ctx context.Context, a *app.App, store *journal.DB, server string,
+func approveTools(ctx context.Context, a *app.App, j *journal.DB, server string,
 	names []string, f approveToolsFlags) error {
-	all, err := quarantined(ctx, store, []string{server})
+	all, err := quarantined(ctx, j, []string{server})
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func approveTools(ctx context.Context, a *app.App, store *journal.DB, server str
 		in.Tools = append(in.Tools, q.Tool)
 		in.Hashes[q.Tool] = q.Now.Hash
 	}
-	approved, err := store.ApproveTools(ctx, in)
+	approved, err := j.ApproveTools(ctx, in)
 	if err != nil {
 		return approveToolsError(server, err)
 	}
@@ -128,7 +128,7 @@ func selectTools(tools []quarantinedTool, server string,
 				q.Tool == "mcp/"+server+"/"+name
 		})
 		if i < 0 {
-			return nil, app.Usage("%s is not quarantined; `starter tools diff %s` shows the quarantined tools",
+			return nil, app.Usage("%s is not quarantined; `everturn tools diff %s` shows the quarantined tools",
 				app.Line(name, 80),
 				app.Quoted(server))
 		}
@@ -146,7 +146,7 @@ func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f ap
 		return true, nil
 	case !a.OnTerminal():
 		return false, app.Usage(
-			"nothing was approved: there is no terminal to confirm on. Look at `starter tools diff`, then " +
+			"nothing was approved: there is no terminal to confirm on. Look at `everturn tools diff`, then " +
 				"use --yes")
 	}
 	var b strings.Builder
@@ -165,14 +165,14 @@ func confirmTools(ctx context.Context, a *app.App, tools []quarantinedTool, f ap
 func otherVersion(q quarantinedTool, hash, more string) error {
 	return &app.ExitError{Code: app.ExitFailed,
 		Cause: fmt.Errorf("nothing was approved: --hash %s is not the current hash of "+
-			"%s; look at it with `starter tools diff %s`, then approve it with\n%s",
+			"%s; look at it with `everturn tools diff %s`, then approve it with\n%s",
 			app.Line(hash, 20), app.Line(termsafe.Visible(q.Tool), 120), app.Quoted(q.Server),
 			approveCommands([]quarantinedTool{q}, more))}
 }
 
 // approveToolsError says what to do if nothing was approved.
 func approveToolsError(server string, err error) error {
-	look := fmt.Sprintf("look again with `starter tools diff %s`", app.Quoted(server))
+	look := fmt.Sprintf("look again with `everturn tools diff %s`", app.Quoted(server))
 	switch {
 	case errors.Is(err, journal.ErrConflict):
 		return &app.ExitError{Code: app.ExitFailed,

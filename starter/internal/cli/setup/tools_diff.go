@@ -21,8 +21,8 @@ import (
 
 // completeQuarantined offers the servers with quarantined tools, then the tools.
 func completeQuarantined(a *app.App) cobra.CompletionFunc {
-	return a.Completion(func(ctx context.Context, store *journal.DB, args []string) (offers []cobra.Completion) {
-		tools, _ := quarantined(ctx, store, args[:min(len(args), 1)])
+	return a.Completion(func(ctx context.Context, j *journal.DB, args []string) (offers []cobra.Completion) {
+		tools, _ := quarantined(ctx, j, args[:min(len(args), 1)])
 		for _, q := range tools {
 			offer := q.Server
 			if len(args) > 0 {
@@ -40,7 +40,7 @@ func toolsDiff(a *app.App) *cobra.Command {
 		Use:   "diff [server]",
 		Short: "Show the quarantined tools and what has changed in them",
 		Long: `Show the quarantined tools: those that are new, or have changed since you approved them. Turns
-cannot call them until you approve them with starter tools approve. Changes are shown line by line,
+cannot call them until you approve them with everturn tools approve. Changes are shown line by line,
 with every invisible character written out: models read a tool's description, so it can contain
 instructions to them.
 
@@ -48,8 +48,8 @@ Exit codes: 0 no tool is quarantined, 1 a tool is quarantined.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeQuarantined(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithJournal(cmd.Context(), func(store *journal.DB) error {
-				tools, err := quarantined(cmd.Context(), store, args)
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				tools, err := quarantined(cmd.Context(), j, args)
 				if err != nil {
 					return err
 				}
@@ -77,8 +77,8 @@ type quarantinedTool struct {
 }
 
 // quarantined returns the quarantined tools of a server, or of all servers if none is named.
-func quarantined(ctx context.Context, store *journal.DB, servers []string) ([]quarantinedTool, error) {
-	catalogues, err := store.Catalogues(ctx)
+func quarantined(ctx context.Context, j *journal.DB, servers []string) ([]quarantinedTool, error) {
+	catalogues, err := j.Catalogues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the quarantined tools: %w", err)
 	}
@@ -138,7 +138,7 @@ func confirmFlag(a *app.App) string {
 func approveCommands(tools []quarantinedTool, more string) string {
 	var lines []string
 	for _, q := range tools {
-		lines = append(lines, fmt.Sprintf("  starter tools approve %s %s --hash %s%s", app.Quoted(q.Server),
+		lines = append(lines, fmt.Sprintf("  everturn tools approve %s %s --hash %s%s", app.Quoted(q.Server),
 			app.Quoted(q.Tool),
 			ui.ShortHash(q.Now.Hash), more))
 	}

@@ -90,7 +90,7 @@ func TestQuarantinedToolsArePrintedForPeopleAndPrograms(t *testing.T) {
 	list := []quarantinedTool{withDiff(turn.QuarantinedTool{Now: tool("New\u009b.", "ab")})}
 	require.NoError(t, printQuarantined(a, list, "text"))
 	assert.Contains(t, out.String(), "mcp/git/push is new")
-	assert.Contains(t, err.String(), "  starter tools approve git mcp/git/push --hash abababababab --yes\n",
+	assert.Contains(t, err.String(), "  everturn tools approve git mcp/git/push --hash abababababab --yes\n",
 		"there is no terminal to ask on")
 	out.Reset()
 	require.NoError(t, printQuarantined(a, list, "json"))

@@ -126,21 +126,21 @@ func reported(ctx context.Context, cfg config.Config) (published []turn.Catalogu
 	if !engine.HasJournal(cfg) {
 		return nil, nil, nil
 	}
-	store, err := app.OpenJournal(ctx, cfg)
+	j, err := app.OpenJournal(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return reportedIn(ctx, store)
+	defer func() { err = errors.Join(err, j.Close()) }()
+	return reportedIn(ctx, j)
 }
 
 // reportedIn is reported of an open journal.
-func reportedIn(ctx context.Context, store *journal.DB) ([]turn.Catalogue, []engine.WorkerHealth, error) {
-	list, err := store.Catalogues(ctx)
+func reportedIn(ctx context.Context, j *journal.DB) ([]turn.Catalogue, []engine.WorkerHealth, error) {
+	list, err := j.Catalogues(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	workers, err := engine.Health(ctx, store)
+	workers, err := engine.Health(ctx, j)
 	return list, workers, err
 }
 
@@ -204,7 +204,7 @@ func problemNow(h engine.ServerHealth, c turn.Catalogue) string {
 // printStatus prints a line for each row, and on stderr the problems.
 func printStatus(a *app.App, all []serverStatus) error {
 	if len(all) == 0 {
-		a.Note("no MCP servers are configured: see [[mcp.servers]] in `starter init`")
+		a.Note("no MCP servers are configured: see [[mcp.servers]] in `everturn init`")
 		return nil
 	}
 	heads := []string{"SERVER", "STATE", "SINCE", "TOOLS", "QUARANTINED", "CALLS", "FAILURES", "RESTARTS", "WORKER"}
@@ -267,7 +267,7 @@ func notes(a *app.App, s serverStatus) {
 	}
 	noteQuarantined(a, s.Server, s.Quarantined)
 	if s.Dropped > 0 {
-		a.Note("%s: %s left out: see `starter tools`", s.Server, ui.Count(s.Dropped, "tool"))
+		a.Note("%s: %s left out: see `everturn tools`", s.Server, ui.Count(s.Dropped, "tool"))
 	}
 	noteMisnamed(a, s.Server, s.Misnamed)
 }

@@ -25,9 +25,9 @@ program that it names changes, they ask again.
 
 A file that --config names needs no trust, and neither does a worker: whoever starts it decides. The
 global flag --trust-once trusts the working folder for one command.`,
-		Example: `  starter trust --show
-  starter trust
-  starter trust --remove ~/src/project`,
+		Example: `  everturn trust --show
+  everturn trust
+  everturn trust --remove ~/src/project`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			folder := "."
@@ -57,15 +57,15 @@ func trustFolder(a *app.App, folder string, onlyShow bool) error {
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	record, err := store.Find(f.Root)
+	record, err := j.Find(f.Root)
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	trusted, err := store.Trusts(f)
+	trusted, err := j.Trusts(f)
 	if err != nil {
 		return app.AsUsage(err)
 	}
@@ -98,11 +98,11 @@ type trustedFolder struct {
 }
 
 func listTrusted(a *app.App, output string) error {
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	records, err := store.List()
+	records, err := j.List()
 	if err != nil {
 		return app.AsUsage(err)
 	}
@@ -112,7 +112,7 @@ func listTrusted(a *app.App, output string) error {
 		f, err := trust.Look(r.Root, a.Environ)
 		if f.Root == "" {
 			rows[i].State = "missing"
-		} else if trusted, _ := store.Trusts(f); err == nil && trusted { // what cannot be read has changed
+		} else if trusted, _ := j.Trusts(f); err == nil && trusted { // what cannot be read has changed
 			rows[i].State = "trusted"
 		}
 	}
@@ -133,16 +133,16 @@ func removeTrust(a *app.App, folder string) error {
 	if real, err := filepath.EvalSymlinks(root); err == nil { // a folder that is gone keeps its name
 		root = real
 	}
-	store, err := trust.Open(a.Environ)
+	j, err := trust.Open(a.Environ)
 	if err != nil {
 		return app.AsUsage(err)
 	}
-	removed, err := store.Remove(root)
+	removed, err := j.Remove(root)
 	switch {
 	case err != nil:
 		return app.AsUsage(err)
 	case !removed:
-		return app.Usage("you do not trust %s: `starter trust --list` lists the folders that you trust", root)
+		return app.Usage("you do not trust %s: `everturn trust --list` lists the folders that you trust", root)
 	}
 	a.Note("you trust %s no longer", root)
 	return nil

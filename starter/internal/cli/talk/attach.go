@@ -12,7 +12,7 @@ func Attach(a *app.App) *cobra.Command {
 	var turnID string
 	cmd := &cobra.Command{
 		Use:   "attach [session]",
-		Short: "Follow a turn of a session, from its beginning or from a chunk on",
+		Short: "Follow a turn of a session, from its beginning or from an event on",
 		Long: `Follow a turn of a session to its end: the last turn, or the one of --turn.
 
 The command reads the journal, so it also shows turns that have ended, even if Temporal is
@@ -37,7 +37,7 @@ following; with --no-wait it prints how to decide and exits with 6.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&dev, "dev", false, "start Temporal and a worker on this machine, so that the turn continues")
 	flags.StringVar(&turnID, "turn", "", "the `ID` of the turn to follow (default: the last one)")
-	flags.Int64Var(&o.after, "after-chunk", -1, "show only the chunks after this `index`")
+	flags.Int64Var(&o.after, "after-event", -1, "show only the events after this `index`")
 	o.register(a, cmd)
 	return cmd
 }
@@ -46,7 +46,7 @@ following; with --no-wait it prints how to decide and exits with 6.`,
 func (o *followOptions) register(a *app.App, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	o.output = app.OutputText
-	app.Choose(cmd, flags, &o.output, "output", "o", "text, json (the result), jsonl (every chunk) or none",
+	app.Choose(cmd, flags, &o.output, "output", "o", "text, json (the result), jsonl (every event) or none",
 		app.OutputText,
 		app.OutputJSON, app.OutputJSONL, app.OutputNone)
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the answer")

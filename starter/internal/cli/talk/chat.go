@@ -29,8 +29,8 @@ approvals.
 A message that you send while a turn runs is merged into it. The same session may be open on several
 terminals. When you leave the chat, its turn continues. --tools and --temperature apply to all turns
 that begin with a message of this chat. /help lists the commands and keys.`,
-		Example: `  starter chat --dev
-  starter chat -c`,
+		Example: `  everturn chat --dev
+  everturn chat -c`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -52,10 +52,10 @@ func startChat(ctx context.Context, a *app.App, f sessionFlags, chosen turn.User
 	out, ok := a.Out.(*os.File)
 	switch {
 	case !ok || !app.IsTerminal(a.In) || !app.IsTerminal(a.Out):
-		return app.Usage("chat needs a terminal for input and output; in a pipe or a script use `starter run \"...\"`")
+		return app.Usage("chat needs a terminal for input and output; in a pipe or a script use `everturn run \"...\"`")
 	case a.Lookup("TERM") == "dumb" || a.Lookup("TERM") == "":
-		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `starter run \"...\"` and "+
-			"`starter run -c \"...\"`", a.Lookup("TERM"))
+		return app.Usage("chat needs a terminal that can move its cursor (TERM=%s cannot); use `everturn run \"...\"` and "+
+			"`everturn run -c \"...\"`", a.Lookup("TERM"))
 	}
 	return a.WithClient(ctx, f.needs(a, false), func(t *app.TurnClient) error { return talkTo(ctx, t, f, chosen, out) })
 }
@@ -80,7 +80,7 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 	t.NoteOtherSettings(ctx)
 	a := t.App
 	left, err := chat.Run(ctx, chat.Options{
-		Store: t.Store, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
+		Journal: t.Journal, Client: t.Client, Session: session, Person: app.UserName(), Model: t.DefaultModel(),
 		Requested: f.model, CheckModel: t.CheckModel,
 		History: file, Chosen: chosen, Agent: f.agent,
 		Link:  func(session, id string) string { return t.RunLink(t.Client.WorkflowID(session), id) },
@@ -95,9 +95,9 @@ func talkTo(ctx context.Context, t *app.TurnClient, f sessionFlags, chosen turn.
 
 // sayGoodbye prints how to return to the session, and what continues in the meantime.
 func sayGoodbye(t *app.TurnClient, left chat.Left) {
-	a, resume := t.App, "starter chat -s "+app.Quoted(left.Session)
+	a, resume := t.App, "everturn chat -s "+app.Quoted(left.Session)
 	if t.Failed != nil { // the chat's worker ends with this command
-		resume = "starter chat --dev -s " + app.Quoted(left.Session)
+		resume = "everturn chat --dev -s " + app.Quoted(left.Session)
 	}
 	for _, text := range left.Unsent {
 		a.Note("not sent: %s", app.Line(text, 200))

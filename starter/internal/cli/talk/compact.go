@@ -19,7 +19,7 @@ func Compact(a *app.App) *cobra.Command {
 		Short: "Summarize a session for its next prompts",
 		Long: `Let a model summarize a session whose turn has ended. The prompts of later turns contain the summary
 instead of the messages, your own messages word for word, and the names of tool outputs. The messages
-stay as they are: starter show lists them, and starter rewind to the last of them undoes the summary.
+stay as they are: everturn show lists them, and everturn rewind to the last of them undoes the summary.
 
 Workers do the same by themselves before a conversation exceeds the model's context window: see
 [prompt] in docs/configuration.md.`,
@@ -44,7 +44,7 @@ func compact(ctx context.Context, a *app.App, t *app.TurnClient, in client.Compa
 	var res workflows.CompactResult
 	err := t.UntilWorkerAnswers(func() (err error) { res, err = t.Client.Compact(ctx, in); return err })
 	if errors.Is(err, client.ErrBusy) {
-		return fmt.Errorf("%w: wait for its end, or stop it with `starter stop %s`", err, app.Quoted(in.Session))
+		return fmt.Errorf("%w: wait for its end, or stop it with `everturn stop %s`", err, app.Quoted(in.Session))
 	}
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func compact(ctx context.Context, a *app.App, t *app.TurnClient, in client.Compa
 		return app.WriteJSON(a.Out, res)
 	}
 	if res.Nothing {
-		a.Note("there is nothing to condense yet")
+		a.Note("there is nothing to compact yet")
 		return nil
 	}
 	fmt.Fprintln(a.Out, app.Line(res.String(), 400))

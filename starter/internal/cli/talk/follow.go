@@ -20,7 +20,7 @@ type followOptions struct {
 	output     string
 	quiet      bool
 	outputLast string
-	after      int64 // the index of the last chunk seen before; -1 for none
+	after      int64 // the index of the last event seen before; -1 for none
 	// stay keeps following when the turn waits for a user who cannot be asked here; otherwise the command ends with
 	// ExitWaiting.
 	stay bool
@@ -40,20 +40,20 @@ type follower struct {
 	view    *view
 	asker   asker
 	signals <-chan os.Signal
-	chunks  <-chan received  // closed when the turn is over; nil if the journal cannot be read
+	events  <-chan received  // closed when the turn is over; nil if the journal cannot be read
 	over    <-chan outcome   // the result; nil until wait is called
 	pending <-chan struct{}  // the journal has changed, while the turn has not merged the sent message yet
-	seen    int64            // the index of the last chunk
+	seen    int64            // the index of the last event
 	ended   bool             // the follower has seen turn_completed
-	silence <-chan time.Time // fires if the turn has no chunk within startWithin; nil after the first chunk
+	silence <-chan time.Time // fires if the turn has no event within startWithin; nil after the first event
 	blind   <-chan time.Time // fires now and then while the journal cannot be read; nil before that
 	unheard <-chan time.Time // fires once, to look whether any worker can continue the turn
 	readers sync.WaitGroup
 }
 
-// received is a chunk of the turn, or the error of reading it.
+// received is an event of the turn, or the error of reading it.
 type received struct {
-	chunk turn.Chunk
+	event turn.Event
 	err   error
 }
 
@@ -63,13 +63,13 @@ type outcome struct {
 	err    error
 }
 
-// follow shows a turn's chunks until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
+// follow shows a turn's events until the turn ends, and returns how it ended. A signal detaches, and a second Ctrl-C
 // stops the turn.
 func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptions) error {
 	f := &follower{TurnClient: t, turn: s, options: o, view: newView(t.App, o), seen: o.after,
 		signals: t.App.Interrupts.Take()}
 	f.asker = newAsker(f)
-	f.view.media = func(c turn.Chunk) []turn.Media { return chat.MediaOf(ctx, t.Store, c) }
+	f.view.media = func(e turn.Event) []turn.Media { return chat.MediaOf(ctx, t.Journal, e) }
 	if o.output == app.OutputText && !o.quiet {
 		t.App.Aside("%s", s.Link)
 		if s.Merged {
@@ -83,37 +83,37 @@ func follow(ctx context.Context, t *app.TurnClient, s app.Started, o followOptio
 	f.read(ctx)
 	timeout := f.deadline()
 	if s.Merged { // the running turn may need a decision before it takes the message
-		f.pending = t.Store.Changed(ctx)
+		f.pending = t.Journal.Changed(ctx)
 	} else {
 		f.silence = time.After(startWithin)
 	}
-	f.unheard = time.After(strandedAfter)
+	f.unheard = time.After(versionLostAfter)
 	done, err := f.asker.look(ctx)
 	for !done {
 		done, err = f.next(ctx, timeout)
 	}
-	if f.ended && f.chunks != nil {
+	if f.ended && f.events != nil {
 		f.awaitEnd()
 	}
 	return err
 }
 
-// read starts reading the turn's chunks in the background, until ctx ends.
+// read starts reading the turn's events in the background, until ctx ends.
 func (f *follower) read(ctx context.Context) {
-	s, after, chunks := f.turn, f.options.after, make(chan received)
-	f.chunks = chunks
+	s, after, events := f.turn, f.options.after, make(chan received)
+	f.events = events
 	emit := func(h received) bool {
 		select {
-		case chunks <- h:
+		case events <- h:
 			return true
 		case <-ctx.Done():
 			return false
 		}
 	}
 	f.readers.Go(func() {
-		defer close(chunks)
-		for c, err := range f.Client.Follow(ctx, s.Turn, after) {
-			if !emit(received{c, err}) {
+		defer close(events)
+		for e, err := range f.Client.Follow(ctx, s.Turn, after) {
+			if !emit(received{e, err}) {
 				return
 			}
 		}
@@ -125,7 +125,7 @@ func (f *follower) read(ctx context.Context) {
 func (f *follower) awaitEnd() {
 	for {
 		select {
-		case _, more := <-f.chunks:
+		case _, more := <-f.events:
 			if !more {
 				return
 			}
@@ -148,25 +148,25 @@ func (f *follower) wait(ctx context.Context) {
 // next waits for one event and reports whether the command is done with the turn.
 func (f *follower) next(ctx context.Context, timeout <-chan time.Time) (done bool, err error) {
 	select {
-	case h, more := <-f.chunks:
+	case h, more := <-f.events:
 		return f.receive(ctx, h, more)
 	case end := <-f.over:
 		f.asker.close()
 		return true, f.conclude(ctx, end)
 	case <-f.pending:
-		f.pending = f.Store.Changed(ctx)
+		f.pending = f.Journal.Changed(ctx)
 		return f.asker.look(ctx)
 	case <-f.silence:
 		f.silence = nil
 		if f.Online && !f.options.quiet && !f.NoteWait(ctx, f.turn.Session) {
-			f.NoteSilence(ctx, "no worker has started the turn yet; it starts when a worker runs, for example `starter dev`")
+			f.NoteSilence(ctx, "no worker has started the turn yet; it starts when a worker runs, for example `everturn dev`")
 		}
 		return false, nil
 	case <-f.blind:
 		f.NoteWait(ctx, f.turn.Session)
 		return false, nil
 	case <-f.unheard:
-		f.NoteStranded(ctx, f.turn.Session)
+		f.NoteVersionLost(ctx, f.turn.Session)
 		return false, nil
 	case d := <-f.asker.asked:
 		return f.asker.answered(ctx, d)
@@ -212,37 +212,37 @@ func (f *follower) deadline() <-chan time.Time {
 	return time.After(f.options.timeout)
 }
 
-// startWithin is how long a turn may go without a chunk before the command tells the user why. A worker starts a turn
+// startWithin is how long a turn may go without an event before the command tells the user why. A worker starts a turn
 // within moments.
 const startWithin = 2 * time.Second
 
 // blindEvery is how often the command tells what the turn waits for while the journal cannot be read.
 const blindEvery = 30 * time.Second
 
-// strandedAfter is how long after its start the command looks whether any worker can continue the turn.
-const strandedAfter = time.Second
+// versionLostAfter is how long after its start the command looks whether any worker can continue the turn.
+const versionLostAfter = time.Second
 
-// receive handles a chunk that the journal returns, or the end of the chunks.
+// receive handles an event that the journal returns, or the end of the events.
 func (f *follower) receive(ctx context.Context, h received, more bool) (bool, error) {
 	f.silence = nil
 	switch {
 	case !more: // the turn ended without turn_completed, or the reader began after it
-		f.chunks = nil
+		f.events = nil
 		f.wait(ctx)
 		return false, nil
 	case h.err != nil:
 		return f.withoutJournal(ctx, h.err)
 	}
-	f.turn.ID, f.turn.Merged, f.pending = h.chunk.Turn, false, nil
-	f.seen = h.chunk.Index
-	f.ended = h.chunk.Kind == turn.ChunkTurnCompleted
-	f.asker.show(h.chunk)
+	f.turn.ID, f.turn.Merged, f.pending = h.event.Turn, false, nil
+	f.seen = h.event.Index
+	f.ended = h.event.Kind == turn.EventTurnCompleted
+	f.asker.show(h.event)
 	if f.ended {
 		f.asker.close()
 		r, err := f.Client.Result(ctx, f.turn.Turn)
 		return true, f.conclude(ctx, outcome{r, err})
 	}
-	return f.asker.chunk(ctx, h.chunk)
+	return f.asker.event(ctx, h.event)
 }
 
 // withoutJournal continues without the journal if Temporal can tell how the turn ends.
@@ -251,29 +251,29 @@ func (f *follower) withoutJournal(ctx context.Context, err error) (bool, error) 
 		return true, fmt.Errorf("reading the journal: %w", err)
 	}
 	f.App.Note("reading the journal: %v (the turn continues)", err)
-	f.chunks = nil
+	f.events = nil
 	f.NoteWait(ctx, f.turn.Session)
 	f.blind = time.Tick(blindEvery)
 	f.wait(ctx)
 	return false, nil
 }
 
-// checkAfter returns an error if --after-chunk names a chunk beyond the end of the turn.
+// checkAfter returns an error if --after-event names an event beyond the end of the turn.
 func (f *follower) checkAfter(ctx context.Context) error {
 	last := int64(-1)
 	for {
-		chunks, err := f.Store.Chunks(ctx, f.turn.ID, last, 1000)
+		events, err := f.Journal.Events(ctx, f.turn.ID, last, 1000)
 		if err != nil {
 			return err
 		}
-		if len(chunks) == 0 {
+		if len(events) == 0 {
 			break
 		}
-		end := chunks[len(chunks)-1]
-		last, f.ended = end.Index, end.Kind == turn.ChunkTurnCompleted // turn_completed is before o.after
+		end := events[len(events)-1]
+		last, f.ended = end.Index, end.Kind == turn.EventTurnCompleted // turn_completed is before o.after
 	}
 	if f.ended && f.options.after > last {
-		return app.Usage("turn %s ended with chunk %d, so there is no chunk after %d: use --after-chunk %d or less, or "+
+		return app.Usage("turn %s ended with event %d, so there is no event after %d: use --after-event %d or less, or "+
 			"omit it",
 			f.turn.ID, last, f.options.after, last)
 	}
@@ -289,7 +289,7 @@ func (f *follower) conclude(ctx context.Context, end outcome) error {
 			Cause: fmt.Errorf("the turn was ended from outside before it took message %s: "+
 				"send the message again with --message-id %s, and it is answered once", id, id)}
 	case errors.Is(end.err, client.ErrNotFound):
-		return app.Usage("turn %s does not exist: %w; `starter show %s` shows the turns in the journal", f.turn.ID, end.err,
+		return app.Usage("turn %s does not exist: %w; `everturn show %s` shows the turns in the journal", f.turn.ID, end.err,
 			app.Quoted(f.turn.Session))
 	case end.err != nil:
 		return end.err
@@ -328,18 +328,18 @@ func finish(t *app.TurnClient, r workflows.Result, view *view, o followOptions) 
 	return nil
 }
 
-// rest returns the turn's chunks that are in the journal and that the follower has not seen.
-func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Chunk, error] {
-	return func(yield func(turn.Chunk, error) bool) {
-		chunks, err := f.Store.Chunks(ctx, f.turn.ID, f.seen, 1000)
-		for _, c := range chunks {
-			f.seen = c.Index
-			if !yield(c, nil) {
+// rest returns the turn's events that are in the journal and that the follower has not seen.
+func (f *follower) rest(ctx context.Context) iter.Seq2[turn.Event, error] {
+	return func(yield func(turn.Event, error) bool) {
+		events, err := f.Journal.Events(ctx, f.turn.ID, f.seen, 1000)
+		for _, e := range events {
+			f.seen = e.Index
+			if !yield(e, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(turn.Chunk{}, err)
+			yield(turn.Event{}, err)
 		}
 	}
 }

@@ -18,16 +18,16 @@ const eraseLine = "\r\x1b[K"
 const tickEvery = 5 * time.Second
 
 // progress shows the progress of a call, in a line that the next output replaces.
-func (v *view) progress(c turn.Chunk) {
-	var p turn.ProgressChunk
-	if !v.chatty || !decode(c, &p) {
+func (v *view) progress(e turn.Event) {
+	var p turn.ProgressEvent
+	if !v.chatty || !decode(e, &p) {
 		return
 	}
 	text := fmt.Sprintf("… %s %s", app.Line(p.Tool, 60), ui.Progress(p.ToolProgress))
 	if v.App.Lookup("TERM") == "dumb" {
-		if v.ticked.IsZero() || c.At.Sub(v.ticked) >= tickEvery {
+		if v.ticked.IsZero() || e.At.Sub(v.ticked) >= tickEvery {
 			v.activity("%s", text)
-			v.ticked = c.At
+			v.ticked = e.At
 		}
 		return
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func chunk(kind turn.ChunkKind, data any) turn.Chunk {
+func eventOf(kind turn.EventKind, data any) turn.Event {
 	b, _ := json.Marshal(data)
-	return turn.Chunk{Turn: "t", Step: 1, Kind: kind, Data: b}
+	return turn.Event{Turn: "t", Step: 1, Kind: kind, Data: b}
 }
 
-func after(seconds int64, c turn.Chunk) turn.Chunk {
-	c.At = time.Unix(seconds, 0)
-	return c
+func after(seconds int64, e turn.Event) turn.Event {
+	e.At = time.Unix(seconds, 0)
+	return e
 }
 
 func TestProgressIsOneLineThatIsReplaced(t *testing.T) {
-	progress := func(done, total float64, message string) turn.Chunk {
-		return chunk(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
+	progress := func(done, total float64, message string) turn.Event {
+		return eventOf(turn.EventToolProgress, turn.ProgressEvent{CallID: "1.0", Tool: "mcp/x/long",
 			ToolProgress: turn.ToolProgress{Done: done, Total: total, Message: message}})
 	}
-	late := chunk(turn.ChunkToolCallLateResult,
-		turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK, SizeBytes: 7})
-	chunks := []turn.Chunk{text(1, "I go."), progress(1, 4, "load\x1b[2Jing"), progress(8, 4, strings.Repeat("far ", 40)),
-		called(turn.ChunkToolCallCompleted), progress(3, 0, ""), text(1, "Done."), late}
-	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("I go.Done."), chunks...)
+	late := eventOf(turn.EventToolCallLateResult,
+		turn.CallEvent{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK, SizeBytes: 7})
+	events := []turn.Event{text(1, "I go."), progress(1, 4, "load\x1b[2Jing"), progress(8, 4, strings.Repeat("far ", 40)),
+		called(turn.EventToolCallCompleted), progress(3, 0, ""), text(1, "Done."), late}
+	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("I go.Done."), events...)
 	assert.Equal(t, "I go.\n… mcp/x/long 25% (1 of 4) load[2Jing"+eraseLine+
 		"… mcp/x/long 100% (8 of 4) far far far far far far far far far far far far far…"+eraseLine+
 		"✓ local/read {\"p\":\"\\u001b[2J\"} · ok · 7 B\n… mcp/x/long 3"+eraseLine+
@@ -44,7 +44,7 @@ func TestProgressIsOneLineThatIsReplaced(t *testing.T) {
 	assert.NotContains(t, dumb, "\x1b")
 
 	var out, err bytes.Buffer
-	play(&app.App{Streams: app.Streams{Out: &out, Err: &err}}, followOptions{output: "text"}, answered("x"), chunks...)
+	play(&app.App{Streams: app.Streams{Out: &out, Err: &err}}, followOptions{output: "text"}, answered("x"), events...)
 	assert.NotContains(t, err.String(), "mcp/x/long", "a pipe gets none of it")
 	out.Reset()
 	play(&app.App{Streams: app.Streams{Out: &out}}, followOptions{output: "jsonl"}, answered("x"), progress(1, 4, ""))

@@ -47,9 +47,9 @@ decide and exits with 6.
 
 Exit codes: 0 answered, 1 failed, 2 cancelled, 3 usage or configuration, 4 credentials, 5 Temporal,
 journal or workers unreachable, 6 waiting for a decision, 7 a limit or a refusal, 124 a timeout.`,
-		Example: `  starter run --dev "Which files are here, and what is this project about?"
-  starter run -s research "And the tests?"
-  git diff | starter run - --max-steps 5`,
+		Example: `  everturn run --dev "Which files are here, and what is this project about?"
+  everturn run -s research "And the tests?"
+  git diff | everturn run - --max-steps 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.limits.Read(cmd.Flags())
 			if err := f.choices.apply(cmd, &f.message); err != nil {
@@ -167,9 +167,9 @@ func (f runFlags) check() error {
 	switch {
 	case f.detach && f.dev:
 		return app.Usage("--detach needs a worker that keeps running, but the worker of --dev stops when the command exits: " +
-			"run `starter dev` in another terminal, then `starter run --detach`")
+			"run `everturn dev` in another terminal, then `everturn run --detach`")
 	case f.detach && f.follow.outputLast != "":
-		return app.Usage("--detach does not wait for the answer that --output-last writes: use `starter attach " +
+		return app.Usage("--detach does not wait for the answer that --output-last writes: use `everturn attach " +
 			"--output-last` " +
 			"later")
 	case f.exit && !f.dev:
@@ -215,9 +215,9 @@ func accepted(ctx context.Context, t *app.TurnClient, s app.Started, output stri
 	}
 	pending, err := t.Client.Pending(ctx, client.PendingInput{Session: s.Session, Limit: 1})
 	if s.Merged && err == nil && len(pending) > 0 {
-		a.Note("the running turn waits for a decision: see `starter approvals %s`", app.Quoted(s.Session))
+		a.Note("the running turn waits for a decision: see `everturn approvals %s`", app.Quoted(s.Session))
 	}
-	a.Aside("the session continues while a worker runs; follow it with\n  starter attach %s\n  %s", app.Quoted(s.Session),
+	a.Aside("the session continues while a worker runs; follow it with\n  everturn attach %s\n  %s", app.Quoted(s.Session),
 		s.Link)
 	return nil
 }

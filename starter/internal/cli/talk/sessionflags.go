@@ -56,19 +56,19 @@ func (f sessionFlags) needs(a *app.App, quiet bool) app.Needs {
 // resolve returns the session that the flags choose, or "" for a new one.
 func (f sessionFlags) resolve(ctx context.Context, t *app.TurnClient) (string, error) {
 	if f.last {
-		return app.LastSession(ctx, t.Store)
+		return app.LastSession(ctx, t.Journal)
 	}
 	return f.session, nil
 }
 
 func modelFlag(cmd *cobra.Command, model *string) {
 	cmd.Flags().StringVarP(model, "model", "m", "", "the `model` of the turn, as a name or provider:name (default: the "+
-		"agent's); see starter models list")
+		"agent's); see everturn models list")
 }
 
 // agentFlag adds the flag that chooses the agent of a turn.
 func agentFlag(a *app.App, cmd *cobra.Command, agent *string) {
 	cmd.Flags().StringVar(agent, "agent", "", "the `agent` of the turn (default: that of the session's last turn); see "+
-		"starter agents list")
+		"everturn agents list")
 	_ = cmd.RegisterFlagCompletionFunc("agent", a.CompleteAgents) // the flag exists
 }

@@ -52,7 +52,7 @@ func stopTurn(ctx context.Context, a *app.App, t *app.TurnClient, session string
 	if err != nil {
 		return err
 	}
-	before, err := t.Store.Turn(ctx, s.ID)
+	before, err := t.Journal.Turn(ctx, s.ID)
 	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
@@ -91,7 +91,7 @@ func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
 		return r, stopped, err
 	case !f.force:
 		return r, stopped, &app.ExitError{Code: app.ExitTimeout, Cause: fmt.Errorf("no worker has stopped the turn within %s: "+
-			"it stops when a worker runs; `starter stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
+			"it stops when a worker runs; `everturn stop %s --force` ends it without one", f.within, app.Quoted(s.Session))}
 	}
 	if err := t.Client.Terminate(ctx, s.Session); err != nil && !errors.Is(err, client.ErrNotRunning) {
 		return r, stopped, err
@@ -103,9 +103,9 @@ func cancel(ctx context.Context, t *app.TurnClient, s app.Started,
 // attachHint returns the command that follows the turn again.
 func attachHint(t *app.TurnClient, s app.Started) string {
 	if t.Failed != nil { // the turn's worker ends with this command
-		return "starter attach --dev " + app.Quoted(s.Session)
+		return "everturn attach --dev " + app.Quoted(s.Session)
 	}
-	return "starter attach " + app.Quoted(s.Session)
+	return "everturn attach " + app.Quoted(s.Session)
 }
 
 // leave detaches, and stops the turn if the user then presses Ctrl-C again, or if no other worker continues the turn.

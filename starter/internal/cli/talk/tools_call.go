@@ -30,15 +30,15 @@ func ToolsCall(a *app.App) *cobra.Command {
 		Short: "Call one tool, as a model would",
 		Long: `Call one tool and print its result. The call is a turn in a new session, run by a worker in this
 process, so policy, approvals and the journal's ledger apply to it as to the calls of a model. If it
-needs approval, the command asks on the terminal, or waits for starter approve. No model is asked.
+needs approval, the command asks on the terminal, or waits for everturn approve. No model is asked.
 
-The tool is named as starter tools lists it; mcp/ may be left out. A Go function that a program offers
+The tool is named as everturn tools lists it; mcp/ may be left out. A Go function that a program offers
 with package engine runs in that program only: ask its agent to call it instead.
 
 Exit codes: 0 the tool returned a result, 1 the call failed or was denied, 3 usage or configuration,
 5 Temporal is unreachable, 124 a timeout.`,
-		Example: `  starter tools call local/list_files --args '{"path":"."}'
-  starter tools call github/get_issue --args '{"number":1}' --dev`,
+		Example: `  everturn tools call local/list_files --args '{"path":"."}'
+  everturn tools call github/get_issue --args '{"number":1}' --dev`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			message, err := callMessage(args[0], arguments)
@@ -77,7 +77,7 @@ func callMessage(tool, arguments string) (string, error) {
 		}
 	case 2:
 	default:
-		return "", app.Usage("the tool is %q: name it as <server>/<tool>, for example local/list_files; `starter tools` "+
+		return "", app.Usage("the tool is %q: name it as <server>/<tool>, for example local/list_files; `everturn tools` "+
 			"lists the tools", tool)
 	}
 	return "call " + turn.WireName(tool) + " " + arguments, nil
@@ -100,7 +100,7 @@ func callTool(ctx context.Context, t *app.TurnClient, in client.SendInput, o fol
 	if err := follow(ctx, t, s, o); err != nil {
 		return err
 	}
-	calls, err := t.Store.Calls(ctx, s.ID)
+	calls, err := t.Journal.Calls(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -119,6 +119,6 @@ func endTurn(ctx context.Context, t *app.TurnClient, session string) {
 	defer cancel()
 	err := t.Client.Terminate(ctx, session)
 	if err != nil && !errors.Is(err, client.ErrNotRunning) && !errors.Is(err, client.ErrNotFound) {
-		t.App.Note("the turn may still be running: %v; stop it with `starter stop --force %s`", err, app.Quoted(session))
+		t.App.Note("the turn may still be running: %v; stop it with `everturn stop --force %s`", err, app.Quoted(session))
 	}
 }

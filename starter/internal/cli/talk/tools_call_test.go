@@ -29,14 +29,14 @@ type startedUnheard struct {
 	terminated []string
 }
 
-func (f *startedUnheard) ExecuteWorkflow(ctx context.Context, _ temporal.StartWorkflowOptions, _ any,
+func (s *startedUnheard) ExecuteWorkflow(ctx context.Context, _ temporal.StartWorkflowOptions, _ any,
 	_ ...any) (temporal.WorkflowRun, error) {
-	f.leave()
+	s.leave()
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (f *startedUnheard) DescribeWorkflowExecution(ctx context.Context, _, _ string) (
+func (s *startedUnheard) DescribeWorkflowExecution(ctx context.Context, _, _ string) (
 	*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
 		Status:    enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
@@ -44,8 +44,8 @@ func (f *startedUnheard) DescribeWorkflowExecution(ctx context.Context, _, _ str
 	}}, ctx.Err()
 }
 
-func (f *startedUnheard) TerminateWorkflow(ctx context.Context, _, run, _ string, _ ...any) error {
-	f.terminated = append(f.terminated, run)
+func (s *startedUnheard) TerminateWorkflow(ctx context.Context, _, run, _ string, _ ...any) error {
+	s.terminated = append(s.terminated, run)
 	return ctx.Err()
 }
 
@@ -53,11 +53,11 @@ func TestACallThatIsLeftWhileItIsSentEndsItsTurn(t *testing.T) {
 	check := func(t *testing.T, leave func(cancel func())) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		f := &startedUnheard{leave: func() { leave(cancel) }}
+		s := &startedUnheard{leave: func() { leave(cancel) }}
 		a := &app.App{Streams: app.Streams{Out: io.Discard, Err: io.Discard}}
 		in := client.SendInput{Session: "call-1", Message: turn.UserMessage{Text: "call local_list_files {}"}}
-		require.Error(t, callTool(ctx, a.NewTurnClient(f, nil, config.Config{}, nil), in, followOptions{}))
-		assert.Equal(t, []string{"run"}, f.terminated)
+		require.Error(t, callTool(ctx, a.NewTurnClient(s, nil, config.Config{}, nil), in, followOptions{}))
+		assert.Equal(t, []string{"run"}, s.terminated)
 	}
 	t.Run("Ctrl-C", func(t *testing.T) { check(t, func(cancel func()) { cancel() }) })
 	t.Run("SIGHUP", func(t *testing.T) {

@@ -16,37 +16,37 @@ import (
 
 // closing writes a turn_completed event if the journal has none for the turn, so that every stream ends with one.
 func (v *view) closing(r workflows.Result, index int64) error {
-	data, err := json.Marshal(turn.DoneChunk{State: r.State, FinishReason: r.FinishReason, Message: r.Message,
+	data, err := json.Marshal(turn.DoneEvent{State: r.State, FinishReason: r.FinishReason, Message: r.Message,
 		Usage: r.Usage, Steps: r.Steps, ToolCalls: r.ToolCalls})
 	if err != nil {
 		return fmt.Errorf("encoding the last event: %w", err)
 	}
-	return app.WriteJSON(v.App.Out, event{Version: workflows.WireVersion, Chunk: turn.Chunk{
-		Turn: r.Turn, Index: index, Step: r.Steps, Kind: turn.ChunkTurnCompleted, At: time.Now().UTC(), Data: data,
+	return app.WriteJSON(v.App.Out, event{Version: workflows.WireVersion, Event: turn.Event{
+		Turn: r.Turn, Index: index, Step: r.Steps, Kind: turn.EventTurnCompleted, At: time.Now().UTC(), Data: data,
 	}})
 }
 
-// event is a chunk as -o jsonl prints it.
+// event is an event as -o jsonl prints it.
 type event struct {
 	Version int `json:"v"`
-	turn.Chunk
+	turn.Event
 }
 
-// view shows a turn's chunks: the text as it streams if stdout is a terminal, and the activity on stderr if stderr is
-// one; or every chunk as a line of JSON.
+// view shows a turn's events: the text as it streams if stdout is a terminal, and the activity on stderr if stderr is
+// one; or every event as a line of JSON.
 type view struct {
 	App    *app.App
 	out    followOptions
 	live   bool // text streams to stdout, a terminal, which may show more than the answer
 	chatty bool // activity is shown on stderr
 	// media, if set, returns the content of a call's result that is not text.
-	media  func(turn.Chunk) []turn.Media
+	media  func(turn.Event) []turn.Media
 	reader turn.Reader
 	step   int
 	open   bool // the cursor is in the middle of a line
 	// ticking means that the last line on stderr is a call's progress, which the next output replaces.
 	ticking bool
-	ticked  time.Time // when progress was shown last, by the chunks' times
+	ticked  time.Time // when progress was shown last, by the events' times
 }
 
 func newView(a *app.App, o followOptions) *view {
@@ -55,71 +55,71 @@ func newView(a *app.App, o followOptions) *view {
 		app.IsTerminal(a.Err)}
 }
 
-func (v *view) chunk(c turn.Chunk) {
+func (v *view) event(e turn.Event) {
 	if v.out.output == app.OutputJSONL {
-		if err := app.WriteJSON(v.App.Out, event{Version: workflows.WireVersion, Chunk: c}); err != nil {
-			v.App.Note("writing a chunk: %v", err)
+		if err := app.WriteJSON(v.App.Out, event{Version: workflows.WireVersion, Event: e}); err != nil {
+			v.App.Note("writing an event: %v", err)
 		}
 		return
 	}
-	withdrawn := v.reader.Add(c)
-	switch c.Kind {
-	case turn.ChunkTextDelta:
-		v.text(c)
-	case turn.ChunkAttemptRestarted:
+	withdrawn := v.reader.Add(e)
+	switch e.Kind {
+	case turn.EventTextDelta:
+		v.text(e)
+	case turn.EventAttemptRestarted:
 		if withdrawn {
 			v.pause()
 			v.activity("%s", ui.Withdrawn)
 		}
-	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
-		v.call(c)
-	case turn.ChunkToolProgress:
-		v.progress(c)
-	case turn.ChunkToolCallLateResult:
-		v.call(c)
-	case turn.ChunkMessageAdded:
-		v.message(c)
-	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
-		v.request(c)
-	case turn.ChunkError:
-		v.retry(c)
-	case turn.ChunkInferenceWaiting:
-		v.modelWait(c)
-	case turn.ChunkModelChanged:
-		v.activity("%s", app.Line(c.Text, 300))
-	case turn.ChunkCondensed:
-		var data turn.CondensedChunk
-		if decode(c, &data) {
+	case turn.EventToolCallStarted, turn.EventToolCallCompleted:
+		v.call(e)
+	case turn.EventToolProgress:
+		v.progress(e)
+	case turn.EventToolCallLateResult:
+		v.call(e)
+	case turn.EventMessageAdded:
+		v.message(e)
+	case turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventApprovalDecided, turn.EventQuestionAnswered:
+		v.request(e)
+	case turn.EventError:
+		v.retry(e)
+	case turn.EventInferenceWaiting:
+		v.modelWait(e)
+	case turn.EventModelChanged:
+		v.activity("%s", app.Line(e.Text, 300))
+	case turn.EventCompacted:
+		var data turn.CompactedEvent
+		if decode(e, &data) {
 			v.activity("%s", app.Line(data.String(), 300))
 		}
-	case turn.ChunkSkillsSelected:
-		var data turn.SkillsChunk
-		if decode(c, &data) {
+	case turn.EventSkillsSelected:
+		var data turn.SkillsEvent
+		if decode(e, &data) {
 			v.activity("%s", app.Line(data.String(), 300))
 		}
-	case turn.ChunkPlan:
+	case turn.EventPlan:
 		var p plan.Progress
-		if decode(c, &p) {
+		if decode(e, &p) {
 			v.activity("%s", ui.Plan(p))
 		}
-	case turn.ChunkPhase:
-		if c.Text != "" { // what the inference waits for
-			v.activity("%s", app.Line(c.Text, 300))
+	case turn.EventPhase:
+		if e.Text != "" { // what the inference waits for
+			v.activity("%s", app.Line(e.Text, 300))
 		}
 	}
 }
 
-// text streams a chunk of text. A new step begins on a new line.
-func (v *view) text(c turn.Chunk) {
+// text streams an event of text. A new step begins on a new line.
+func (v *view) text(e turn.Event) {
 	if !v.live {
 		return
 	}
 	v.wipe()
-	if c.Step != v.step {
+	if e.Step != v.step {
 		v.pause()
-		v.step = c.Step
+		v.step = e.Step
 	}
-	text := app.Printable(c.Text)
+	text := app.Printable(e.Text)
 	fmt.Fprint(v.App.Out, text)
 	if text != "" {
 		v.open = !strings.HasSuffix(text, "\n")
@@ -165,36 +165,36 @@ func (v *view) end(answer string, r workflows.Result) {
 }
 
 // retry shows an attempt that failed and will be repeated. The end of the turn shows a final failure.
-func (v *view) retry(c turn.Chunk) {
-	var e turn.ErrorChunk
-	if decode(c, &e) && !e.Final {
-		v.activity("%s", ui.Failure(c.Text, e.Code))
+func (v *view) retry(ev turn.Event) {
+	var e turn.ErrorEvent
+	if decode(ev, &e) && !e.Final {
+		v.activity("%s", ui.Failure(ev.Text, e.Code))
 	}
 }
 
 // modelWait shows why the turn waits for its model. A user who watches the answer only is told, too, because nothing
 // else happens for a while.
-func (v *view) modelWait(c turn.Chunk) {
-	var w turn.WaitingChunk
-	if !decode(c, &w) || v.out.quiet || v.out.output != app.OutputText {
+func (v *view) modelWait(e turn.Event) {
+	var w turn.WaitingEvent
+	if !decode(e, &w) || v.out.quiet || v.out.output != app.OutputText {
 		return
 	}
 	v.pause()
-	v.App.Aside("%s", ui.Waiting(c.Text, c.At, w))
+	v.App.Aside("%s", ui.Waiting(e.Text, e.At, w))
 }
 
-func (v *view) message(c turn.Chunk) {
-	var m turn.MessageChunk
-	if decode(c, &m) {
+func (v *view) message(e turn.Event) {
+	var m turn.MessageEvent
+	if decode(e, &m) {
 		v.activity("» %s", ui.Excerpt(m.Text, 120, m.TextBytes))
 	}
 }
 
 // request prints a line about a request or its decision.
-func (v *view) request(c turn.Chunk) {
-	var p turn.RequestChunk
+func (v *view) request(e turn.Event) {
+	var p turn.RequestEvent
 	switch {
-	case !decode(c, &p):
+	case !decode(e, &p):
 	case p.Decision != nil:
 		v.activity("%s", ui.Decided(p))
 	default:
@@ -203,22 +203,22 @@ func (v *view) request(c turn.Chunk) {
 }
 
 // call prints a line about a call that has started or ended, or about its late result.
-func (v *view) call(c turn.Chunk) {
-	var call turn.CallChunk
+func (v *view) call(e turn.Event) {
+	var call turn.CallEvent
 	switch {
-	case !decode(c, &call):
-	case c.Kind == turn.ChunkToolCallStarted:
+	case !decode(e, &call):
+	case e.Kind == turn.EventToolCallStarted:
 		v.activity("%s", ui.CallStarted(call))
-	case c.Kind == turn.ChunkToolCallLateResult:
+	case e.Kind == turn.EventToolCallLateResult:
 		v.activity("late result of call %s: %s", call.CallID, ui.CallEnded(call, nil))
 	default:
 		var media []turn.Media
 		if v.chatty && v.media != nil {
-			media = v.media(c)
+			media = v.media(e)
 		}
 		v.activity("%s", ui.CallEnded(call, media))
 	}
 }
 
-// decode decodes the data of a chunk.
-func decode(c turn.Chunk, into any) bool { return json.Unmarshal(c.Data, into) == nil }
+// decode decodes the data of an event.
+func decode(e turn.Event, into any) bool { return json.Unmarshal(e.Data, into) == nil }

@@ -16,18 +16,18 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-func text(step int, s string) turn.Chunk {
-	return turn.Chunk{Turn: "t", Step: step, Kind: turn.ChunkTextDelta, Text: s}
+func text(step int, s string) turn.Event {
+	return turn.Event{Turn: "t", Step: step, Kind: turn.EventTextDelta, Text: s}
 }
 
-func restarted(step int) turn.Chunk {
-	return turn.Chunk{Turn: "t", Step: step, Attempt: 2, Kind: turn.ChunkAttemptRestarted}
+func restarted(step int) turn.Event {
+	return turn.Event{Turn: "t", Step: step, Attempt: 2, Kind: turn.EventAttemptRestarted}
 }
 
-func called(kind turn.ChunkKind) turn.Chunk {
-	data, _ := json.Marshal(turn.CallChunk{CallID: "c", Tool: "local/read", Arguments: `{"p":"\u001b[2J"}`,
+func called(kind turn.EventKind) turn.Event {
+	data, _ := json.Marshal(turn.CallEvent{CallID: "c", Tool: "local/read", Arguments: `{"p":"\u001b[2J"}`,
 		Outcome: turn.OutcomeOK, SizeBytes: 7})
-	return turn.Chunk{Turn: "t", Step: 1, Kind: kind, Data: data}
+	return turn.Event{Turn: "t", Step: 1, Kind: kind, Data: data}
 }
 
 func answered(s string) workflows.Result {
@@ -35,11 +35,11 @@ func answered(s string) workflows.Result {
 		Steps: 2}
 }
 
-// play shows chunks and an ending on the streams and returns when they are written.
-func play(a *app.App, o followOptions, end workflows.Result, chunks ...turn.Chunk) {
+// play shows events and an ending on the streams and returns when they are written.
+func play(a *app.App, o followOptions, end workflows.Result, events ...turn.Event) {
 	v := newView(a, o)
-	for _, c := range chunks {
-		v.chunk(c)
+	for _, e := range events {
+		v.event(e)
 	}
 	if o.output == "text" {
 		v.end(end.Answer, end)
@@ -49,16 +49,16 @@ func play(a *app.App, o followOptions, end workflows.Result, chunks ...turn.Chun
 func TestAPipeGetsTheAnswerAndNothingElse(t *testing.T) {
 	var out, err bytes.Buffer
 	a := &app.App{Streams: app.Streams{Out: &out, Err: &err}, Color: app.ColorAuto}
-	chunks := []turn.Chunk{text(1, "I look first."), called(turn.ChunkToolCallStarted),
-		called(turn.ChunkToolCallCompleted),
+	events := []turn.Event{text(1, "I look first."), called(turn.EventToolCallStarted),
+		called(turn.EventToolCallCompleted),
 		text(2, "half an ans"), restarted(2), text(2, "The \x1b[2Janswer.")}
-	play(a, followOptions{output: "text"}, answered("The \x1b[2Janswer."), chunks...)
+	play(a, followOptions{output: "text"}, answered("The \x1b[2Janswer."), events...)
 	assert.Equal(t, "The [2Janswer.\n", out.String())
 	assert.Equal(t, "session s · 2 steps · 0 tool calls · 0 tokens in, 0 out\n", err.String())
 
 	out.Reset()
 	err.Reset()
-	play(a, followOptions{output: "text", quiet: true}, answered("The answer."), chunks...)
+	play(a, followOptions{output: "text", quiet: true}, answered("The answer."), events...)
 	assert.Equal(t, "The answer.\n", out.String())
 	assert.Empty(t, err.String())
 }
@@ -73,7 +73,7 @@ func TestWhatEndsWithoutAnAnswerSaysWhy(t *testing.T) {
 	assert.Equal(t, "failed: no such[2J model (llm_rejected)\n", err.String())
 }
 
-func TestJSONLinesAreVersionedChunks(t *testing.T) {
+func TestJSONLinesAreVersionedEvents(t *testing.T) {
 	var out bytes.Buffer
 	play(&app.App{Streams: app.Streams{Out: &out}}, followOptions{output: "jsonl"}, answered("x"), text(1, "a\u009b"),
 		restarted(1))
@@ -81,12 +81,12 @@ func TestJSONLinesAreVersionedChunks(t *testing.T) {
 	require.Len(t, lines, 2)
 	var e event
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &e))
-	assert.Equal(t, event{Version: 1, Chunk: text(1, "a\u009b")}, e)
+	assert.Equal(t, event{Version: 1, Event: text(1, "a\u009b")}, e)
 	assert.NotContains(t, lines[0], "\u009b")
 }
 
 // screen is what a terminal is sent while play runs.
-func screen(t *testing.T, o followOptions, environ []string, end workflows.Result, chunks ...turn.Chunk) string {
+func screen(t *testing.T, o followOptions, environ []string, end workflows.Result, events ...turn.Event) string {
 	t.Helper()
 	near, far := stdio.Pseudoterminal(t)
 	shown := make(chan string)
@@ -102,14 +102,14 @@ func screen(t *testing.T, o followOptions, environ []string, end workflows.Resul
 		near.Close()
 		shown <- strings.ReplaceAll(b.String(), "\r\n", "\n")
 	}()
-	play(&app.App{Streams: app.Streams{Out: far, Err: far}, Color: app.ColorAuto, Environ: environ}, o, end, chunks...)
+	play(&app.App{Streams: app.Streams{Out: far, Err: far}, Color: app.ColorAuto, Environ: environ}, o, end, events...)
 	require.NoError(t, far.Close())
 	return <-shown
 }
 
 func TestATerminalSeesTextAsItComesOnce(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("The answer."),
-		text(1, "I look "), text(1, "first."), called(turn.ChunkToolCallStarted), called(turn.ChunkToolCallCompleted),
+		text(1, "I look "), text(1, "first."), called(turn.EventToolCallStarted), called(turn.EventToolCallCompleted),
 		text(2, "The "), text(2, "answer."))
 	assert.Equal(t, "I look first.\n→ local/read {\"p\":\"\\u001b[2J\"}\n✓ local/read {\"p\":\"\\u001b[2J\"} · ok "+
 		"· 7 B\nThe answer.\n"+
@@ -124,20 +124,20 @@ func TestATerminalIsToldOfWithdrawnText(t *testing.T) {
 }
 
 func TestATerminalIsToldWhatIsTriedAgain(t *testing.T) {
-	failed := func(text string, e turn.ErrorChunk) turn.Chunk {
+	failed := func(text string, e turn.ErrorEvent) turn.Event {
 		data, _ := json.Marshal(e)
-		return turn.Chunk{Turn: "t", Step: 1, Kind: turn.ChunkError, Text: text, Data: data}
+		return turn.Event{Turn: "t", Step: 1, Kind: turn.EventError, Text: text, Data: data}
 	}
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("done"),
-		failed("slow\x1b[2J down", turn.ErrorChunk{Code: turn.CodeLLMRateLimited}),
-		failed("over", turn.ErrorChunk{Code: turn.CodeLLMRejected, Final: true}))
+		failed("slow\x1b[2J down", turn.ErrorEvent{Code: turn.CodeLLMRateLimited}),
+		failed("over", turn.ErrorEvent{Code: turn.CodeLLMRejected, Final: true}))
 	assert.Contains(t, shown, "slow[2J down")
 	assert.NotContains(t, shown, "over", "the end of the turn says it")
 }
 
 func TestAnAnswerThatWasNotStreamedIsPrinted(t *testing.T) {
 	shown := screen(t, followOptions{output: "text"}, []string{"NO_COLOR=1"}, answered("all of it"), text(2, "of it"))
-	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after-chunk has seen only the end")
+	assert.Contains(t, shown, "of it\nall of it\n", "an attach --after-event has seen only the end")
 	shown = screen(t, followOptions{output: "text", quiet: true}, nil, answered("The answer."), text(1, "I look first."),
 		text(2, "The answer."))
 	assert.Equal(t, "The answer.\n", shown)

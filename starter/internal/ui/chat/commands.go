@@ -151,7 +151,7 @@ func (m *Model) openCommand(string) tea.Cmd {
 	}
 	session, current := m.session, m.turn.id
 	return m.background(func(ctx context.Context) tea.Msg {
-		if s, err := m.o.Store.Session(ctx, session); current == "" && err == nil {
+		if s, err := m.o.Journal.Session(ctx, session); current == "" && err == nil {
 			current = s.LastTurn.ID
 		}
 		if current == "" {
@@ -181,17 +181,17 @@ func (m *Model) stop() tea.Cmd {
 	})
 }
 
-// compactCommand lets a worker condense the conversation between two turns.
+// compactCommand lets a worker compact the conversation between two turns.
 func (m *Model) compactCommand(focus string) tea.Cmd {
 	session := m.session
-	m.note("condensing the conversation")
+	m.note("compacting the conversation")
 	return func() tea.Msg { // not in the background, which has little time
 		res, err := m.o.Client.Compact(m.ctx, client.CompactInput{Session: session, Focus: focus})
 		switch {
 		case err != nil:
 			return replyMsg{err: err}
 		case res.Nothing:
-			return replyMsg{lines: []string{"there is nothing to condense yet"}}
+			return replyMsg{lines: []string{"there is nothing to compact yet"}}
 		}
 		return replyMsg{lines: []string{res.String()}}
 	}
@@ -199,7 +199,7 @@ func (m *Model) compactCommand(focus string) tea.Cmd {
 
 func (m *Model) toolsCommand(string) tea.Cmd {
 	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Store.Catalogues(ctx)
+		list, err := m.o.Journal.Catalogues(ctx)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the tools: %w", err)}
 		}
@@ -227,7 +227,7 @@ func toolLines(c turn.Catalogue) []string {
 		lines = append(lines, fmt.Sprintf("%s · %s risk · %s", ui.Preview(t.ID), t.Risk, ui.Preview(t.Description)))
 	}
 	if n := len(c.Quarantined); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s: %s; `starter tools diff` shows the changes", ui.Preview(c.Server),
+		lines = append(lines, fmt.Sprintf("%s: %s; `everturn tools diff` shows the changes", ui.Preview(c.Server),
 			ui.Count(n, "quarantined tool")))
 	}
 	return lines

@@ -26,31 +26,31 @@ func elicitationText(r turn.Request) string {
 }
 
 // startForm makes the form of an elicitation.
-func (m *Model) startForm(w *pendingRequest) tea.Cmd {
-	if w.Kind != turn.RequestElicitation || w.form != nil {
+func (m *Model) startForm(p *pendingRequest) tea.Cmd {
+	if p.Kind != turn.RequestElicitation || p.form != nil {
 		return nil
 	}
-	w.form = form.NewDialog(form.ElicitationOf(w.Request)).Resize(m.cols(), max(4, m.height/2))
-	return w.form.Init()
+	p.form = form.NewDialog(form.ElicitationOf(p.Request)).Resize(m.cols(), max(4, m.height/2))
+	return p.form.Init()
 }
 
 // updateForm passes a message to the form of the current elicitation, and sends the response when the form is complete.
 func (m *Model) updateForm(msg tea.Msg) tea.Cmd {
-	w := m.elicitation()
-	if w == nil || w.form == nil || w.sent {
+	p := m.elicitation()
+	if p == nil || p.form == nil || p.sent {
 		return nil
 	}
-	cmd := w.form.Update(msg)
-	if r, over := w.form.Response(); over {
-		return m.respond(w, r)
+	cmd := p.form.Update(msg)
+	if r, over := p.form.Response(); over {
+		return m.respond(p, r)
 	}
 	return cmd
 }
 
-func (m *Model) respond(w *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
-	w.sent, m.focused = true, false
-	in := client.RespondInput{Session: m.sessionOf(w), Turn: w.turn, Request: w.ID, Response: r, By: m.o.Person}
-	key := w.key()
+func (m *Model) respond(p *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
+	p.sent, m.focused = true, false
+	in := client.RespondInput{Session: m.sessionOf(p), Turn: p.turn, Request: p.ID, Response: r, By: m.o.Person}
+	key := p.key()
 	return m.background(func(ctx context.Context) tea.Msg {
 		return decidedMsg{[]string{key}, m.o.Client.Respond(ctx, in)}
 	})
@@ -58,14 +58,14 @@ func (m *Model) respond(w *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
 
 // declineCommand declines the current elicitation.
 func (m *Model) declineCommand(string) tea.Cmd {
-	w := m.elicitation()
+	p := m.elicitation()
 	switch {
-	case w == nil:
+	case p == nil:
 		m.printError("no server asks for anything; deny an approval with n")
 		return nil
-	case w.sent:
+	case p.sent:
 		m.hint("the answer is being sent")
 		return nil
 	}
-	return m.respond(w, form.Decline(form.ElicitationOf(w.Request)))
+	return m.respond(p, form.Decline(form.ElicitationOf(p.Request)))
 }

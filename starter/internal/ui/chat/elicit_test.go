@@ -19,18 +19,18 @@ const (
 	fewFields = `{"properties":{"name":{"type":"string","description":"As in the passport"},"colour":{"type":"string","enum":["red","blue"]},"sure":{"type":"boolean","default":true}},"required":["name","colour"]}`
 )
 
-// hears shows a chunk of the turn as the feed does.
-func (s *stage) hears(kind turn.ChunkKind, data any) {
+// hears shows an event of the turn as the feed does.
+func (s *stage) hears(kind turn.EventKind, data any) {
 	b, err := json.Marshal(data)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Model.showItem(item{chunk: turn.Chunk{Turn: cmp.Or(s.story.turn, "t"), Step: 1, Kind: kind, At: s.clock, Data: b}})
+	s.Model.showItem(item{event: turn.Event{Turn: cmp.Or(s.story.turn, "t"), Step: 1, Kind: kind, At: s.clock, Data: b}})
 	s.take(noticeMsg{-1})
 }
 
-func elicitation(q turn.Elicitation) turn.RequestChunk {
-	return turn.RequestChunk{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1,
+func elicitation(q turn.Elicitation) turn.RequestEvent {
+	return turn.RequestEvent{Request: turn.Request{ID: "e1.0.1", Kind: turn.RequestElicitation, Step: 1,
 		Tool: "mcp/git/commit", Call: "1.0", Elicitation: &q}}
 }
 
@@ -42,7 +42,7 @@ func (s *stage) replies() []client.RespondInput {
 
 func TestAServersFormIsFilledIn(t *testing.T) {
 	s := newStage(t, 70, 24)
-	s.hears(turn.ChunkQuestionAsked,
+	s.hears(turn.EventQuestionAsked,
 		elicitation(turn.Elicitation{Key: "k", Message: "Who \x1b[2Jare you?", Schema: json.RawMessage(fewFields)}))
 	s.prints(`? the server git asks during call 1.0 of mcp/git/commit: │ Who \x1b[2Jare you?`)
 	s.prints("passwords")
@@ -64,7 +64,7 @@ func TestAServersFormIsFilledIn(t *testing.T) {
 	ruled := elicitation(turn.Elicitation{Message: "Who \x1b[2Jare you?"})
 	ruled.Decision = &turn.Decision{ID: "e1.0.1", Status: turn.StatusAnswered, By: "me",
 		Response: &s.requests.responses[0].Response}
-	s.hears(turn.ChunkQuestionAnswered, ruled)
+	s.hears(turn.EventQuestionAnswered, ruled)
 	s.prints("? the server git: Who [2Jare you? · answered by me")
 	assert.NotContains(t, s.bottom(), "asks")
 	assert.NotContains(t, s.all(), "Ann", "the conversation does not repeat the response")
@@ -74,7 +74,7 @@ func TestAServersFormIsDeclined(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.says("/decline")
 	s.prints("no server asks for anything")
-	s.hears(turn.ChunkQuestionAsked,
+	s.hears(turn.EventQuestionAsked,
 		elicitation(turn.Elicitation{Key: "k", Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.says("/decline")
 	assert.Equal(t, turn.ElicitationResponse{Key: "k", Action: turn.ElicitationDecline}, s.replies()[0].Response)
@@ -83,7 +83,7 @@ func TestAServersFormIsDeclined(t *testing.T) {
 func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 	s := newStage(t, 40, 24)
 	long := "http://bank.example@evil.example/" + strings.Repeat("x", 100)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Log in.", URL: long}))
+	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Log in.", URL: long}))
 	s.prints("evil.example:")
 	assert.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(s.all(), "│ ", "")), ""), long)
 	s.prints("warning: it is not an https address")
@@ -95,7 +95,7 @@ func TestAnAddressIsShownWholeAndNotOpened(t *testing.T) {
 func TestTextTypedBeforeAServerAsksStaysInTheInput(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.types("my secret plan")
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	s.press(enter)
 	s.until("the text is sent as a message", func() bool { return len(s.messages) == 1 })
 	assert.Empty(t, s.requests.responses)
@@ -110,7 +110,7 @@ func TestTextTypedBeforeAServerAsksStaysInTheInput(t *testing.T) {
 func TestAResponseThatDidNotArriveIsAskedForAgain(t *testing.T) {
 	s := newStage(t, 70, 24)
 	s.requests.err = errors.New("no Temporal answers")
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
+	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Who?", Schema: json.RawMessage(oneField)}))
 	answer := func(name string) {
 		s.press(tab)
 		s.says(name)
@@ -127,16 +127,16 @@ func TestAResponseThatDidNotArriveIsAskedForAgain(t *testing.T) {
 
 func TestProgressAndLateResultsAreShown(t *testing.T) {
 	s := newStage(t, 70, 24)
-	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Arguments: "{}"})
-	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
+	s.hears(turn.EventToolCallStarted, turn.CallEvent{CallID: "1.0", Tool: "mcp/x/long", Arguments: "{}"})
+	s.hears(turn.EventToolProgress, turn.ProgressEvent{CallID: "1.0", Tool: "mcp/x/long",
 		ToolProgress: turn.ToolProgress{Done: 1, Total: 3, Message: "load\x1bing"}})
-	s.hears(turn.ChunkToolProgress, turn.ProgressChunk{CallID: "1.0", Tool: "mcp/x/long",
+	s.hears(turn.EventToolProgress, turn.ProgressEvent{CallID: "1.0", Tool: "mcp/x/long",
 		ToolProgress: turn.ToolProgress{Done: 2, Total: 3}})
 	s.shows("→ mcp/x/long {} · 67% (2 of 3)")
 	assert.NotContains(t, s.live(), "loading", "it is one line")
-	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
+	s.hears(turn.EventToolCallCompleted, turn.CallEvent{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeUnknown})
 	s.prints("? mcp/x/long {} · unknown: it may or may not have taken effect")
-	s.hears(turn.ChunkToolCallLateResult, turn.CallChunk{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
+	s.hears(turn.EventToolCallLateResult, turn.CallEvent{CallID: "1.0", Tool: "mcp/x/long", Outcome: turn.OutcomeOK})
 	s.prints("late result: ✓ mcp/x/long · ok")
 }
 
@@ -178,7 +178,7 @@ const manyFields = `{"properties":{"count":{"type":"integer","minimum":2},"size"
 
 func TestEveryKindOfFieldHasAPage(t *testing.T) {
 	s := newStage(t, 80, 30)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.",
+	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.",
 		Schema: json.RawMessage(manyFields)}))
 	s.shows("1/5 count (whole number, at least 2)")
 	s.press(tab)
@@ -204,7 +204,7 @@ func TestEveryKindOfFieldHasAPage(t *testing.T) {
 
 func TestAFormThatCannotBeReadIsNotAccepted(t *testing.T) {
 	s := newStage(t, 80, 30)
-	s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.", Schema: json.RawMessage(`[]`)}))
+	s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Message: "Fill it.", Schema: json.RawMessage(`[]`)}))
 	s.shows("it cannot be answered here")
 	s.press(tab, enter)
 	assert.Equal(t, turn.ElicitationDecline, s.replies()[0].Response.Action)

@@ -25,7 +25,7 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 		return m.switchTo(argument)
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Store.Sessions(ctx, listSessions)
+		list, err := m.o.Journal.Sessions(ctx, listSessions)
 		if err != nil {
 			return replyMsg{err: fmt.Errorf("listing the sessions: %w", err)}
 		}
@@ -63,7 +63,7 @@ func (m *Model) switchTo(which string) tea.Cmd {
 		return nil
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		_, err := m.o.Store.Session(ctx, which)
+		_, err := m.o.Journal.Session(ctx, which)
 		switch {
 		case errors.Is(err, journal.ErrNotFound):
 			return replyMsg{err: fmt.Errorf("the journal has no session %q; /sessions lists the last ones", which)}
@@ -98,7 +98,7 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 // fork forks a session at a message. 0 means the last message before a running turn, or the last of all if no turn
 // runs.
 func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
-	s, err := m.o.Store.Session(ctx, session)
+	s, err := m.o.Journal.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {
 		return s, errors.New("this session has no messages yet")
 	}

@@ -38,7 +38,7 @@ type entry struct {
 
 // toolCall is a tool call with its result, if it has one.
 type toolCall struct {
-	turn.CallChunk
+	turn.CallEvent
 	progress string // in words; empty if the server reports none
 	media    []turn.Media
 	late     bool // the result came after the outcome was recorded as unknown
@@ -114,7 +114,7 @@ func (m *Model) callLines(e *entry, width int) []string {
 	c := e.call
 	mark, result, style := "→", c.progress, m.theme.accent
 	if c.Outcome != "" {
-		mark, result, style = ui.OutcomeMark(c.Outcome), ui.CallResult(c.CallChunk, c.media), m.theme.dim
+		mark, result, style = ui.OutcomeMark(c.Outcome), ui.CallResult(c.CallEvent, c.media), m.theme.dim
 		if c.Outcome != turn.OutcomeOK {
 			style = m.theme.fault
 		}
@@ -154,7 +154,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 		lines = append(lines, breakText(arguments, width)...)
 	}
 	if c.ArgumentsBytes > int64(len(c.Arguments)) {
-		lines = append(lines, m.theme.dim.Render(cutWidth(fmt.Sprintf("… (%d bytes; `starter show` has all of them)",
+		lines = append(lines, m.theme.dim.Render(cutWidth(fmt.Sprintf("… (%d bytes; `everturn show` has all of them)",
 			c.ArgumentsBytes), width)))
 	}
 	if c.Preview == "" {

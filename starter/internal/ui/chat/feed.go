@@ -12,16 +12,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// item is a chunk of the session, with related data from the journal.
+// item is an event of the session, with related data from the journal.
 type item struct {
-	chunk turn.Chunk
+	event turn.Event
 	// message is, for turn_started, the message that the turn answers.
 	message *turn.Message
-	// arguments are, for approval_requested, the complete arguments if the chunk holds only a part of them.
+	// arguments are, for approval_requested, the complete arguments if the event holds only a part of them.
 	arguments string
 	// media are, for tool_call_completed, the parts of the result that are not text.
 	media []turn.Media
-	// usage is, for a chunk that follows an inference, what the turn has used so far, and model the last one's model.
+	// usage is, for an event that follows an inference, what the turn has used so far, and model the last one's model.
 	usage *turn.Usage
 	model string
 }
@@ -33,9 +33,9 @@ type itemsMsg struct {
 	err   error
 }
 
-// feed reads a session's chunks from the journal, turn after turn, as they appear.
+// feed reads a session's events from the journal, turn after turn, as they appear.
 type feed struct {
-	store   *journal.DB
+	journal *journal.DB
 	session string
 	items   chan item
 	errs    chan error
@@ -54,9 +54,9 @@ const (
 const retryFeed = time.Second
 
 // newFeed starts to read a session from a cursor on.
-func newFeed(ctx context.Context, store *journal.DB, session string, from follow.Cursor) *feed {
+func newFeed(ctx context.Context, j *journal.DB, session string, from follow.Cursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &feed{store: store, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
+	f := &feed{journal: j, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
 		cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
@@ -96,14 +96,14 @@ func (f *feed) next() tea.Msg {
 func (f *feed) run(ctx context.Context, at follow.Cursor) {
 	step := 0
 	for ctx.Err() == nil {
-		for c, err := range follow.Session(ctx, f.store, f.session, at) {
+		for e, err := range follow.Session(ctx, f.journal, f.session, at) {
 			if err != nil {
 				f.pause(ctx, err)
 				break
 			}
-			at = follow.After(c)
-			i := f.withDetails(ctx, c, c.Step != step)
-			step = c.Step
+			at = follow.After(e)
+			i := f.withDetails(ctx, e, e.Step != step)
+			step = e.Step
 			select {
 			case f.items <- i:
 			case <-ctx.Done():
@@ -129,23 +129,23 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 }
 
-// withDetails adds related data from the journal to a chunk. It leaves out what it cannot read, because the chunk
+// withDetails adds related data from the journal to an event. It leaves out what it cannot read, because the event
 // itself matters more.
-func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item {
-	i := item{chunk: c}
-	switch c.Kind {
-	case turn.ChunkTurnStarted:
-		i.message = f.startMessage(ctx, c.Turn)
-	case turn.ChunkApprovalRequested:
-		i.arguments = f.arguments(ctx, c)
-	case turn.ChunkToolCallCompleted:
-		i.media = MediaOf(ctx, f.store, c)
+func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item {
+	i := item{event: e}
+	switch e.Kind {
+	case turn.EventTurnStarted:
+		i.message = f.startMessage(ctx, e.Turn)
+	case turn.EventApprovalRequested:
+		i.arguments = f.arguments(ctx, e)
+	case turn.EventToolCallCompleted:
+		i.media = MediaOf(ctx, f.journal, e)
 	}
-	switch c.Kind {
-	case turn.ChunkToolCallStarted, turn.ChunkApprovalRequested, turn.ChunkQuestionAsked, turn.ChunkTextDelta,
-		turn.ChunkReasoningDelta:
-		if newStep || c.Kind != turn.ChunkTextDelta && c.Kind != turn.ChunkReasoningDelta {
-			i.usage, i.model = usageOf(ctx, f.store, c.Turn)
+	switch e.Kind {
+	case turn.EventToolCallStarted, turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventTextDelta,
+		turn.EventReasoningDelta:
+		if newStep || e.Kind != turn.EventTextDelta && e.Kind != turn.EventReasoningDelta {
+			i.usage, i.model = usageOf(ctx, f.journal, e.Turn)
 		}
 	}
 	return i
@@ -153,25 +153,25 @@ func (f *feed) withDetails(ctx context.Context, c turn.Chunk, newStep bool) item
 
 // startMessage returns the message that started a turn; nil if it cannot be read.
 func (f *feed) startMessage(ctx context.Context, turnID string) *turn.Message {
-	t, err := f.store.Turn(ctx, turnID)
+	t, err := f.journal.Turn(ctx, turnID)
 	if err != nil || t.MessageSeq == 0 {
 		return nil
 	}
-	list, err := f.store.Messages(ctx, f.session, t.MessageSeq, t.MessageSeq)
+	list, err := f.journal.Messages(ctx, f.session, t.MessageSeq, t.MessageSeq)
 	if err != nil || len(list) != 1 {
 		return nil
 	}
 	return &list[0]
 }
 
-// arguments returns the complete arguments of a requested call if the chunk holds only a part of them, and an empty
+// arguments returns the complete arguments of a requested call if the event holds only a part of them, and an empty
 // string otherwise.
-func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
-	asked, ok := requestOf(c)
+func (f *feed) arguments(ctx context.Context, e turn.Event) string {
+	asked, ok := requestOf(e)
 	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
 		return ""
 	}
-	requests, err := f.store.Requests(ctx, c.Turn)
+	requests, err := f.journal.Requests(ctx, e.Turn)
 	if err != nil {
 		return ""
 	}
@@ -183,14 +183,14 @@ func (f *feed) arguments(ctx context.Context, c turn.Chunk) string {
 	return ""
 }
 
-// MediaOf returns the parts of a completed call's result that are not text. The chunk does not list them, but the
+// MediaOf returns the parts of a completed call's result that are not text. The event does not list them, but the
 // journal's record of the call does.
-func MediaOf(ctx context.Context, store *journal.DB, c turn.Chunk) []turn.Media {
-	var done turn.CallChunk
-	if json.Unmarshal(c.Data, &done) != nil {
+func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
+	var done turn.CallEvent
+	if json.Unmarshal(e.Data, &done) != nil {
 		return nil
 	}
-	calls, err := store.Calls(ctx, c.Turn)
+	calls, err := j.Calls(ctx, e.Turn)
 	if err != nil {
 		return nil
 	}
@@ -203,12 +203,12 @@ func MediaOf(ctx context.Context, store *journal.DB, c turn.Chunk) []turn.Media 
 }
 
 // usageOf returns what the attempts of the turn's inferences have used, and the model of the last inference.
-func usageOf(ctx context.Context, store *journal.DB, turnID string) (*turn.Usage, string) {
-	list, err := store.Inferences(ctx, turnID)
+func usageOf(ctx context.Context, j *journal.DB, turnID string) (*turn.Usage, string) {
+	list, err := j.Inferences(ctx, turnID)
 	if err != nil || len(list) == 0 {
 		return nil, ""
 	}
-	used, err := store.TurnUsage(ctx, turnID)
+	used, err := j.TurnUsage(ctx, turnID)
 	if err != nil {
 		return nil, ""
 	}

@@ -46,7 +46,7 @@ func requireLines(t *testing.T, lines []string, width int) {
 	}
 }
 
-// FuzzModel: whatever the chunks of a session hold, in whatever order they come, and whatever is typed meanwhile, the
+// FuzzModel: whatever the events of a session hold, in whatever order they come, and whatever is typed meanwhile, the
 // live part and what is printed are text that fits the terminal.
 func FuzzModel(f *testing.F) {
 	for i, a := range answers {
@@ -70,22 +70,22 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// happening is something that a chat is told of: a chunk with the text in all its fields, a key, or a size.
+// happening is something that a chat is told of: an event with the text in all its fields, a key, or a size.
 func happening(text string, b byte, index int64) tea.Msg {
-	kinds := []turn.ChunkKind{turn.ChunkTurnStarted, turn.ChunkTextDelta, turn.ChunkReasoningDelta,
-		turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted,
-		turn.ChunkMessageAdded, turn.ChunkApprovalRequested, turn.ChunkApprovalDecided, turn.ChunkQuestionAsked,
-		turn.ChunkQuestionAnswered,
-		turn.ChunkAttemptRestarted, turn.ChunkTurnCompleted, turn.ChunkError}
+	kinds := []turn.EventKind{turn.EventTurnStarted, turn.EventTextDelta, turn.EventReasoningDelta,
+		turn.EventToolCallStarted, turn.EventToolCallCompleted,
+		turn.EventMessageAdded, turn.EventApprovalRequested, turn.EventApprovalDecided, turn.EventQuestionAsked,
+		turn.EventQuestionAnswered,
+		turn.EventAttemptRestarted, turn.EventTurnCompleted, turn.EventError}
 	switch k := int(b & 15); {
 	case k < len(kinds):
 		kind := kinds[k]
 		if other, ok := others[kind]; ok && b>>6 == 3 {
 			kind = other
 		}
-		c := turn.Chunk{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text,
+		e := turn.Event{Turn: "t" + string('0'+b>>6), Index: index, Step: int(b >> 4 & 3), Kind: kind, Text: text,
 			Data: dataOf(kind, text, index%2 == 0)}
-		return itemsMsg{items: []item{{chunk: c, message: &turn.Message{ID: text, Text: text}}}}
+		return itemsMsg{items: []item{{event: e, message: &turn.Message{ID: text, Text: text}}}}
 	case k == 13:
 		return tea.PasteMsg{Content: text}
 	case k == 14:
@@ -96,11 +96,11 @@ func happening(text string, b byte, index int64) tea.Msg {
 }
 
 // others are the kinds that have no number of their own.
-var others = map[turn.ChunkKind]turn.ChunkKind{turn.ChunkToolCallStarted: turn.ChunkToolProgress,
-	turn.ChunkToolCallCompleted: turn.ChunkToolCallLateResult}
+var others = map[turn.EventKind]turn.EventKind{turn.EventToolCallStarted: turn.EventToolProgress,
+	turn.EventToolCallCompleted: turn.EventToolCallLateResult}
 
-// inquiryOf is a server's question with the text in all its fields; the text itself may be the schema.
-func inquiryOf(text string) *turn.Elicitation {
+// elicitationOf is a server's question with the text in all its fields; the text itself may be the schema.
+func elicitationOf(text string) *turn.Elicitation {
 	q := &turn.Elicitation{Key: text, Message: text}
 	switch {
 	case strings.HasPrefix(text, "http"):
@@ -114,34 +114,34 @@ func inquiryOf(text string) *turn.Elicitation {
 	return q
 }
 
-func dataOf(kind turn.ChunkKind, text string, servers bool) json.RawMessage {
+func dataOf(kind turn.EventKind, text string, servers bool) json.RawMessage {
 	var v any
 	switch kind {
-	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted:
-		v = turn.CallChunk{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
-	case turn.ChunkToolProgress:
-		v = turn.ProgressChunk{CallID: "1.0", Tool: text,
+	case turn.EventToolCallStarted, turn.EventToolCallCompleted:
+		v = turn.CallEvent{CallID: "1.0", Tool: text, Arguments: text, Outcome: turn.Outcome(text), Preview: text}
+	case turn.EventToolProgress:
+		v = turn.ProgressEvent{CallID: "1.0", Tool: text,
 			ToolProgress: turn.ToolProgress{Done: float64(len(text)), Total: 7, Message: text}}
-	case turn.ChunkToolCallLateResult:
-		v = turn.CallChunk{CallID: "1.0", Tool: text, Outcome: turn.Outcome(text)}
-	case turn.ChunkMessageAdded:
-		v = turn.MessageChunk{MessageID: text, Text: text}
-	case turn.ChunkTurnCompleted:
-		v = turn.DoneChunk{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
-	case turn.ChunkApprovalRequested:
-		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
+	case turn.EventToolCallLateResult:
+		v = turn.CallEvent{CallID: "1.0", Tool: text, Outcome: turn.Outcome(text)}
+	case turn.EventMessageAdded:
+		v = turn.MessageEvent{MessageID: text, Text: text}
+	case turn.EventTurnCompleted:
+		v = turn.DoneEvent{State: turn.State(text), FinishReason: turn.FinishReason(text), Message: text}
+	case turn.EventApprovalRequested:
+		v = turn.RequestEvent{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text, Arguments: text,
 			Risk: turn.Risk(text), Why: text, ArgumentsHash: record.HashOf([]byte(text))}}
-	case turn.ChunkQuestionAsked:
-		v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
+	case turn.EventQuestionAsked:
+		v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestQuestion, Question: text}}
 		if servers {
-			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
-				Elicitation: inquiryOf(text)}}
+			v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text,
+				Elicitation: elicitationOf(text)}}
 		}
 	default:
-		v = turn.RequestChunk{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text},
+		v = turn.RequestEvent{Request: turn.Request{ID: "1.0", Kind: turn.RequestApproval, Tool: text},
 			Decision: &turn.Decision{ID: "1.0", Status: turn.DecisionStatus(text), By: text, Reason: text}}
 		if servers {
-			v = turn.RequestChunk{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text},
+			v = turn.RequestEvent{Request: turn.Request{ID: "q1", Kind: turn.RequestElicitation, Tool: text},
 				Decision: &turn.Decision{ID: "q1", Status: turn.DecisionStatus(text), By: text,
 					Response: &turn.ElicitationResponse{}}}
 		}

@@ -59,7 +59,7 @@ var screens = map[string]func(*stage){
 	"form": func(s *stage) {
 		s.begin("m1", "Commit it.")
 		s.prints("» Commit it.")
-		s.hears(turn.ChunkQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who are you?",
+		s.hears(turn.EventQuestionAsked, elicitation(turn.Elicitation{Key: "k", Message: "Who are you?",
 			Schema: json.RawMessage(fewFields)}))
 		s.shows("1/3 name")
 		s.press(tab)

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui"
 )
 
-// Bounds of the input, in bytes. A longer text is for `starter run -`.
+// Bounds of the input, in bytes. A longer text is for `everturn run -`.
 const (
 	maxInput = 32 << 10 // typed, or pasted bit by bit
 	maxPaste = 8 << 20  // one paste
@@ -97,7 +97,7 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 		return m.updateForm(tea.PasteMsg{Content: text})
 	}
 	if len(text) > maxPaste || m.pastes.bytes+len(text) > allPaste {
-		m.printError("the pasted text is %d bytes, too long for the chat; write it to a file and use `starter run -s %s - "+
+		m.printError("the pasted text is %d bytes, too long for the chat; write it to a file and use `everturn run -s %s - "+
 			"<FILE`", len(text), m.session)
 		return nil
 	}
@@ -264,23 +264,23 @@ func (m *Model) submit() tea.Cmd {
 	if strings.HasPrefix(text, "//") {
 		text = text[1:] // two slashes begin a message that starts with one
 	}
-	if w := m.question(); w != nil {
-		if w.sent {
+	if p := m.question(); p != nil {
+		if p.sent {
 			m.hint("the answer is being sent")
 			return nil
 		}
 		m.clearInput(text)
-		return m.answer(w, text)
+		return m.answer(p, text)
 	}
 	return m.queueMessage(text, false)
 }
 
 func (m *Model) denyWithReason(text string) tea.Cmd {
-	w := m.approval()
+	p := m.approval()
 	m.history.add(text)
 	m.pastes = pastes{}
 	m.endReason()
-	return m.send(w, false, client.DecideInput{Reason: text})
+	return m.send(p, false, client.DecideInput{Reason: text})
 }
 
 // queueMessage puts a message into the outbox. The message is merged into the running turn or starts a turn. With

@@ -125,10 +125,10 @@ type stage struct {
 
 func newStage(t *testing.T, width, height int) *stage {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
+	j, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "journal.db"), sqlite.Options{Synchronous: "normal"})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	s := &stage{T: t, requests: &requests{sessions: store}, story: newStory(t, store), msgs: make(chan tea.Msg, 1000)}
+	t.Cleanup(func() { assert.NoError(t, j.Close()) })
+	s := &stage{T: t, requests: &requests{sessions: j}, story: newStory(t, j), msgs: make(chan tea.Msg, 1000)}
 	s.clock = s.at.Add(time.Minute)
 	s.enter("s", width, height)
 	return s
@@ -138,7 +138,7 @@ func newStage(t *testing.T, width, height int) *stage {
 func (s *stage) enter(session string, width, height int) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s.Model = NewModel(ctx, Options{Store: s.store, Client: s.requests, Session: session, Person: "me",
+	s.Model = NewModel(ctx, Options{Journal: s.journal, Client: s.requests, Session: session, Person: "me",
 		Model: "scripted", Color: true, History: filepath.Join(s.TempDir(), "history")})
 	s.Model.now = func() time.Time { return s.clock }
 	s.Model.later = func(_ time.Duration, f func(time.Time) tea.Msg) tea.Cmd {
@@ -233,12 +233,12 @@ func (s *stage) prints(text string) {
 func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // asksFor shows a request as the feed does.
-func (s *stage) asksFor(w pendingRequest) {
-	w.page = newPage()
-	if w.ArgumentsHash == "" {
-		w.ArgumentsHash = record.HashOf([]byte(w.Arguments))
+func (s *stage) asksFor(p pendingRequest) {
+	p.page = newPage()
+	if p.ArgumentsHash == "" {
+		p.ArgumentsHash = record.HashOf([]byte(p.Arguments))
 	}
-	s.Model.pending = append(s.Model.pending, &w)
+	s.Model.pending = append(s.Model.pending, &p)
 	s.take(noticeMsg{-1})
 }
 
@@ -290,17 +290,17 @@ func requireShape(t tester, text string, width, height int) {
 
 // story writes a session's turns to the journal, as the activities do.
 type story struct {
-	t     *testing.T
-	store *journal.DB
-	turn  string
-	head  turn.Head
-	turns int
-	at    time.Time
-	step  int
+	t       *testing.T
+	journal *journal.DB
+	turn    string
+	head    turn.Head
+	turns   int
+	at      time.Time
+	step    int
 }
 
-func newStory(t *testing.T, store *journal.DB) *story {
-	return &story{t: t, store: store, at: time.Now().Add(-time.Hour)}
+func newStory(t *testing.T, j *journal.DB) *story {
+	return &story{t: t, journal: j, at: time.Now().Add(-time.Hour)}
 }
 
 func (s *story) now() time.Time { s.at = s.at.Add(time.Second); return s.at }
@@ -309,7 +309,7 @@ func (s *story) begin(id, text string) {
 	s.t.Helper()
 	s.turns++
 	s.turn, s.step = fmt.Sprintf("turn-%d", s.turns), 0
-	begun, err := s.store.Begin(s.t.Context(),
+	begun, err := s.journal.Begin(s.t.Context(),
 		turn.BeginInput{Session: "s", Turn: s.turn, WorkflowID: "s", RunID: s.turn,
 			Message: turn.UserMessage{ID: id, Text: text}, Config: json.RawMessage(`{}`), At: s.now()})
 	require.NoError(s.t, err)
@@ -327,7 +327,7 @@ func (s *story) infer(results []turn.CallOutcome, joined ...turn.UserMessage) in
 
 func (s *story) again(results []turn.CallOutcome, joined ...turn.UserMessage) int {
 	s.t.Helper()
-	i, err := s.store.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head,
+	i, err := s.journal.StartInference(s.t.Context(), journal.StartInference{Session: "s", Key: s.key(), Expect: s.head,
 		Outcomes: results, Messages: joined, Model: "m", At: s.now()})
 	require.NoError(s.t, err)
 	return i.Attempt
@@ -335,16 +335,16 @@ func (s *story) again(results []turn.CallOutcome, joined ...turn.UserMessage) in
 
 func (s *story) stream(attempt int, deltas ...string) {
 	s.t.Helper()
-	var chunks []turn.Chunk
+	var events []turn.Event
 	for _, d := range deltas {
-		chunks = append(chunks, turn.Chunk{Kind: turn.ChunkTextDelta, Text: d, At: s.now()})
+		events = append(events, turn.Event{Kind: turn.EventTextDelta, Text: d, At: s.now()})
 	}
-	require.NoError(s.t, s.store.AppendChunks(s.t.Context(), s.key(), attempt, chunks))
+	require.NoError(s.t, s.journal.AppendEvents(s.t.Context(), s.key(), attempt, events))
 }
 
 func (s *story) settle(attempt int, text string, calls ...turn.ToolCall) {
 	s.t.Helper()
-	i, err := s.store.SettleInference(s.t.Context(),
+	i, err := s.journal.SettleInference(s.t.Context(),
 		journal.SettleInference{Session: "s", Key: s.key(), Attempt: attempt, At: s.now(),
 			Answer: turn.Completion{Text: text, FinishReason: "stop", Usage: turn.Usage{InputTokens: 15, OutputTokens: 4,
 				Cost: turn.Dollar / 1000}},
@@ -361,7 +361,7 @@ func (s *story) call(c turn.ToolCall, outcome turn.Outcome, text string) {
 func (s *story) claim(c turn.ToolCall) time.Time {
 	s.t.Helper()
 	at := s.now()
-	_, err := s.store.ClaimCall(s.t.Context(),
+	_, err := s.journal.ClaimCall(s.t.Context(),
 		journal.ClaimInput{Turn: s.turn, Step: s.step, Call: c, Attempt: 1, Worker: "w", At: at})
 	require.NoError(s.t, err)
 	return at
@@ -371,27 +371,27 @@ func (s *story) settleCall(c turn.ToolCall, r turn.ToolResult) {
 	s.t.Helper()
 	at := s.claim(c)
 	r.Duration = 1500 * time.Millisecond
-	_, err := s.store.SettleCall(s.t.Context(),
+	_, err := s.journal.SettleCall(s.t.Context(),
 		journal.SettleInput{Turn: s.turn, CallID: c.ID, Attempt: 1, At: at.Add(r.Duration), Result: r})
 	require.NoError(s.t, err)
 }
 
 func (s *story) asks(requests ...turn.Request) {
 	s.t.Helper()
-	_, err := s.store.Ask(s.t.Context(), turn.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
+	_, err := s.journal.Ask(s.t.Context(), turn.AskInput{Session: "s", Turn: s.turn, Requests: requests, At: s.now()})
 	require.NoError(s.t, err)
 }
 
 func (s *story) rules(r turn.Decision) {
 	s.t.Helper()
 	r.At = s.now()
-	require.NoError(s.t, s.store.Decide(s.t.Context(),
+	require.NoError(s.t, s.journal.Decide(s.t.Context(),
 		turn.DecideInput{Session: "s", Turn: s.turn, Decisions: []turn.Decision{r}, At: r.At}))
 }
 
 func (s *story) finish(state turn.State, reason turn.FinishReason, message string) {
 	s.t.Helper()
-	_, err := s.store.Finish(s.t.Context(),
+	_, err := s.journal.Finish(s.t.Context(),
 		turn.FinishInput{Session: "s", Turn: s.turn, Result: turn.Result{State: state, Reason: reason, Message: message},
 			Counters: turn.Counters{Usage: turn.Usage{InputTokens: 30, OutputTokens: 8}, Step: s.step, ToolCalls: 1},
 			At:       s.now()})

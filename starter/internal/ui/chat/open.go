@@ -39,14 +39,14 @@ type openedMsg struct {
 func (m *Model) opening(session string) tea.Cmd {
 	return func() tea.Msg {
 		msg := openedMsg{session: session}
-		msg.err = msg.read(m.ctx, m.o.Store)
+		msg.err = msg.read(m.ctx, m.o.Journal)
 		return msg
 	}
 }
 
-func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
+func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
 	var err error
-	o.record, err = store.Session(ctx, o.session)
+	o.record, err = j.Session(ctx, o.session)
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 	}
 	o.found = true
 	from := max(1, o.record.Head.Seq-pastMessages+1)
-	list, err := store.Messages(ctx, o.session, from, o.record.Head.Seq)
+	list, err := j.Messages(ctx, o.session, from, o.record.Head.Seq)
 	if err != nil {
 		return fmt.Errorf("reading the session's last messages: %w", err)
 	}
@@ -67,7 +67,7 @@ func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 		o.past = append(o.past, msg)
 	}
 	o.earlier = from - 1
-	turns, err := store.Turns(ctx, o.session)
+	turns, err := j.Turns(ctx, o.session)
 	if err != nil {
 		return fmt.Errorf("reading the session's turns: %w", err)
 	}
@@ -76,7 +76,7 @@ func (o *openedMsg) read(ctx context.Context, store *journal.DB) error {
 			o.used = o.used.Add(t.Usage)
 		}
 	}
-	_, o.model = usageOf(ctx, store, last.ID)
+	_, o.model = usageOf(ctx, j, last.ID)
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	m.pending, m.subagents = nil, nil
 	m.dropRequests()
 	m.showPast(msg)
-	m.feed = newFeed(m.ctx, m.o.Store, msg.session, msg.cursor())
+	m.feed = newFeed(m.ctx, m.o.Journal, msg.session, msg.cursor())
 	if msg.record.PendingRequests > 0 && m.subagents == nil {
 		m.subagents = &subagents{m.session}
 	}
@@ -119,7 +119,7 @@ func (m *Model) showPast(msg openedMsg) {
 	}
 	m.addText(entryNote, fmt.Sprintf("session %s, %s", msg.session, ui.Count(msg.record.Turns, "turn")))
 	if msg.earlier > 0 {
-		m.addText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `starter show %s` shows them", msg.earlier,
+		m.addText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `everturn show %s` shows them", msg.earlier,
 			msg.session))
 	}
 	calls := map[string]turn.ToolCall{}
@@ -149,7 +149,7 @@ func (m *Model) showPast(msg openedMsg) {
 			if len(p.Text) > record.PreviewBytes {
 				size = int64(len(p.Text))
 			}
-			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallChunk: turn.CallChunk{
+			m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{media: p.Media, CallEvent: turn.CallEvent{
 				Tool: c.Tool, Arguments: c.Arguments, Outcome: p.Outcome, SizeBytes: size,
 				Preview: turn.Truncate(p.Text, record.PreviewBytes)}}})
 		}

@@ -30,7 +30,7 @@ type Client interface {
 
 // Options configure a chat.
 type Options struct {
-	Store   *journal.DB
+	Journal *journal.DB
 	Client  Client
 	Session string // need not exist yet
 	Person  string // the name that is recorded with decisions and answers

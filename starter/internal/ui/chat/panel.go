@@ -15,21 +15,21 @@ import (
 
 // panel shows the current request in at most rows rows.
 func (m *Model) panel(rows int) []string {
-	w := m.currentRequest()
-	if w == nil {
+	p := m.currentRequest()
+	if p == nil {
 		return nil
 	}
-	w.fits = false
+	p.fits = false
 	switch {
 	case rows < 1:
 		return nil
-	case w.Kind == turn.RequestQuestion:
-		lines := wrapText("? "+strings.TrimSpace(termsafe.Printable(w.Question)), m.cols())
+	case p.Kind == turn.RequestQuestion:
+		lines := wrapText("? "+strings.TrimSpace(termsafe.Printable(p.Question)), m.cols())
 		return paint(m.theme.warn, clip(lines, rows))
-	case w.Kind == turn.RequestElicitation:
-		return m.formPanel(w, rows)
+	case p.Kind == turn.RequestElicitation:
+		return m.formPanel(p, rows)
 	}
-	return m.approvalPanel(w, rows)
+	return m.approvalPanel(p, rows)
 }
 
 // newPage returns the viewport of an approval's arguments.
@@ -45,32 +45,32 @@ const tooSmall = "enlarge the window to see the call; n denies"
 
 // approvalPanel lays out a call that waits for approval: its tool, and the rows of its arguments that fit. If the tool
 // and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
-func (m *Model) approvalPanel(w *pendingRequest, rows int) []string {
-	head := m.approvalHead(w)
+func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
+	head := m.approvalHead(p)
 	room := rows - len(head)
-	if w.fits = room > 0; !w.fits {
+	if p.fits = room > 0; !p.fits {
 		return paint(m.theme.warn, []string{cutWidth(tooSmall, m.cols())})
 	}
-	if why := wrapText(termsafe.Line(w.Why, 300), m.cols()); w.Why != "" && len(head)+len(why) <= rows/2 {
+	if why := wrapText(termsafe.Line(p.Why, 300), m.cols()); p.Why != "" && len(head)+len(why) <= rows/2 {
 		head, room = append(head, paint(m.theme.dim, why)...), room-len(why)
 	}
-	arguments := m.argumentLines(w)
-	if w.page.Width() != m.cols() {
-		w.seen = 0 // the rows are others
+	arguments := m.argumentLines(p)
+	if p.page.Width() != m.cols() {
+		p.seen = 0 // the rows are others
 	}
-	w.page.SetWidth(m.cols())
-	w.page.SetHeight(min(room, len(arguments)))
-	w.page.SetContentLines(arguments)
-	w.show(len(arguments))
-	return append(head, strings.Split(w.page.View(), "\n")...)
+	p.page.SetWidth(m.cols())
+	p.page.SetHeight(min(room, len(arguments)))
+	p.page.SetContentLines(arguments)
+	p.show(len(arguments))
+	return append(head, strings.Split(p.page.View(), "\n")...)
 }
 
 // argumentLines lays out the arguments exactly as they would run. If they change a text, the change comes first, as a
 // diff; the steps of a plan come first, too.
-func (m *Model) argumentLines(w *pendingRequest) []string {
-	exact := breakText(termsafe.Visible(w.Arguments), m.cols())
-	diff := ui.Diff(w.Tool, w.Arguments)
-	if steps := ui.Steps(w.Request); steps != "" {
+func (m *Model) argumentLines(p *pendingRequest) []string {
+	exact := breakText(termsafe.Visible(p.Arguments), m.cols())
+	diff := ui.Diff(p.Tool, p.Arguments)
+	if steps := ui.Steps(p.Request); steps != "" {
 		lines := barred(breakText(termsafe.Visible(steps), m.cols()-2))
 		return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
 	} else if diff == "" {
@@ -82,30 +82,30 @@ func (m *Model) argumentLines(w *pendingRequest) []string {
 
 // show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.
 // If a new layout has another number of rows, no earlier row counts any more.
-func (w *pendingRequest) show(rows int) {
-	if w.rows != rows {
-		w.seen = 0
+func (p *pendingRequest) show(rows int) {
+	if p.rows != rows {
+		p.seen = 0
 	}
-	w.rows = rows
-	if top := w.page.YOffset(); top <= w.seen {
-		w.seen = max(w.seen, top+w.page.Height())
+	p.rows = rows
+	if top := p.page.YOffset(); top <= p.seen {
+		p.seen = max(p.seen, top+p.page.Height())
 	}
-	w.read = w.read || w.seen >= rows
+	p.read = p.read || p.seen >= rows
 }
 
 // position describes which rows of the arguments are shown; empty if all are.
-func (w *pendingRequest) position() string {
-	if w.rows <= w.page.Height() {
+func (p *pendingRequest) position() string {
+	if p.rows <= p.page.Height() {
 		return ""
 	}
-	top := w.page.YOffset()
-	return fmt.Sprintf("(rows %d to %d of %d)", top+1, min(top+w.page.Height(), w.rows), w.rows)
+	top := p.page.YOffset()
+	return fmt.Sprintf("(rows %d to %d of %d)", top+1, min(top+p.page.Height(), p.rows), p.rows)
 }
 
-func (m *Model) approvalHead(w *pendingRequest) []string {
-	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(termsafe.Visible(w.Tool), "\n", `\n`))
-	if w.Risk != "" {
-		title += fmt.Sprintf(" (%s risk)", termsafe.Line(string(w.Risk), 20))
+func (m *Model) approvalHead(p *pendingRequest) []string {
+	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(termsafe.Visible(p.Tool), "\n", `\n`))
+	if p.Risk != "" {
+		title += fmt.Sprintf(" (%s risk)", termsafe.Line(string(p.Risk), 20))
 	}
 	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(" 1 of %d", n)
@@ -114,37 +114,37 @@ func (m *Model) approvalHead(w *pendingRequest) []string {
 }
 
 // approvalBindings returns the keys that decide.
-func (m *Model) approvalBindings(w *pendingRequest) []key.Binding {
-	if !w.fits {
+func (m *Model) approvalBindings(p *pendingRequest) []key.Binding {
+	if !p.fits {
 		return []key.Binding{bind("", "n", "deny")}
 	}
 	var keys []key.Binding
-	for _, v := range w.verdicts() {
-		if !v.Allow || w.read {
+	for _, v := range p.verdicts() {
+		if !v.Allow || p.read {
 			keys = append(keys, bind("", v.Key, v.Label))
 		}
 	}
-	if !w.read {
+	if !p.read {
 		keys = append([]key.Binding{bind("", "space", "show the rest")}, keys...)
 	}
 	return append(keys, bind("", "r", "deny with a reason"), bind("", "tab", "type a message"))
 }
 
 // formPanel shows the form of an elicitation in at most rows rows.
-func (m *Model) formPanel(w *pendingRequest, rows int) []string {
-	title := "? " + form.Asker(w.Request) + " asks"
+func (m *Model) formPanel(p *pendingRequest, rows int) []string {
+	title := "? " + form.Asker(p.Request) + " asks"
 	if n := len(m.pending); n > 1 {
 		title += fmt.Sprintf(", 1 of %d", n)
 	}
 	head := paint(m.theme.warn, []string{cutWidth(title, m.cols())})
 	switch {
-	case w.form == nil:
+	case p.form == nil:
 		return head
-	case w.sent:
+	case p.sent:
 		return append(head, m.theme.dim.Render("answered; waiting for the turn to continue"))
 	case rows < 4:
 		head = nil
 	}
-	body := w.form.Resize(m.cols(), max(1, rows-len(head))).View()
+	body := p.form.Resize(m.cols(), max(1, rows-len(head))).View()
 	return append(head, trimBlank(strings.Split(sgrOnly(body), "\n"))...)
 }

@@ -42,10 +42,10 @@ type pendingRequest struct {
 	form *form.Dialog // of an elicitation
 }
 
-// requestOf decodes the chunk of a request or of its decision.
-func requestOf(c turn.Chunk) (turn.RequestChunk, bool) {
-	var p turn.RequestChunk
-	err := json.Unmarshal(c.Data, &p)
+// requestOf decodes the event of a request or of its decision.
+func requestOf(e turn.Event) (turn.RequestEvent, bool) {
+	var p turn.RequestEvent
+	err := json.Unmarshal(e.Data, &p)
 	return p, err == nil && p.ID != ""
 }
 
@@ -56,24 +56,24 @@ const calm = 600 * time.Millisecond
 // calmMsg arrives when calm has passed since a new approval was requested.
 type calmMsg struct{ wait string }
 
-func (m *Model) showRequest(c turn.Chunk, arguments string) {
-	asked, ok := requestOf(c)
+func (m *Model) showRequest(e turn.Event, arguments string) {
+	asked, ok := requestOf(e)
 	if !ok {
 		return
 	}
 	m.endText()
-	w := &pendingRequest{Request: asked.Request, turn: c.Turn, page: newPage()}
+	p := &pendingRequest{Request: asked.Request, turn: e.Turn, page: newPage()}
 	if arguments != "" {
-		w.Arguments = arguments
+		p.Arguments = arguments
 	}
-	m.addRequest(w)
+	m.addRequest(p)
 }
 
-func (m *Model) addRequest(w *pendingRequest) {
-	m.pending = append(m.pending, w)
-	if w.Kind == turn.RequestElicitation {
-		m.addText(entryNote, "? "+ui.Asks(w.Request)+":")
-		m.addText(entryBarred, elicitationText(w.Request))
+func (m *Model) addRequest(p *pendingRequest) {
+	m.pending = append(m.pending, p)
+	if p.Kind == turn.RequestElicitation {
+		m.addText(entryNote, "? "+ui.Asks(p.Request)+":")
+		m.addText(entryBarred, elicitationText(p.Request))
 	}
 }
 
@@ -87,33 +87,33 @@ func (m *Model) currentRequest() *pendingRequest {
 
 // question returns the question that the input answers; nil if there is none.
 func (m *Model) question() *pendingRequest {
-	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestQuestion {
-		return w
+	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestQuestion {
+		return p
 	}
 	return nil
 }
 
 func (m *Model) approval() *pendingRequest {
-	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestApproval {
-		return w
+	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestApproval {
+		return p
 	}
 	return nil
 }
 
 // verdicts returns the verdicts that the request permits. It hashes the arguments, so it does so once.
-func (w *pendingRequest) verdicts() []ui.Verdict {
-	if w.offered == nil {
-		w.offered = ui.Verdicts(w.Request)
+func (p *pendingRequest) verdicts() []ui.Verdict {
+	if p.offered == nil {
+		p.offered = ui.Verdicts(p.Request)
 	}
-	return w.offered
+	return p.offered
 }
 
-func (w *pendingRequest) key() string { return w.turn + " " + w.ID }
+func (p *pendingRequest) key() string { return p.turn + " " + p.ID }
 
 // elicitation returns the elicitation whose form is shown; nil if there is none.
 func (m *Model) elicitation() *pendingRequest {
-	if w := m.currentRequest(); w != nil && w.Kind == turn.RequestElicitation {
-		return w
+	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestElicitation {
+		return p
 	}
 	return nil
 }
@@ -121,16 +121,16 @@ func (m *Model) elicitation() *pendingRequest {
 // watchRequest starts the calm period if the current request is a new approval or a new form. Until calm has passed,
 // its keys decide nothing unless the user presses Tab.
 func (m *Model) watchRequest() tea.Cmd {
-	w := m.currentRequest()
-	if w == nil || w.Kind == turn.RequestQuestion {
+	p := m.currentRequest()
+	if p == nil || p.Kind == turn.RequestQuestion {
 		m.focused, m.watched = false, ""
 		return nil
 	}
-	if m.watched == w.key() {
+	if m.watched == p.key() {
 		return nil
 	}
-	m.watched, m.focused = w.key(), false
-	return tea.Batch(m.startCalm(w.key()), m.startForm(w))
+	m.watched, m.focused = p.key(), false
+	return tea.Batch(m.startCalm(p.key()), m.startForm(p))
 }
 
 func (m *Model) startCalm(key string) tea.Cmd {
@@ -140,9 +140,9 @@ func (m *Model) startCalm(key string) tea.Cmd {
 // endCalm gives the keys to the current request unless the user is typing. Otherwise it looks again later: the user may
 // have sent or cleared the text by then.
 func (m *Model) endCalm(msg calmMsg) tea.Cmd {
-	w := m.currentRequest()
+	p := m.currentRequest()
 	switch {
-	case w == nil || w.key() != msg.wait || m.focused || w.sent:
+	case p == nil || p.key() != msg.wait || m.focused || p.sent:
 		return nil
 	case m.typing || m.input.Value() != "" || m.reason != "" || m.now().Sub(m.pressed) < calm:
 		return m.startCalm(msg.wait)
@@ -153,7 +153,7 @@ func (m *Model) endCalm(msg calmMsg) tea.Cmd {
 
 // focus gives the keys to the current request.
 func (m *Model) focus() {
-	if w := m.currentRequest(); w != nil && !w.sent && w.Kind != turn.RequestQuestion {
+	if p := m.currentRequest(); p != nil && !p.sent && p.Kind != turn.RequestQuestion {
 		if m.reason != "" {
 			m.endReason()
 		}
@@ -168,8 +168,8 @@ func (m *Model) unfocus() tea.Cmd {
 }
 
 // startReason asks for the reason of a denial in the input, and endReason puts back what the input held before.
-func (m *Model) startReason(w *pendingRequest) tea.Cmd {
-	m.reason, m.draft = w.key(), m.input.Value()
+func (m *Model) startReason(p *pendingRequest) tea.Cmd {
+	m.reason, m.draft = p.key(), m.input.Value()
 	m.setInput("")
 	m.focused = false
 	return m.startCalm(m.watched)
@@ -183,28 +183,28 @@ func (m *Model) endReason() {
 
 // decideKey handles a key press that decides the current approval.
 func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
-	w := m.approval()
-	if w == nil {
+	p := m.approval()
+	if p == nil {
 		return nil
 	}
 	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" {
-		return m.decide(w, v)
+		return m.decide(p, v)
 	}
 	switch strings.ToLower(msg.String()) {
 	case "r":
-		return m.startReason(w)
+		return m.startReason(p)
 	case "tab":
 		return m.unfocus()
 	case "home":
-		w.page.GotoTop()
+		p.page.GotoTop()
 	case "end":
-		w.page.GotoBottom()
+		p.page.GotoBottom()
 	case "?":
-		m.note("reason: %s", termsafe.Line(w.Why, 300)) // a small screen has no room for the reason
+		m.note("reason: %s", termsafe.Line(p.Why, 300)) // a small screen has no room for the reason
 	default:
-		before := w.page.YOffset()
-		w.page, _ = w.page.Update(msg)
-		if w.page.YOffset() == before && msg.Text != "" && msg.Text != " " {
+		before := p.page.YOffset()
+		p.page, _ = p.page.Update(msg)
+		if p.page.YOffset() == before && msg.Text != "" && msg.Text != " " {
 			m.hint("press y to allow or n to deny; Tab switches to the input")
 		}
 	}
@@ -213,30 +213,30 @@ func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // decide sends the verdict. It allows exactly the call that was shown, if all of it was. A grant also allows the later
 // calls that it covers, and those that wait already.
-func (m *Model) decide(w *pendingRequest, v ui.Verdict) tea.Cmd {
-	switch refused := v.Refused(w.Request); {
+func (m *Model) decide(p *pendingRequest, v ui.Verdict) tea.Cmd {
+	switch refused := v.Refused(p.Request); {
 	case refused != nil:
 		m.note("%v", refused)
-	case v.Allow && !w.fits:
+	case v.Allow && !p.fits:
 		m.hint(tooSmall)
-	case v.Allow && !w.read:
+	case v.Allow && !p.read:
 		m.hint("there is more of the arguments: press space to see the rest, then y")
 	case v.Edit:
-		return m.editPlan(w)
+		return m.editPlan(p)
 	default:
-		return m.send(w, v.Allow, client.DecideInput{Grant: v.Grant, Covered: v.Grant != ""})
+		return m.send(p, v.Allow, client.DecideInput{Grant: v.Grant, Covered: v.Grant != ""})
 	}
 	return nil
 }
 
 // editPlan lets the user change a plan in an editor, which takes over the terminal.
-func (m *Model) editPlan(w *pendingRequest) tea.Cmd {
-	cmd, changed, err := ui.Editor(w.Arguments)
+func (m *Model) editPlan(p *pendingRequest) tea.Cmd {
+	cmd, changed, err := ui.Editor(p.Arguments)
 	if err != nil {
 		m.printError("%v", err)
 		return nil
 	}
-	key := w.key()
+	key := p.key()
 	return tea.ExecProcess(cmd, func(failed error) tea.Msg {
 		plan, err := changed()
 		if failed != nil {
@@ -255,33 +255,33 @@ type editedMsg struct {
 
 // edited allows the changed plan, unless another client has decided meanwhile.
 func (m *Model) edited(msg editedMsg) tea.Cmd {
-	w := m.approval()
+	p := m.approval()
 	switch {
 	case msg.err != nil:
 		m.printError("%v", msg.err)
 	case msg.plan == nil:
 		m.hint("the plan is not changed: press y to allow it as it is")
-	case w == nil || w.key() != msg.wait:
+	case p == nil || p.key() != msg.wait:
 		m.note("the plan was decided meanwhile; your changes were not sent")
 	default:
-		return m.send(w, true, client.DecideInput{ChangedPlan: msg.plan})
+		return m.send(p, true, client.DecideInput{ChangedPlan: msg.plan})
 	}
 	return nil
 }
 
 // send sends a decision about a call.
-func (m *Model) send(w *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
-	if w.sent {
+func (m *Model) send(p *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
+	if p.sent {
 		return nil
 	}
-	w.sent, m.focused = true, false
-	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.sessionOf(w), w.turn, w.ID, w.ArgumentsHash, m.o.Person
-	decide, keys := m.o.Client.Deny, []string{w.key()}
+	p.sent, m.focused = true, false
+	in.Session, in.Turn, in.Call, in.ArgumentsHash, in.By = m.sessionOf(p), p.turn, p.ID, p.ArgumentsHash, m.o.Person
+	decide, keys := m.o.Client.Deny, []string{p.key()}
 	if allow {
 		decide = m.o.Client.Approve
 	}
 	for _, other := range m.pending {
-		if !other.sent && other.turn == w.turn && w.Covers(in.Grant, other.Request) { // the client allows it, too
+		if !other.sent && other.turn == p.turn && p.Covers(in.Grant, other.Request) { // the client allows it, too
 			other.sent, keys = true, append(keys, other.key())
 		}
 	}
@@ -317,26 +317,26 @@ func (m *Model) decided(msg decidedMsg) {
 }
 
 // answer sends the answer to a question.
-func (m *Model) answer(w *pendingRequest, text string) tea.Cmd {
-	w.sent = true
-	if w.session == "" {
-		m.outbox.addOwn(workflows.AnswerID(w.turn, w.ID)) // the ID of the message that holds the answer
+func (m *Model) answer(p *pendingRequest, text string) tea.Cmd {
+	p.sent = true
+	if p.session == "" {
+		m.outbox.addOwn(workflows.AnswerID(p.turn, p.ID)) // the ID of the message that holds the answer
 	}
-	in := client.AnswerInput{Session: m.sessionOf(w), Turn: w.turn, Question: w.ID, Text: text, By: m.o.Person}
-	key := w.key()
+	in := client.AnswerInput{Session: m.sessionOf(p), Turn: p.turn, Question: p.ID, Text: text, By: m.o.Person}
+	key := p.key()
 	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{[]string{key}, m.o.Client.Answer(ctx, in)} })
 }
 
 // showDecision removes a settled request from the waits and prints its decision, whether the decision was made here,
 // was made elsewhere, or is the request's expiry.
-func (m *Model) showDecision(c turn.Chunk) {
-	decided, ok := requestOf(c)
+func (m *Model) showDecision(e turn.Event) {
+	decided, ok := requestOf(e)
 	if !ok {
 		return
 	}
-	for i, w := range m.pending {
-		if w.turn == c.Turn && w.ID == decided.ID {
-			decided.Request = w.Request
+	for i, p := range m.pending {
+		if p.turn == e.Turn && p.ID == decided.ID {
+			decided.Request = p.Request
 			m.pending = append(m.pending[:i:i], m.pending[i+1:]...)
 			break
 		}

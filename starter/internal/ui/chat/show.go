@@ -15,11 +15,11 @@ import (
 // growing is a text that grows piece by piece.
 type growing = strings.Builder
 
-// showItem shows a chunk.
+// showItem shows an event.
 func (m *Model) showItem(i item) {
-	c := i.chunk
-	if m.turn.id == "" || m.turn.id != c.Turn {
-		m.startTurn(c)
+	e := i.event
+	if m.turn.id == "" || m.turn.id != e.Turn {
+		m.startTurn(e)
 	}
 	if i.usage != nil {
 		m.turn.usage = *i.usage
@@ -27,83 +27,83 @@ func (m *Model) showItem(i item) {
 	if i.model != "" {
 		m.model = i.model
 	}
-	switch c.Kind {
-	case turn.ChunkTurnStarted:
+	switch e.Kind {
+	case turn.EventTurnStarted:
 		if i.message != nil {
 			m.showUserMessage(i.message.ID, i.message.Text)
 		}
-	case turn.ChunkTextDelta:
-		m.showText(c)
-	case turn.ChunkReasoningDelta:
+	case turn.EventTextDelta:
+		m.showText(e)
+	case turn.EventReasoningDelta:
 		m.turn.thinking = true
-	case turn.ChunkAttemptRestarted:
-		m.withdraw(c)
-	case turn.ChunkToolCallStarted, turn.ChunkToolCallCompleted, turn.ChunkToolCallLateResult:
-		m.showCall(c, i.media)
-	case turn.ChunkToolProgress:
-		m.showProgress(c)
-	case turn.ChunkMessageAdded:
-		var added turn.MessageChunk
-		if json.Unmarshal(c.Data, &added) == nil {
+	case turn.EventAttemptRestarted:
+		m.withdraw(e)
+	case turn.EventToolCallStarted, turn.EventToolCallCompleted, turn.EventToolCallLateResult:
+		m.showCall(e, i.media)
+	case turn.EventToolProgress:
+		m.showProgress(e)
+	case turn.EventMessageAdded:
+		var added turn.MessageEvent
+		if json.Unmarshal(e.Data, &added) == nil {
 			m.endText()
 			m.showUserMessage(added.MessageID, added.Text)
 		}
-	case turn.ChunkApprovalRequested, turn.ChunkQuestionAsked:
-		m.showRequest(c, i.arguments)
-	case turn.ChunkApprovalDecided, turn.ChunkQuestionAnswered:
-		m.showDecision(c)
-	case turn.ChunkError:
-		m.showFailure(c)
-	case turn.ChunkInferenceWaiting:
-		var w turn.WaitingChunk
-		if json.Unmarshal(c.Data, &w) == nil {
-			m.addText(entryFault, ui.Waiting(c.Text, c.At, w))
+	case turn.EventApprovalRequested, turn.EventQuestionAsked:
+		m.showRequest(e, i.arguments)
+	case turn.EventApprovalDecided, turn.EventQuestionAnswered:
+		m.showDecision(e)
+	case turn.EventError:
+		m.showFailure(e)
+	case turn.EventInferenceWaiting:
+		var w turn.WaitingEvent
+		if json.Unmarshal(e.Data, &w) == nil {
+			m.addText(entryFault, ui.Waiting(e.Text, e.At, w))
 		}
-	case turn.ChunkModelChanged:
-		m.addText(entryFault, c.Text)
-	case turn.ChunkCondensed:
-		var data turn.CondensedChunk
-		if json.Unmarshal(c.Data, &data) == nil {
+	case turn.EventModelChanged:
+		m.addText(entryFault, e.Text)
+	case turn.EventCompacted:
+		var data turn.CompactedEvent
+		if json.Unmarshal(e.Data, &data) == nil {
 			m.addText(entryNote, data.String())
 		}
-	case turn.ChunkSkillsSelected:
-		var data turn.SkillsChunk
-		if json.Unmarshal(c.Data, &data) == nil {
+	case turn.EventSkillsSelected:
+		var data turn.SkillsEvent
+		if json.Unmarshal(e.Data, &data) == nil {
 			m.addText(entryNote, data.String())
 		}
-	case turn.ChunkPlan:
+	case turn.EventPlan:
 		var p plan.Progress
-		if json.Unmarshal(c.Data, &p) == nil {
+		if json.Unmarshal(e.Data, &p) == nil {
 			m.addText(entryNote, ui.Plan(p))
 		}
-	case turn.ChunkPhase:
-		if c.Text != "" { // what the inference waits for
-			m.addText(entryNote, c.Text)
+	case turn.EventPhase:
+		if e.Text != "" { // what the inference waits for
+			m.addText(entryNote, e.Text)
 		}
-	case turn.ChunkTurnCompleted:
-		m.endTurn(c)
+	case turn.EventTurnCompleted:
+		m.endTurn(e)
 	}
 }
 
 // showFailure shows a failed attempt that will be retried. The turn's end shows a final failure.
-func (m *Model) showFailure(c turn.Chunk) {
-	var e turn.ErrorChunk
-	if json.Unmarshal(c.Data, &e) == nil && !e.Final {
-		m.addText(entryFault, ui.Failure(c.Text, e.Code))
+func (m *Model) showFailure(ev turn.Event) {
+	var e turn.ErrorEvent
+	if json.Unmarshal(ev.Data, &e) == nil && !e.Final {
+		m.addText(entryFault, ui.Failure(ev.Text, e.Code))
 	}
 }
 
 // startTurn switches to a new turn.
-func (m *Model) startTurn(c turn.Chunk) {
+func (m *Model) startTurn(e turn.Event) {
 	m.endText() // of an earlier turn whose end the journal does not have
-	m.turn = live{id: c.Turn, began: c.At, calls: map[string]*entry{}}
+	m.turn = live{id: e.Turn, began: e.At, calls: map[string]*entry{}}
 	m.dropRequests()
 	m.begun = true
 }
 
 // dropRequests forgets the requests of a turn that has ended. Subagents may go on waiting.
 func (m *Model) dropRequests() {
-	m.pending = slices.DeleteFunc(m.pending, func(w *pendingRequest) bool { return w.session == "" })
+	m.pending = slices.DeleteFunc(m.pending, func(p *pendingRequest) bool { return p.session == "" })
 	m.focused, m.typing = false, false
 	if m.reason != "" {
 		m.endReason()
@@ -119,14 +119,14 @@ func (m *Model) showUserMessage(id, text string) {
 	m.addText(kind, turn.Truncate(text, pastText))
 }
 
-func (m *Model) showText(c turn.Chunk) {
+func (m *Model) showText(e turn.Event) {
 	t := &m.turn
-	if c.Step != t.step {
+	if e.Step != t.step {
 		m.endText()
-		t.step = c.Step
+		t.step = e.Step
 	}
 	t.thinking = false
-	t.text.WriteString(c.Text)
+	t.text.WriteString(e.Text)
 	if t.answer == nil {
 		t.answer = m.add(&entry{kind: entryAnswer})
 	}
@@ -135,9 +135,9 @@ func (m *Model) showText(c turn.Chunk) {
 }
 
 // withdraw drops the step's text because the inference starts again.
-func (m *Model) withdraw(c turn.Chunk) {
+func (m *Model) withdraw(e turn.Event) {
 	t := &m.turn
-	if c.Step != t.step || t.answer == nil {
+	if e.Step != t.step || t.answer == nil {
 		return
 	}
 	t.answer.kind, t.answer.text = entryNote, ui.Withdrawn
@@ -154,34 +154,34 @@ func (m *Model) endText() {
 	t.answer, t.text = nil, growing{}
 }
 
-func (m *Model) showCall(c turn.Chunk, media []turn.Media) {
-	var call turn.CallChunk
-	if json.Unmarshal(c.Data, &call) != nil {
+func (m *Model) showCall(e turn.Event, media []turn.Media) {
+	var call turn.CallEvent
+	if json.Unmarshal(e.Data, &call) != nil {
 		return
 	}
 	m.endText()
 	t := &m.turn
 	shown := t.calls[call.CallID]
 	switch {
-	case c.Kind == turn.ChunkToolCallStarted:
+	case e.Kind == turn.EventToolCallStarted:
 		m.noteAgent(call.Tool)
-		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallChunk: call}})
+		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call}})
 		return
-	case c.Kind == turn.ChunkToolCallLateResult || shown == nil:
-		m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallChunk: call, media: media,
-			late: c.Kind == turn.ChunkToolCallLateResult}})
+	case e.Kind == turn.EventToolCallLateResult || shown == nil:
+		m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call, media: media,
+			late: e.Kind == turn.EventToolCallLateResult}})
 		return
 	}
 	delete(t.calls, call.CallID)
 	call.Arguments, call.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
-	shown.call = &toolCall{CallChunk: call, media: media}
+	shown.call = &toolCall{CallEvent: call, media: media}
 	m.change(shown)
 }
 
 // showProgress shows the progress of a call.
-func (m *Model) showProgress(c turn.Chunk) {
-	var p turn.ProgressChunk
-	if json.Unmarshal(c.Data, &p) != nil {
+func (m *Model) showProgress(ev turn.Event) {
+	var p turn.ProgressEvent
+	if json.Unmarshal(ev.Data, &p) != nil {
 		return
 	}
 	if e := m.turn.calls[p.CallID]; e != nil {
@@ -201,9 +201,9 @@ func (m *Model) foldCalls() {
 	}
 }
 
-func (m *Model) endTurn(c turn.Chunk) {
-	var done turn.DoneChunk
-	_ = json.Unmarshal(c.Data, &done) // the turn is over even if the data is malformed
+func (m *Model) endTurn(e turn.Event) {
+	var done turn.DoneEvent
+	_ = json.Unmarshal(e.Data, &done) // the turn is over even if the data is malformed
 	m.endText()
 	if done.State != turn.StateCompleted || done.FinishReason != turn.FinishAnswered {
 		kind := entryFault
@@ -213,7 +213,7 @@ func (m *Model) endTurn(c turn.Chunk) {
 		m.addText(kind, strings.TrimSuffix(string(done.FinishReason)+": "+done.Message, ": "))
 	}
 	parts := []string{ui.Totals(done.Steps, done.ToolCalls, done.Usage)}
-	if took := c.At.Sub(m.turn.began); took > 0 {
+	if took := e.At.Sub(m.turn.began); took > 0 {
 		parts = append(parts, ui.Duration(took))
 	}
 	m.addText(entryNote, termsafe.Line(strings.Join(parts, " · "), 200))

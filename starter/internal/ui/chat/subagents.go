@@ -44,7 +44,7 @@ func (m *Model) lookForSubagents() tea.Cmd {
 		return nil
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Store.PendingRequests(ctx, watch.session, mostRequests)
+		list, err := m.o.Journal.PendingRequests(ctx, watch.session, mostRequests)
 		return subagentsMsg{watch, list, err}
 	})
 }
@@ -56,11 +56,11 @@ func (m *Model) showSubagents(msg subagentsMsg) tea.Cmd {
 		return nil // of a session that the chat has left
 	}
 	if msg.err == nil {
-		m.pending = slices.DeleteFunc(m.pending, func(w *pendingRequest) bool {
-			return w.session != "" && !slices.ContainsFunc(msg.requests, w.is)
+		m.pending = slices.DeleteFunc(m.pending, func(p *pendingRequest) bool {
+			return p.session != "" && !slices.ContainsFunc(msg.requests, p.is)
 		})
 		for _, r := range msg.requests {
-			if r.Session != m.session && !slices.ContainsFunc(m.pending, func(w *pendingRequest) bool { return w.is(r) }) {
+			if r.Session != m.session && !slices.ContainsFunc(m.pending, func(p *pendingRequest) bool { return p.is(r) }) {
 				m.showSubagentRequest(r)
 			}
 		}
@@ -72,7 +72,7 @@ func (m *Model) showSubagents(msg subagentsMsg) tea.Cmd {
 type lookMsg struct{ watch *subagents }
 
 // is reports whether w is the request of a record.
-func (w *pendingRequest) is(r journal.RequestRecord) bool { return w.turn == r.Turn && w.ID == r.ID }
+func (p *pendingRequest) is(r journal.RequestRecord) bool { return p.turn == r.Turn && p.ID == r.ID }
 
 func (m *Model) showSubagentRequest(r journal.RequestRecord) {
 	m.endText()
@@ -81,9 +81,9 @@ func (m *Model) showSubagentRequest(r journal.RequestRecord) {
 }
 
 // sessionOf returns the session in which a request is decided.
-func (m *Model) sessionOf(w *pendingRequest) string {
-	if w.session != "" {
-		return w.session
+func (m *Model) sessionOf(p *pendingRequest) string {
+	if p.session != "" {
+		return p.session
 	}
 	return m.session
 }

@@ -177,19 +177,19 @@ func (m *Model) state() string {
 		return "ready"
 	}
 	state := "answering"
-	switch w := m.currentRequest(); {
+	switch p := m.currentRequest(); {
 	case t.stopping:
 		state = "stopping"
 	case m.reason != "":
 		return "type the reason; Enter denies the call, Esc goes back"
-	case w != nil && w.sent:
+	case p != nil && p.sent:
 		state = "decided; waiting for the turn"
 	case m.question() != nil:
 		return "question: type your answer"
 	case m.elicitation() != nil:
-		return form.Asker(w.Request) + " asks"
-	case w != nil:
-		return strings.TrimSpace("waiting for your decision " + w.position())
+		return form.Asker(p.Request) + " asks"
+	case p != nil:
+		return strings.TrimSpace("waiting for your decision " + p.position())
 	case len(t.calls) > 0:
 		state = "calling " + ui.Count(len(t.calls), "tool")
 	case t.thinking:
@@ -227,17 +227,17 @@ func (m *Model) helpLines() []string {
 
 // bindings returns the keys that have an effect now.
 func (m *Model) bindings() []key.Binding {
-	w := m.currentRequest()
+	p := m.currentRequest()
 	switch {
 	case m.menu.shown():
 		return []key.Binding{bind("", "↑↓", "choose"), bind("", "enter", "take"), bind("", "esc", "close")}
-	case m.focused && w.form != nil:
-		return append(w.form.KeyBinds(), bind("", "esc", "type a message"))
+	case m.focused && p.form != nil:
+		return append(p.form.KeyBinds(), bind("", "esc", "type a message"))
 	case m.focused:
-		return m.approvalBindings(w)
-	case w != nil && !w.sent && w.form != nil:
+		return m.approvalBindings(p)
+	case p != nil && !p.sent && p.form != nil:
 		return []key.Binding{bind("", "tab", "fill in the form"), bind("", "/decline", "decline")}
-	case w != nil && !w.sent && m.reason == "" && m.question() == nil:
+	case p != nil && !p.sent && m.reason == "" && m.question() == nil:
 		return []key.Binding{bind("", "tab", "decide: allow or deny the call"), bind("", "enter", "send a message")}
 	case m.turn.id != "":
 		return []key.Binding{bind("", "enter", "add to the turn"), bind("", "ctrl+c ctrl+c", "stop"),

@@ -113,9 +113,9 @@ func TestModelNamesTheModel(t *testing.T) {
 
 func TestCallsFoldAndOpen(t *testing.T) {
 	s := newStage(t, 80, 24)
-	s.hears(turn.ChunkToolCallStarted, turn.CallChunk{CallID: "1.0", Tool: "x",
+	s.hears(turn.EventToolCallStarted, turn.CallEvent{CallID: "1.0", Tool: "x",
 		Arguments: `{"path":"f","old_string":"a","new_string":"b"}`})
-	s.hears(turn.ChunkToolCallCompleted, turn.CallChunk{CallID: "1.0", Tool: "x", Outcome: turn.OutcomeOK,
+	s.hears(turn.EventToolCallCompleted, turn.CallEvent{CallID: "1.0", Tool: "x", Outcome: turn.OutcomeOK,
 		Preview: "the\x1b[2J result"})
 	assert.NotContains(t, s.all(), "the[2J result")
 	s.press(ctrlO)

@@ -20,8 +20,8 @@ const (
 )
 
 // Asker names the server that made the elicitation, by the operator's name for it.
-func Asker(w turn.Request) string {
-	rest, mcp := strings.CutPrefix(w.Tool, "mcp/")
+func Asker(r turn.Request) string {
+	rest, mcp := strings.CutPrefix(r.Tool, "mcp/")
 	server, _, ok := strings.Cut(rest, "/")
 	if !mcp || !ok {
 		return "an MCP server"
@@ -31,11 +31,11 @@ func Asker(w turn.Request) string {
 
 // ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain
 // yes or no.
-func ElicitationOf(w turn.Request) turn.Elicitation {
-	if w.Elicitation == nil {
-		return turn.Elicitation{Message: w.Question}
+func ElicitationOf(r turn.Request) turn.Elicitation {
+	if r.Elicitation == nil {
+		return turn.Elicitation{Message: r.Question}
 	}
-	return *w.Elicitation
+	return *r.Elicitation
 }
 
 // Recipients warns that others see the response.

@@ -1,0 +1,109 @@
+package activities
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/internal/skills"
+	"github.com/everturn/everturn/workflows/plan"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Agent is the configuration from which a turn's config is made when the turn begins.
+type Agent struct {
+	Name         string
+	Description  string // what it is for, told to the models of the agents that may call it
+	SystemPrompt string
+	// Agents are the names of the agents that it may call, and MaxDepth is how many agents may be above another one.
+	Agents   []string
+	MaxDepth int
+	// Models returns the models of a turn that begins now: the requested one ("" for the agent's), and its fallbacks in
+	// order. The error is for the user.
+	Models func(requested string) ([]turn.Model, error)
+	Limits turn.Limits
+	// Compact is how prompts are compacted; nil means that they are not. If its ContextTokens or Model is not set, it is
+	// that of the turn's model.
+	Compaction *turn.CompactionSettings
+	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.
+	MaxArgumentBytes int
+	Policy           turn.Policy
+	Approvals        turn.Approvals
+	// RetryMax and FallbackAfter are those of turn.Config.
+	RetryMax      *int
+	FallbackAfter time.Duration
+	Temperature   *float64
+	MaxTokens     int // of one completion; 0 leaves it to the provider
+	// Skills are those that turns get if their request asks for them.
+	Skills skills.Set
+	// Plan is what users confirm of the plans by which the agent works; empty means that it works without one, unless
+	// the user's message asks for one.
+	Plan plan.Confirm
+	// Tools are patterns of the tools that the agent may call, of those that Policy allows; none means all of them.
+	Tools []string
+	// Servers are the catalogues that a turn may use: "local" and the configured MCP servers.
+	Servers []string
+	// Required are those of Servers without which no turn begins.
+	Required []string
+}
+
+// agentOf returns the agent with this name; "" is the default.
+func (a *Activities) agentOf(name string) (Agent, error) {
+	if name == "" {
+		return a.agent, nil
+	}
+	names := make([]string, len(a.agents))
+	for i, agent := range a.agents {
+		if names[i] = agent.Name; agent.Name == name {
+			return agent, nil
+		}
+	}
+	return Agent{}, turn.Errorf(turn.CodeConfigInvalid, nil, fmt.Sprintf("there is no agent %q here; this worker runs %s",
+		turn.Truncate(name, 60), strings.Join(names, ", ")))
+}
+
+// narrow leaves the turn those of its tools that the agent may call.
+func (a Agent) narrow(cfg *turn.Config) {
+	if len(a.Tools) == 0 {
+		return
+	}
+	may := turn.Policy{Allow: a.Tools}
+	leave(cfg, func(t turn.Tool) bool { return t.Activity == turn.ActivityAgent || may.Offered(t) })
+}
+
+// compacting returns how the turn's prompts are compacted.
+func (a Agent) compactionSettings(cfg turn.Config) (*turn.CompactionSettings, error) {
+	if a.Compaction == nil {
+		return nil, nil
+	}
+	c := *a.Compaction
+	model := turn.Model{Provider: cfg.Provider, Name: cfg.Model}
+	if len(cfg.Models) > 0 {
+		model = cfg.Models[0]
+	}
+	if c.ContextTokens == 0 {
+		c.ContextTokens = model.ContextTokens
+	}
+	if c.Model.Name == "" || c.Model.Name == model.Name {
+		c.Model = model
+	} else {
+		chain, err := a.Models(c.Model.Name)
+		if err != nil {
+			return nil, turn.Errorf(turn.CodeConfigInvalid, nil, "prompt.summary_model: "+err.Error())
+		}
+		c.Model = chain[0]
+	}
+	if c.ReserveTokens = int64(cfg.MaxTokens); c.ReserveTokens == 0 {
+		c.ReserveTokens = min(reservedOutput, c.ContextTokens/reservedPart)
+	}
+	return &c, nil
+}
+
+// system returns the agent's system prompt, with a note for each unavailable server.
+func (a Agent) system(unavailable []string) string {
+	s := a.SystemPrompt
+	for _, server := range unavailable {
+		s += unavailableNote(server)
+	}
+	return s
+}

@@ -1,0 +1,57 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/everturn/everturn/workflows"
+)
+
+var (
+	errLostTurn = errors.New("the workflow no longer waits for this activity")
+	errStopping = errors.New("the worker stops, and the suspended call ends with it")
+)
+
+// AwaitCall keeps a suspended call open on this worker and returns when it can no longer use a response. If the turn is
+// stopped, the call is cancelled. If the activity ends for another reason, a later attempt may still continue the
+// call.
+func (a *Activities) AwaitCall(ctx context.Context, in workflows.AwaitCallInput) error {
+	clock := startClock(ctx) // it heartbeats
+	defer clock.stop()
+	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		// A stopped turn may close before the activity is told; Temporal then no longer knows it.
+		if temporal.IsCanceledError(context.Cause(ctx)) || a.stopped(waiting, in.Turn) {
+			cancel(context.Canceled)
+		} else {
+			cancel(context.DeadlineExceeded)
+		}
+	})()
+	var stopping <-chan struct{}
+	if activity.IsActivity(ctx) {
+		stopping = activity.GetWorkerStopChannel(ctx)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.tools.Await(waiting, in.Turn, in.Call)
+	}()
+	select {
+	case <-ended:
+	case <-stopping:
+		cancel(context.DeadlineExceeded)
+		<-ended
+		return temporal.NewNonRetryableApplicationError(errStopping.Error(), "", errStopping)
+	}
+	switch {
+	case temporal.IsCanceledError(context.Cause(ctx)):
+		return temporal.NewCanceledError()
+	case ctx.Err() != nil:
+		return errLostTurn
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/everturn/everturn/internal/printable"
+	"github.com/everturn/everturn/internal/retryafter"
+)
+
+// maxRefusal bounds, in bytes, how much of a response is read to see whether it is a refusal.
+const maxRefusal = 64 << 10
+
+// Bounds of the pause before a rate-limited call (429) is attempted again: the server's Retry-After, up to
+// maxRefusalPause, or crowdedWait if the server sent none.
+const (
+	crowdedWait     = time.Second
+	maxRefusalPause = 20 * time.Second
+	maxRetryAfter   = 24 * time.Hour // the longest Retry-After that is believed
+)
+
+// Bounds of how many attempts of one attempt a server's HTTP front may refuse. After a server restarts, each worker
+// may hold a session that the server has forgotten.
+const (
+	maxForgotten = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown
+	maxCrowded   = 5 // with 429, if the call is repeatable; then the call ends in an error
+)
+
+// refusal says how a server's HTTP front refused a call unread.
+type refusal struct {
+	Status int           `json:"status"`
+	Wait   time.Duration `json:"wait,omitempty"` // the server's Retry-After; 0: none
+}
+
+// permanent reports whether the server would refuse the same call again now.
+func (r refusal) permanent() bool {
+	switch r.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType:
+		return true
+	}
+	return r.Wait > maxRefusalPause
+}
+
+// pause returns how long the next attempt of the call must wait.
+func (r refusal) pause() time.Duration {
+	if r.Status != http.StatusTooManyRequests {
+		return 0
+	}
+	return min(cmp.Or(r.Wait, crowdedWait), maxRefusalPause)
+}
+
+// text describes the refusal to the model, without the server's own text.
+func (r refusal) text() string {
+	output := fmt.Sprintf("refused it with HTTP %d (%s)", r.Status, http.StatusText(r.Status))
+	if r.Wait > 0 {
+		output += fmt.Sprintf(" and asks for a pause of %s", r.Wait.Round(time.Second))
+	}
+	return output
+}
+
+// refusedUnread reports whether the response says that the server did not act on the request: by its status (RFC 9110;
+// for 404, the MCP transport: the session is gone), or by 400 with an error that names no request.
+//
+// It then replaces the response's body. A refusal that does not end the session becomes a JSON-RPC error that holds a
+// refusal, because the SDK drops the whole connection for any other body. A refusal that ends the session keeps only
+// its status. A server therefore cannot forge the refusal that a call ends with.
+func refusedUnread(resp *http.Response) bool {
+	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
+		refusal{Status: resp.StatusCode}.replace(resp)
+	case http.StatusTooManyRequests:
+		refusal{Status: resp.StatusCode, Wait: retryafter.Parse(resp.Header, time.Now(), maxRetryAfter)}.replace(resp)
+		resp.StatusCode = http.StatusUnprocessableEntity // the SDK does not read the body of a 429
+	case http.StatusNotFound:
+		resp.Body = restored{http.NoBody, resp.Body}
+	case http.StatusBadRequest:
+		if !namesNoRequest(resp) {
+			return false
+		}
+		resp.Body = restored{http.NoBody, resp.Body}
+	default:
+		return false
+	}
+	resp.Status = status // over SSE the SDK reports nothing else
+	return true
+}
+
+// codeRefused is the code of the errors that hold a refusal. It is in the range that JSON-RPC leaves to applications.
+const codeRefused = -31999
+
+// replace makes the response's body a JSON-RPC error that holds r. Its message is what the server said, for the log.
+func (r refusal) replace(resp *http.Response) {
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil || len(head) == maxRefusal { // an incomplete body is not reported: the cut may split a secret
+		head = nil
+	}
+	data, err := json.Marshal(r)
+	if err != nil { // two numbers always marshal
+		data = nil
+	}
+	body, err := json.Marshal(map[string]any{
+		"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": codeRefused, "message": refusalText(head),
+			"data": json.RawMessage(data)},
+	})
+	if err != nil {
+		body = nil
+	}
+	resp.Body = restored{bytes.NewReader(body), resp.Body}
+	resp.ContentLength = int64(len(body))
+}
+
+// refusalText returns what a server says with a refusal: the message of a JSON-RPC error, or else the body. The text is
+// not cut, because it is not redacted yet.
+func refusalText(body []byte) string {
+	var m struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(body, &m) // a body of another shape is shown as it is
+	return printable.Sanitize(cmp.Or(m.Error.Message, string(body)))
+}
+
+// refusalOf extracts the refusal from a refused call's error; false if it is unknown, or if it ended the session.
+func refusalOf(err error) (r refusal, ok bool) {
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) && wire.Code == codeRefused {
+		return r, json.Unmarshal(wire.Data, &r) == nil
+	}
+	// Over SSE any refusal ends the connection, and the SDK's error ends with the status line.
+	_, status, _ := strings.Cut(err.Error(), "failed to write: ")
+	number, _, _ := strings.Cut(status, " ")
+	r.Status, err = strconv.Atoi(number)
+	return r, err == nil && r.Status != http.StatusNotFound && r.Status != http.StatusBadRequest
+}
+
+// namesNoRequest reports whether the body is a JSON-RPC error without an ID. With an HTTP error status, a server that
+// cannot accept a message answers so (MCP, streamable HTTP, "Sending Messages to the Server"). The reference servers do
+// so when a session is unknown, for instance after a restart. The body can still be read.
+func namesNoRequest(resp *http.Response) bool {
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	resp.Body = restored{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	var m struct {
+		ID    json.RawMessage `json:"id"`
+		Error *struct {
+			Code int64 `json:"code"`
+		} `json:"error"`
+	}
+	if err != nil || json.Unmarshal(head, &m) != nil || m.Error == nil {
+		return false
+	}
+	return len(m.ID) == 0 || string(m.ID) == "null"
+}
+
+// restored is a body with the bytes already read put back.
+type restored struct {
+	io.Reader
+	io.Closer
+}

@@ -1,0 +1,59 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everturn/everturn/workflows"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// RefreshTools checks whether servers that were unavailable to a turn are back, and adds their tools to the turn config
+// as Begin would. The turn's other tools stay as they are. If nothing else has changed, the new prompt config equals
+// that of a turn that begins now, so that providers can cache their common prefix.
+func (a *Activities) RefreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
+	ctx = withWork(ctx, in.Turn, 0, "")
+	res, err := a.refreshTools(ctx, in)
+	return res, a.failure(ctx, err)
+}
+
+func (a *Activities) refreshTools(ctx context.Context, in workflows.RefreshInput) (workflows.RefreshResult, error) {
+	res := workflows.RefreshResult{}
+	catalogues, err := a.offered(ctx)
+	if err != nil {
+		return res, err
+	}
+	back := slices.DeleteFunc(catalogues, func(c turn.Catalogue) bool {
+		return !slices.Contains(in.Unavailable, c.Server) || !c.Usable(time.Now())
+	})
+	if len(back) == 0 {
+		return res, nil
+	}
+	promptConfig, err := a.promptConfigs.get(ctx, in.PromptConfig)
+	if err != nil {
+		return res, err
+	}
+	promptConfig.Descriptors = slices.Clone(promptConfig.Descriptors)
+	for _, c := range back {
+		offered := offeredOf(c, promptConfig.Policy)
+		promptConfig.Descriptors = append(promptConfig.Descriptors, offered...)
+		promptConfig.System = strings.Replace(promptConfig.System, unavailableNote(c.Server), "", 1)
+		res.Tools = append(res.Tools, a.toolsOf(offered)...)
+		res.Recovered = append(res.Recovered, c.Server)
+	}
+	slices.SortStableFunc(promptConfig.Descriptors,
+		func(a, b turn.Descriptor) int { return cmp.Compare(catalogueOf(a), catalogueOf(b)) })
+	res.Unavailable = slices.DeleteFunc(slices.Clone(in.Unavailable),
+		func(s string) bool { return slices.Contains(res.Recovered, s) })
+	res.PromptConfig, err = a.promptConfigs.put(ctx, promptConfig)
+	return res, err
+}
+
+// catalogueOf returns the server in a tool's ID. Catalogues are ordered by it.
+func catalogueOf(d turn.Descriptor) string {
+	server, _, _ := strings.Cut(strings.TrimPrefix(d.ID, "mcp/"), "/")
+	return server
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// The pace at which events of old turns are removed: a few turns at a time with a pause after each batch, because the
+// journal's other writers wait meanwhile.
+const (
+	pruneEvery = time.Hour
+	pruneBatch = 16 // turns
+	prunePause = 50 * time.Millisecond
+)
+
+// every calls do now and at every interval until ctx ends or do returns false.
+func every(ctx context.Context, interval time.Duration, do func() bool) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for do() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// prune removes the events of turns that ended longer than [journal] event_retention ago, now and at every interval
+// until ctx ends. Any number of workers may prune at the same time. Removals that fail are retried at the next
+// interval.
+func (e *Engine) prune(ctx context.Context, interval time.Duration) {
+	keep := e.cfg.Journal.EventRetention
+	if keep <= 0 {
+		return
+	}
+	every(ctx, interval, func() bool {
+		turns, err := e.pruneOnce(ctx, time.Now().Add(-keep))
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			e.log.Error("removing old streams", "removed", turns, "again in", interval, "error", err)
+		case turns > 0:
+			e.log.Info("old streams are removed; their transcripts stay", "turns", turns, "older than", keep)
+		}
+		return true
+	})
+}
+
+// pruneOnce removes the events of turns that ended before a time, and returns the number of turns.
+func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
+	every(ctx, prunePause, func() bool {
+		var n int
+		n, err = e.journal.PruneEvents(ctx, before, pruneBatch)
+		turns += n
+		return err == nil && n == pruneBatch
+	})
+	return turns, err
+}

@@ -1,0 +1,170 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// SettleCompaction records what stands for the beginning of a transcript in prompts.
+type SettleCompaction struct {
+	Session string
+	// Key and Attempt name the running attempt of the inference whose prompt is compacted.
+	Key     StepKey
+	Attempt int
+	turn.Compaction
+}
+
+// SettleCompaction records a compaction, with its summary and what that has cost, and emits compacted. If the
+// inference already has a compaction for this reason, SettleCompaction returns it and changes nothing. ErrStale if
+// a newer attempt runs, ErrClosed.
+func (db *DB) SettleCompaction(ctx context.Context, in SettleCompaction) (out turn.Compaction, err error) {
+	name := fmt.Sprintf("%s/%d/%s", in.Key.Turn, in.Key.Step, in.Reason)
+	err = db.write(ctx, stepName("compacting", in.Key), func(t *tx) error {
+		a, err := t.LockedAttempt(in.Key)
+		if err == nil {
+			err = a.Check(in.Session)
+		}
+		if err != nil {
+			return err
+		}
+		if out, err = t.NamedCompaction(name); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if err := current(a, in.Attempt); err != nil {
+			return err
+		}
+		if a.Inf.Settled || in.At != a.Inf.Base {
+			return conflict(a.Inf.Base, in.At)
+		}
+		out = in.Compaction
+		out.Turn, out.Step = in.Key.Turn, in.Key.Step
+		if err := t.InsertCompaction(a.Session, a.Turn, name, &out); err != nil {
+			return err
+		}
+		if err := t.addSpending(a.Tenant, dayOf(out.SettledAt), out.Usage.Cost); err != nil {
+			return err
+		}
+		for n := range maxSummaries { // the compaction has their usage from now on
+			summary := AttemptUsage{Key: in.Key, Attempt: in.Attempt, Summary: n + 1, At: out.SettledAt}
+			if err := t.recordUsage(a.Scope, summary); err != nil {
+				return err
+			}
+		}
+		return t.emitData(&a.Scope, turn.Event{Kind: turn.EventCompacted, Step: in.Key.Step, Attempt: in.Attempt,
+			At: in.SettledAt, Text: record.Preview(out.Warning, record.PreviewBytes)}, out.Report())
+	})
+	return out, err
+}
+
+// AddCompaction records a compaction that a user asked for under the name request, which is unique in the session.
+// A repetition returns the recorded one. ErrConflict unless At is a message of the session.
+func (db *DB) AddCompaction(ctx context.Context, session, request string,
+	c turn.Compaction) (out turn.Compaction, err error) {
+	err = db.write(ctx, fmt.Sprintf("compacting session %q", session), func(t *tx) error {
+		if err := errors.Join(record.CheckID("request", request), t.LockSession(session)); err != nil {
+			return err
+		}
+		n, err := t.SessionRow(session)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d/%s", n, request)
+		if out, err = t.NamedCompaction(name); !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		p, err := t.Point(n, c.At.Seq)
+		if tables.IgnoreNoRows(err) != nil {
+			return err
+		}
+		if p.Hash != c.At.Hash {
+			return conflict(turn.Head{Seq: c.At.Seq, Hash: p.Hash}, c.At)
+		}
+		out = c
+		if err := t.InsertCompaction(n, 0, name, &out); err != nil {
+			return err
+		}
+		return t.addSpending(t.Tenant, dayOf(out.SettledAt), out.Usage.Cost)
+	})
+	return out, err
+}
+
+// Compacted returns the compaction of the session that was recorded for a request of AddCompaction. ErrNotFound.
+func (db *DB) Compacted(ctx context.Context, session, request string) (turn.Compaction, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "reading a compaction",
+		func(q querier, n int64) (turn.Compaction, error) {
+			return q.NamedCompaction(fmt.Sprintf("%d/%s", n, request))
+		})
+}
+
+// Compaction returns the compaction that applies to the turn's prompts up to the message seq, nil if none does.
+func (db *DB) Compaction(ctx context.Context, turnID string, seq int64) (*turn.Compaction, error) {
+	return tables.GetOfTurn(ctx, db.tables, turnID, "reading the compaction",
+		func(q querier, sc scope) (*turn.Compaction, error) {
+			return q.Compaction(sc.Session, seq)
+		})
+}
+
+// Compactions returns the compactions that apply to the session's prompts, or have applied to them, in order.
+func (db *DB) Compactions(ctx context.Context, session string) ([]turn.Compaction, error) {
+	return tables.GetOfSession(ctx, db.tables, session, "listing the compactions",
+		func(q querier, n int64) (out []turn.Compaction, err error) {
+			parts, err := q.Segments(n, 0, tables.AllMessages)
+			for _, p := range parts {
+				var list []turn.Compaction
+				if err == nil {
+					list, err = q.Compactions(`session = ? AND at_seq <= ? ORDER BY at_seq, id`, p.Session, p.High)
+				}
+				out = append(out, list...)
+			}
+			return out, err
+		})
+}
+
+// CompactionUsage returns what the compactions before an inference have used.
+func (db *DB) CompactionUsage(ctx context.Context, key StepKey) (u turn.Usage, err error) {
+	list, err := tables.GetOfTurn(ctx, db.tables, key.Turn, "reading the compactions",
+		func(q querier, sc scope) ([]turn.Compaction,
+			error) {
+			return q.Compactions(`turn = ? ORDER BY id`, sc.Turn)
+		})
+	for _, c := range list {
+		if c.Step == key.Step {
+			u = u.Add(c.Usage)
+		}
+	}
+	return u, err
+}
+
+// LastInput returns the input tokens of the last settled inference before the message seq of the turn's session, as the
+// provider counted them, and the last message of its prompt. Both are 0 if there is none, or the provider did not
+// count.
+func (db *DB) LastInput(ctx context.Context, turnID string, seq int64) (tokens, upTo int64, err error) {
+	err = db.tables.Read(ctx, "reading the size of the last prompt", func(q querier) error {
+		sc, err := q.Scope(turnID)
+		if err != nil {
+			return err
+		}
+		var key StepKey
+		err = q.Row(`SELECT t.turn_id, i.step FROM turns t JOIN inferences i ON i.turn = t.id
+			WHERE t.session = ? AND t.id <= ? AND i.head_seq BETWEEN 1 AND ? ORDER BY t.id DESC, i.step DESC LIMIT 1`,
+			sc.Session, sc.Turn, seq).Scan(&key.Turn, &key.Step)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		a, err := q.Attempt(key)
+		if err == nil {
+			a.Inf, err = q.LoadSettled(a)
+		}
+		if u := a.Inf.Completion.Usage; err == nil && !u.Estimated {
+			tokens, upTo = u.InputTokens, a.Inf.Base.Seq
+		}
+		return err
+	})
+	return tokens, upTo, err
+}

@@ -1,0 +1,164 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// emit appends an event under the turn's next index.
+func (t *tx) emit(sc *scope, e turn.Event) error {
+	t.Changed[Topic{Turn: sc.TurnID}] = true
+	return t.Exec(`INSERT INTO events (turn, idx, step, attempt, kind, at, text, data)
+		SELECT ?1, coalesce(max(idx), -1) + 1, ?2, ?3, ?4, ?5, ?6, ?7 FROM events WHERE turn = ?1`,
+		sc.Turn, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At), tables.ContentOf(record.CleanText(e.Text)),
+		tables.ContentOrNull(record.CleanText(string(e.Data))))
+}
+
+func (t *tx) emitData(sc *scope, e turn.Event, data any) (err error) {
+	if e.Data, err = json.Marshal(data); err != nil {
+		return err
+	}
+	return t.emit(sc, e)
+}
+
+// AppendEvents numbers events and appends them. Only Kind, Text, Data and At are read from each event; Step and Attempt
+// come from the key. Kinds that the journal writes itself are refused. AppendEvents and NoteCall have no idempotency
+// key: an error means that nothing was appended, and a call that is repeated after success appends again. With attempt
+// 0, AppendEvents accepts error events after the step is settled, for calls that failed. ErrStale if a newer attempt of
+// the step runs or the step is settled, ErrClosed, ErrNotFound if the attempt never started.
+func (db *DB) AppendEvents(ctx context.Context, key StepKey, attempt int, events []turn.Event) error {
+	return db.appendEvents(ctx, StreamInput{Key: key, Attempt: attempt, Events: events})
+}
+
+func (db *DB) appendEvents(ctx context.Context, in StreamInput) error {
+	key, attempt, events := in.Key, in.Attempt, in.Events
+	doing := stepName("appending events to", key)
+	if err := checkEvents(events); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(events) == 0 && in.PromptTokens <= 0 {
+		return nil
+	}
+	return db.write(ctx, doing, func(t *tx) error {
+		a, err := t.LockedAttempt(key)
+		if err != nil {
+			return err
+		}
+		switch {
+		case attempt == 0 && a.Inf.Settled && !a.Closed && onlyErrors(events):
+			a.Inf.Attempt = 0
+		case a.Inf.Settled:
+			return fmt.Errorf("the step is settled: %w", ErrStale)
+		default:
+			if err := current(a, attempt); err != nil {
+				return err
+			}
+		}
+		if err := t.markBilled(a, in.PromptTokens); err != nil || len(events) == 0 {
+			return err
+		}
+		last := events[len(events)-1]
+		last.Step, last.Attempt = key.Step, attempt
+		if there, err := t.appended(&a.Scope, last); there || err != nil {
+			return err
+		}
+		return t.emitDeltas(a, events)
+	})
+}
+
+// appended reports whether an earlier run of this transaction, which was lost while it was being committed, has
+// appended c.
+func (t *tx) appended(sc *scope, e turn.Event) (there bool, err error) {
+	if !t.Again() {
+		return false, nil
+	}
+	texts, err := t.Texts(`SELECT text FROM events WHERE turn = ? AND step = ? AND attempt = ? AND kind = ? AND at = ?`,
+		sc.Turn, e.Step, e.Attempt, string(e.Kind), tables.Nanos(e.At))
+	return slices.Contains(texts, record.CleanText(e.Text)), err
+}
+
+func onlyErrors(events []turn.Event) bool {
+	return !slices.ContainsFunc(events, func(e turn.Event) bool { return e.Kind != turn.EventError })
+}
+
+// checkEvents refuses events that callers may not append: kinds that the journal itself writes, and events over the
+// bounds.
+func checkEvents(events []turn.Event) error {
+	if len(events) > record.MaxEvents {
+		return fmt.Errorf("%d events at once; the maximum is %d", len(events), record.MaxEvents)
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case turn.EventTextDelta, turn.EventReasoningDelta, turn.EventError, turn.EventPhase,
+			turn.EventInferenceWaiting:
+		default:
+			return fmt.Errorf("an event of kind %q: the journal writes those itself", e.Kind)
+		}
+		if n := len(e.Text) + len(e.Data); n > record.MaxEventBytes {
+			return fmt.Errorf("an event is %d bytes; the maximum is %d", n, record.MaxEventBytes)
+		}
+		if len(e.Data) > 0 && !json.Valid(e.Data) {
+			return fmt.Errorf("an event of kind %q: its data is not JSON", e.Kind)
+		}
+	}
+	return nil
+}
+
+// emitDeltas appends an attempt's events and records, once for each attempt, that it has emitted text.
+func (t *tx) emitDeltas(a tables.Attempt, events []turn.Event) error {
+	for _, e := range events {
+		e.Step, e.Attempt = a.Inf.Key.Step, a.Inf.Attempt
+		if err := t.emit(&a.Scope, e); err != nil {
+			return err
+		}
+		if a.Emitted || (e.Kind != turn.EventTextDelta && e.Kind != turn.EventReasoningDelta) {
+			continue
+		}
+		a.Emitted = true
+		if err := t.Exec(`UPDATE inferences SET emitted = TRUE WHERE id = ?`, a.Row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Events returns at most limit events of a turn with index > after (-1 for all), in order. A turn that has not begun
+// has no events.
+func (db *DB) Events(ctx context.Context, turnID string, after int64, limit int) ([]turn.Event, error) {
+	return tables.Get(ctx, db.tables, "reading the events of turn "+turnID, func(q querier) ([]turn.Event, error) {
+		return tables.Collect(q, func(scan tables.Scanner) (turn.Event, error) {
+			e := turn.Event{Turn: turnID}
+			err := tables.ScanEvent(scan, &e)
+			return e, err
+		}, `SELECT idx, step, attempt, kind, at, text, coalesce(data, '') FROM events
+			WHERE turn = (SELECT t.id FROM turns t JOIN sessions s ON s.id = t.session WHERE t.turn_id = ? AND s.tenant = ?)
+				AND idx > ?
+			ORDER BY idx LIMIT ?`, turnID, q.Tenant, after, limit)
+	})
+}
+
+// LastEvent returns the last event of a turn. ErrNotFound if there is none.
+func (db *DB) LastEvent(ctx context.Context, turnID string) (turn.Event, error) {
+	const doing = "reading the last event"
+	last, err := tables.GetOfNamedTurn(ctx, db.tables, turnID, doing, func(q querier, sc scope) (n int64, err error) {
+		err = q.Row(`SELECT coalesce(max(idx), -1) FROM events WHERE turn = ?`, sc.Turn).Scan(&n)
+		return n, err
+	})
+	if err != nil {
+		return turn.Event{}, err
+	}
+	events, err := db.Events(ctx, turnID, last-1, 1)
+	if err == nil && len(events) == 0 {
+		err = fmt.Errorf("%s of turn %s: %w", doing, turnID, ErrNotFound)
+	}
+	if err != nil {
+		return turn.Event{}, err
+	}
+	return events[0], nil
+}

@@ -1,0 +1,56 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/everturn/everturn/journal/internal/tables"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// ChangeModel records that another of the turn's models takes over from this attempt on, with the event model_changed.
+// The same change again changes nothing. ErrStale if a newer attempt of the step runs or the step is settled, ErrClosed.
+func (db *DB) ChangeModel(ctx context.Context, key StepKey, attempt int, event turn.Event,
+	change turn.ModelEvent) error {
+	return db.write(ctx, stepName("changing the model of", key), func(t *tx) error {
+		a, err := t.LockedAttempt(key)
+		if err != nil {
+			return err
+		}
+		if a.Inf.Settled {
+			return ErrStale
+		}
+		if err := current(a, attempt); err != nil {
+			return err
+		}
+		last, err := modelChange(t.Querier, key)
+		if err != nil || last.Position >= change.Position {
+			return err
+		}
+		change.Step, change.Failures = key.Step, a.Inf.Failures
+		event.Kind, event.Step, event.Attempt = turn.EventModelChanged, key.Step, attempt
+		return t.emitData(&a.Scope, event, change)
+	})
+}
+
+// ModelChange returns the last change of the turn's model up to a step; the zero ModelEvent if there was none.
+func (db *DB) ModelChange(ctx context.Context, key StepKey) (turn.ModelEvent, error) {
+	return tables.Get(ctx, db.tables, stepName("reading the model of", key),
+		func(q querier) (turn.ModelEvent, error) { return modelChange(q, key) })
+}
+
+func modelChange(q querier, key StepKey) (out turn.ModelEvent, err error) {
+	var data string
+	err = q.Row(`SELECT c.data FROM events c JOIN turns t ON t.id = c.turn
+		WHERE t.turn_id = ? AND c.kind = ? AND c.step <= ? ORDER BY c.idx DESC LIMIT 1`,
+		key.Turn, string(turn.EventModelChanged), key.Step).Scan(tables.Into(&data))
+	if errors.Is(err, sql.ErrNoRows) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(data), &out)
+	}
+	return out, err
+}

@@ -1,0 +1,157 @@
+package journaltest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/record"
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+var compactPromises = []promise{
+	{"a compaction is recorded once for an inference", compactedOnce},
+	{"a compaction applies from its message on, also in forks", compactionApplies},
+	{"a compaction that a user asks for is recorded once", compactedByHand},
+	{"compactions are exported and imported", compactionsExported},
+	{"the texts of a session are artifacts of it and its forks", textArtifacts},
+}
+
+func (s *script) compaction(base turn.Head, to int64, summary string) turn.Compaction {
+	c := turn.Compaction{
+		Reason: turn.CompactionProjected, Method: turn.CompactionSummarized, At: base, From: 1, To: to, Summary: summary,
+		Kept: turn.Kept{Users: []turn.KeptText{{Seq: 1, Text: "question"}}}, Provider: "p", Model: "m",
+		Usage: turn.Usage{InputTokens: 100, OutputTokens: 7, Cost: 5}, Before: 900, After: 400, Context: 1000,
+		SettledAt: s.now(),
+	}
+	for _, m := range s.transcript()[:to] {
+		c.Hash = record.Next(turn.Head{Hash: c.Hash}, m).Hash
+	}
+	return c
+}
+
+func (s *script) settleCompaction(step, attempt int, c turn.Compaction) (turn.Compaction, error) {
+	return s.SettleCompaction(s.Context(),
+		journal.SettleCompaction{Session: s.session, Key: s.key(step), Attempt: attempt, Compaction: c})
+}
+
+func compactedOnce(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	s.turn = "t3"
+	s.begin()
+	base := s.start(1).Base
+	_ = s.start(1) // a second attempt
+	_, err := s.settleCompaction(1, 1, s.compaction(base, 4, "stale"))
+	require.ErrorIs(t, err, journal.ErrStale)
+	none := must(s.Compaction(t.Context(), "t3", base.Seq))(t)
+	assert.Nil(t, none)
+	first := must(s.settleCompaction(1, 2, s.compaction(base, 4, bigText(3000, "first"))))(t)
+	assert.Equal(t, journal.StepKey{Turn: "t3", Step: 1}, journal.StepKey{Turn: first.Turn, Step: first.Step})
+	s.unchanged(func() {
+		again := must(s.settleCompaction(1, 2, s.compaction(base, 4, "second")))(t)
+		assert.Equal(t, first, again)
+	})
+	assert.Equal(t, 1, s.count(turn.EventCompacted))
+	other := s.compaction(base, 4, "after an overflow")
+	other.Reason = turn.CompactionOverflow
+	_ = must(s.settleCompaction(1, 2, other))(t)
+	last := must(s.Compaction(t.Context(), "t3", base.Seq))(t)
+	assert.Equal(t, "after an overflow", last.Summary)
+	usage := must(s.CompactionUsage(t.Context(), s.key(1)))(t)
+	assert.Equal(t, turn.Usage{InputTokens: 200, OutputTokens: 14, Cost: 10}, usage)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 2, "done")))(t)
+	s.finish()
+	again := must(s.settleCompaction(1, 2, s.compaction(base, 4, "too late")))(t)
+	assert.Equal(t, first, again)
+}
+
+func compactionApplies(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	s.turn = "t3"
+	s.begin()
+	base := s.start(1).Base // 8
+	made := must(s.settleCompaction(1, 1, s.compaction(base, 5, "what was said")))(t)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 1, "done")))(t)
+	s.finish()
+	for at, want := range map[int64]*turn.Compaction{5: nil, 7: nil, 8: &made, 9: &made} {
+		f := s.fork(at, "fork at "+string(rune('0'+at)))
+		f.begin()
+		got := must(s.Compaction(t.Context(), f.turn, 100))(t)
+		assert.Equal(t, want, got, "a fork at %d", at)
+		list := must(s.Compactions(t.Context(), f.session))(t)
+		assert.Equal(t, want != nil, len(list) == 1)
+	}
+	before := must(s.Compaction(t.Context(), "t3", 7))(t)
+	assert.Nil(t, before, "prompts before it were not compacted")
+	f := s.fork(9, "fork")
+	f.begin()
+	own := must(f.settleCompaction(1, f.start(1).Attempt, f.compaction(f.head, 8, "more")))(t)
+	got := must(s.Compaction(t.Context(), f.turn, 100))(t)
+	assert.Equal(t, own, *got)
+	got = must(s.Compaction(t.Context(), "t3", 100))(t)
+	assert.Equal(t, made, *got, "the forked session keeps its own")
+}
+
+func compactedByHand(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	head := s.sessionRecord().Head
+	c := s.compaction(head, 5, "by hand")
+	c.Reason = turn.CompactionManual
+	_, err := s.Compacted(t.Context(), "s", "r1")
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	added := must(s.AddCompaction(t.Context(), "s", "r1", c))(t)
+	c.Summary = "again"
+	again := must(s.AddCompaction(t.Context(), "s", "r1", c))(t)
+	assert.Equal(t, added, again)
+	found := must(s.Compacted(t.Context(), "s", "r1"))(t)
+	assert.Equal(t, added, found)
+	c.At.Hash = c.Hash
+	_, err = s.AddCompaction(t.Context(), "s", "r2", c)
+	require.ErrorIs(t, err, journal.ErrConflict)
+	list := must(s.Compactions(t.Context(), "s"))(t)
+	assert.Equal(t, []turn.Compaction{added}, list)
+}
+
+func compactionsExported(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	s.turn = "t3"
+	s.begin()
+	base := s.start(1).Base
+	_ = must(s.settleCompaction(1, 1, s.compaction(base, 5, bigText(5000, "summary"))))(t)
+	_ = must(s.SettleInference(t.Context(), s.settleInput(1, 1, "done")))(t)
+	s.finish()
+	c := s.compaction(s.sessionRecord().Head, 7, "by hand")
+	c.Reason = turn.CompactionManual
+	_ = must(s.AddCompaction(t.Context(), "s", "r1", c))(t)
+	want := must(s.Compactions(t.Context(), "s"))(t)
+	require.Len(t, want, 2)
+	b := export(t, s.DB)
+	to := open()
+	_ = must(to.Import(t.Context(), bytes.NewReader(b)))(t)
+	got := must(to.Compactions(t.Context(), "s"))(t)
+	assert.Equal(t, want, got)
+	assert.Equal(t, history(t, b), history(t, export(t, to)))
+}
+
+func textArtifacts(t *testing.T, open func() *journal.DB) {
+	s := twoTurns(t, open())
+	f := s.fork(5, "f")
+	f.begin()
+	output, later := bigText(3000, "b"), bigText(2000, "more")
+	read := func(ctx context.Context, turnID, text string) error {
+		_, b, err := s.Artifact(ctx, turnID, record.HashOf([]byte(text)))
+		assert.True(t, err != nil || text == string(b))
+		return err
+	}
+	require.NoError(t, read(t.Context(), "t1", output))
+	require.NoError(t, read(t.Context(), "t1", later))
+	require.NoError(t, read(t.Context(), f.turn, output))
+	require.ErrorIs(t, read(t.Context(), f.turn, later), journal.ErrNotFound)
+	other := &script{T: t, DB: s.DB, session: "other", turn: "t9", at: start}
+	other.begin()
+	require.ErrorIs(t, read(t.Context(), "t9", output), journal.ErrNotFound)
+}

@@ -1,0 +1,144 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/journal"
+	"github.com/everturn/everturn/journal/fleet"
+	"github.com/everturn/everturn/starter/internal/cli/app"
+)
+
+// scopeShown is a scope with the limits that apply, and those of them that were set.
+type scopeShown struct {
+	fleet.ScopeState
+	Applied fleet.Limits `json:"applied"`
+}
+
+func limitsShow(a *app.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the limits, what is used of them, and pauses",
+		Long: `Show the limits of each provider, model and tenant that the journal knows, what is used of them now,
+and pauses. Limits marked with * were set with everturn limits set; the others are those of this
+agent.toml, and a worker with another one applies its own. Usage is counted while a scope has
+limits.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := a.Load()
+			if err != nil {
+				return err
+			}
+			return a.WithJournal(cmd.Context(), func(j *journal.DB) error {
+				list, err := scopesShown(cmd.Context(), j, loaded.Config)
+				if err != nil {
+					return err
+				}
+				return app.PrintList(a.Out, output, list, func() error {
+					for _, s := range list {
+						s.print(a.Out)
+					}
+					return nil
+				})
+			})
+		},
+	}
+	app.OutputFlag(cmd, &output, app.OutputText, app.OutputJSON, app.OutputJSONL)
+	return cmd
+}
+
+// scopesShown returns the scopes of the journal, and the configured provider and tenant.
+func scopesShown(ctx context.Context, j *journal.DB, cfg config.Config) ([]scopeShown, error) {
+	scopes, err := j.FleetScopes(ctx)
+	for _, own := range []string{string(cfg.EffectiveLLM().Provider), fleet.TenantScope(cfg.Tenant)} {
+		if !slices.ContainsFunc(scopes, func(s fleet.ScopeState) bool { return s.Scope == own }) {
+			scopes = append(scopes, fleet.ScopeState{Scope: own, Limits: fleet.Limits{}})
+		}
+	}
+	list := make([]scopeShown, len(scopes))
+	for i, s := range scopes {
+		list[i] = scopeShown{s, s.Limits.Over(defaultsOf(cfg, s.Scope))}
+	}
+	return list, err
+}
+
+func (s scopeShown) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n", app.Line(s.Scope, 200))
+	if p := s.Pause; p != nil {
+		reason := ""
+		if p.Reason != "" {
+			reason = " · " + app.Line(p.Reason, 200)
+		}
+		fmt.Fprintf(w, "  paused until %s by %s%s\n", p.Until.Local().Format(time.DateTime), app.Line(p.By, 80), reason)
+	}
+	if !s.NotBefore.IsZero() {
+		fmt.Fprintf(w, "  waits until %s: the provider refused a request\n", s.NotBefore.Local().Format(time.DateTime))
+	}
+	limited := false
+	for _, name := range fleet.LimitNames() {
+		n := s.Applied[name]
+		_, set := s.Limits[name]
+		if n == 0 && !set || name == fleet.LimitReserve && !limited {
+			continue
+		}
+		limited = true
+		mark := ""
+		if set {
+			mark = " *"
+		}
+		fmt.Fprintf(w, "  %-20s %s%s%s\n", name, s.used(name), amount(name, n), mark)
+	}
+	if !limited {
+		fmt.Fprintln(w, "  no limits")
+	}
+}
+
+// used returns how much of a limit is used.
+func (s scopeShown) used(name fleet.LimitName) string {
+	of := map[fleet.LimitName]int64{
+		fleet.LimitRequestsPerSecond: s.Usage.RequestsLastSecond,
+		fleet.LimitRequestsPerMinute: s.Usage.RequestsLastMinute,
+		fleet.LimitTokensPerMinute:   s.Usage.TokensLastMinute, fleet.LimitInFlight: s.Usage.RequestsInFlight,
+		fleet.LimitTokensPerDay: s.Usage.TokensToday, fleet.LimitTokensPerMonth: s.Usage.TokensThisMonth,
+	}
+	if n, ok := of[name]; ok {
+		return fmt.Sprintf("%d of ", n)
+	}
+	return ""
+}
+
+// checkLimits reports what turns of this configuration wait for.
+func checkLimits(ctx context.Context, x *examination) (string, error) {
+	cfg := x.cfg
+	j, err := x.journal()
+	switch {
+	case err != nil:
+		return "", unchecked("journal")
+	case j == nil:
+		return "there is no journal yet", nil
+	}
+	list, err := scopesShown(ctx, j, cfg)
+	if err != nil {
+		return "", err
+	}
+	limited := 0
+	for _, s := range list {
+		if refusal := s.Refusal(defaultsOf(cfg, s.Scope)); refusal != nil {
+			return "", &warning{"a turn would wait: " + refusal.String()}
+		}
+		if s.Applies(defaultsOf(cfg, s.Scope)) {
+			limited++
+		}
+	}
+	if limited == 0 {
+		return "none is set", nil
+	}
+	return fmt.Sprintf("%d of %d scopes have limits, and none of these is reached", limited, len(list)), nil
+}

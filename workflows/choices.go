@@ -1,0 +1,42 @@
+package workflows
+
+import (
+	"path"
+
+	"github.com/everturn/everturn/workflows/turn"
+)
+
+// Bounds of Message.Tools and Message.Temperature.
+const (
+	maxTools       = 64
+	maxToolPattern = 400 // bytes
+	maxTemperature = 2
+)
+
+// CheckChoices returns an error if no turn can apply a message's choice of tools, temperature or plan.
+func CheckChoices(m Message) error {
+	if err := checkChoices(m); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkChoices rejects a message's choice of tools, temperature or plan that no turn can apply.
+func checkChoices(m Message) *turn.Error {
+	if len(m.Tools) > maxTools {
+		return invalid("the message names %d patterns of tools; the maximum is %d", len(m.Tools), maxTools)
+	}
+	for _, pattern := range m.Tools {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxToolPattern {
+			return invalid("the message's tools: %q is no pattern of tools; write one such as \"local/*\" or "+
+				"\"mcp/files/read\"", turn.Truncate(pattern, 80))
+		}
+	}
+	if m.Plan != "" && !m.Plan.Known() {
+		return invalid("the message's plan is %q; it must be plan, step or never", turn.Truncate(string(m.Plan), 40))
+	}
+	if t := m.Temperature; t != nil && !(*t >= 0 && *t <= maxTemperature) {
+		return invalid("the message's temperature is %g; it must be from 0 to %d", *t, maxTemperature)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
+)
+
+// ToolCall is one call that a model requested.
+type ToolCall struct {
+	// ID names the call within its turn: "<step>.<index>", for instance "3.0". It is empty in a Completion.
+	ID string `json:"id,omitempty"`
+	// WireID is the provider's own ID of the call. The provider gets it back with the result.
+	WireID string `json:"wire_id,omitempty"`
+	// Tool is the tool's ID in the catalogue ("local/read_file"), or the model's own word if the turn has no such tool. In
+	// a Completion, it is the wire name.
+	Tool string `json:"tool"`
+	// Arguments is the text that the model sent, byte for byte. It need not be valid JSON.
+	Arguments string `json:"arguments"`
+}
+
+// Outcome is how a tool call ended. The zero value means that the call has not ended.
+type Outcome string
+
+// The outcomes of a tool call.
+const (
+	OutcomeOK        Outcome = "ok"        // it ran exactly once and succeeded
+	OutcomeError     Outcome = "error"     // it ran and returned an error, or was never sent
+	OutcomeUnknown   Outcome = "unknown"   // it may or may not have taken effect
+	OutcomeDenied    Outcome = "denied"    // refused before it ran, by policy, limit or validation
+	OutcomeCancelled Outcome = "cancelled" // the turn was cancelled before it ran
+)
+
+// Known reports whether o is an outcome of this package.
+func (o Outcome) Known() bool {
+	switch o {
+	case OutcomeOK, OutcomeError, OutcomeUnknown, OutcomeDenied, OutcomeCancelled:
+		return true
+	}
+	return false
+}
+
+// ToolResult is the tool host's result of one call.
+type ToolResult struct {
+	Outcome Outcome // ok, error, unknown, or denied if the tool was not asked to run
+	// Code says why the call did not reach the tool or its result did not come back, if the outcome is error or denied
+	// (tool_drift, for example). It is empty if the tool itself returned the error.
+	Code Code
+	// Text is the result as the model sees it: valid UTF-8 without NUL, bounded by the host.
+	Text string
+	// FromServer means that Text, Full or Media contain what the tool's server wrote. Otherwise they contain only the
+	// host's own words about the call.
+	FromServer bool
+	// Full is the whole output if Text is truncated, and nil otherwise.
+	Full      []byte
+	MediaType string // of Full
+	// Media are the images and audio of the result, each with its Data.
+	Media []Media
+	// Plan is how far the turn's plan has come, if the call has changed it.
+	Plan *plan.Progress
+	// Elicitations are the server's requests for user input. While there are any, the call has not ended and Outcome is
+	// empty. Continuation must be sent back with the responses, to this server process or to another one.
+	Elicitations []Elicitation
+	Continuation []byte
+	// Held means that the server keeps the call open until it has the responses. Only the host that returned the result
+	// can then continue the call. It ends the call soon unless the caller waits for the call through the host's Await.
+	Held bool
+	// Detached means that the outcome is unknown because the call continues in the background; ToolRequest.Late gets
+	// its result. Until then the call must not be repeated, even if it is repeatable.
+	Detached bool
+	// SizeBytes is the size of the whole output before truncation.
+	SizeBytes int64
+	Duration  time.Duration
+}
+
+// ToolRequest is one call as the tool host receives it.
+type ToolRequest struct {
+	// Caller is the session whose turn has called the agent whose turn makes this call; empty for other turns.
+	Caller    string
+	Model     string // that asked for the call
+	Tool      string // catalogue ID
+	Hash      string // of the turn config's descriptor; a different current hash is tool_drift
+	Arguments json.RawMessage
+	Timeout   time.Duration
+	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0 or less than Timeout, progress does not
+	// renew Timeout.
+	TotalTimeout time.Duration
+	// Tenant, Session, Turn, Step, CallID and Attempt identify the caller. Local tools find them in their context.
+	// State that the host keeps for one tenant (connections, processes, a server's memory) is never visible to another
+	// tenant's calls.
+	Tenant     string
+	Session    string
+	Turn       string
+	Step       int
+	CallID     string
+	Attempt    int
+	Repeatable bool
+	// Refused counts the attempts of this attempt that ended in an Error with Refused set. Dispatched is when the
+	// first attempt was scheduled; the zero time means unknown.
+	Refused   int
+	Scheduled time.Time
+	// Waits means that the caller retries a call that was not sent, so the host returns instead of waiting for the
+	// server.
+	Waits bool
+	// Responses and Continuation resume a call that returned elicitations.
+	Responses    []ElicitationResponse
+	Continuation []byte
+	// Resume means that the turn has called this server before and depends on the state that the server keeps. If that
+	// state is lost, the call ends with tool_state_lost. Resume applies to tools with session affinity only. OwningCall
+	// is the call with which the server's state for the turn began. If a later call began the server's state, the turn's
+	// state is lost. OwningCall is empty if unknown.
+	Resume     bool
+	OwningCall string
+	// Progress, if set, receives the progress of the call. It must not block.
+	Progress func(ToolProgress)
+	// MaySuspend means that the caller can continue the call in this process: see ToolResult.Held. Otherwise a server
+	// that sends an elicitation in the middle of the call gets an error.
+	MaySuspend bool
+	// Kept is closed when the caller has stored the result that Call returned. Until then, a large result counts
+	// against the host's memory limit for results. If Kept is nil, a result counts until Call returns.
+	Kept <-chan struct{}
+	// Late, if set, receives the result of a call that finished after its outcome was recorded as unknown. The host
+	// calls it at most once, from another goroutine.
+	Late func(ToolResult)
+}
+
+// ToolProgress is the progress of a call as its server reports it.
+type ToolProgress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Message string  `json:"message,omitempty"`
+	// Session is set for the call of an agent's tool: the session of the subagent, or of one below it, whose pending
+	// requests have changed.
+	Session string `json:"session,omitempty"`
+}
+
+// Sink receives a completion in pieces as they arrive. It must not block for long.
+type Sink interface {
+	Text(delta string)
+	Reasoning(delta string)
+}

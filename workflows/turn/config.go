@@ -1,0 +1,83 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
+)
+
+// PromptConfig is the large part of a turn's configuration, stored as one blob.
+type PromptConfig struct {
+	System      string       `json:"system"`
+	Descriptors []Descriptor `json:"descriptors"`
+	// Policy is the turn's policy. The activity that has a call's arguments applies it.
+	Policy Policy `json:"policy"`
+	// OutputSchema is the JSON schema of the answer; nil means free text.
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	// Plan is what users confirm of the plan by which the turn works; empty means that it works without one.
+	Plan plan.Confirm `json:"plan,omitempty"`
+	// Compact says how prompts are compacted; nil means that they are not.
+	Compaction *CompactionSettings `json:"compaction,omitempty"`
+}
+
+// BehaviorVersion is the version of the workflow code's decisions for turns that begin now. A turn keeps the version
+// that Begin recorded for its whole life. Code that decides differently from version 2 on must check Config.Version, so
+// that older histories replay. The version is 0 until Begin returns, so no decision before that, or about a turn whose
+// Begin failed, may depend on it.
+const BehaviorVersion = 1
+
+// Config is the configuration of a turn. Begin reads it once, and the history and the journal keep it.
+type Config struct {
+	Version      int       `json:"version"`
+	Tenant       string    `json:"tenant,omitempty"` // the turn's tenant; empty: the default tenant
+	Agent        string    `json:"agent"`
+	Provider     string    `json:"provider"`
+	Model        string    `json:"model"`
+	Mode         Mode      `json:"mode"`
+	PromptConfig string    `json:"prompt_config"` // blob of the PromptConfig
+	Limits       Limits    `json:"limits"`
+	Policy       Policy    `json:"policy"`
+	Approvals    Approvals `json:"approvals,omitzero"`
+	Tools        []Tool    `json:"tools,omitempty"`
+	Background   bool      `json:"background,omitempty"` // see UserMessage
+	Temperature  *float64  `json:"temperature,omitempty"`
+	MaxTokens    int       `json:"max_output_tokens,omitempty"`
+	// Unavailable are the optional servers whose tools the turn lacks, because they have been unavailable since it
+	// began.
+	Unavailable []string `json:"unavailable,omitempty"`
+	Queues      Queues   `json:"queues,omitzero"`
+	// Models are the models that the turn may use: the first one, and its fallbacks in order. Provider, Model and Mode
+	// are those of the first. It is empty for turns that began before models were recorded.
+	Models []Model `json:"models,omitempty"`
+	// RetryMax is the maximum number of retries of an inference within Limits.RetryFor; nil: there is none.
+	// FallbackAfter is how long an inference waits before a fallback takes over.
+	RetryMax      *int          `json:"retry_max,omitempty"`
+	FallbackAfter time.Duration `json:"fallback_after,omitempty"`
+	// JournalRetryFor is how long the turn waits for a journal that is unavailable.
+	JournalRetryFor time.Duration `json:"journal_retry_for,omitempty"`
+	// TraceParent is that of the message which began the turn.
+	TraceParent string `json:"traceparent,omitempty"`
+	// Skills are those that were selected for the turn; nil if there are none.
+	Skills *SkillsEvent `json:"skills,omitempty"`
+	// MessageTools are UserMessage.Tools of the message that the turn comes of.
+	MessageTools []string `json:"message_tools,omitempty"`
+	// Answers is how many answers of subagents lie between the user's message and the turn: 0 if the message began it.
+	Answers int `json:"answers,omitempty"`
+}
+
+// Queues are the task queues of a turn's inferences and tool calls. An empty one is the queue of the turn itself.
+type Queues struct {
+	Inference string `json:"inference,omitempty"`
+	Tools     string `json:"tools,omitempty"`
+}
+
+// Find returns the turn's tool with this ID.
+func (c Config) Find(id string) (Tool, bool) {
+	for _, t := range c.Tools {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return Tool{}, false
+}

@@ -1,0 +1,177 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/everturn/everturn/workflows/plan"
+)
+
+// DecisionStatus is how a Request was settled.
+type DecisionStatus string
+
+// The statuses of decisions.
+const (
+	StatusAllowed   DecisionStatus = "allowed"
+	StatusDenied    DecisionStatus = "denied"
+	StatusExpired   DecisionStatus = "expired"   // Decision.Allowed is the configured outcome
+	StatusAnswered  DecisionStatus = "answered"  // a question
+	StatusCancelled DecisionStatus = "cancelled" // the turn was stopped
+)
+
+// ReasonCallEnded is the reason of a decision that closes an elicitation whose call ended before the response.
+const ReasonCallEnded = "its call has ended"
+
+// Decision settles a Request: a user's decision, or the request's expiry or cancellation.
+type Decision struct {
+	ID     string         `json:"id"` // of the Request
+	Status DecisionStatus `json:"status"`
+	// Allowed means that the call may run. It is also set on an expired approval if OnExpiry is Allow.
+	Allowed bool `json:"allowed,omitempty"`
+	// ArgumentsHash is the hash of the arguments that the user saw. The approval is valid for these arguments only.
+	ArgumentsHash string    `json:"arguments_hash,omitempty"`
+	By            string    `json:"by,omitempty"`
+	Reason        string    `json:"reason,omitempty"`
+	At            time.Time `json:"at"`
+	// Response is the response to an elicitation. That of a plan which the user has changed has the changed plan as its
+	// Content.
+	Response *ElicitationResponse `json:"response,omitempty"`
+	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost)
+	// or with the same arguments (GrantCall).
+	Grant GrantScope `json:"grant,omitempty"`
+}
+
+// GrantScope is the scope of a grant.
+type GrantScope string
+
+// The scopes of grants.
+const (
+	GrantCall GrantScope = "call" // this tool with exactly these arguments
+	GrantHost GrantScope = "host" // this tool with any URL of this host
+	GrantTool GrantScope = "tool" // this tool
+	// GrantNever appears only in MaxGrant: no grant can replace the approval, so each call needs its own.
+	GrantNever GrantScope = "never"
+)
+
+// Grant is a session's permission for later calls of a tool that would otherwise need approval.
+type Grant struct {
+	Tool          string    `json:"tool"`
+	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or that of HostGrant; empty: any arguments
+	By            string    `json:"by,omitempty"`
+	At            time.Time `json:"at"`
+}
+
+// Covers reports whether the grant allows a call of this tool with these arguments, which have this hash. widest is
+// that of Policy.Permit.
+func (g Grant) Covers(tool, arguments, argumentsHash string, widest GrantScope) bool {
+	switch {
+	case g.Tool != tool:
+		return false
+	case g.ArgumentsHash == "":
+		return widest == ""
+	case g.ArgumentsHash == argumentsHash:
+		return true
+	}
+	return widest == GrantHost && g.ArgumentsHash == HostGrant(arguments)
+}
+
+// MaxResponseBytes bounds the content of a response to an elicitation.
+const MaxResponseBytes = 64 << 10
+
+// Settle returns d as it settles the request, or an error if it does not. An approval is valid only for the arguments
+// in the request; otherwise the error's code is tool_drift. The content of a response is not checked against its
+// schema: only the tool host can do that.
+func (r Request) Settle(d Decision) (Decision, *Error) {
+	if err := r.checkStatus(d); err != nil {
+		return d, err
+	}
+	if d.Status == StatusExpired && d.ArgumentsHash == "" {
+		d.ArgumentsHash = r.ArgumentsHash // the decision was made without showing them
+	}
+	switch {
+	case r.Kind == RequestApproval && d.Status == StatusAllowed && d.ArgumentsHash == "":
+		return d, invalid("the approval does not name the arguments; give arguments_hash as the request has it")
+	case (d.Allowed || d.ArgumentsHash != "") && d.ArgumentsHash != r.ArgumentsHash:
+		return d, Errorf(CodeToolDrift, nil, "call "+r.ID+" has other arguments than the decision names; look at it again")
+	case d.Grant == "":
+	case d.Grant != GrantCall && d.Grant != GrantHost && d.Grant != GrantTool, d.Status != StatusAllowed:
+		return d, invalid(`a grant is "call", "host" or "tool", and goes with allow`)
+	case !r.Grants(d.Grant):
+		return d, invalid("%s", r.WhyNoGrant())
+	}
+	return r.settleResponse(d)
+}
+
+// checkStatus refuses a status that does not fit the kind of request or contradicts d.Allowed.
+func (r Request) checkStatus(d Decision) *Error {
+	approval := r.Kind == RequestApproval
+	fits, allowed := false, false
+	switch d.Status {
+	case StatusAllowed:
+		fits, allowed = approval, true
+	case StatusDenied:
+		fits = approval || r.Kind == RequestElicitation
+	case StatusAnswered:
+		fits = !approval
+	case StatusExpired:
+		fits, allowed = true, d.Allowed && approval
+	case StatusCancelled:
+		fits = true
+	}
+	if !fits || d.Allowed != allowed {
+		return invalid("status %q with allowed=%v does not settle a request of kind %q", d.Status, d.Allowed, r.Kind)
+	}
+	return nil
+}
+
+// settleResponse checks the decision's response. Only an answered elicitation has one: with the elicitation's key, and
+// with content only if it accepts a form.
+func (r Request) settleResponse(d Decision) (Decision, *Error) {
+	switch {
+	case r.Kind == RequestApproval && r.Tool == plan.Tool && d.Response != nil:
+		return d, checkChangedPlan(d)
+	case r.Kind != RequestElicitation && d.Response != nil:
+		return d, invalid("%s is not an elicitation; answer it with text", r.ID)
+	case r.Kind != RequestElicitation, d.Response == nil && d.Status != StatusAnswered:
+		return d, nil
+	case d.Response == nil:
+		return d, invalid("%s asks for fields, not for a message; answer with response {action, content}",
+			Truncate(r.Tool, 80))
+	}
+	response, err := d.Response.To(r.Elicitation)
+	if err != nil {
+		return d, err
+	}
+	d.Response = &response
+	return d, nil
+}
+
+// To returns r as the response to q, or an error if it is none.
+func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
+	switch {
+	case r.Action != ElicitationAccept && r.Action != ElicitationDecline && r.Action != ElicitationCancel:
+		return r, invalid("the response's action is %q; it must be accept, decline or cancel", Truncate(string(r.Action), 40))
+	case q != nil && r.Key != "" && r.Key != q.Key:
+		return r, invalid("the response's key is %q and the elicitation's is %q; leave it out",
+			Truncate(r.Key, 80), Truncate(q.Key, 80))
+	case len(r.Content) > MaxResponseBytes:
+		return r, invalid("the response is %d bytes; the maximum is %d", len(r.Content), MaxResponseBytes)
+	}
+	if q != nil {
+		r.Key = q.Key
+	}
+	if r.Action != ElicitationAccept || q != nil && q.URL != "" {
+		r.Content = nil
+		return r, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(r.Content, &object); err != nil || object == nil {
+		return r, invalid("the response's content is not a JSON object of the requested fields")
+	}
+	return r, nil
+}
+
+func invalid(format string, args ...any) *Error {
+	return Errorf(CodeInputInvalid, nil, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,174 @@
+package turn
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Limits bound a turn. A limit of zero for tokens, cost or history messages means no limit; every other limit is at
+// least 1. Begin refuses a cost limit if the price of one of the turn's models is unknown.
+type Limits struct {
+	MaxSteps             int           `json:"max_steps"`
+	MaxToolCalls         int           `json:"max_tool_calls"`
+	MaxConsecutiveErrors int           `json:"max_consecutive_errors"`
+	TurnTimeout          time.Duration `json:"turn_timeout"` // of working time; see Counters.Busy
+	ToolTimeout          time.Duration `json:"tool_timeout"`
+	MaxReprompts         int           `json:"max_reprompts"`         // 0 means none
+	MaxHistoryMessages   int           `json:"max_history_messages"`  // 0 means no maximum
+	KeepHistoryMessages  int           `json:"keep_history_messages"` // the size of the window after a cut
+	MaxParallelCalls     int           `json:"max_parallel_calls"`
+	MaxTokens            int64         `json:"max_tokens,omitempty"`
+	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
+	// RetryFor is how long an inference waits for a provider that is unavailable; 0: it fails at once.
+	RetryFor time.Duration `json:"retry_for,omitempty"`
+}
+
+// MaxCost returns MaxCostUSD, or nil if there is no limit.
+func (l Limits) MaxCost() *USD {
+	if l.MaxCostUSD <= 0 {
+		return nil
+	}
+	most := USD(math.Round(min(l.MaxCostUSD, 1e6) * float64(Dollar)))
+	return &most
+}
+
+// DefaultLimits returns the limits of a turn without configured limits.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxSteps: 12, MaxToolCalls: 8, MaxConsecutiveErrors: 2,
+		TurnTimeout: 90 * time.Second, ToolTimeout: 15 * time.Second,
+		MaxReprompts: 1, MaxHistoryMessages: 50, KeepHistoryMessages: 30, MaxParallelCalls: 8,
+		RetryFor: 15 * time.Minute,
+	}
+}
+
+// Counters are what a turn has used so far. They survive continue-as-new.
+type Counters struct {
+	// Step is the number of the current inference, from 1; 0 before the first.
+	Step int `json:"step"`
+	// Spent counts inferences, reprompts and failed attempts. The limit max_steps bounds it.
+	Spent             int   `json:"spent"`
+	ToolCalls         int   `json:"tool_calls"`
+	ConsecutiveErrors int   `json:"consecutive_errors"`
+	Reprompts         int   `json:"reprompts"`
+	Usage             Usage `json:"usage"`
+	// Subagents is what the turn's inline subagents have used, and those below them; their time is in Busy. Granted is
+	// the allowance of those that work in the background. Both count against the turn's limits; the journal records usage
+	// with the turns of the subagents.
+	Subagents Spending `json:"subagents,omitzero"`
+	Granted   Spending `json:"granted,omitzero"`
+	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
+	// running worker and time spent waiting for a decision, so a turn does not time out because its worker was dead.
+	Busy time.Duration `json:"busy"`
+}
+
+// Used returns what the turn has used, with its inline subagents.
+func (c Counters) Used() Spending {
+	own := Spending{Steps: c.Spent, ToolCalls: c.ToolCalls, Tokens: c.Usage.Total(), Cost: c.Usage.Cost, Time: c.Busy}
+	return own.Add(c.Subagents)
+}
+
+// Taken returns what the turn has used, with what it granted to subagents in the background.
+func (c Counters) Taken() Spending { return c.Used().Add(c.Granted) }
+
+// LimitExceeded says which limit the turn would exceed.
+type LimitExceeded struct {
+	Reason  FinishReason
+	Message string
+}
+
+// CheckInferenceLimits returns the limit that forbids another inference, or nil.
+func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
+	taken := c.Taken()
+	switch {
+	case taken.Time >= l.TurnTimeout:
+		return timedOut(l)
+	case taken.Steps >= l.MaxSteps:
+		return exceeded(FinishMaxSteps, "the turn used its %d steps (max_steps)", l.MaxSteps)
+	case c.ConsecutiveErrors > l.MaxConsecutiveErrors:
+		return exceeded(FinishMaxErrors, "%d consecutive errors (max_consecutive_errors is %d)", c.ConsecutiveErrors,
+			l.MaxConsecutiveErrors)
+	case l.MaxTokens > 0 && taken.Tokens >= l.MaxTokens:
+		return exceeded(FinishMaxTokens, "the turn used %d tokens (max_tokens is %d)", taken.Tokens, l.MaxTokens)
+	case l.MaxCost() != nil && taken.Cost >= *l.MaxCost():
+		return MaxCostExceeded(fmt.Sprintf("the turn cost %s (max_cost_usd is %s)", taken.Cost, *l.MaxCost()))
+	}
+	return nil
+}
+
+func timedOut(l Limits) *LimitExceeded {
+	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
+}
+
+// MaxCostExceeded returns the limit with which a turn ends that has too little left for another inference.
+func MaxCostExceeded(why string) *LimitExceeded { return exceeded(FinishMaxCost, "%s", why) }
+
+// CheckCallLimits returns the limit that forbids n more tool calls, or nil.
+func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
+	taken := c.Taken()
+	switch {
+	case taken.Time >= l.TurnTimeout:
+		return timedOut(l)
+	case taken.Steps >= l.MaxSteps:
+		return exceeded(FinishMaxSteps,
+			"the turn used its %d steps (max_steps), and none is left to read the results of these calls", l.MaxSteps)
+	case taken.ToolCalls+n > l.MaxToolCalls:
+		return exceeded(FinishMaxToolCalls, "%d tool calls were made and the model asks for %d more (max_tool_calls is %d)",
+			taken.ToolCalls, n, l.MaxToolCalls)
+	}
+	return nil
+}
+
+func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
+	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) +
+		". What was done is kept; raise the limit or ask again to go on."}
+}
+
+// Remaining returns the working time that is left, but at least one second, so that it is a valid timeout.
+func Remaining(l Limits, c Counters) time.Duration {
+	return max(l.TurnTimeout-c.Taken().Time, minTime)
+}
+
+// The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not
+// overflow.
+const (
+	MaxDuration = 10 * 365 * 24 * time.Hour
+	MaxCount    = 1_000_000_000
+	MaxCostUSD  = 1_000_000
+	MaxRetryFor = 31 * 24 * time.Hour
+)
+
+// Validate returns an error for the first invalid limit.
+func (l Limits) Validate() error {
+	for _, f := range []struct {
+		name        string
+		n, min, max float64
+	}{
+		{"max_steps", float64(l.MaxSteps), 1, MaxCount},
+		{"max_tool_calls", float64(l.MaxToolCalls), 0, MaxCount},
+		{"max_consecutive_errors", float64(l.MaxConsecutiveErrors), 0, MaxCount},
+		{"max_reprompts", float64(l.MaxReprompts), 0, MaxCount},
+		{"max_history_messages", float64(l.MaxHistoryMessages), 0, MaxCount},
+		{"keep_history_messages", float64(l.KeepHistoryMessages), 1, MaxCount},
+		{"max_parallel_calls", float64(l.MaxParallelCalls), 1, MaxCount},
+		{"max_tokens", float64(l.MaxTokens), 0, MaxCount},
+		{"max_cost_usd", l.MaxCostUSD, 0, MaxCostUSD},
+	} {
+		if !(f.n >= f.min && f.n <= f.max) { // also true of NaN
+			return fmt.Errorf("limits: %s is %g; it must be from %g to %.0f", f.name, f.n, f.min, f.max)
+		}
+	}
+	if min(l.TurnTimeout, l.ToolTimeout) <= 0 || max(l.TurnTimeout, l.ToolTimeout) > MaxDuration {
+		return fmt.Errorf("limits: turn_timeout is %s and tool_timeout is %s; both must be positive and at most %s",
+			l.TurnTimeout, l.ToolTimeout, MaxDuration)
+	}
+	if l.RetryFor < 0 || l.RetryFor > MaxRetryFor {
+		return fmt.Errorf("limits: retry_for is %s; it must be from 0s to %s", l.RetryFor, MaxRetryFor)
+	}
+	if l.MaxHistoryMessages > 0 && l.KeepHistoryMessages >= l.MaxHistoryMessages {
+		return fmt.Errorf("limits: keep_history_messages (%d) must be below max_history_messages (%d)", l.KeepHistoryMessages,
+			l.MaxHistoryMessages)
+	}
+	return nil
+}
