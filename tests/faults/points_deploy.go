@@ -34,7 +34,7 @@ func (r *harness) deployBad(ctx context.Context) error {
 		return err
 	}
 	return reach(ctx, "a task that does not replay",
-		func() bool { return bad.logged("nondetermin") || bad.said("TMPRL1100") })
+		func() bool { return bad.logged("nondetermin") || bad.logged("TMPRL1100") })
 }
 
 // rollBack ends the bad worker as an operator does and starts a good one in its place.

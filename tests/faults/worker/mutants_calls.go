@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,7 +150,7 @@ func (m *lateOverTranscript) SettleCall(ctx context.Context, in journal.SettleIn
 		WHERE role = 'tool' AND call_id = $3 AND turn = (SELECT id FROM turns WHERE turn_id = $4)`)
 }
 
-// toolsLost does not publish the tools of a server that was away.
+// toolsLost does not offer the tools of a server that was away again.
 type toolsLost struct {
 	mutant
 	mu   sync.Mutex
@@ -162,11 +163,13 @@ func (m *toolsLost) PublishCatalogue(ctx context.Context, c turn.Catalogue) erro
 	if m.away == nil {
 		m.away = map[string]bool{}
 	}
-	if c.Problem == "" && m.away[c.Server] {
-		return nil
-	}
-	if m.away[c.Server] = c.Problem != ""; m.away[c.Server] {
-		c.ConfigHash = "" // the journal keeps the last good tools of the same configuration
-	}
+	m.away[c.Server] = m.away[c.Server] || c.Problem != ""
 	return m.Journal.PublishCatalogue(ctx, c)
+}
+
+func (m *toolsLost) OfferedBy(ctx context.Context, versions map[string]string) ([]turn.Catalogue, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list, err := m.Journal.OfferedBy(ctx, versions)
+	return slices.DeleteFunc(slices.Clone(list), func(c turn.Catalogue) bool { return m.away[c.Server] }), err
 }
