@@ -22,7 +22,7 @@ type Agent struct {
 	// order. The error is for the user.
 	Models func(requested string) ([]turn.Model, error)
 	Limits turn.Limits
-	// Compact is how prompts are compacted; nil means that they are not. If its ContextTokens or Model is not set, it is
+	// Compaction is how prompts are compacted; nil means that they are not. If its ContextTokens or Model is not set, it is
 	// that of the turn's model.
 	Compaction *turn.CompactionSettings
 	// MaxArgumentBytes bounds the arguments of one call; 0 leaves the bound to the model's adapter.

@@ -223,9 +223,14 @@ func binary(t *testing.T, pkg string) string {
 		if binaries.dir, binaries.err = os.MkdirTemp("", "everturn-bin-"); binaries.err != nil {
 			return
 		}
-		binaries.err = build(binaries.dir+"/", "./worker", "./starter", "./tests/mcpserver")
+		if binaries.err = build(binaries.dir+"/", "./worker", "./starter", "./tests/mcpserver"); binaries.err == nil {
+			binaries.err = os.Rename(filepath.Join(binaries.dir, "starter"), filepath.Join(binaries.dir, "everturn"))
+		}
 	})
 	require.NoError(t, binaries.err)
+	if pkg == "./starter" {
+		return filepath.Join(binaries.dir, "everturn") // commands name themselves as the user has called them
+	}
 	return filepath.Join(binaries.dir, filepath.Base(pkg))
 }
 

@@ -49,8 +49,8 @@ func TestProbes(t *testing.T) {
 	require.Error(t, check.Run(), "no worker runs")
 	w := e.process()
 	becomes(http.StatusOK)
-	check = exec.Command(binary(t, "./worker"), "--config", configFile(t, e.cfg), "--healthcheck")
-	require.NoError(t, check.Run())
+	check = exec.Command(binary(t, "./starter"), "worker", "--config", configFile(t, e.cfg), "--healthcheck")
+	require.NoError(t, check.Run(), "everturn worker is the same program")
 
 	temporal.kill()
 	becomes(http.StatusServiceUnavailable)

@@ -127,9 +127,10 @@ var allowedImports = map[string][]string{
 		"internal/telemetry",
 		"internal/version", "go.temporal.io/sdk",
 		"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync", "golang.org/x/sys"},
-	"internal/trust": {"config", "internal/printable", "internal/statedir"},
-	"worker":         {"engine", "config", "internal/temporalconn", "internal/trust", "internal/version", "journal"},
-	"starter":        {"starter/internal/cli"},
+	"internal/trust":         {"config", "internal/printable", "internal/statedir"},
+	"internal/workerprocess": {"engine", "config", "internal/temporalconn", "internal/trust"},
+	"worker":                 {"config", "internal/temporalconn", "internal/version", "internal/workerprocess", "journal"},
+	"starter":                {"starter/internal/cli"},
 	"starter/internal/cli": {
 		"engine", "internal/version", "starter/internal/cli/app", "starter/internal/cli/branch",
 		"starter/internal/cli/decide",
@@ -157,7 +158,7 @@ var allowedImports = map[string][]string{
 		"starter/internal/ui/termsafe", "workflows/turn", "github.com/spf13/cobra",
 	},
 	"starter/internal/cli/develop": {
-		"config", "docs", "internal/devserver", "internal/version", "starter/internal/cli/app", "github.com/spf13/cobra",
+		"config", "docs", "internal/devserver", "internal/version", "internal/workerprocess", "starter/internal/cli/app", "github.com/spf13/cobra",
 	},
 	"starter/internal/cli/look": {"workflows/plan", "journal/record",
 		"client", "journal", "starter/internal/cli/app", "starter/internal/ui", "starter/internal/ui/termsafe",

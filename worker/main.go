@@ -6,36 +6,23 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/everturn/everturn/config"
-	"github.com/everturn/everturn/engine"
 	"github.com/everturn/everturn/internal/temporalconn"
-	"github.com/everturn/everturn/internal/trust"
 	"github.com/everturn/everturn/internal/version"
+	"github.com/everturn/everturn/internal/workerprocess"
 	"github.com/everturn/everturn/journal"
 )
-
-// gcPercent lets the worker's small heap grow further between garbage collections. It saves 2 % of the worker's CPU for
-// about 10 MB.
-const gcPercent = 150
 
 // sameSignalWithin is how soon after a signal another one counts as the same signal: GNU timeout sends it twice.
 const sameSignalWithin = 50 * time.Millisecond
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if err := engine.HideMemory(); err != nil {
-		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignalWithin, stop) }) // the second signal kills the process
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
@@ -92,27 +79,6 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		_, err := fmt.Fprintln(stdout, "everturn worker "+version.String())
 		return err
 	}
-	if *slow {
-		overrides["llm.demo_slow"] = "true"
-	}
-	loaded, err := config.Load(config.LoadOptions{Path: *path, Environ: environ, Overrides: overrides})
-	if err != nil {
-		return err
-	}
-	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil { // whoever starts a worker decides about its folder
-		own := trust.Inside(".", r.Workspace)
-		r.TrustWorkspace = &own
-	}
-	if *check {
-		return healthcheck(ctx, loaded.Config.Worker)
-	}
-	if err := loaded.CheckEnviron(environ); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
-	e, err := engine.New(ctx, loaded.Config, engine.WithEnviron(environ), engine.WithLogger(log))
-	if err != nil {
-		return err
-	}
-	return errors.Join(e.Run(ctx), e.Close())
+	return workerprocess.Run(ctx, workerprocess.Options{ConfigPath: *path, Overrides: overrides, Environ: environ, Slow: *slow,
+		Healthcheck: *check, Log: stderr})
 }

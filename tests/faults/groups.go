@@ -24,8 +24,8 @@ func groups() []group {
 			"compaction that is settled. A turn that waits for a limit needs no worker.", models()},
 		{"Limits of a fleet, budgets and separate task queues", "A dead worker's place is free after 30 s, and what it " +
 			"reserved of a budget stands for what it may have spent.", limits()},
-		{"Agents that call agents", "The subagent's session derives from the call, so the next worker finds the same child, and " +
-			"its task runs once. A turn that is stopped stops its children.", helpers()},
+		{"Agents that call agents", "The subagent's session derives from the call, so the next worker finds the same subagent, and " +
+			"its task runs once. A turn that is stopped stops its subagents.", helpers()},
 		{"Agents in the background", "The delivery is a workflow: the next worker continues it, and hands the answer over " +
 			"once. The turn that it begins gets what is left of the limits.", asides()},
 		{"Plans", "The plan is in the journal: the next worker reads from the calls which steps are done, and goes on.",

@@ -26,7 +26,7 @@ type CompactionSettings struct {
 // Trigger returns the number of tokens from which a prompt is compacted, 0 if the context window is unknown.
 func (c CompactionSettings) Trigger() int64 { return int64(float64(c.ContextTokens) * c.TriggerRatio) }
 
-// CompactReason is why a transcript was compacted.
+// CompactionReason is why a transcript was compacted.
 type CompactionReason string
 
 // The reasons of compactions.
@@ -41,14 +41,14 @@ func (r CompactionReason) Known() bool {
 	return r == CompactionProjected || r == CompactionOverflow || r == CompactionManual
 }
 
-// CompactMethod is how a transcript was compacted.
+// CompactionMethod is how a transcript was compacted.
 type CompactionMethod string
 
 // The methods of compactions.
 const (
 	CompactionPruned     CompactionMethod = "pruned"     // old tool outputs became references
 	CompactionSummarized CompactionMethod = "summarized" // a model's summary replaced the beginning
-	// CompactTruncated means that no summary could be made. Only what is kept mechanically replaced the beginning.
+	// CompactionTruncated means that no summary could be made. Only what is kept mechanically replaced the beginning.
 	CompactionTruncated CompactionMethod = "truncated"
 )
 

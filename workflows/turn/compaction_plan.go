@@ -49,7 +49,7 @@ func (p Prompt) fixedTokens() int64 {
 	return int64(n) / bytesPerToken
 }
 
-// CompactInput is what a compaction is planned from.
+// CompactionInput is what a compaction is planned from.
 type CompactionInput struct {
 	CompactionSettings
 	Reason   CompactionReason

@@ -76,6 +76,6 @@ func groups(a *app.App) []group {
 			setup.Journal(a), setup.Keys(a), setup.Codec(a), setup.Limits(a), setup.Models(a), setup.Agents(a),
 			setup.Skills(a),
 			setup.Rollout(a), setup.Workers(a)}},
-		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Events(a), develop.Version(a)}},
+		{groupDevelop, []*cobra.Command{develop.Dev(a), develop.Worker(a), develop.Events(a), develop.Version(a)}},
 	}
 }

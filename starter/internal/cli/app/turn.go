@@ -220,7 +220,7 @@ func NoWorker(err error, then string) error {
 	if errors.Is(err, client.ErrVersionLost) {
 		return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w; %s", err, then)}
 	}
-	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `everturn dev` or `go run ./worker`; %s",
+	return &ExitError{Code: ExitUnreachable, Cause: fmt.Errorf("%w: start one with `everturn dev` or `everturn worker`; %s",
 		client.ErrNoWorker, then)}
 }
 

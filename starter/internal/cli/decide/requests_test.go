@@ -78,7 +78,7 @@ func TestDecisionsThatWereNotTakenSayWhatToDo(t *testing.T) {
 		"taken": {nil, app.ExitAnswered, ""},
 		"over":  {client.ErrNotRunning, app.ExitConfig, "takes no more decisions; `everturn show 'it'\\''s one'`"},
 		"no worker": {client.ErrNoWorker, app.ExitUnreachable,
-			"start one with `everturn dev` or `go run ./worker`; Temporal keeps the decision on 1.0"},
+			"start one with `everturn dev` or `everturn worker`; Temporal keeps the decision on 1.0"},
 		"not asked": {turn.Errorf(turn.CodeNotWaiting, nil, "no approval is open"), app.ExitConfig,
 			"no approval is open; `everturn approvals` lists the pending requests"},
 		"drift": {turn.Errorf(turn.CodeToolDrift, nil, "other arguments"), app.ExitFailed,

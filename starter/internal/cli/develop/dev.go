@@ -25,7 +25,7 @@ server keeps its data in the folder .everturn.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if slow && noWorker {
-				return app.Usage("--slow configures the worker, and --no-worker starts none: use `go run ./worker -slow` instead")
+				return app.Usage("--slow configures the worker, and --no-worker starts none: use `everturn worker --slow` instead")
 			}
 			if slow {
 				a.Override("llm.demo_slow", "true")
@@ -54,7 +54,7 @@ func runStack(ctx context.Context, a *app.App, cfg config.Config, worker bool) e
 	if worker {
 		a.Note("the worker polls task queue %s; send a message with `everturn run \"...\"`", cfg.Temporal.TaskQueue)
 	} else {
-		a.Note("no worker is running; start one with `go run ./worker`")
+		a.Note("no worker is running; start one with `everturn worker`")
 	}
 	a.Note("press Ctrl-C to exit")
 	ticker := time.NewTicker(lookEvery)

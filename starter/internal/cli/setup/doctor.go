@@ -344,7 +344,7 @@ func checkWorker(ctx context.Context, x *examination) (string, error) {
 	}
 	if len(workers) == 0 {
 		return "", &warning{fmt.Sprintf("none polls task queue %s, so turns would wait: start one with `everturn dev` or "+
-			"`go run ./worker`", queue)}
+			"`everturn worker`", queue)}
 	}
 	missing, err := unpolled(ctx, c, x.cfg)
 	if err != nil {

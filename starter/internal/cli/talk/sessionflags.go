@@ -35,7 +35,7 @@ func (f sessionFlags) check() error {
 	case f.last && f.session != "":
 		return app.Usage("--continue and --session exclude each other: use one of them")
 	case f.slow && !f.dev:
-		return app.Usage("--slow needs --dev; start another worker with `go run ./worker -slow` instead")
+		return app.Usage("--slow needs --dev; start another worker with `everturn worker --slow` instead")
 	case f.session == "":
 		return nil
 	}

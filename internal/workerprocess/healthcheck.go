@@ -1,4 +1,4 @@
-package main
+package workerprocess
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everturn/everturn/config"
+	"github.com/everturn/everturn/internal/temporalconn"
 )
 
 // healthcheckWithin bounds a health check. A worker answers within half of it.
@@ -19,7 +20,7 @@ const healthcheckWithin = 10 * time.Second
 func healthcheck(ctx context.Context, cfg config.Worker) error {
 	host, port, err := net.SplitHostPort(cfg.HealthListen())
 	if err != nil {
-		return usage(errors.New("worker.health_address is not set, so no worker can be asked: set it in agent.toml"))
+		return temporalconn.WithKind(config.ErrInvalid, errors.New("worker.health_address is not set, so no worker can be asked: set it in agent.toml"))
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"

@@ -1,0 +1,2 @@
+// Package workerprocess runs a worker as a process. The commands worker and everturn worker use it.
+package workerprocess
