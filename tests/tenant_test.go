@@ -128,7 +128,8 @@ var others = []string{
 	"tape",                                              // only the journal of its tenant
 	"canvas",                                            // tested with the canvases
 	"import", "open", "run", "send", "schedule", "chat", // tested below
-	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "workers", // for the operator, who has the whole journal, "worker"}
+	"journal", "keys", "codec", "limits", "models", "agents", "skills", "rollout", "worker", "workers", // for the operator, who has the whole journal
+}
 
 func TestNoCommandShowsAnotherTenantsSession(t *testing.T) {
 	t.Parallel()
