@@ -88,7 +88,7 @@ func TestTheReplayerIsLikeTheWorker(t *testing.T) {
 		"RegisterWorkflowWithOptions(workflows.Deliver, workflow.RegisterOptions{Name: workflows.DeliverWorkflow})")
 	assert.Contains(t, string(worker),
 		"RegisterWorkflowWithOptions(workflows.Compact, workflow.RegisterOptions{Name: workflows.CompactWorkflow})")
-	for _, room := range []string{"engine", "client", "internal/temporalconn", "worker", "everturn"} {
+	for _, room := range []string{"engine", "client", "internal/temporalconn", "internal/workerprocess", "worker", "starter"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", room, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
