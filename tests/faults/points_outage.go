@@ -98,7 +98,7 @@ func (r *harness) watchOutage(ctx context.Context, ofModel bool) error {
 	if !ofModel {
 		return nil
 	}
-	if held > 2*samples {
+	if 2*held > outageTurns*samples { // turns that held their slots while they wait would hold all of them
 		return fmt.Errorf("turns that wait hold slots: %s", r.figures)
 	}
 	if requests > 2*outageTurns+24+int(outageTime/(15*time.Second)) {

@@ -60,7 +60,7 @@ func byPlan(p point) point {
 		for n := range planSteps {
 			r.target.add(1, func(int) string { return tools[r.rng.IntN(3)] })
 			r.target.add(1, func(int) string { return stepTool })
-			r.target.steps[2+2*n][0].key = fmt.Sprintf(`{"step":%d,"verdict":"done","reflection":"step %d is done"}`, n+1, n+1)
+			r.target.steps[2+2*n][0].key = fmt.Sprintf(`{"step":%d,"assessment":"done","reflection":"step %d is done"}`, n+1, n+1)
 		}
 	}
 	p.then = func(ctx context.Context, r *harness) error { return r.carriedOut(ctx) }
