@@ -29,7 +29,7 @@ const (
 	maxRetryAfter   = 24 * time.Hour // the longest Retry-After that is believed
 )
 
-// Bounds of how many attempts of one attempt a server's HTTP front may refuse. After a server restarts, each worker
+// Bounds of how often a server's HTTP front may refuse one attempt. After a server restarts, each worker
 // may hold a session that the server has forgotten.
 const (
 	maxForgotten = 3 // with 404, or with 400 and an error that names no request; then the outcome is unknown

@@ -96,8 +96,8 @@ type ToolRequest struct {
 	CallID     string
 	Attempt    int
 	Repeatable bool
-	// Refused counts the attempts of this attempt that ended in an Error with Refused set. Dispatched is when the
-	// first attempt was scheduled; the zero time means unknown.
+	// Refused counts how often the activity of this attempt ended in an Error with Refused set. Scheduled is when the
+	// activity was scheduled first; the zero time means unknown.
 	Refused   int
 	Scheduled time.Time
 	// Waits means that the caller retries a call that was not sent, so the host returns instead of waiting for the
