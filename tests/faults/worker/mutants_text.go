@@ -60,16 +60,18 @@ func (m *messageLost) Finish(ctx context.Context, in turn.FinishInput) (journal.
 }
 
 // textForgotten ends a turn in the middle of an inference without the text that was shown: meanwhile the inference seems
-// to be at an attempt that has shown nothing.
+// to be at an attempt that has shown nothing. A worker that dies meanwhile leaves it so until the next one repeats Finish.
 type textForgotten struct{ mutant }
 
 func (m *textForgotten) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
-	const open = ` WHERE settled_at IS NULL AND turn = (SELECT id FROM turns WHERE turn_id = $1)`
-	if err := m.write(ctx, []any{in.Turn}, `UPDATE inferences SET attempt = attempt + 1`+open); err != nil {
+	const open = ` AND settled_at IS NULL AND turn = (SELECT id FROM turns WHERE turn_id = $1)`
+	err := m.write(ctx, []any{in.Turn}, `UPDATE inferences SET attempt = attempt + 1000 WHERE attempt < 1000`+open)
+	if err != nil {
 		return journal.TurnRecord{}, err
 	}
 	record, err := m.Journal.Finish(ctx, in)
-	return record, errors.Join(err, m.write(ctx, []any{in.Turn}, `UPDATE inferences SET attempt = attempt - 1`+open))
+	return record, errors.Join(err, m.write(ctx, []any{in.Turn},
+		`UPDATE inferences SET attempt = attempt - 1000 WHERE attempt >= 1000`+open))
 }
 
 // paidAgain does not find settled inferences.
