@@ -246,9 +246,7 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
 	o.WorkflowExecutionErrorWhenAlreadyStarted = true
-	m := in.Message
-	m.Queue = false
-	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &m))
+	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &in.Message))
 }
 
 // updateWithStart sends the message to the running turn, or to a new one if that has just ended.

@@ -63,7 +63,14 @@ func TestFourWorkersHoldTheLimits(t *testing.T) {
 		assert.Equal(t, turn.StateCompleted, e.result(run).State)
 	}
 	requests := e.model.Requests()
-	require.Len(t, requests, turns, "no inference is paid twice, and none is refused")
+	for _, run := range runs {
+		inferences, err := e.journal.Inferences(t.Context(), run.GetRunID())
+		require.NoError(t, err)
+		require.Len(t, inferences, 1)
+		asked := inferences[0].Attempt - inferences[0].Released
+		require.Equal(t, 1, asked, "no inference is paid twice, and none is refused: %+v", inferences[0])
+	}
+	require.Equal(t, turns, len(requests), "each inference is one request")
 	for _, from := range requests {
 		second, minute := 0, 0
 		for _, other := range requests {

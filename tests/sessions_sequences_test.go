@@ -182,6 +182,10 @@ var remembered = [][]model.Op{
 		{Kind: model.Send, Do: []string{"slow", "look", "ask", "look", "look"}}, {Kind: model.Send},
 		{Kind: model.Send, Do: []string{"touch"}}, {Kind: model.Decide, Verdict: model.Allow}, {Kind: model.Send},
 	},
+	{ // a queued message that starts a run, in which messages come first that the previous turn has left
+		{Kind: model.Send, After: true}, {Kind: model.Send}, {Kind: model.Send, Do: []string{"fail"}},
+		{Kind: model.Send, Do: []string{"look"}, After: true}, {Kind: model.Send, After: true},
+	},
 }
 
 // play runs a sequence and checks its results.
