@@ -206,7 +206,7 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 		try.Up()
 		return answer, nil, errOverflow
 	}
-	wait := a.endTry(asking, try, s.received(), err, clock, asked)
+	wait := a.endTry(asking, in, try, s.received(), err, clock, asked)
 	a.record(ctx, *spending, failedUsage(p, answer, s.received()))
 	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
 }

@@ -115,7 +115,7 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	price *turn.Price, n int, reserved *bool, clock *clock) (turn.Completion, failedSummary, error) {
 	try, away := a.outages.Begin(modelKey(in.Provider, in.Prompt.Model))
 	if away != nil {
-		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage)
+		return turn.Completion{}, failedSummary{wait: away.For, notAsked: true}, lastError(away.Outage, in)
 	}
 	defer try.Drop() // the first end counts
 	if err := a.reserveSummary(ctx, in, inf, p, price, n, reserved); err != nil {
@@ -137,7 +137,7 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 		try.Up()
 		return answer, failedSummary{}, nil
 	}
-	failed := failedSummary{wait: a.endTry(limited, try, sink.received, err, clock, asked)}
+	failed := failedSummary{wait: a.endTry(limited, in, try, sink.received, err, clock, asked)}
 	if limited.Err() != nil {
 		err = context.Cause(limited)
 	}

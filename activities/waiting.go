@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -54,10 +55,31 @@ func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Dur
 
 func modelKey(provider, model string) string { return provider + "/" + model }
 
-// lastError returns the error for which a model is known to be unavailable. What it asked for then says nothing now.
-func lastError(o outage.Outage) *turn.Error {
+// refusedRequest is the error that a session's request got. Other sessions learn its code and status only, because a
+// provider may repeat in its words what it was sent.
+type refusedRequest struct {
+	tenant, session string
+	err             *turn.Error
+}
+
+func (r refusedRequest) Error() string { return r.err.Error() }
+
+// Unwrap returns the error.
+func (r refusedRequest) Unwrap() error { return r.err }
+
+// lastError returns the error for which the model of an inference is known to be unavailable. What the model asked for
+// then says nothing now.
+func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0
+	var of refusedRequest
+	if errors.As(o.Cause, &of) && (of.tenant != in.Tenant || of.session != in.Session) {
+		e.Message = fmt.Sprintf("model %s of provider %s is unavailable: a request of another session failed with %s",
+			turn.Truncate(in.Prompt.Model, 200), in.Provider, e.Code)
+		if e.Status != 0 {
+			e.Message += fmt.Sprintf(" (HTTP status %d)", e.Status)
+		}
+	}
 	return &e
 }
 
@@ -68,7 +90,7 @@ func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m m
 	if w.Since.IsZero() || away == nil || m.retryFor == 0 {
 		return nil
 	}
-	now, e := time.Now(), lastError(away.Outage)
+	now, e := time.Now(), lastError(away.Outage, in)
 	left := m.patience(w, e, now)
 	delay := min(away.For, max(left, 0))
 	switch {
@@ -94,7 +116,7 @@ func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, 
 	}
 	try, away := a.outages.Begin(key)
 	if away != nil {
-		return nil, a.notAsked(ctx, in, inf, lastError(away.Outage), away.For, clock)
+		return nil, a.notAsked(ctx, in, inf, lastError(away.Outage, in), away.For, clock)
 	}
 	return try, nil
 }
@@ -113,8 +135,8 @@ func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf 
 }
 
 // endTry reports a failed request, and returns the time until the next attempt. asked is when it was sent.
-func (a *Activities) endTry(asking context.Context, try *outage.Try, received int64, err error, clock *clock,
-	asked time.Time) time.Duration {
+func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
+	clock *clock, asked time.Time) time.Duration {
 	e := asTurnError(err)
 	switch {
 	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // it was stopped: nothing is known of the model
@@ -127,7 +149,7 @@ func (a *Activities) endTry(asking context.Context, try *outage.Try, received in
 		return rand.N(min(time.Second<<min(clock.addCut(), 16), maxModelPause))
 	default:
 		clock.discount(time.Since(asked))
-		return try.Down(a.redacted(e), e.RetryAfter).For
+		return try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
 	}
 	return 0
 }
@@ -205,7 +227,7 @@ func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now t
 	switch {
 	case !e.Code.Retryable():
 		return e.Message
-	case m.retryFor > 0 && e.RetryAfter > m.retryFor-waited:
+	case m.retryFor > 0 && e.RetryAfter > 0 && e.RetryAfter > m.retryFor-waited:
 		return fmt.Sprintf("%s. It accepts requests again at %s, which is later than retry_for (%s) allows", message,
 			now.Add(e.RetryAfter).UTC().Format("2006-01-02 15:04 UTC"), m.retryFor)
 	case m.retryFor > 0 && waited >= m.retryFor:

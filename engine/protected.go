@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/everturn/everturn/activities/tools/files"
 	"github.com/everturn/everturn/config"
 	"github.com/everturn/everturn/internal/temporalconn"
+	"github.com/everturn/everturn/internal/trust"
 )
 
 // fileRules returns the rules of the file tools.
@@ -30,10 +32,7 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	}
 	add(true, "the configuration", cfg.Sources()...)
 	add(true, "a key", cfg.Encryption.KeyFile, cfg.CodecServer.TLSKey)
-	for _, name := range []string{"TEMPORAL_CONFIG_FILE", "TEMPORAL_TLS_CLIENT_KEY_PATH"} {
-		path, _ := environ.LookupEnv(name)
-		add(true, "a key for Temporal", path)
-	}
+	add(true, "a key for Temporal", temporalFiles(environ)...)
 	if cfg.Journal.Driver != config.DriverPostgres {
 		add(true, "the journal", sqliteFiles(cfg.Journal.Path)...)
 	}
@@ -43,6 +42,9 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 		add(true, "the repository of canvases", cfg.Canvas.Repo)
 	}
 	add(false, "the certificate of the codec server", cfg.CodecServer.TLSCert)
+	for _, name := range []string{projectFile, ".agents", ".claude"} { // links lead to what is read
+		add(false, "instructions for agents", filepath.Join(cfg.Runtime.Workspace, name))
+	}
 	for _, s := range cfg.Skills.Sources {
 		add(false, "a skill", s.Path)
 	}
@@ -64,52 +66,31 @@ func sqliteFiles(path string) (out []string) {
 	return out
 }
 
-// programs returns the files that a server runs: its command, wherever PATH may find it, and those of its arguments
-// that are files or look like paths of files that do not exist yet. Arguments that are directories are what many
-// servers work on.
+// programs returns the files that a server may run.
 func programs(s config.MCPServer, environ temporalconn.Environ) (out []string) {
-	if s.Command == "" {
-		return nil
+	here, err := os.Getwd()
+	if err != nil {
+		here = "."
 	}
-	if strings.Contains(s.Command, "/") {
-		out = append(out, from(s.Dir, s.Command))
-	} else {
-		inherited, _ := environ.LookupEnv("PATH")
-		for _, dir := range filepath.SplitList(cmp.Or(s.Env["PATH"].Reveal(), inherited)) {
-			if filepath.IsAbs(dir) {
-				out = append(out, filepath.Join(dir, s.Command))
-			}
-		}
+	for _, p := range trust.Programs(s, here, func(name string) string { v, _ := environ.LookupEnv(name); return v }) {
+		out = append(out, p.Path)
 	}
-	bases := []string{s.Dir}
-	var names []string
-	for _, arg := range s.Args {
-		if _, value, ok := strings.Cut(arg, "="); ok {
-			arg = value
-		}
-		if info, err := os.Stat(from(s.Dir, arg)); err == nil && info.IsDir() {
-			bases = append(bases, from(s.Dir, arg)) // as in: uv --directory DIR run FILE
-		} else if !strings.HasPrefix(arg, "-") && arg != "" {
-			names = append(names, arg)
-		}
-	}
-	for _, base := range bases {
-		for _, name := range names {
-			path := from(base, name)
-			info, err := os.Stat(path)
-			if err == nil && info.Mode().IsRegular() || err != nil && strings.ContainsAny(name, "./") {
-				out = append(out, path)
-			}
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
-// from returns a path that is relative to a directory, which is the working directory if it is empty.
-func from(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
+// temporalFiles returns the files of Temporal's own configuration: it has keys, and names files of keys.
+func temporalFiles(environ temporalconn.Environ) []string {
+	named, _ := environ.LookupEnv("TEMPORAL_CONFIG_FILE")
+	key, _ := environ.LookupEnv("TEMPORAL_TLS_CLIENT_KEY_PATH")
+	paths := []string{cmp.Or(named, envconfig.DefaultConfigFilePath()), key}
+	cfg, err := envconfig.LoadClientConfig(envconfig.LoadClientConfigOptions{EnvLookup: environ})
+	if err != nil {
+		return paths
 	}
-	return filepath.Join(dir, path)
+	for _, profile := range cfg.Profiles {
+		if profile.TLS != nil {
+			paths = append(paths, profile.TLS.ClientKeyPath)
+		}
+	}
+	return paths
 }

@@ -20,8 +20,14 @@ func TestWhatTheConfigurationNamesIsKeptFromTheTools(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
 	}
+	require.NoError(t, os.Symlink("docs/notes.md", "AGENTS.md"))
 	here, err := os.Getwd()
 	require.NoError(t, err)
+	t.Setenv("HOME", here)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	require.NoError(t, os.MkdirAll(".config/temporalio", 0o700))
+	require.NoError(t, os.WriteFile(".config/temporalio/temporal.toml",
+		[]byte("[profile.default.tls]\nclient_key_path = \""+here+"/client.pem\"\n"), 0o600))
 	require.NoError(t, os.WriteFile("everturn.toml", []byte(`
 [llm]
 tape = "record:tapes"
@@ -50,11 +56,17 @@ env = { PATH = "`+here+`/own" }
 id = "c"
 command = "uv"
 args = ["--directory", "lib", "run", "main.py"]
+[[mcp.servers]]
+id = "d"
+command = "env"
+args = ["NODE_OPTIONS=--require=./hook.js", "sh", "-c", "sh ./run.sh"]
+env = { BASH_ENV = "./bash.env" }
+[runtime]
+workspace = "."
 `), 0o600))
 	loaded, err := config.Load(config.LoadOptions{Path: "everturn.toml"})
 	require.NoError(t, err)
-	list := protectedFiles(loaded.Config, []string{"TEMPORAL_CONFIG_FILE=" + here + "/temporal.toml",
-		"PATH=" + here + "/local:/usr/bin"})
+	list := protectedFiles(loaded.Config, []string{"PATH=" + here + "/local:/usr/bin"})
 	var unread, unchanged []string
 	for _, p := range list {
 		name := files.Within(here, p.Path)
@@ -68,10 +80,11 @@ args = ["--directory", "lib", "run", "main.py"]
 		assert.NotEmpty(t, p.Use)
 	}
 	slices.Sort(unread)
-	assert.Equal(t, []string{"cert.priv", "data/j.db", "data/j.db-journal", "data/j.db-shm", "data/j.db-wal",
-		"everturn.toml", "key", "keys.json", "repo.git", "tapes", "temporal.toml"}, unread)
+	assert.Equal(t, []string{".config/temporalio/temporal.toml", "cert.priv", "client.pem",
+		"data/j.db", "data/j.db-journal", "data/j.db-shm", "data/j.db-wal",
+		"everturn.toml", "key", "keys.json", "repo.git", "tapes"}, unread)
 	for _, name := range []string{"cert.crt", "skills", "bin/serve", "own/python3", "local/uv", "tools/server.py",
-		"tools/data.json", "build/later.js", "lib/main.py"} {
+		"tools/data.json", "build/later.js", "lib/main.py", "hook.js", "run.sh", "bash.env", "docs/notes.md"} {
 		assert.Contains(t, unchanged, name)
 	}
 	assert.NotContains(t, unchanged, "docs")

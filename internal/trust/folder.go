@@ -93,22 +93,14 @@ func (f Folder) name(path string) string {
 	return path
 }
 
-// programs returns the real paths of the regular files that the commands, arguments and environments of MCP servers
-// name: those in the folder, and those with a relative path. What they load in turn is not known.
+// programs returns the real paths of the regular files that MCP servers run: those in the folder, and those with a
+// relative path. What they load in turn is not known.
 func (f Folder) programs() (paths []string) {
 	seen := map[string]bool{}
 	for _, s := range f.Settings.Config.MCP.Servers {
-		dir := f.expand(s.Dir)
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(f.Root, dir)
-		}
-		for _, word := range f.words(s) {
-			path := word
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(dir, path)
-			}
-			target, err := filepath.EvalSymlinks(path)
-			if err != nil || seen[target] || filepath.IsAbs(word) && !Inside(f.Root, target) {
+		for _, p := range Programs(s, f.Root, f.lookup) {
+			target, err := filepath.EvalSymlinks(p.Path)
+			if err != nil || seen[target] || !p.Relative && !Inside(f.Root, target) {
 				continue
 			}
 			if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
@@ -118,41 +110,6 @@ func (f Folder) programs() (paths []string) {
 		}
 	}
 	return paths
-}
-
-// words returns what may be a path in a server's command, arguments and environment: also a part, as in --require=x.js
-// and sh -c "python x.py".
-func (f Folder) words(s config.MCPServer) (words []string) {
-	written := append([]string{s.Command}, s.Args...)
-	for _, value := range s.Env {
-		written = append(written, value.Reveal())
-	}
-	if !strings.Contains(s.Command, "/") {
-		for _, dir := range filepath.SplitList(f.lookup("PATH")) {
-			written = append(written, filepath.Join(dir, s.Command))
-		}
-	}
-	for _, w := range written {
-		for _, text := range []string{w, f.expand(w)} {
-			words = append(words, text)
-			words = append(words, strings.FieldsFunc(text, separates)...)
-		}
-	}
-	return words
-}
-
-// separates reports whether r ends a path in an argument.
-func separates(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
-
-// expand replaces references to environment variables, as package config does.
-func (f Folder) expand(s string) string {
-	return os.Expand(s, func(name string) string {
-		name, otherwise, _ := strings.Cut(name, ":-")
-		if value := f.lookup(name); value != "" {
-			return value
-		}
-		return otherwise
-	})
 }
 
 func (f Folder) lookup(name string) string { return lookup(f.environ, name) }

@@ -55,6 +55,10 @@ func (f Folder) Instructions() (found []string) {
 	return found
 }
 
+// choosing are environment variables that choose which programs run. Their values are shown.
+var choosing = []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "NODE_OPTIONS", "NODE_PATH",
+	"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "RUBYLIB", "PERL5OPT", "PERL5LIB", "JAVA_TOOL_OPTIONS"}
+
 // commands returns the programs that the settings start.
 func (f Folder) commands() (lines []string) {
 	c := f.Settings.Config
@@ -67,7 +71,13 @@ func (f Folder) commands() (lines []string) {
 			words = append(words, quoted(arg))
 		}
 		about := "server " + quoted(s.ID)
-		if names := slices.Concat(slices.Sorted(maps.Keys(s.Env)), s.EnvAllow); len(names) > 0 {
+		names := slices.Concat(slices.Sorted(maps.Keys(s.Env)), s.EnvAllow)
+		for i, name := range names {
+			if value, ok := s.Env[name]; ok && slices.Contains(choosing, name) {
+				names[i] += "=" + quoted(value.Reveal())
+			}
+		}
+		if len(names) > 0 {
 			about += "; environment: " + strings.Join(names, " ")
 		}
 		lines = append(lines, fmt.Sprintf("%s   (%s)", strings.Join(words, " "), about))

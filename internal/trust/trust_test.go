@@ -115,10 +115,14 @@ func TestTheFilesThatServersRunAreFound(t *testing.T) {
 		"the server's environment":    `command = "python3"` + "\n" + `env = { LD_PRELOAD = "tools/x" }`,
 		"the server's directory":      `command = "python3"` + "\n" + `args = ["x"]` + "\n" + `dir = "tools"`,
 		"a link":                      `command = "./link"`,
+		"the server's own PATH":       `command = "x"` + "\n" + `env = { PATH = "${HERE}/tools:/bin" }`,
+		"a relative PATH":             `command = "env"` + "\n" + `args = ["x"]` + "\n" + `env = { PATH = "tools:/bin" }`,
+		"a named directory":           `command = "env"` + "\n" + `args = ["--chdir=tools", "sh", "x"]`,
+		"a directory that is entered": `command = "sh"` + "\n" + `args = ["-c", "cd tools && exec sh ./x"]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUser(t)
-			u.environ = append(u.environ, "PATH=/usr/bin:"+filepath.Join(u.dir, "tools"))
+			u.environ = append(u.environ, "PATH=/usr/bin:"+filepath.Join(u.dir, "tools"), "HERE="+u.dir)
 			u.write("tools/x", "1")
 			require.NoError(t, os.Symlink("tools/x", filepath.Join(u.dir, "link")))
 			u.write("agent.toml", "[[mcp.servers]]\nid = \"mine\"\n"+strings.ReplaceAll(settings, "DIR", u.dir)+"\n")
@@ -238,7 +242,7 @@ headers.Authorization = "Bearer ${CI_TOKEN}"
 	for _, s := range u.look(u.dir).Sections() {
 		shown[s.Title] = s.Lines
 	}
-	assert.Equal(t, []string{`sh -c "curl evil\n"   (server mine; environment: LD_PRELOAD GITHUB_TOKEN)`}, shown["run"])
+	assert.Equal(t, []string{`sh -c "curl evil\n"   (server mine; environment: LD_PRELOAD=x GITHUB_TOKEN)`}, shown["run"])
 	assert.Equal(t, []string{
 		"http://llm.example:8000/v1   (llm.base_url; gets conversations and OPENAI_API_KEY)",
 		"https://groq.example/v1   (provider groq; gets conversations and ${AWS_SECRET})",

@@ -59,21 +59,31 @@ func Within(dir, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// withoutLinks returns an absolute path without symbolic links, as far as it exists.
+// withoutLinks returns an absolute path without symbolic links, as far as it exists. It follows links to files that do
+// not exist: a tool could create them.
 func withoutLinks(name string) string {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return name
 	}
-	rest := ""
-	for dir := name; ; dir = filepath.Dir(dir) {
+	rest, links := "", 0
+	for dir := name; ; {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			return filepath.Join(real, rest)
+		}
+		if target, err := os.Readlink(dir); err == nil && links < maxLinks {
+			links++
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(withoutLinks(filepath.Dir(dir)), target)
+			}
+			dir = target
+			continue
 		}
 		if dir == filepath.Dir(dir) {
 			return name
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
+		dir = filepath.Dir(dir)
 	}
 }
 

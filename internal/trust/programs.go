@@ -1,0 +1,97 @@
+package trust
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/everturn/everturn/config"
+)
+
+// Program is a file that an MCP server may run. It need not exist.
+type Program struct {
+	Path     string // absolute; links are not followed
+	Relative bool   // the settings name it relative to the server's directory
+}
+
+// Programs returns the files that a server's command, arguments and environment name: also a part of an argument, as in
+// --require=x.js and sh -c "cd tools && python x.py". Each name may be relative to the server's directory, to a
+// directory that is named, as in uv --directory DIR run FILE, or to one of PATH. A name of a file that does not exist
+// counts if it is the command or looks like a path. root is the directory that the server's is relative to, and lookup
+// returns an environment variable.
+func Programs(s config.MCPServer, root string, lookup func(string) string) []Program {
+	if s.Command == "" {
+		return nil
+	}
+	dir := from(root, expand(s.Dir, lookup))
+	words := wordsOf(s, lookup)
+	bases := []Program{{dir, true}}
+	for _, word := range words {
+		if at := from(dir, word); isDirectory(at) {
+			bases = append(bases, Program{at, !filepath.IsAbs(word)})
+		}
+	}
+	for _, on := range filepath.SplitList(cmp.Or(expand(s.Env["PATH"].Reveal(), lookup), lookup("PATH"))) {
+		bases = append(bases, Program{from(dir, on), !filepath.IsAbs(on)})
+	}
+	command := expand(s.Command, lookup)
+	var found []Program
+	for _, word := range words {
+		for _, base := range bases {
+			path := from(base.Path, word)
+			info, err := os.Stat(path)
+			missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
+			if missing || err == nil && info.Mode().IsRegular() {
+				found = append(found, Program{path, base.Relative && !filepath.IsAbs(word)})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Program) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(found)
+}
+
+// wordsOf returns what may be a path in a server's command, arguments and environment, each once.
+func wordsOf(s config.MCPServer, lookup func(string) string) []string {
+	written := append([]string{s.Command}, s.Args...)
+	for _, value := range s.Env {
+		written = append(written, value.Reveal())
+	}
+	var words []string
+	for _, w := range written {
+		for _, text := range []string{w, expand(w, lookup)} {
+			words = append(words, text)
+			words = append(words, strings.FieldsFunc(text, separates)...)
+		}
+	}
+	slices.Sort(words)
+	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
+}
+
+// separates reports whether r ends a path in an argument.
+func separates(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
+
+// expand replaces references to environment variables, as package config does.
+func expand(s string, lookup func(string) string) string {
+	return os.Expand(s, func(name string) string {
+		name, otherwise, _ := strings.Cut(name, ":-")
+		if value := lookup(name); value != "" {
+			return value
+		}
+		return otherwise
+	})
+}
+
+// from returns a path that may be relative to a directory.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
