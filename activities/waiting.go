@@ -55,8 +55,8 @@ func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Dur
 
 func modelKey(provider, model string) string { return provider + "/" + model }
 
-// refusedRequest is the error that a session's request got. Other sessions learn its code and status only, because a
-// provider may repeat in its words what it was sent.
+// refusedRequest is the error that a session's request got. Other sessions get only its code and status, because the
+// provider's text may quote what the session sent.
 type refusedRequest struct {
 	tenant, session string
 	err             *turn.Error
@@ -67,8 +67,8 @@ func (r refusedRequest) Error() string { return r.err.Error() }
 // Unwrap returns the error.
 func (r refusedRequest) Unwrap() error { return r.err }
 
-// lastError returns the error for which the model of an inference is known to be unavailable. What the model asked for
-// then says nothing now.
+// lastError returns the error for which the model of an inference is known to be unavailable, without its RetryAfter,
+// which counted from that request.
 func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0

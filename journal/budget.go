@@ -136,8 +136,9 @@ func sessionUsage(q querier, session int64) (u turn.Usage, err error) {
 	return u, err
 }
 
-// spending returns what a tenant has spent in the period of a day: the day itself or its month. The first reader of a
-// period counts what the ledger has of it.
+// spending returns what a tenant has spent in the period of a day: the day itself or its month. If the period has no
+// row yet, spending inserts one with the sum of what was used in the period so far. It locks the row, because the caller
+// decides by the sum whether another request may be sent.
 func (t *tx) spending(tenant, period, day string) (u turn.Usage, err error) {
 	begins, err := time.Parse(time.DateOnly, (period + "-01")[:len(time.DateOnly)])
 	if err != nil {

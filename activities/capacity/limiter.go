@@ -67,13 +67,13 @@ type known struct {
 
 // waiter is a request that waits. Its channels have room for one value.
 type waiter struct {
-	needs  fleet.CapacityRequest
-	since  time.Time
-	due    time.Time           // ask the journal then
-	until  time.Time           // wait until then
-	late   int                 // how often it was granted too late
-	wait   chan *fleet.Refusal // why it waits
-	answer chan answer
+	needs   fleet.CapacityRequest
+	since   time.Time
+	due     time.Time           // ask the journal then
+	until   time.Time           // wait until then
+	late    int                 // how often it was granted too late
+	delayed chan *fleet.Refusal // why it waits
+	answer  chan answer
 }
 
 // answer is the end of a wait. One of the fields is set.
@@ -129,9 +129,9 @@ func (lease *Lease) End(used int64) {
 	})
 }
 
-// Admit returns when the request may be sent, with its lease, or when it is refused. It waits for at most the given
-// time, and calls onWait before it waits longer than a moment. If it returns a refusal, the request may be tried again
-// after Refusal.Retry, unless the refusal is final.
+// Admit waits until the limits allow a request, for at most the time atMost, and returns its lease, or else the refusal.
+// It calls onWait before it waits longer than a moment. The request may be tried again after Refusal.Retry, unless the
+// refusal is final. If nothing limits the request, Admit returns an empty lease at once.
 func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, onWait func(fleet.Refusal)) (*Lease,
 	*fleet.Refusal, error) {
 	if l == nil {
@@ -142,7 +142,7 @@ func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, on
 	if err != nil || !limited {
 		return &Lease{}, nil, err
 	}
-	w := &waiter{needs: needs, since: r.Since, until: time.Now().Add(atMost), wait: make(chan *fleet.Refusal, 1),
+	w := &waiter{needs: needs, since: r.Since, until: time.Now().Add(atMost), delayed: make(chan *fleet.Refusal, 1),
 		answer: make(chan answer, 1)}
 	l.mu.Lock()
 	l.waiting = append(l.waiting, w)
@@ -150,7 +150,7 @@ func (l *Limiter) Admit(ctx context.Context, r Request, atMost time.Duration, on
 	l.mu.Unlock()
 	for {
 		select {
-		case refusal := <-w.wait:
+		case refusal := <-w.delayed:
 			onWait(*refusal)
 		case a := <-w.answer:
 			return a.lease, a.refusal, a.err

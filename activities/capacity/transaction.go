@@ -146,7 +146,7 @@ func (l *Limiter) refused(w *waiter, refusal *fleet.Refusal) {
 	}
 	if refusal.Retry > moment {
 		select {
-		case w.wait <- refusal:
+		case w.delayed <- refusal:
 		default:
 		}
 	}

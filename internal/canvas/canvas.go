@@ -260,7 +260,7 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 				return done, err
 			}
 		}
-		commit, err := r.commit(ctx, s, a, title, name, change)
+		commit, err := r.commitOnce(ctx, s, a, title, name, change)
 		var failed *gitError
 		killed := errors.As(err, &failed) && failed.code < 0 // by someone else: whether it has committed, the branch tells
 		if !killed && !errors.Is(err, errRace) {
@@ -367,7 +367,9 @@ func (s state) span() string {
 
 var errRace = errors.New("the branch has moved")
 
-func (r *Repo) commit(ctx context.Context, s state, a Action, title, name string, change Change) (string, error) {
+// commitOnce tries once to commit a change of one file. It returns errRace if the branch has moved since s was read, or
+// if another git is about to move it.
+func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name string, change Change) (string, error) {
 	at := []string{name}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		at = append(at, dir)

@@ -16,11 +16,11 @@ type Program struct {
 	Relative bool   // the settings name it relative to the server's directory
 }
 
-// Programs returns the files that a server's command, arguments and environment name: also a part of an argument, as in
-// --require=x.js and sh -c "cd tools && python x.py". Each name may be relative to the server's directory, to a
-// directory that is named, as in uv --directory DIR run FILE, or to one of PATH. A name of a file that does not exist
-// counts if it is the command or looks like a path. root is the directory that the server's is relative to, and lookup
-// returns an environment variable.
+// Programs returns the files that a server's command, arguments and environment name. A name may be part of an argument,
+// as in --require=x.js and sh -c "cd tools && python x.py". It is resolved in the server's directory, in each directory
+// that an argument names, as in uv --directory DIR run FILE, and in those of PATH. Programs returns a file that does not
+// exist if it is the command or its name looks like a path. If the server's directory is relative, it is below root.
+// lookup returns the value of an environment variable.
 func Programs(s config.MCPServer, root string, lookup func(string) string) []Program {
 	if s.Command == "" {
 		return nil
@@ -83,7 +83,7 @@ func expand(s string, lookup func(string) string) string {
 	})
 }
 
-// from returns a path that may be relative to a directory.
+// from returns path, joined to dir unless it is absolute.
 func from(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

@@ -19,7 +19,7 @@ var inferencePromises = []promise{
 	{"an append at another head is refused", wrongHead},
 	{"a second attempt finds the results appended", secondAttempt},
 	{"a stale attempt is fenced off", staleAttempt},
-	{"shown text is withdrawn when its attempt is repeated", restarted},
+	{"shown text is withdrawn when its attempt is repeated", shownTextWithdrawn},
 	{"a failure is counted once an attempt", failuresCounted},
 	{"a change of the model is recorded once", modelChanged},
 	{"a step that was never started is not found", neverStarted},
@@ -128,7 +128,8 @@ func staleAttempt(t *testing.T, open func() *journal.DB) {
 	s.unchanged(func() { assert.ErrorIs(t, s.append(1, 2, "after the end"), journal.ErrStale) })
 }
 
-func restarted(t *testing.T, open func() *journal.DB) {
+// shownTextWithdrawn starts four attempts of an inference, the third after the second has shown text.
+func shownTextWithdrawn(t *testing.T, open func() *journal.DB) {
 	s := newScript(t, open(), "t1")
 	s.start(1)
 	s.start(1)

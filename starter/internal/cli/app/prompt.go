@@ -28,7 +28,8 @@ func (a *App) PromptOrNone(ctx context.Context, args []string) (string, error) {
 }
 
 // Prompt returns the prompt. It reads standard input only if the argument is "-", or if there is no argument and
-// standard input is a pipe or a file: a command that inherits its standard input would wait without end.
+// standard input is a pipe or a file. With another argument it leaves standard input alone, which may be an inherited
+// pipe that never ends.
 func (a *App) Prompt(ctx context.Context, args []string) (string, error) {
 	text := strings.Join(args, " ")
 	if text == "-" || len(args) == 0 && readable(a.In) {

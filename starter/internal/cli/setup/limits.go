@@ -33,7 +33,7 @@ queue counts neither tokens nor requests in flight.`
 
 const scopeUsage = " <provider | provider/model | tenant:name>"
 
-// checkScope refuses names that no request can have, and warns of a provider that this configuration does not use.
+// checkScope refuses invalid names of tenants, and warns of a provider that this configuration does not use.
 func checkScope(a *app.App, cfg config.Config, scope string) error {
 	tenant, isTenant := strings.CutPrefix(scope, "tenant:")
 	provider, _, _ := strings.Cut(scope, "/")
@@ -41,9 +41,9 @@ func checkScope(a *app.App, cfg config.Config, scope string) error {
 	case isTenant && tenant == "":
 		return app.Usage("the scope has no tenant: use tenant:<name>, or tenant:default for the default tenant")
 	case isTenant && tenant != "default":
-		cfg := config.Default()
-		cfg.Tenant = tenant
-		if err := cfg.Validate(); err != nil {
+		other := config.Default()
+		other.Tenant = tenant
+		if err := other.Validate(); err != nil {
 			return app.AsUsage(err)
 		}
 	case !isTenant && provider != string(cfg.EffectiveLLM().Provider):
