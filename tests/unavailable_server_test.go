@@ -70,6 +70,7 @@ func (e *env) askWithout(s *removableServer, gate *fakellm.Gate, limits *workflo
 	run := e.begin(session(e.t), "Append it.", limits)
 	e.reach(gate)
 	s.leave()
+	e.catalogued("away", isAway) // a call that is sent before the worker notices may have reached the server
 	gate.Release()
 	return run
 }
