@@ -66,13 +66,17 @@ func sqliteFiles(path string) (out []string) {
 	return out
 }
 
-// programs returns the files that a server may run.
+// programs returns the files that a server may run: its whole directory if they are too many to find.
 func programs(s config.MCPServer, environ temporalconn.Environ) (out []string) {
 	here, err := os.Getwd()
 	if err != nil {
 		here = "."
 	}
-	for _, p := range trust.Programs(s, here, func(name string) string { v, _ := environ.LookupEnv(name); return v }) {
+	found, err := trust.Programs(s, here, func(name string) string { v, _ := environ.LookupEnv(name); return v })
+	if err != nil {
+		return []string{cmp.Or(s.Dir, here)}
+	}
+	for _, p := range found {
 		out = append(out, p.Path)
 	}
 	return out

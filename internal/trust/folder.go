@@ -61,7 +61,11 @@ func (f Folder) Files() (map[string]string, error) {
 	}
 	sum := sha256.Sum256(f.Content)
 	files[config.DefaultPath] = hex.EncodeToString(sum[:])
-	for _, path := range f.programs() {
+	programs, err := f.programs()
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range programs {
 		hash, err := hashOf(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading a file that agent.toml runs: %w", err)
@@ -95,10 +99,14 @@ func (f Folder) name(path string) string {
 
 // programs returns the real paths of the regular files that MCP servers run: those in the folder, and those with a
 // relative path. What they load in turn is not known.
-func (f Folder) programs() (paths []string) {
+func (f Folder) programs() (paths []string, err error) {
 	seen := map[string]bool{}
 	for _, s := range f.Settings.Config.MCP.Servers {
-		for _, p := range Programs(s, f.Root, f.lookup) {
+		programs, err := Programs(s, f.Root, f.lookup)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range programs {
 			target, err := filepath.EvalSymlinks(p.Path)
 			if err != nil || seen[target] || !p.Relative && !Inside(f.Root, target) {
 				continue
@@ -109,7 +117,7 @@ func (f Folder) programs() (paths []string) {
 			}
 		}
 	}
-	return paths
+	return paths, nil
 }
 
 func (f Folder) lookup(name string) string { return lookup(f.environ, name) }

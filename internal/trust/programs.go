@@ -2,6 +2,7 @@ package trust
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,10 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// Program is a file that an MCP server may run. It need not exist.
+// maxPlaces bounds the words of a server's command line, multiplied by the directories in which they may be files.
+const maxPlaces = 100_000
+
+// Program is a file that an MCP server may run. It may be missing.
 type Program struct {
 	Path     string // absolute; links are not followed
 	Relative bool   // the settings name it relative to the server's directory
@@ -20,21 +24,31 @@ type Program struct {
 // as in --require=x.js and sh -c "cd tools && python x.py". It is resolved in the server's directory, in each directory
 // that an argument names, as in uv --directory DIR run FILE, and in those of PATH. Programs returns a file that does not
 // exist if it is the command or its name looks like a path. If the server's directory is relative, it is below root.
-// lookup returns the value of an environment variable.
-func Programs(s config.MCPServer, root string, lookup func(string) string) []Program {
+// lookup returns the value of an environment variable. Programs returns an error if it had to look for more than 100,000
+// files.
+func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Program, error) {
 	if s.Command == "" {
-		return nil
+		return nil, nil
 	}
 	dir := from(root, expand(s.Dir, lookup))
 	words := wordsOf(s, lookup)
 	bases := []Program{{dir, true}}
-	for _, word := range words {
-		if at := from(dir, word); isDirectory(at) {
-			bases = append(bases, Program{at, !filepath.IsAbs(word)})
+	add := func(name string) {
+		if base := (Program{from(dir, name), !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
+			bases = append(bases, base)
 		}
 	}
-	for _, on := range filepath.SplitList(cmp.Or(expand(s.Env["PATH"].Reveal(), lookup), lookup("PATH"))) {
-		bases = append(bases, Program{from(dir, on), !filepath.IsAbs(on)})
+	for _, word := range words {
+		if isDirectory(from(dir, word)) {
+			add(word)
+		}
+	}
+	for _, name := range filepath.SplitList(cmp.Or(expand(s.Env["PATH"].Reveal(), lookup), lookup("PATH"))) {
+		add(name)
+	}
+	if len(words)*len(bases) > maxPlaces {
+		return nil, fmt.Errorf("the command line of MCP server %q has %d words and names %d directories, which is too much "+
+			"to find its programs: move it to a script", s.ID, len(words), len(bases))
 	}
 	command := expand(s.Command, lookup)
 	var found []Program
@@ -49,7 +63,7 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) []Pro
 		}
 	}
 	slices.SortFunc(found, func(a, b Program) int { return strings.Compare(a.Path, b.Path) })
-	return slices.Compact(found)
+	return slices.Compact(found), nil
 }
 
 // wordsOf returns what may be a path in a server's command, arguments and environment, each once.

@@ -26,7 +26,11 @@ func (f Folder) Sections() []Section {
 	sections := []Section{{Title: "give the model the instructions of", Lines: f.Instructions()}}
 	if f.Settings != nil {
 		var files []string
-		for _, path := range f.programs() {
+		programs, err := f.programs()
+		if err != nil {
+			files = append(files, err.Error())
+		}
+		for _, path := range programs {
 			files = append(files, f.name(path))
 		}
 		sections = []Section{

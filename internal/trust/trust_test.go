@@ -1,6 +1,7 @@
 package trust_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,4 +265,17 @@ func TestInside(t *testing.T) {
 	assert.False(t, trust.Inside(dir, filepath.Join(dir, "out")))
 	assert.False(t, trust.Inside(filepath.Join(dir, "in"), dir))
 	assert.False(t, trust.Inside(dir, filepath.Join(dir, "missing")))
+}
+
+// TestAHostileCommandLineIsRefused has a command line whose words and directories would take minutes to look for.
+func TestAHostileCommandLineIsRefused(t *testing.T) {
+	u := newUser(t)
+	var args strings.Builder
+	for i := range 500 {
+		name := fmt.Sprintf("d%d", i)
+		require.NoError(t, os.Mkdir(filepath.Join(u.dir, name), 0o700))
+		fmt.Fprintf(&args, "%q, ", name)
+	}
+	u.write("agent.toml", "[[mcp.servers]]\nid = \"mine\"\ncommand = \"sh\"\nargs = ["+args.String()+"]\n")
+	require.ErrorContains(t, u.store.Add(u.look(u.dir), time.Now()), "move it to a script")
 }
