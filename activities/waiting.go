@@ -17,34 +17,36 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// An inference waits for a provider that is unavailable: its attempt fails, and the Temporal server begins the next one
-// after a delay, on any worker. Meanwhile it holds nothing: no slot of a worker, no fleet limit, no reservation. What
-// one attempt has to tell the next one is in the heartbeat's details. Of the inferences that wait on a worker for the
-// same model, one at a time asks whether it is back. The wait is no working time of the turn. It ends after the turn's
-// retry_for; then, or after fallback_after, another model may take over.
+// When a provider is unavailable, an attempt of an inference fails with a delay, after which the Temporal server begins
+// the next attempt on any worker. Between attempts the inference occupies no slot of a worker, counts against no limit of
+// the fleet and reserves no money. An attempt passes its modelWait to the next one in the heartbeat's details. Of the
+// inferences on a worker that wait for the same model, one at a time sends a request to see whether it is back. Waiting
+// does not count as working time of the turn. An inference waits at most retry_for; then it fails, or a fallback model
+// takes over. A fallback model may take over earlier, after fallback_after.
 
-// modelWait is the wait of an inference so far.
+// modelWait is how long an inference has waited so far, passed from attempt to attempt.
 type modelWait struct {
-	Since      time.Time `json:"since,omitzero"`       // it waits since then
-	ModelSince time.Time `json:"model_since,omitzero"` // for the model that it asks now
+	Since      time.Time `json:"since,omitzero"`       // when it began to wait
+	ModelSince time.Time `json:"model_since,omitzero"` // when it began to wait for the model that it asks now
 	Cuts       int       `json:"cuts,omitempty"`       // attempts of that model whose stream was cut
-	CutBefore  int       `json:"cut_before,omitempty"` // those of models before it
-	Shown      time.Time `json:"shown,omitzero"`       // the next attempt of which the turn's readers know
+	CutBefore  int       `json:"cut_before,omitempty"` // attempts of earlier models whose stream was cut
+	Shown      time.Time `json:"shown,omitzero"`       // the time of the next attempt that the last waiting event gave
 }
 
 const (
 	maxModelPause = time.Minute
 	// maxCuts bounds the retries after a stream was cut, because its tokens are paid for.
 	maxCuts = 5
-	// showNextAfter is by how much the next attempt must be later than the one that the turn's readers know of, for them
-	// to be told again.
+	// showNextAfter bounds how often the journal gets a waiting event: only if the next attempt is this much later than
+	// the last event said.
 	showNextAfter = 10 * time.Second
 )
 
-// news reports whether the turn's readers should be told when the next attempt begins.
+// news reports whether the journal should get another waiting event, because the next attempt is later than the last
+// one said.
 func (w modelWait) news(next time.Time) bool { return next.Sub(w.Shown) >= showNextAfter }
 
-// patience returns how long the inference may still wait for its model, until another one takes over or it fails.
+// patience returns how much longer the inference may wait for its model before a fallback model takes over or it fails.
 func (m modelInUse) patience(w modelWait, e *turn.Error, now time.Time) time.Duration {
 	left := m.retryFor - now.Sub(w.Since)
 	if m.hasHelp(e) {
@@ -67,8 +69,8 @@ func (r refusedRequest) Error() string { return r.err.Error() }
 // Unwrap returns the error.
 func (r refusedRequest) Unwrap() error { return r.err }
 
-// lastError returns the error for which the model of an inference is known to be unavailable, without its RetryAfter,
-// which counted from that request.
+// lastError returns the error with which the last request to an unavailable model failed. Its RetryAfter is cleared,
+// because it counted from that request.
 func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	e := *asTurnError(o.Cause)
 	e.RetryAfter = 0
@@ -83,8 +85,8 @@ func lastError(o outage.Outage, in workflows.InferInput) *turn.Error {
 	return &e
 }
 
-// stillAway returns the error of an attempt that has nothing to do but to wait on: its model is known to be
-// unavailable, and the turn's readers know it. It leaves the journal alone.
+// stillAway returns the error of an attempt that only continues the wait, because its model is still unavailable and
+// the journal already says so. It returns nil if the attempt has something else to do. It does not use the journal.
 func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m modelInUse, clock *clock) error {
 	w, away := clock.modelWait(), a.outages.Look(modelKey(m.Provider, m.Name))
 	if w.Since.IsZero() || away == nil || m.retryFor == 0 {
@@ -102,8 +104,8 @@ func (a *Activities) stillAway(ctx context.Context, in workflows.InferInput, m m
 	return tryAgain(ctx, clock, e.Code, waitingText(e, now.Add(delay), now.Add(left)), delay)
 }
 
-// beginRequest begins a request to the inference's model, unless that is known to be unavailable. An inference that
-// does not wait asks in any case.
+// beginRequest begins a request to the inference's model. If the model is unavailable, it returns the error of an
+// attempt that sent no request, except for an inference with a retry_for of 0, which always sends its request.
 func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, inf journal.Inference,
 	clock *clock) (*outage.Try, error) {
 	m, err := a.modelOf(ctx, in)
@@ -121,7 +123,7 @@ func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, 
 	return try, nil
 }
 
-// notAsked returns the error of an attempt that has not asked its model. wait is the time until the next attempt.
+// notAsked returns the error of an attempt that sent no request to its model. The next attempt begins after wait.
 func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
 	wait time.Duration, clock *clock) error {
 	m, err := a.modelOf(ctx, in)
@@ -134,12 +136,13 @@ func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf 
 	return a.afterFailure(ctx, inf, m, e, failedAttempt{wait: wait}, clock)
 }
 
-// endTry reports a failed request, and returns the time until the next attempt. asked is when it was sent.
+// endTry records that a request failed with err, and returns the delay until the next attempt. The request was sent at
+// asked, and received bytes of its answer had arrived.
 func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try *outage.Try, received int64, err error,
 	clock *clock, asked time.Time) time.Duration {
 	e := asTurnError(err)
 	switch {
-	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // it was stopped: nothing is known of the model
+	case asking.Err() != nil, e.Code == turn.CodeJournalUnavailable: // this says nothing about the model
 	case !e.Code.Retryable():
 		if e.Status != 0 {
 			try.Up()
@@ -154,7 +157,7 @@ func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try
 	return 0
 }
 
-// answering tells a request's Try that the model answers.
+// answering is a turn.Sink that tells a request's Try that the model answers.
 type answering struct {
 	turn.Sink
 	try *outage.Try
@@ -166,15 +169,15 @@ func (s answering) Text(delta string) { s.try.Up(); s.Sink.Text(delta) }
 // Reasoning implements turn.Sink.
 func (s answering) Reasoning(delta string) { s.try.Up(); s.Sink.Reasoning(delta) }
 
-// failedAttempt is an attempt that failed, or did not ask its model.
+// failedAttempt describes an attempt that failed, or that sent no request.
 type failedAttempt struct {
-	wait     time.Duration // until the next one
-	failures int           // of the step with this model so far
-	partial  string        // what the model has said
+	wait     time.Duration // until the next attempt
+	failures int           // number of failed attempts of the step with this model
+	partial  string        // the text that arrived
 }
 
-// afterFailure decides what follows a failed attempt, and returns the error that says so: another attempt, another
-// model, or the end of the inference.
+// afterFailure decides what follows a failed attempt (another attempt, a fallback model, or the end of the inference)
+// and returns the activity's error for it.
 func (a *Activities) afterFailure(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
 	f failedAttempt, clock *clock) error {
 	now := time.Now()
@@ -205,7 +208,7 @@ func tryAgain(ctx context.Context, clock *clock, code turn.Code, message string,
 
 // finally returns the error of an inference that has failed for good.
 func finally(clock *clock, e *turn.Error, message, partial string) error {
-	if e.Code != turn.CodeLimitExceeded { // otherwise the turn's time is up, and the text so far is its partial result
+	if e.Code != turn.CodeLimitExceeded { // when the turn's time is up, the text so far is its partial result
 		partial = ""
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(e.Code), temporal.ApplicationErrorOptions{
@@ -238,7 +241,7 @@ func gaveUpWaiting(e *turn.Error, m modelInUse, w modelWait, failures int, now t
 	return e.Message
 }
 
-// showModelWait tells the turn's readers what the inference waits for.
+// showModelWait writes a waiting event to the journal: what the inference waits for, and until when.
 func (a *Activities) showModelWait(ctx context.Context, inf journal.Inference, m modelInUse, e *turn.Error,
 	next time.Time, left time.Duration, clock *clock) {
 	w := clock.modelWait()

@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// Protected is a file that the program itself uses, or a directory of such files with everything below it. The tools do
-// not change it.
+// Protected is a file that Everturn itself uses, or a directory of such files with everything below it. The file tools
+// do not change it.
 type Protected struct {
 	Path   string // need not exist; relative to the working directory
-	Unread bool   // the tools do not read it either
-	Use    string // what the program uses it for; a refusal tells it to the model
+	Unread bool   // the file tools do not read it either
+	Use    string // what Everturn uses it for, for the error that the model gets
 }
 
-// instructions are files, in any directory, with which a model could change what it is told or permitted: this
-// program's configuration, and the instructions that agents read. Their names ignore letter case.
+// instructions are the names, in any directory and in any letter case, of files with which a model could change its own
+// instructions or permissions: Everturn's configuration, and what agents read as instructions.
 var instructions = []string{"agent.toml", "agents.md", "claude.md", ".agents", ".claude"}
 
-// call is one call of a tool, and the protected files as it found them.
+// call is one call of a tool, with the protected files as they were when it began.
 type call struct {
 	*workspace
 	protected []located
 }
 
-// located is a protected file: where it is in the workspace, and which file it is.
+// located is a protected file with its path in the workspace and its identity.
 type located struct {
 	Protected
 	path string   // from the workspace, without links; empty if it is elsewhere
 	id   identity // zero if it does not exist
 }
 
-// begin begins a call. It looks at the protected files again, because programs replace or create them.
+// begin begins a call. It locates the protected files anew, because programs replace and create them.
 func (w *workspace) begin() *call {
 	c := &call{workspace: w}
 	for _, p := range w.Protected {
@@ -59,8 +59,8 @@ func Within(dir, file string) string {
 	return filepath.ToSlash(rel)
 }
 
-// withoutLinks returns an absolute path without symbolic links, as far as it exists. It follows links to files that do
-// not exist: a tool could create them.
+// withoutLinks makes a path absolute and resolves its symbolic links. It also resolves links to files that do not
+// exist, because a tool could create them.
 func withoutLinks(name string) string {
 	name, err := filepath.Abs(name)
 	if err != nil {
@@ -87,8 +87,8 @@ func withoutLinks(name string) string {
 	}
 }
 
-// holds reports whether an entry of the workspace is the protected file, or below it. Letter case is ignored, because
-// some file systems ignore it.
+// holds reports whether the file with this path in the workspace and this identity is the protected file, or is below
+// it. It ignores letter case, because some file systems do.
 func (l located) holds(name string, id identity) bool {
 	if id != (identity{}) && id == l.id || l.path == "." {
 		return true
@@ -105,7 +105,8 @@ func (l located) holds(name string, id identity) bool {
 	return true
 }
 
-// guard refuses an entry that is protected. id is zero if the entry does not exist.
+// guard returns an error if this kind of access to a file is not permitted, by its path in the workspace and by its
+// identity. id is zero if the file does not exist.
 func (c *call) guard(name string, id identity, how access) error {
 	for _, p := range c.protected {
 		if (how != reading || p.Unread) && p.holds(name, id) {
@@ -123,8 +124,8 @@ func (c *call) guard(name string, id identity, how access) error {
 	return nil
 }
 
-// admit refuses an open entry of a directory by what it is: its name alone does not tell on file systems that know an
-// entry by several names.
+// admit returns an error if this kind of access to an open file in dir is not permitted. It compares identities beside
+// names, because some file systems find a file under several names.
 func (c *call) admit(dir, opened *os.File, name string, how access) error {
 	info, err := opened.Stat()
 	if err != nil {
@@ -140,7 +141,7 @@ func (c *call) admit(dir, opened *os.File, name string, how access) error {
 	return c.guard(name, id, how)
 }
 
-// isOneOf reports whether an entry of a directory is one of those with these names.
+// isOneOf reports whether the file with this identity has one of these names in dir.
 func isOneOf(dir *os.File, id identity, names []string) bool {
 	for _, name := range names {
 		if e, err := look(dir, name); err == nil && e.id == id {
