@@ -43,7 +43,7 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 	}, within, func(r fleet.Refusal) { a.showWait(ctx, inf, r) })
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, a.leftWaiting(ctx, inf)
+		return nil, leftWaiting(ctx)
 	case err != nil:
 		return nil, err
 	case refusal == nil:
@@ -56,21 +56,15 @@ func (a *Activities) admit(ctx context.Context, in workflows.InferInput, inf jou
 		return nil, a.notAsked(ctx, in, inf, e, jittered(refusal.Retry), clock)
 	}
 	a.showWait(ctx, inf, *refusal)
-	if err := a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt); err != nil {
-		return nil, err
-	}
 	return nil, temporal.NewApplicationErrorWithOptions(refusal.String(), string(turn.CodeLLMRateLimited),
 		temporal.ApplicationErrorOptions{NextRetryDelay: jittered(min(refusal.Retry, maxRetryWait)),
 			Details: []any{clock.busy()}, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
 // leftWaiting returns the error of an inference whose wait was cancelled: its turn was stopped, or its worker stops.
-func (a *Activities) leftWaiting(ctx context.Context, inf journal.Inference) error {
+func leftWaiting(ctx context.Context) error {
 	if temporal.IsCanceledError(context.Cause(ctx)) {
 		return temporal.NewCanceledError()
-	}
-	if err := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt); err != nil {
-		return err
 	}
 	return turn.Errorf(turn.CodeWorkerUnavailable, context.Cause(ctx),
 		"the worker stopped while the inference waited for a limit")

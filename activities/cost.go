@@ -101,9 +101,6 @@ func (a *Activities) reserve(ctx context.Context, s *spending, p *turn.Prompt, c
 		p.MaxTokens, s.reserved = int(output), true
 		return nil
 	}
-	if err := a.journal.ReleaseInference(ctx, s.attempt.Key, s.attempt.Attempt); err != nil {
-		return err
-	}
 	if refusal.Limit != journal.BudgetTurn {
 		return turn.Errorf(turn.CodeBudgetUsedUp, nil, refusal.String()+": wait until the period ends, continue in another "+
 			"session if the session's budget is used up, or raise the limit under [budget]")

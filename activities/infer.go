@@ -81,13 +81,13 @@ func (a *Activities) infer(ctx context.Context, in workflows.InferInput, model m
 	}
 	p, leave, err := a.openPrompt(ctx, &in, inf, promptConfig, clock)
 	if err != nil {
-		return workflows.InferResult{}, err
+		return workflows.InferResult{}, a.notSent(ctx, inf, err)
 	}
 	defer leave()
 	p.provider, p.api, p.cacheKey = in.Provider, model.API, cacheKey(in)
 	spending, err := a.spending(ctx, in, inf)
 	if err != nil {
-		return workflows.InferResult{}, err
+		return workflows.InferResult{}, a.notSent(ctx, inf, err)
 	}
 	answer, rest, err := a.ask(ctx, &in, inf, p, &spending, clock)
 	if err != nil {
@@ -170,21 +170,21 @@ var errOverflow = errors.New("the prompt exceeds the model's context window")
 func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf journal.Inference, p turn.Prompt,
 	spending *spending, clock *clock, mayCompact bool) (turn.Completion, []turn.Event, error) {
 	if err := checkBegan(clock); err != nil {
-		return turn.Completion{}, nil, err
+		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
 	try, err := a.beginRequest(ctx, in, inf, clock)
 	if err != nil {
-		return turn.Completion{}, nil, err
+		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
 	defer try.Drop() // the first end counts
 	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
-		return turn.Completion{}, nil, err
+		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
 	defer lease.End(-1) // the first end counts
 	if err := a.reserve(ctx, spending, &p, clock); err != nil {
 		lease.End(0)
-		return turn.Completion{}, nil, err
+		return turn.Completion{}, nil, a.notSent(ctx, inf, err)
 	}
 	budget := max(in.Budget-clock.busy(), time.Second)
 	limited, cancel := context.WithTimeoutCause(ctx, budget, turn.Errorf(turn.CodeLimitExceeded, nil,
@@ -209,6 +209,16 @@ func (a *Activities) send(ctx context.Context, in workflows.InferInput, inf jour
 	wait := a.endTry(asking, in, try, s.received(), err, clock, asked)
 	a.record(ctx, *spending, failedUsage(p, answer, s.received()))
 	return answer, nil, a.inferenceError(ctx, asking, in, inf, clock, s.partial(), err, wait)
+}
+
+// notSent records that an attempt failed with err before its request was sent, so that it does not count as one that
+// may have been paid for. It returns err, or the journal's error if that must be retried first.
+func (a *Activities) notSent(ctx context.Context, inf journal.Inference, err error) error {
+	failed := a.journal.ReleaseInference(context.WithoutCancel(ctx), inf.Key, inf.Attempt)
+	if failed == nil || ctx.Err() != nil || errors.Is(failed, journal.ErrStale) || errors.Is(failed, journal.ErrClosed) {
+		return err
+	}
+	return failed
 }
 
 // inferenceError decides which error a failed inference returns. A stopped turn, a worker shutdown and a newer attempt

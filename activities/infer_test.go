@@ -16,10 +16,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// failingJournal starts every inference with a large prompt and counts its failures.
+// failingJournal starts every inference with a large prompt and counts the attempts that failed or were never sent.
 type failingJournal struct {
 	*longJournal
-	failures int
+	failures, released int
 }
 
 func (*failingJournal) TurnConfig(context.Context, string) (journal.TurnConfig, error) {
@@ -35,6 +35,11 @@ func (*failingJournal) GetBlob(context.Context, string) ([]byte, error) { return
 func (j *failingJournal) FailInference(context.Context, journal.StepKey, int, turn.Code, string) (int, error) {
 	j.failures++
 	return j.failures, nil
+}
+
+func (j *failingJournal) ReleaseInference(context.Context, journal.StepKey, int) error {
+	j.released++
+	return nil
 }
 
 func (*failingJournal) AppendEvents(context.Context, journal.StepKey, int, []turn.Event) error {
@@ -93,6 +98,7 @@ func TestAnInferenceWithoutMemoryIsRetried(t *testing.T) {
 		assert.False(t, app.NonRetryable())
 		assert.Equal(t, string(turn.CodeWorkerUnavailable), app.Type())
 		assert.Zero(t, j.failures)
+		assert.Equal(t, 1, j.released, "an attempt that was never sent was not paid for")
 	})
 }
 

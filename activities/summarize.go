@@ -123,7 +123,7 @@ func (a *Activities) askSummary(ctx context.Context, in workflows.InferInput, in
 	}
 	lease, err := a.admit(ctx, in, inf, p, clock)
 	if err != nil {
-		return turn.Completion{}, failedSummary{}, fatalError{err}
+		return turn.Completion{}, failedSummary{}, fatalError{a.notSent(ctx, inf, err)}
 	}
 	defer lease.End(-1) // the first end counts
 	budget := max((in.Budget-clock.busy())/2, time.Second)

@@ -127,9 +127,6 @@ func (a *Activities) beginRequest(ctx context.Context, in workflows.InferInput, 
 func (a *Activities) notAsked(ctx context.Context, in workflows.InferInput, inf journal.Inference, e *turn.Error,
 	wait time.Duration, clock *clock) error {
 	m, err := a.modelOf(ctx, in)
-	if err == nil {
-		err = a.journal.ReleaseInference(ctx, inf.Key, inf.Attempt)
-	}
 	if err != nil {
 		return err
 	}

@@ -275,15 +275,15 @@ func (db *DB) FailInference(ctx context.Context, key StepKey, attempt int, code 
 	return failures, err
 }
 
-// ReleaseInference records that an attempt was never sent to the model, so that it does not count as one. Its number is
-// not given out again: a worker that was believed dead may still have it.
+// ReleaseInference records that an attempt was never sent to the model, so that it does not count as one. An attempt
+// that has failed stays one. Its number is not given out again: a worker that was believed dead may still have it.
 func (db *DB) ReleaseInference(ctx context.Context, key StepKey, attempt int) error {
 	return db.write(ctx, stepName("releasing", key), func(t *tx) error {
 		a, err := t.LockedAttempt(key)
 		if err == nil {
 			err = current(a, attempt)
 		}
-		if err != nil || a.Inf.Settled || a.Inf.Released >= attempt {
+		if err != nil || a.Inf.Settled || attempt <= a.Failed || a.Inf.Released >= attempt {
 			return err
 		}
 		return t.Exec(`UPDATE inferences SET released = released + 1 WHERE id = ?`, a.Row)

@@ -162,6 +162,10 @@ func failuresCounted(t *testing.T, open func() *journal.DB) {
 	assert.Equal(t, 2, fail(2))
 	_, err := s.FailInference(t.Context(), s.key(1), 3, turn.CodeLLMTransport, "reset")
 	assert.Error(t, err, "there is no third attempt")
+	require.NoError(t, s.ReleaseInference(t.Context(), s.key(1), 2))
+	assert.Zero(t, s.start(1).Released, "a failed attempt was sent")
+	require.NoError(t, s.ReleaseInference(t.Context(), s.key(1), 3))
+	assert.Equal(t, 1, s.start(1).Released, "the third was not")
 }
 
 func modelChanged(t *testing.T, open func() *journal.DB) {
