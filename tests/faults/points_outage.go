@@ -180,6 +180,19 @@ func journalUnreachable(_ context.Context, r *harness) (func() error, error) {
 	return r.journalLink.up, nil
 }
 
+// readOnly makes the database refuse writes, as after a failover that left a standby at the address.
+func readOnly(ctx context.Context, r *harness) (func() error, error) {
+	d := r.database.(*postgresDatabase)
+	reconnect := func(ctx context.Context, setting string) error {
+		return errors.Join(d.server.Exec(ctx, d.server.URL(), "ALTER DATABASE "+d.name+" "+setting),
+			d.server.Exec(ctx, d.server.URL(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+
+				d.name+"'"))
+	}
+	return func() error {
+		return reconnect(context.WithoutCancel(ctx), "RESET default_transaction_read_only")
+	}, reconnect(ctx, "SET default_transaction_read_only = on")
+}
+
 // both begins two outages.
 func both(a, b ending) ending {
 	return func(ctx context.Context, r *harness) (func() error, error) {
@@ -207,12 +220,12 @@ func longOutages() []point {
 		longOutage("long_disk", "the journal's disk is full for long", diskFull, false),
 		longOutage("long_both", "the provider answers 500 and the journal's disk is full for long",
 			both(modelRefuses(broken), diskFull), false),
-		postgresAway(),
+		onPostgres(longOutage("long_postgres", "worker–Postgres is down for long", journalUnreachable, false)),
+		onPostgres(longOutage("long_readonly", "Postgres is a standby for long", readOnly, false)),
 	}
 }
 
-func postgresAway() point {
-	p := longOutage("long_postgres", "worker–Postgres is down for long", journalUnreachable, false)
+func onPostgres(p point) point {
 	p.onlyPostgres = true
 	return p
 }
