@@ -217,7 +217,7 @@ func (c *sessionClient) rules(w journal.RequestRecord, v model.Verdict, allow bo
 	case v.Wrong():
 		assert.Error(c.t, err, "%s was accepted", v)
 	case err != nil:
-		c.ruledBy(w, a.By)
+		c.settledBy(w, a.By)
 	default:
 		c.decided.Add(1)
 	}
@@ -235,9 +235,9 @@ func (c *sessionClient) refuses(err error) {
 	assert.Contains(c.t, []turn.Code{turn.CodeNotWaiting, turn.CodeToolDrift, turn.CodeInputInvalid}, refused.Code)
 }
 
-// ruledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
+// settledBy waits until a request whose decision was refused is settled, and checks that the refused decision was not
 // applied.
-func (c *sessionClient) ruledBy(w journal.RequestRecord, but string) {
+func (c *sessionClient) settledBy(w journal.RequestRecord, but string) {
 	ctx, cancel := context.WithTimeout(c.context(), within)
 	defer cancel()
 	for {
@@ -276,7 +276,7 @@ func (c *sessionClient) replies(w journal.RequestRecord, do []string) {
 		client.AnswerInput{Session: c.m.Session, Turn: w.Turn, Question: w.ID, By: by, Text: text})
 	if err != nil {
 		c.refuses(err)
-		c.ruledBy(w, by)
+		c.settledBy(w, by)
 		return
 	}
 	c.m.Answered(w.Turn, w.ID, text)

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-const said = `{"choices":[{"delta":{"content":"hi"}}]}`
+const someText = `{"choices":[{"delta":{"content":"hi"}}]}`
 
 // callParts returns an event with n parts, each of a different call.
 func callParts(n int) string {
@@ -52,7 +52,7 @@ func TestAnAnswerOverABoundIsRefused(t *testing.T) {
 			strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9), end), "8388608 bytes in one event"},
 		"large, unstreamed": {fakellm.Raw(`{"x":"`+strings.Repeat("x", 8<<20)+`"}`,
 			`{"choices":[{"finish_reason":"stop"}]}`), "8388608 bytes in one event"},
-		"pieces": {fakellm.Raw(event(said), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18),
+		"pieces": {fakellm.Raw(event(someText), strings.Repeat(event(`{"choices":[`+strings.Repeat("{},", 30_000)+`{}]}`), 18),
 			end),
 			"524288 pieces"},
 		"text": {fakellm.Raw(strings.Repeat(event(`{"choices":[{"delta":{"content":"`+strings.Repeat("x", 1<<19)+`"}}]}`), 3),
@@ -91,7 +91,7 @@ func TestACancelEndsTheReadingOfABomb(t *testing.T) {
 		"one event of 1.9 million calls": {strings.Replace(many, `[`, `[{"delta":{"content":"hi"}},`, 1)},
 		"nested content of 28 MB": {event(`{"choices":[{"delta":{"content":` + strings.Repeat(`[{"text":`, 4_000) + `"` +
 			strings.Repeat("x", 28<<20) + `"` + strings.Repeat("}]", 4_000) + `}}]}`)},
-		"events without end": {event(said), strings.Repeat(callParts(1000), 4_000)},
+		"events without end": {event(someText), strings.Repeat(callParts(1000), 4_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()

@@ -47,7 +47,7 @@ func TestACutOfAResultLeavesNoBeginningOfASecret(t *testing.T) {
 		`{"resources":[{"uri":"` + name + `","name":"x"}]}`:                      {"list_resources", `{}`},
 		`{"content":[{"type":"resource_link","uri":"` + name + `","name":"x"}]}`: {"work", `{}`},
 	} {
-		h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
+		h := babbling(t, &babbler{output: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
 		h.opts.Secrets.Add(cutKey)
 		r, err := h.Call(t.Context(), working(t, h, tool[0], tool[1]))
 		require.NoError(t, err)

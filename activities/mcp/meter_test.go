@@ -146,42 +146,42 @@ func TestTheValuesOfAMessageAreBounded(t *testing.T) {
 	deep := strings.Repeat("[", maxNesting+1)
 	for name, c := range map[string]struct {
 		events bool
-		said   string
+		output string
 		over   Bound // empty: within the bounds
 	}{
-		"a body":      {said: `{"a":[` + strings.Repeat("{},", many) + `{}]}`, over: BoundValues},
-		"a deep body": {said: deep, over: BoundNesting},
-		"commas in a string": {said: `{"jsonrpc":"2.0","method":"a","params":["` + strings.Repeat(`,[\",`, many) +
+		"a body":      {output: `{"a":[` + strings.Repeat("{},", many) + `{}]}`, over: BoundValues},
+		"a deep body": {output: deep, over: BoundNesting},
+		"commas in a string": {output: `{"jsonrpc":"2.0","method":"a","params":["` + strings.Repeat(`,[\",`, many) +
 			`"]}`},
-		"an event": {events: true, said: `data: {"a":[` + strings.Repeat("1,", many),
+		"an event": {events: true, output: `data: {"a":[` + strings.Repeat("1,", many),
 			over: BoundValues},
-		"an event of many lines": {events: true, said: `data: {"a":[` + "\n" + strings.Repeat("data: {},\n", many),
+		"an event of many lines": {events: true, output: `data: {"a":[` + "\n" + strings.Repeat("data: {},\n", many),
 			over: BoundValues},
-		"a deep event of many lines": {events: true, said: strings.Repeat("data: [\nid: ]\n: ]\n", maxNesting+1),
+		"a deep event of many lines": {events: true, output: strings.Repeat("data: [\nid: ]\n: ]\n", maxNesting+1),
 			over: BoundNesting},
-		"a quotation mark before it": {events: true, said: "id: \"\ndata: " + deep, over: BoundNesting},
+		"a quotation mark before it": {events: true, output: "id: \"\ndata: " + deep, over: BoundNesting},
 		"many events": {events: true,
-			said: strings.Repeat("data: [1,2,3]\n\n", messageBurst/2) + strings.Repeat("data: "+deep[1:]+"\n\n", 2)},
+			output: strings.Repeat("data: [1,2,3]\n\n", messageBurst/2) + strings.Repeat("data: "+deep[1:]+"\n\n", 2)},
 		"what is no part of a message": {events: true,
-			said: ": " + strings.Repeat("[,", maxField/2-1) + "\ndatas: " + deep + "\n dat: " + deep},
-		"a long comment":              {events: true, said: ":" + strings.Repeat("x", maxField+1), over: BoundField},
-		"a long line without a colon": {events: true, said: strings.Repeat("\x01", maxField+2), over: BoundField},
-		"many lines that are no data": {events: true, said: strings.Repeat(":"+strings.Repeat("x", maxField-1)+"\n", 10)},
-		"a long version":              {said: `{"jsonrpc":"` + strings.Repeat("2", maxEnvelope), over: BoundEnvelope},
-		"a long ID in an event": {events: true, said: `data: {"id":` + strings.Repeat("1", maxEnvelope),
+			output: ": " + strings.Repeat("[,", maxField/2-1) + "\ndatas: " + deep + "\n dat: " + deep},
+		"a long comment":              {events: true, output: ":" + strings.Repeat("x", maxField+1), over: BoundField},
+		"a long line without a colon": {events: true, output: strings.Repeat("\x01", maxField+2), over: BoundField},
+		"many lines that are no data": {events: true, output: strings.Repeat(":"+strings.Repeat("x", maxField-1)+"\n", 10)},
+		"a long version":              {output: `{"jsonrpc":"` + strings.Repeat("2", maxEnvelope), over: BoundEnvelope},
+		"a long ID in an event": {events: true, output: `data: {"id":` + strings.Repeat("1", maxEnvelope),
 			over: BoundEnvelope},
 		"long fields of many messages": {events: true,
-			said: strings.Repeat(`data: {"id":"`+strings.Repeat("1", maxEnvelope/2)+"\"}\n\n", 4)},
-		"a banner of many parts": {said: strings.Repeat("a, ", 2000)},
-		"a long result": {said: `{"jsonrpc":"2.0","id":1,"result":{"a":"` +
+			output: strings.Repeat(`data: {"id":"`+strings.Repeat("1", maxEnvelope/2)+"\"}\n\n", 4)},
+		"a banner of many parts": {output: strings.Repeat("a, ", 2000)},
+		"a long result": {output: `{"jsonrpc":"2.0","id":1,"result":{"a":"` +
 			strings.Repeat("2", 2*maxEnvelope) + `"}}`},
-		"an unfinished string in a line": {events: true, said: "data: \"\n\ndata: " + deep, over: BoundNesting},
+		"an unfinished string in a line": {events: true, output: "data: \"\n\ndata: " + deep, over: BoundNesting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newTestMeter(newTotals())
 			s := newStream(t.Context(), m)
 			s.events = c.events
-			b := meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.said))), stream: s,
+			b := meteredBody{ReadCloser: io.NopCloser(iotest.HalfReader(strings.NewReader(c.output))), stream: s,
 				release: func() {}}
 			_, err := io.Copy(io.Discard, struct{ io.Reader }{&b})
 			require.NoError(t, b.Close())

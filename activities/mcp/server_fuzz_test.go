@@ -59,11 +59,11 @@ func FuzzServer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, output []byte, at uint8) {
-		b := &babbler{said: output[:min(len(output), 1<<16)], at: int(at % 3)}
+		b := &babbler{output: output[:min(len(output), 1<<16)], at: int(at % 3)}
 		h := babbling(t, b)
 		defer func() { require.NoError(t, h.Close()) }()
 		began := time.Now()
-		kind := whatItIs(b.said)
+		kind := whatItIs(b.output)
 		first := ask(t, h)
 		require.Less(t, time.Since(began), 10*time.Second, "the host hung")
 		switch kind {
@@ -138,14 +138,14 @@ func whatItIs(output []byte) string {
 	return kind
 }
 
-// babbler dials servers. The first one prints said before its response number at.
+// babbler dials servers. The first one prints output before its response number at.
 type babbler struct {
-	said  []byte
-	at    int
-	loud  bool                     // each server prints said before each list of tools
-	only  bool                     // the servers support only the newest protocol
-	mute  func(method string) bool // reports whether to print said instead of responding; nil: never
-	dials atomic.Int32
+	output []byte
+	at     int
+	loud   bool                     // each server prints output before each list of tools
+	only   bool                     // the servers support only the newest protocol
+	mute   func(method string) bool // reports whether to print output instead of responding; nil: never
+	dials  atomic.Int32
 }
 
 // babbling returns a host with one such server.
@@ -173,7 +173,7 @@ func (b *babbler) dial(context.Context, string) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(err, inR.Close(), inW.Close())
 	}
-	output := b.said
+	output := b.output
 	if b.dials.Add(1) > 1 {
 		output = nil
 	}

@@ -61,7 +61,7 @@ func TestNoLineOfAServerEndsTheWorker(t *testing.T) {
 	} {
 		t.Run(output, func(t *testing.T) {
 			changed := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
-			b := &babbler{said: []byte(output + "\n" + output + "\n" + changed), at: 2}
+			b := &babbler{output: []byte(output + "\n" + output + "\n" + changed), at: 2}
 			h := babbling(t, b)
 			req := working(t, h, "work", `{}`)
 			r, err := h.Call(t.Context(), req)
@@ -91,7 +91,7 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 		`{"messages":[{"role":"user","content":[null]}]}`: {"get_prompt", `{"name":"x"}`},
 	} {
 		t.Run(output, func(t *testing.T) {
-			h := babbling(t, &babbler{said: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
+			h := babbling(t, &babbler{output: []byte(`{"jsonrpc":"2.0","id":4,"result":` + output + `}`), at: 2})
 			defer func() { require.NoError(t, h.Close()) }()
 			r, err := h.Call(t.Context(), working(t, h, tool[0], tool[1]))
 			require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestNoListOfAServerEndsTheWorker(t *testing.T) {
 // TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain covers a server that supports only older protocols and ends on
 // the first request of the newest one. The host does not send that request twice.
 func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
-	b := &babbler{said: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
+	b := &babbler{output: []byte("{"), at: -1, mute: func(method string) bool { return method == "server/discover" }}
 	h := babbling(t, b)
 	defer func() { require.NoError(t, h.Close()) }()
 	assert.Equal(t, "done", ask(t, h))
@@ -118,7 +118,7 @@ func TestAServerThatCannotBeAskedWhatItKnowsIsStartedAgain(t *testing.T) {
 func TestACallWaitsForTheListNoLongerThanItMay(t *testing.T) {
 	var lists atomic.Int32
 	h := babbling(t, &babbler{
-		said: []byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`), at: -1,
+		output: []byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`), at: -1,
 		mute: func(method string) bool { return method == "tools/list" && lists.Add(1) == 2 },
 	})
 	defer func() { require.NoError(t, h.Close()) }()

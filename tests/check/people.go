@@ -21,14 +21,14 @@ type asked struct {
 	id        string
 	wait      turn.Request
 	requests  int
-	decisions []ruled
+	decisions []timedDecision
 	row       *journal.RequestRecord
-	said      []Entry // deciding, decided and refused, of this request
+	client    []Entry // deciding, decided and refused, of this request
 	accepted  []workflows.Approval
 }
 
-// ruled is a decision and the time at which the stream had it.
-type ruled struct {
+// timedDecision is a decision and the time at which the stream had it.
+type timedDecision struct {
 	turn.Decision
 	at time.Time
 }
@@ -47,7 +47,7 @@ func (c *checker) indexWaits() {
 	for _, e := range c.Client {
 		if e.Event == Deciding || e.Event == Decided || e.Event == Refused {
 			a := c.ask(e.Turn, e.Call)
-			a.said = append(a.said, e)
+			a.client = append(a.client, e)
 		}
 	}
 	for id := range c.runs {
@@ -82,7 +82,7 @@ func (c *checker) indexAsked(t *turnLedger, event turn.Event) {
 		a.requests, a.wait = a.requests+1, data.Request
 		return
 	}
-	a.decisions = append(a.decisions, ruled{*data.Decision, event.At})
+	a.decisions = append(a.decisions, timedDecision{*data.Decision, event.At})
 }
 
 // accepted returns the approvals of a turn that Temporal has accepted, in its own order.
@@ -140,10 +140,10 @@ func (c *checker) waited(a *asked) {
 	r := a.decisions[0]
 	switch {
 	case a.row == nil || a.row.Decision == nil:
-		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is open in the journal", a.id, id, r.Status)
+		c.breaks(I5, "wait %s of turn %s was decided %s in the stream and is open in the journal", a.id, id, r.Status)
 	case a.row.Decision.Status != r.Status || a.row.Decision.Allowed != r.Allowed ||
 		a.row.ArgumentsHash != a.wait.ArgumentsHash:
-		c.breaks(I5, "wait %s of turn %s was ruled %s in the stream and is %s in the journal", a.id, id, r.Status,
+		c.breaks(I5, "wait %s of turn %s was decided %s in the stream and is %s in the journal", a.id, id, r.Status,
 			a.row.Decision.Status)
 	}
 	if r.Status == turn.StatusAnswered && a.wait.Kind == turn.RequestQuestion && !a.answered() {
@@ -165,7 +165,7 @@ func (a *asked) answered() bool {
 
 // heard checks that what a client was told about its decision is true.
 func (c *checker) heard(a *asked) {
-	told := slices.ContainsFunc(a.said, func(e Entry) bool { return e.Event == Decided })
+	told := slices.ContainsFunc(a.client, func(e Entry) bool { return e.Event == Decided })
 	switch {
 	case told && (a.turn == nil || len(a.decisions) == 0):
 		c.breaks(I5, "a client was told that its decision about %s counts, which no turn has asked for", a.id)
@@ -180,14 +180,14 @@ func (c *checker) heard(a *asked) {
 
 // decided compares the decision of an approval with what clients sent and were told, and with what Temporal has
 // accepted.
-func (c *checker) decided(a *asked, r ruled) {
+func (c *checker) decided(a *asked, r timedDecision) {
 	id := a.turn.record.ID
 	if r.Allowed && r.ArgumentsHash != a.wait.ArgumentsHash {
 		c.breaks(I5, "call %s of turn %s was allowed with arguments %.8s and waited with %.8s", a.id, id, r.ArgumentsHash,
 			a.wait.ArgumentsHash)
 	}
 	meant := false
-	for _, e := range a.said {
+	for _, e := range a.client {
 		meant = meant || e.Event == Deciding && e.Allow == r.Allowed && e.Hash == a.wait.ArgumentsHash &&
 			e.Session == a.turn.session && (e.By == "" || e.By == r.By)
 		if e.Event == Decided && e.Allow != r.Allowed {
@@ -239,7 +239,7 @@ func (c *checker) withApprovals(t *turnLedger, one turn.ToolCall) {
 // allowedAt returns when the call was allowed.
 func (a *asked) allowedAt() time.Time {
 	allowed, sent := a.decisions[0].at, 0
-	for _, e := range a.said {
+	for _, e := range a.client {
 		if e.Event != Deciding {
 			continue
 		}

@@ -51,7 +51,7 @@ func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	var state asked
 	if err := json.Unmarshal([]byte(req.Params.RequestState), &state); err != nil || state.Text != in.Text {
-		return said("this is the answer to another question", true), nil
+		return textResult("this is the answer to another question", true), nil
 	}
 	content, _ := json.Marshal(reply.Content) // it came out of JSON
 	e := p.entry("replied", in.Text)
@@ -61,13 +61,13 @@ func (p *program) confirm(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	case state.Round < in.Rounds, in.Rounds < 0:
 		return p.ask(in, state.Round+1)
 	case reply.Action != "accept", in.URL == "" && reply.Content["sure"] != true:
-		return said("not appended "+in.Text+": "+reply.Action, false), nil
+		return textResult("not appended "+in.Text+": "+reply.Action, false), nil
 	}
 	text, err := p.append(ctx, appendIn{Text: in.Text, Block: in.Block})
 	if err != nil {
-		return said(err.Error(), true), nil
+		return textResult(err.Error(), true), nil
 	}
-	return said(text, false), nil
+	return textResult(text, false), nil
 }
 
 // ask records the question and returns it. That ends the call; the process may end too.
@@ -96,18 +96,18 @@ func (p *program) confirmHeld(ctx context.Context, req *mcp.CallToolRequest,
 	p.note("asked", in.Text)
 	reply, err := req.Session.Elicit(ctx, elicitation(in, 1))
 	if err != nil {
-		return said(err.Error(), true), nil
+		return textResult(err.Error(), true), nil
 	}
 	if reply.Action != "accept" {
-		return said("not appended "+in.Text+": "+reply.Action, false), nil
+		return textResult("not appended "+in.Text+": "+reply.Action, false), nil
 	}
 	text, err := p.append(ctx, appendIn{Text: in.Text, Block: in.Block})
 	if err != nil {
-		return said(err.Error(), true), nil
+		return textResult(err.Error(), true), nil
 	}
-	return said(text, false), nil
+	return textResult(text, false), nil
 }
 
-func said(text string, isError bool) *mcp.CallToolResult {
+func textResult(text string, isError bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: isError}
 }

@@ -90,7 +90,7 @@ func (p *program) tell(ctx context.Context, req *mcp.CallToolRequest, in leakIn)
 	case "crash":
 		os.Exit(7)
 	}
-	return said(secrets, false), nil, nil
+	return textResult(secrets, false), nil, nil
 }
 
 func (p *program) progress(ctx context.Context, req *mcp.CallToolRequest,
@@ -104,7 +104,7 @@ func (p *program) progress(ctx context.Context, req *mcp.CallToolRequest,
 	}
 	p.effect(in.Text, "")
 	p.note("done", in.Text)
-	return said("appended "+in.Text, false), nil, nil
+	return textResult("appended "+in.Text, false), nil, nil
 }
 
 // report reports how far a call has come, if its client asks for progress.

@@ -23,13 +23,13 @@ import (
 type runsEarly struct{ mutant }
 
 func (m *runsEarly) Ask(ctx context.Context, in turn.AskInput) ([]turn.Decision, error) {
-	ruled, err := m.Journal.Ask(ctx, in)
+	settled, err := m.Journal.Ask(ctx, in)
 	for _, w := range in.Requests {
 		if err == nil && w.Kind == turn.RequestApproval {
 			err = m.carryOut(w)
 		}
 	}
-	return ruled, err
+	return settled, err
 }
 
 // carryOut calls the request's tool without the ledger, on its own server process.
@@ -67,9 +67,9 @@ func (m *joinedDropped) StartInference(ctx context.Context, in journal.StartInfe
 type joinedDoubled struct{ mutant }
 
 func (m *joinedDoubled) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
-	for _, said := range in.Messages {
-		said.ID += "-again"
-		in.Messages = append([]turn.UserMessage{said}, in.Messages...) // in front, so that the model answers the right one
+	for _, message := range in.Messages {
+		message.ID += "-again"
+		in.Messages = append([]turn.UserMessage{message}, in.Messages...) // in front, so that the model answers the right one
 	}
 	return m.Journal.StartInference(ctx, in)
 }

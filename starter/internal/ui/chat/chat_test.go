@@ -260,9 +260,9 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 	s.shows("? Which [2Jcolour?")
 	s.says("blue")
 	s.says("red")
-	s.until("it is sent", func() bool { return len(s.requests.said) > 0 })
+	s.until("it is sent", func() bool { return len(s.requests.answers) > 0 })
 	assert.Equal(t, []client.AnswerInput{{Session: "s", Turn: "turn-1", Question: "q1", Text: "blue", By: "me"}},
-		s.requests.said)
+		s.requests.answers)
 	assert.Contains(t, s.live(), "> red", "the second stays in the input")
 }
 

@@ -40,7 +40,7 @@ type requests struct {
 	mu        sync.Mutex
 	messages  []client.SendInput
 	approvals []decision
-	said      []client.AnswerInput
+	answers   []client.AnswerInput
 	responses []client.RespondInput
 	sessions  *journal.DB
 	stops     []string
@@ -85,7 +85,7 @@ func (r *requests) decide(d decision) (client.DecideResult, error) {
 func (r *requests) Answer(_ context.Context, in client.AnswerInput) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = append(r.said, in)
+	r.answers = append(r.answers, in)
 	return r.err
 }
 

@@ -28,7 +28,7 @@ func FuzzFill(f *testing.F) {
 			return
 		}
 		requirePlain(t, form.Lines())
-		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(said(form, first, others)))}
+		answers := [][]byte{whole(form.Read(first)), whole(form.Fill(pairsOf(form, first, others)))}
 		for _, answer := range answers {
 			if answer != nil {
 				requireTaken(t, form, answer)
@@ -45,7 +45,7 @@ func whole(b json.RawMessage, err error) []byte {
 }
 
 // said says one thing to the first field and another to the rest.
-func said(f form.Form, first, others string) (pairs []form.Pair) {
+func pairsOf(f form.Form, first, others string) (pairs []form.Pair) {
 	for i, field := range f.Fields {
 		p := form.Pair{Name: field.Name, Text: others}
 		if i == 0 {
