@@ -22,8 +22,8 @@ const (
 	boundShare = 0.6
 	// boundIdle is how soon after the attack the worker must be idle: below idleShare of one processor for idleFor.
 	boundIdle, idleFor, idleShare = 5 * time.Second, time.Second, 0.2
-	// boundAnswer is how long a turn of another session may take meanwhile: the general bound of a point's waits.
-	boundAnswer = within
+	// boundAnswer is how long a turn of another session may take meanwhile.
+	boundAnswer = time.Minute
 	// enough is the resident memory at which an attack is stopped, to protect the machine.
 	enough = 1500 << 20
 )

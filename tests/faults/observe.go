@@ -15,7 +15,7 @@ import (
 
 // within bounds how long a schedule waits for its point. It decides nothing: a schedule that waits this long has
 // failed.
-const within = time.Minute
+const within = 3 * time.Minute
 
 // reach waits until a condition holds.
 func reach(ctx context.Context, what string, ok func() bool) error {

@@ -43,9 +43,7 @@ func (o order) playAll(ctx context.Context, ps programs, bin, dir string, points
 	})
 }
 
-// play plays runs from up to and without to of each point and yields the outcome of each, until all are over. A run
-// that did not get to its fault in time, and violated nothing, is played once more: on a busy machine that happens.
-// A violation is never played again.
+// play plays runs from up to and without to of each point and yields the outcome of each, until all are over.
 func (o order) play(ctx context.Context, ps programs, shared *server, dir string, points []point, from,
 	to int) <-chan outcome {
 	type job struct {
@@ -60,13 +58,7 @@ func (o order) play(ctx context.Context, ps programs, shared *server, dir string
 			for j := range jobs {
 				name := filepath.Join(dir, fmt.Sprintf("%s-%d", j.p.name, j.seed))
 				p := pointNamed(j.p.name) // made for this run: some points keep what they chose
-				r := play(ctx, ps, shared, p, j.seed, name, o.keep)
-				if r.err != nil && len(r.violations) == 0 && ctx.Err() == nil {
-					fmt.Printf("late  %-20s seed %-11d %5.1fs  played once more: %s\n", r.point, r.seed, r.took.Seconds(),
-						strings.ReplaceAll(r.err.Error(), "\n", "; "))
-					r = play(ctx, ps, shared, pointNamed(p.name), j.seed, name+"-2", o.keep)
-				}
-				results <- r
+				results <- play(ctx, ps, shared, p, j.seed, name, o.keep)
 			}
 		})
 	}

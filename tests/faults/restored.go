@@ -49,12 +49,15 @@ func (s settings) servers() []toolServer {
 // wire returns the name by which the model knows a server's tool.
 func (s toolServer) wire(tool string) string { return "mcp_" + s.id + "_" + tool }
 
+// restoredWithin bounds how long the tools of a server that came back are missing.
+const restoredWithin = time.Minute
+
 // restored runs turns, each in its own session, until the tools of every configured server are back: the model is
 // offered all of them, and one call of each had its effect. No point removes a server permanently, and each server is
-// started again within a minute of its loss. Tools that are away for longer are lost. The model would not show that
+// started again within restoredWithin of its loss. Tools that are away for longer are lost. The model would not show that
 // otherwise, because it calls no tool that it is not offered.
 func (r *harness) restored(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, within)
+	limit, cancel := context.WithTimeout(ctx, restoredWithin)
 	defer cancel()
 	servers := r.settings.servers()
 	for n := 1; ; n++ {
@@ -69,7 +72,7 @@ func (r *harness) restored(ctx context.Context) error {
 			return nil
 		}
 		if pause(limit, 2*time.Second) != nil {
-			return fmt.Errorf("%s after everything was mended %s", within, strings.Join(lost, ", "))
+			return fmt.Errorf("%s after everything was mended %s", restoredWithin, strings.Join(lost, ", "))
 		}
 	}
 }
