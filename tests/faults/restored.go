@@ -54,8 +54,8 @@ const restoredWithin = time.Minute
 
 // restored runs turns, each in its own session, until the tools of every configured server are back: the model is
 // offered all of them, and one call of each had its effect. No point removes a server permanently, and each server is
-// started again within restoredWithin of its loss. Tools that are away for longer are lost. The model would not show that
-// otherwise, because it calls no tool that it is not offered.
+// started again within restoredWithin of its loss. Tools that are away for longer are lost. The model would not show
+// that otherwise, because it calls no tool that it is not offered.
 func (r *harness) restored(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, restoredWithin)
 	defer cancel()
