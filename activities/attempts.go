@@ -125,6 +125,14 @@ func (c *clock) addCut() int {
 	return c.wait.Cuts - 1
 }
 
+// addRefusal counts a request for which the model was unavailable, and returns how many there were before.
+func (c *clock) addRefusal() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait.Refusals++
+	return c.wait.Refusals - 1
+}
+
 // shown records that the turn's readers know when the next attempt begins.
 func (c *clock) shown(next time.Time) {
 	c.mu.Lock()

@@ -30,6 +30,7 @@ type modelWait struct {
 	ModelSince time.Time `json:"model_since,omitzero"` // when it began to wait for the model that it asks now
 	Cuts       int       `json:"cuts,omitempty"`       // attempts of that model whose stream was cut
 	CutBefore  int       `json:"cut_before,omitempty"` // attempts of earlier models whose stream was cut
+	Refusals   int       `json:"refusals,omitempty"`   // requests for which that model was unavailable
 	Shown      time.Time `json:"shown,omitzero"`       // the time of the next attempt that the last waiting event gave
 }
 
@@ -146,12 +147,20 @@ func (a *Activities) endTry(asking context.Context, in workflows.InferInput, try
 		}
 	case e.Code == turn.CodeLLMTruncated || received > 0:
 		try.Up()
-		return rand.N(min(time.Second<<min(clock.addCut(), 16), maxModelPause))
+		return ownPause(clock.addCut())
 	default:
 		clock.discount(time.Since(asked))
-		return try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
+		wait := try.Down(refusedRequest{in.Tenant, in.Session, a.redacted(e)}, e.RetryAfter).For
+		return max(wait, ownPause(clock.addRefusal()))
 	}
 	return 0
+}
+
+// ownPause returns a random pause of an inference after a number of its own failures: up to a second, doubled by each.
+// A provider that fails on one prompt but answers others is asked with that prompt ever less often, because each of its
+// failures makes the other sessions wait.
+func ownPause(failures int) time.Duration {
+	return rand.N(min(time.Second<<min(failures, 16), maxModelPause))
 }
 
 // answering is a turn.Sink that tells a request's Try that the model answers.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -41,4 +42,24 @@ func TestTheEndOfAWaitIsNotTheProvidersWish(t *testing.T) {
 	e.RetryAfter = time.Hour
 	w.Since = now
 	assert.Contains(t, gaveUpWaiting(e, m, w, 1, now), "later than retry_for")
+}
+
+// TestAPromptOnWhichItsProviderFailsIsSentEverLessOften checks an inference whose provider fails on its prompt and
+// answers all others: its pauses grow although each answer to another session ends the outage.
+func TestAPromptOnWhichItsProviderFailsIsSentEverLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Activities{outages: outage.New(maxModelPause)}
+		clock, began := startClock(t.Context()), time.Now()
+		for range 16 {
+			try, away := a.outages.Begin("k")
+			for away != nil {
+				time.Sleep(away.For)
+				try, away = a.outages.Begin("k")
+			}
+			failed := &turn.Error{Code: turn.CodeLLMTransport, Status: http.StatusInternalServerError}
+			time.Sleep(a.endTry(t.Context(), workflows.InferInput{}, try, 0, failed, clock, time.Now()))
+			a.outages.Insist("k").Up()
+		}
+		assert.Greater(t, time.Since(began), 40*time.Second, "without growing pauses it takes at most 2 s for each")
+	})
 }

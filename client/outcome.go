@@ -56,7 +56,7 @@ func pause(ctx context.Context) {
 // waits until all turns that have accepted the message, one after the other, have ended: the message is lost then.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if !t.Merged {
-		return c.runOutcome(ctx, t)
+		return c.runOutcome(ctx, t, t.ID)
 	}
 	for {
 		first, run, err := c.currentRun(ctx, t)
@@ -114,11 +114,11 @@ func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// runOutcome waits for the end of a turn's chain of runs. The result is its value, or the detail of its failure or
-// cancellation.
-func (c *Client) runOutcome(ctx context.Context, t Turn) outcome {
+// runOutcome waits for the end of a turn, which is in the chain of runs that run belongs to, or in a later one if the
+// turn was reset. The result is its value, or the detail of its failure or cancellation.
+func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
-	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), t.ID).Get(ctx, &r)
+	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, &r)
 	if !ended(err) {
 		return unanswered(err)
 	}
@@ -135,6 +135,11 @@ func (c *Client) runOutcome(ctx context.Context, t Turn) outcome {
 	case errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&r) == nil:
 		return outcome{result: r}
 	case errors.As(err, &terminated), errors.As(err, &timeout):
+		if _, latest, err := c.currentRun(ctx, t); !ended(err) {
+			return unanswered(err)
+		} else if err == nil && latest != run { // the turn was reset, and goes on in another run
+			return c.runOutcome(ctx, t, latest)
+		}
 		return outcome{result: workflows.Result{
 			Version: workflows.WireVersion, Session: t.Session, Turn: t.ID,
 			State: turn.StateClosed, FinishReason: turn.FinishTerminated,

@@ -155,6 +155,14 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 	e.work()
 	run := e.begin(t.Name(), "Append it.", nil)
 	e.reach(gate)
+	followed, err := e.people().Find(t.Context(), t.Name(), run.GetRunID())
+	require.NoError(t, err)
+	ends := make(chan workflows.Result, 1)
+	go func() {
+		res, err := e.people().Wait(t.Context(), followed)
+		assert.NoError(t, err)
+		ends <- res
+	}()
 	again := e.reset(run, e.tasks(run)[0])
 	var terminated *temporal.TerminatedError
 	require.ErrorAs(t, e.over(run), &terminated)
@@ -162,6 +170,7 @@ func TestAResetReusesSettledSteps(t *testing.T) {
 
 	assert.Equal(t, "It is appended.", res.Answer)
 	assert.Equal(t, run.GetRunID(), res.Turn, "the turn keeps its ID")
+	assert.Equal(t, "It is appended.", (<-ends).Answer, "who followed the turn gets its answer")
 	assert.Equal(t, []int{0, 1, 1}, e.steps(), "only the inference that was open is asked again")
 	assert.Equal(t, 1, l.count("effect", "x"))
 	gate.Release()

@@ -328,6 +328,7 @@ func isTransientCode(code string) bool {
 		"53300",                   // too many connections
 		"55P03",                   // lock not available
 		"57P01", "57P02", "57P03", // the server shuts down, has crashed, or is starting
+		"57014",  // statement_timeout, or pg_cancel_backend
 		"25P03",  // idle_in_transaction_session_timeout: this process was suspended during the transaction
 		readOnly: // a standby that is being promoted
 		return true

@@ -47,7 +47,8 @@ func limitsResume(a *app.App) *cobra.Command {
 		Use:   "resume" + scopeUsage,
 		Short: "End a pause, or the wait that a provider has asked for",
 		Long: `End a pause of a provider, a model or a tenant, or the wait that a provider has asked for with HTTP
-429. Turns that wait continue within 20 seconds.`,
+429. Turns that wait for a pause continue within 20 seconds. After a 429, workers ask the provider
+again within a minute, and the turn whose request was refused waits as long as the provider asked.`,
 		Example: `  everturn limits resume openai`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
