@@ -28,7 +28,7 @@ var stopCauses = map[string]StopCause{
 	"refusal": StopRefusal,
 }
 
-// Stop returns the reason why the completion ended early.
+// Stop returns the reason why the completion ended early, or "" if it is complete.
 func (c Completion) Stop() StopCause {
 	if c.Refused {
 		return StopRefusal
@@ -44,7 +44,7 @@ type Partial struct {
 	Action bool
 }
 
-// ParsePartial parses a completion that ended early.
+// ParsePartial returns the usable part of a completion that ended early. See Parse for the parameters.
 func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 	action, err := Parse(mode, step, c, tools)
 	switch act := action.(type) {
@@ -59,6 +59,7 @@ func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 		}
 		return p
 	}
+	// There is no valid action. In JSON mode, the text may be the beginning of one.
 	if mode != ModeJSON || err == nil || !strings.HasPrefix(strings.TrimSpace(c.Text), "{") {
 		return Partial{Text: c.Text, Action: len(c.ToolCalls) > 0}
 	}
@@ -69,8 +70,9 @@ func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 // maxEscape is the size of the longest escape in a JSON string, in bytes: \u0041.
 const maxEscape = 6
 
-// partialFinal returns the content of a JSON action "final" that is cut off, perhaps within an escape.
-func partialFinal(text string) (string, bool) {
+// partialFinal returns the content of a JSON action "final" that is cut off within the content. It drops the end of
+// the text if that is an incomplete escape. ok is false if text is not the beginning of such an action.
+func partialFinal(text string) (content string, ok bool) {
 	text = strings.TrimSpace(text)
 	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {
 		var fields map[string]json.RawMessage
