@@ -138,8 +138,8 @@ func capabilities(vendor string, e entry) []models.Capability {
 	if e.Reasoning {
 		out = append(out, models.Reasoning)
 	}
-	// These vendors document that their current models accept a JSON schema for the answer. For other vendors, the package
-	// says whether a model does.
+	// These vendors document that their current models accept a JSON schema for the answer. For other vendors, the
+	// package says whether a model does.
 	documented := []string{"anthropic", "google", "meta", "mistral", "openai", "xai"}
 	old := strings.HasPrefix(e.ID, "gpt-3") || e.ID == "gpt-4" || strings.HasPrefix(e.ID, "gpt-4-")
 	if slices.Contains(documented, vendor) && !old || e.Compat.Strict != nil && *e.Compat.Strict && !old {
