@@ -118,17 +118,17 @@ func (t *Tape) Takes(p turn.Prompt, mediaType string) bool { return t.next.Takes
 
 // Infer implements Model.
 func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
-	request, name, err := t.request(p)
+	requestJSON, name, err := t.request(p)
 	if err != nil {
 		return turn.Completion{}, turn.Errorf(turn.CodeInternal, err, "the request cannot be written to a tape")
 	}
 	if t.replays {
-		return t.replay(p, request, name, sink)
+		return t.replay(p, requestJSON, name, sink)
 	}
-	recorder := &recorder{sink: sink}
-	answer, err := t.next.Infer(ctx, p, recorder)
+	recording := &recorder{sink: sink}
+	answer, err := t.next.Infer(ctx, p, recording)
 	if ctx.Err() == nil { // otherwise the answer may be incomplete because this side cancelled the inference
-		if err := t.record(p.CacheKey, name, request, recorder.stream, answer, err); err != nil {
+		if err := t.record(p.CacheKey, name, requestJSON, recording.stream, answer, err); err != nil {
 			t.log.Error("an answer is not on the tape", "tape", t.dir, "error", err)
 		}
 	}
@@ -155,13 +155,14 @@ func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
 
 // record adds an answer to the file of its request. failed is the error with which the inference ended, if it did;
 // answer is then ignored. Only answers to the session that sent the request first are recorded.
-func (t *Tape) record(session, name string, request []byte, stream []delta, answer turn.Completion, failed error) error {
+func (t *Tape) record(session, name string, requestJSON []byte, stream []delta, answer turn.Completion,
+	failed error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, err := t.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		e = entry{Version: version, Session: session}
-		err = json.Unmarshal(request, &e.Request)
+		err = json.Unmarshal(requestJSON, &e.Request)
 	}
 	if err != nil || e.Session != session || len(e.Exchanges) >= maxExchanges {
 		return err
@@ -227,10 +228,10 @@ func (t *Tape) read(name string) (e entry, err error) {
 	return e, nil
 }
 
-// replay returns the recorded answer to a prompt and sends its pieces to sink. request and name are those of
-// Tape.request. A session that sends the same request again gets the next answer, and the last one if there are no
-// more.
-func (t *Tape) replay(p turn.Prompt, request []byte, name string, sink turn.Sink) (turn.Completion, error) {
+// replay returns the recorded answer to a prompt and sends its pieces to sink. requestJSON and name are the
+// results of Tape.request. A session that sends the same request again gets the next answer, and the last one if there
+// are no more.
+func (t *Tape) replay(p turn.Prompt, requestJSON []byte, name string, sink turn.Sink) (turn.Completion, error) {
 	t.mu.Lock()
 	e, err := t.read(name)
 	position := p.CacheKey + " " + name
@@ -239,7 +240,7 @@ func (t *Tape) replay(p turn.Prompt, request []byte, name string, sink turn.Sink
 	t.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
 		if e, err = t.answerByPosition(p); errors.Is(err, fs.ErrNotExist) {
-			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.describeMissing(p, request, name))
+			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.describeMissing(p, requestJSON, name))
 		}
 	}
 	if err == nil && len(e.Exchanges) == 0 {
@@ -270,22 +271,22 @@ func (t *Tape) replay(p turn.Prompt, request []byte, name string, sink turn.Sink
 
 // describeMissing returns the message for a request to which the tape has no answer. It says how the request differs
 // from the most similar one on the tape.
-func (t *Tape) describeMissing(p turn.Prompt, request []byte, name string) string {
+func (t *Tape) describeMissing(p turn.Prompt, requestJSON []byte, name string) string {
 	text := fmt.Sprintf("the tape in %s has no answer to this request (%s for model %s, %d messages", t.dir, name,
 		turn.Truncate(p.Model, 60), len(p.Messages))
 	if n := len(p.Messages); n > 0 {
 		text += fmt.Sprintf(", the last: %q", turn.Truncate(p.Messages[n-1].Text, 80))
 	}
 	text += ")"
-	if near, at := t.nearest(request); near != nil {
-		text += fmt.Sprintf("; the most similar one has %q in place of %q", excerpt(near, at), excerpt(request, at))
+	if near, at := t.nearest(requestJSON); near != nil {
+		text += fmt.Sprintf("; the most similar one has %q in place of %q", excerpt(near, at), excerpt(requestJSON, at))
 	}
 	return text + fmt.Sprintf(`. Record it with llm.tape = "record:%s"`, t.dir)
 }
 
 // nearest returns the recorded request that has the longest beginning in common with this one, and the length of that
 // beginning in bytes. It returns nil if the tape has no requests.
-func (t *Tape) nearest(request []byte) (near []byte, at int) {
+func (t *Tape) nearest(requestJSON []byte) (near []byte, at int) {
 	names, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
 	if err != nil {
 		return nil, 0
@@ -296,7 +297,7 @@ func (t *Tape) nearest(request []byte) (near []byte, at int) {
 			continue
 		}
 		b, err := json.Marshal(e.Request)
-		if n := commonPrefix(b, request); err == nil && (near == nil || n > at) {
+		if n := commonPrefix(b, requestJSON); err == nil && (near == nil || n > at) {
 			near, at = b, n
 		}
 	}
