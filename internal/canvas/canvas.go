@@ -420,6 +420,7 @@ func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name st
 	}
 	ref := r.ref(a.Tenant, a.Session)
 	message := a.message(title, base)
+	// The input of git fast-import: one commit, whose ID get-mark then prints.
 	var in bytes.Buffer
 	fmt.Fprintf(&in, "feature done\ncommit %s\nmark :1\ncommitter %s <%s> %d +0000\ndata %d\n%s\n", ref, author, email,
 		time.Now().Unix(), len(message), message)

@@ -160,6 +160,7 @@ type audited struct {
 	err      error
 }
 
+// Decode implements converter.PayloadCodec.
 func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	for _, p := range list {
 		if id := string(p.GetMetadata()[codec.MetadataKeyID]); id != "" && !slices.Contains(a.keys, id) && len(a.keys) < 16 {
@@ -171,6 +172,7 @@ func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err
 	return out, a.err
 }
 
+// Encode implements converter.PayloadCodec.
 func (a *audited) Encode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	a.payloads = len(list)
 	out, a.err = a.PayloadCodec.Encode(list)

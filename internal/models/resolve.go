@@ -89,7 +89,7 @@ func (m Models) Resolve(name string) (Resolved, error) {
 		if i := slices.IndexFunc(m.Endpoints, func(e Endpoint) bool { return e.ID == before }); i >= 0 {
 			return m.find(m.Endpoints[i], after)
 		}
-		// The part before the colon is a provider that is not configured.
+		// The name is one of a provider that is not configured, unless the default endpoint may have any name.
 		if m.List.Has(before) && endpoint.Vendor != "" || before == Demo {
 			return Resolved{}, &UnknownError{Name: name, Provider: before, Date: m.List.Date}
 		}

@@ -41,7 +41,7 @@ func (d Deployment) Await(ctx context.Context, build string) error {
 		}
 		select {
 		case <-ctx.Done():
-			if err == nil || ctx.Err() == nil {
+			if err == nil || ctx.Err() == nil { // the version exists, but has no worker
 				err = fmt.Errorf("no worker of version %q polls task queue %s: start one", build, d.TaskQueue)
 			}
 			return fmt.Errorf("%w: %w", ErrRefused, err)

@@ -37,7 +37,7 @@ type Chosen struct {
 // Choice is the skills that were selected for a turn, in the order of their scores.
 type Choice []Chosen
 
-// Set is the skills from which those of a turn are selected, with the budget for them.
+// Set is the skills from which Choose selects those of a turn, with the budget for the selected ones.
 type Set struct {
 	All []Skill
 	// Tokens bounds the selected skills in the prompt. So does Ratio, as a fraction of the model's context window, if the

@@ -153,6 +153,7 @@ type frontmatter struct {
 // words is a YAML list, or a string whose words are separated by spaces or commas.
 type words []string
 
+// UnmarshalYAML implements yaml.Unmarshaler.
 func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.SequenceNode {
 		return node.Decode((*[]string)(w))
@@ -236,7 +237,7 @@ func parse(text string) (Skill, error) {
 	}
 	head, body := text[m[2]:m[3]], strings.TrimSpace(text[m[1]:])
 	var f frontmatter
-	if err := yaml.Unmarshal([]byte(head), &f); err != nil {
+	if err := yaml.Unmarshal([]byte(head), &f); err != nil { // try again with quotes around values with colons
 		if yaml.Unmarshal([]byte(bareColon.ReplaceAllStringFunc(head, quoteValue)), &f) != nil {
 			return Skill{}, fmt.Errorf("its frontmatter is not valid YAML: %w", err)
 		}

@@ -42,7 +42,7 @@ func Secure(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
 	}
-	holdsState := false
+	holdsState := false // dir contains more than .gitignore and the file with its origin
 	for _, e := range entries {
 		holdsState = holdsState || e.Name() != ".gitignore" && !strings.HasPrefix(e.Name(), originName)
 		if err := secureEntry(filepath.Join(dir, e.Name())); err != nil {

@@ -284,7 +284,7 @@ func (t *Tape) describeMissing(p turn.Prompt, requestJSON []byte, name string) s
 	return text + fmt.Sprintf(`. Record it with llm.tape = "record:%s"`, t.dir)
 }
 
-// nearest returns the recorded request that has the longest beginning in common with this one, and the length of that
+// nearest returns the recorded request with the longest beginning in common with requestJSON, and the length of that
 // beginning in bytes. It returns nil if the tape has no requests.
 func (t *Tape) nearest(requestJSON []byte) (near []byte, at int) {
 	names, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
@@ -326,7 +326,7 @@ func failureOf(err error) *failure {
 	return &failure{e.Code, e.Message, e.RetryAfter, e.Status, e.OfModel, e.Refused}
 }
 
-// err returns the error of which f is the recorded form.
+// err returns the recorded error.
 func (f failure) err() error {
 	return &turn.Error{Code: f.Code, Message: f.Message, RetryAfter: f.RetryAfter, Status: f.Status, OfModel: f.OfModel,
 		Refused: f.Refused}
@@ -338,11 +338,13 @@ type recorder struct {
 	stream []delta
 }
 
+// Text implements turn.Sink.
 func (r *recorder) Text(s string) {
 	r.stream = append(r.stream, delta{Text: s})
 	r.sink.Text(s)
 }
 
+// Reasoning implements turn.Sink.
 func (r *recorder) Reasoning(s string) {
 	r.stream = append(r.stream, delta{Reasoning: s})
 	r.sink.Reasoning(s)

@@ -46,11 +46,13 @@ type spanIDs struct {
 // trace is the same whichever worker writes it.
 type derivedIDs struct{}
 
+// NewIDs implements sdktrace.IDGenerator.
 func (derivedIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	ids, _ := ctx.Value(idKey{}).(spanIDs)
 	return ids.trace, ids.span
 }
 
+// NewSpanID implements sdktrace.IDGenerator.
 func (d derivedIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	_, span := d.NewIDs(ctx)
 	return span

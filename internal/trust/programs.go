@@ -33,7 +33,7 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	}
 	dir := absolute(root, expand(s.Dir, lookup))
 	words := wordsOf(s, lookup)
-	bases := []Program{{dir, true}}
+	bases := []Program{{dir, true}} // the directories in which names are resolved
 	add := func(name string) {
 		if base := (Program{absolute(dir, name), !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
 			bases = append(bases, base)

@@ -1,2 +1,2 @@
-// Package version has the version of Everturn of which a program was built.
+// Package version has the version of this build of Everturn.
 package version

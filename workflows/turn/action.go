@@ -14,7 +14,7 @@ const (
 // AskUserTool is the wire name of the built-in tool with which a model in native mode asks its user a question.
 const AskUserTool = "ask_user"
 
-// Action is what a completion asks for: Final, CallTools or AskUser. The set is closed.
+// Action is what the model requests in a completion: Final, CallTools or AskUser. The set is closed.
 type Action interface{ action() }
 
 // Final ends the turn with an answer.
@@ -118,7 +118,7 @@ type CallProposal struct {
 	// Retry means that the call is denied for now: the model may propose it again when the reason in Why no longer
 	// holds. Otherwise the model is told not to try again.
 	Retry bool `json:"retry,omitempty"`
-	// Background means that the call asks for a subagent for which the turn does not wait.
+	// Background means that the call starts a subagent for which the turn does not wait.
 	Background bool `json:"background,omitempty"`
 }
 

@@ -82,11 +82,11 @@ func PlanCompaction(in CompactionInput) (c *Compaction, toSummarize []Message) {
 	c = &Compaction{
 		Reason: in.Reason, At: in.Head, Before: in.Projected, Context: in.ContextTokens, Threshold: in.Trigger(),
 	}
-	if in.Previous != nil {
+	if in.Previous != nil { // the new compaction extends the previous one
 		c.To, c.Hash, c.PrunedTo, c.Summary, c.Kept = in.Previous.To, in.Previous.Hash, in.Previous.PrunedTo,
 			in.Previous.Summary, in.Previous.Kept
 	}
-	tail := lastStep(in.Window)
+	tail := lastStep(in.Window) // from here on, messages are never summarized, and pruned only if nothing else helps
 	if pruned, ok := p.prune(c, 0, tail, p.target); ok && in.Reason != CompactionManual && pruned > c.PrunedTo {
 		c.Method = CompactionPruned
 		p.recordKept(c, 0, pruned)
@@ -223,11 +223,12 @@ func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 		switch {
 		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "":
 			users = append(users, KeptText{Seq: seq, Text: m.Text})
-		case m.Role != RoleTool:
-		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError:
+		case m.Role != RoleTool: // it stays in the window, or the summary covers it
+		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError: // denied, cancelled or unknown
 			calls = append(calls, KeptCall{Seq: seq, Call: m.CallID, Tool: tools[callKey{m.TurnID, m.CallID}],
 				Outcome: m.Outcome, Text: oneLine(Truncate(m.Text, excerptBytes))})
 		case i < cut && len(m.Text) > pruneBytes, prunable(m, tools) && seq <= c.PrunedTo:
+			// An earlier compaction may have made the reference already.
 			if !slices.ContainsFunc(refs, func(r Ref) bool { return r.Seq == seq }) {
 				refs = append(refs, refOf(seq, m, tools[callKey{m.TurnID, m.CallID}]))
 			}

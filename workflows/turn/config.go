@@ -48,7 +48,7 @@ type Config struct {
 	Unavailable []string `json:"unavailable,omitempty"`
 	Queues      Queues   `json:"queues,omitzero"`
 	// Models are the models that the turn may use: the first one, and its fallbacks in order. Provider, Model and Mode
-	// are those of the first. It is empty for turns that began before models were recorded.
+	// describe the first one. Models is empty for turns that began before models were recorded.
 	Models []Model `json:"models,omitempty"`
 	// RetryMax is the maximum number of retries of an inference within Limits.RetryFor; nil means no maximum.
 	// FallbackAfter is how long an inference waits before a fallback takes over.

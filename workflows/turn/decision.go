@@ -68,7 +68,7 @@ func (g Grant) Covers(tool, arguments, argumentsHash string, widest GrantScope) 
 	switch {
 	case g.Tool != tool:
 		return false
-	case g.ArgumentsHash == "":
+	case g.ArgumentsHash == "": // a grant of the whole tool, which not every call accepts
 		return widest == ""
 	case g.ArgumentsHash == argumentsHash:
 		return true
@@ -104,10 +104,10 @@ func (r Request) Settle(d Decision) (Decision, *Error) {
 	return r.settleResponse(d)
 }
 
-// checkStatus refuses a status that does not fit the kind of request or contradicts d.Allowed.
+// checkStatus returns an error if d.Status does not fit the kind of the request or contradicts d.Allowed.
 func (r Request) checkStatus(d Decision) *Error {
 	approval := r.Kind == RequestApproval
-	fits, allowed := false, false
+	fits, allowed := false, false // whether the status fits the kind, and the value that d.Allowed must have
 	switch d.Status {
 	case StatusAllowed:
 		fits, allowed = approval, true

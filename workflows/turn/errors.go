@@ -46,13 +46,13 @@ const (
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is the pause before the next attempt: what the other side requested, or the current pause of an
-	// unavailable one. 0 means unknown.
+	// RetryAfter is the pause before the next attempt that the provider or server has requested, or that this worker
+	// makes while it is unavailable. 0 means unknown.
 	RetryAfter time.Duration
 	// Refused means that the request reached the server and its front end answered that it did not act on it (HTTP 404,
 	// 429, some 400).
 	Refused bool
-	// Status is the HTTP status with which the other side refused the request; 0 if there is none.
+	// Status is the HTTP status with which the provider or server refused the request; 0 if there is none.
 	Status int
 	// OfModel means that another model may accept the same request: the provider does not have this model, or the
 	// account has no quota for it.

@@ -103,7 +103,8 @@ type ErrorEvent struct {
 	Code   Code   `json:"code"`
 	CallID string `json:"call_id,omitempty"` // the failed call; empty: the step's inference
 	Tool   string `json:"tool,omitempty"`
-	// Invalid says what is wrong with the completion, if Code is invalid_action. Tool is then the tool that it names.
+	// Invalid says what is wrong with the completion, if Code is invalid_action. Tool is then the tool that the
+	// completion names.
 	Invalid InvalidKind `json:"invalid,omitempty"`
 	// Final means that the inference is not attempted again.
 	Final bool `json:"final,omitempty"`

@@ -63,9 +63,10 @@ func matchesHost(pattern, host string) bool {
 	case address.MatchString(host) && strings.Contains(pattern, "."):
 		return matchesSegments(pattern, host)
 	case top != host && strings.Trim(top, digits) != "" && strings.ContainsAny(last, "*?"):
-		return false
+		return false // a wildcard would match every top-level domain
 	}
 	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/") // labels become segments
+	// A *. at the beginning of the pattern stands for one or more labels, so the rest may match any end of the host.
 	end, several := strings.CutPrefix(p, "*/")
 	_, below, more := strings.Cut(h, "/")
 	return matchesSegments(p, h) || several && more &&

@@ -39,8 +39,8 @@ type Progress struct {
 	// Pending are the results of the last step that are not in the transcript yet. The next inference or Finish appends
 	// them.
 	Pending []CallOutcome `json:"pending,omitempty"`
-	// Inbox are accepted messages that are not merged yet. Merging are those that the next inference appends to the
-	// transcript; they stay here until a completion arrives.
+	// Inbox are accepted messages that are not merged yet. Merging are the messages that the next inference appends to
+	// the transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Merging []UserMessage `json:"merging,omitempty"`
 	// Retries counts the repetitions of the step. While the step is repeated, the messages that it merged stay the same,

@@ -134,7 +134,7 @@ func (r Rule) matchArgument(fields map[string]any, key, pattern string) certaint
 // rules do not look into them.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
-	text, fits := "null", matchesAll(pattern)
+	text, fits := "null", matchesAll(pattern) // fits: the value's type can match the pattern
 	switch v := value.(type) {
 	case string:
 		text, fits = v, true
@@ -168,7 +168,7 @@ func valuesAt(value any, key string) []any {
 			if sameKey(name, key) {
 				found = append(found, inner)
 			}
-			for i, c := range key {
+			for i, c := range key { // a name may contain the key up to any of its dots
 				if c == '.' && sameKey(name, key[:i]) {
 					found = append(found, valuesAt(inner, key[i+1:])...)
 				}

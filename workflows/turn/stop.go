@@ -16,9 +16,10 @@ const (
 	StopRefusal       StopCause = "refusal"        // the model declined; the text contains the refusal
 )
 
-// stopCauses maps finish reasons, in lower case, to stop causes. They are those of OpenAI's Chat Completions, and those
-// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other value, even an unknown one,
-// means that the completion is complete, because endpoints have many values for that.
+// stopCauses maps the finish reasons of providers, in lower case, to stop causes. They are the finish reasons of
+// OpenAI's Chat Completions, and those that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral.
+// Any other finish reason, even an unknown one, means that the completion is complete, because endpoints have many
+// names for that.
 var stopCauses = map[string]StopCause{
 	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
 	"model_context_window_exceeded": StopLength,
@@ -74,6 +75,7 @@ const maxEscape = 6
 // the text if that is an incomplete escape. ok is false if text is not the beginning of such an action.
 func partialFinal(text string) (content string, ok bool) {
 	text = strings.TrimSpace(text)
+	// Complete the text to a JSON object, without its last bytes if they are the beginning of an escape.
 	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {
 		var fields map[string]json.RawMessage
 		if json.Unmarshal([]byte(text[:len(text)-cut]+`"}`), &fields) != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// AgentTools begins the IDs of the tools that stand for agents: "agent/<id>".
+// AgentTools is the prefix of the IDs of the tools that call agents: "agent/<id>".
 const AgentTools = "agent/"
 
 // SubagentSession returns the ID of the session in which a subagent works for this call. It depends on the call
@@ -23,8 +23,8 @@ func ParentCall(session string) (turnID, callID string, ok bool) {
 	return m[1], m[2], true
 }
 
-// answerSuffix is the end of two IDs: that of the message with the answer of a background subagent, and that of the
-// workflow which delivers the message.
+// answerSuffix ends the ID of the message with the answer of a background subagent, and the ID of the workflow that
+// delivers this message.
 const answerSuffix = "/answer"
 
 // SubagentAnswerID returns the ID of the message with which a background subagent's answer is sent to its caller's
