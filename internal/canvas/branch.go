@@ -178,7 +178,7 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if in.Call != "" {
+	if in.Call != "" { // the call may have merged before a crash
 		if done, err := r.commitOf(ctx, s, in.Action); err != nil || done != "" {
 			return done, err
 		}
@@ -215,7 +215,7 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	id := strings.TrimSpace(string(commit))
 	// Each update also names the old commit, so that git refuses it if the branch has moved meanwhile.
 	refs := fmt.Sprintf("update %s %s %s\n", r.ref(in.Tenant, in.Session), id, s.head)
-	if dir == "" {
+	if dir == "" { // otherwise git merge moves the branch, with the work tree
 		refs += fmt.Sprintf("update refs/heads/%s %s %s\n", in.Into, id, target)
 	} else if out, err := exec.CommandContext(ctx, "git", "-C", dir, "merge", "--ff-only", "--quiet", id).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("git merge in %s: %s", dir, strings.TrimSpace(string(out)))

@@ -172,8 +172,8 @@ func (r *Repo) entries(ctx context.Context, commit string, paths ...string) (map
 	}
 	out, err := r.git(ctx, nil, append([]string{"ls-tree", "-z", commit, "--"}, paths...)...)
 	for _, line := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		about, name, _ := strings.Cut(line, "\t")
-		if f := strings.Fields(about); len(f) == 3 {
+		attributes, name, _ := strings.Cut(line, "\t")
+		if f := strings.Fields(attributes); len(f) == 3 { // mode, kind and object
 			found[name] = entry{f[0], f[1], f[2]}
 		}
 	}

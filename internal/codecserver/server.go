@@ -49,7 +49,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
 		WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
-	stopped := make(chan error, 1) // the result of Shutdown, which ends before Serve returns
+	stopped := make(chan error, 1) // receives the result of Shutdown, which may end after server.Serve has returned
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 		defer cancel()
@@ -160,7 +160,7 @@ type audited struct {
 	err      error
 }
 
-// Decode implements converter.PayloadCodec.
+// Decode implements converter.PayloadCodec. It also counts the payloads and collects the IDs of their keys.
 func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	for _, p := range list {
 		if id := string(p.GetMetadata()[codec.MetadataKeyID]); id != "" && !slices.Contains(a.keys, id) && len(a.keys) < 16 {
@@ -172,7 +172,7 @@ func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err
 	return out, a.err
 }
 
-// Encode implements converter.PayloadCodec.
+// Encode implements converter.PayloadCodec. It also counts the payloads.
 func (a *audited) Encode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	a.payloads = len(list)
 	out, a.err = a.PayloadCodec.Encode(list)

@@ -112,7 +112,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 		hook = o.Started
 	}
 	err := prepare(ctx, o.Address, hook, o.Prepare)
-	var foreign *Refusal
+	var foreign *Refusal // from o.Joined: the server belongs to another folder
 	if state == temporalListener && errors.As(err, &foreign) {
 		return &portTaken{foreign}
 	}

@@ -26,21 +26,21 @@ var oldestServer = [2]int{1, 27}
 // FindTemporal returns the path of a `temporal` binary: the one on PATH if its server is recent enough, otherwise the
 // version that tools/temporal.mod pins, which is built on first use. why describes the choice for the user.
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
-	passed := ""
+	rejected := "" // why the binary on PATH is not used
 	if found := lookPath(o.Environ, "temporal"); found != "" {
 		version, err := binaryVersion(ctx, o, found)
 		if err == nil && isRecent(version) {
 			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
 		}
-		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
+		rejected = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
 			oldestServer[0], oldestServer[1])
 	}
 	if lookPath(o.Environ, "go") == "" {
 		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install "+
-			"the Temporal CLI (https://docs.temporal.io/cli)", passed)
+			"the Temporal CLI (https://docs.temporal.io/cli)", rejected)
 	}
 	path, err = install(ctx, o)
-	return path, "built from " + command + passed, err
+	return path, "built from " + command + rejected, err
 }
 
 // lookPath returns the path of the executable name on the PATH of environ, or "" if there is none. exec.LookPath

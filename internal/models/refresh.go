@@ -47,7 +47,7 @@ func Load(cache string) (*List, error) {
 	return fetched, nil
 }
 
-// Read reads the list in a file.
+// Read returns the list in the file path.
 func Read(path string) (*List, error) {
 	f, err := os.Open(path)
 	if err != nil {

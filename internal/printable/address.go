@@ -30,9 +30,9 @@ func Address(raw string) string {
 		out += hidden + "@"
 	}
 	raw, _, _ = strings.Cut(raw, "#")
-	raw, query, asked := strings.Cut(raw, "?")
+	raw, query, hasQuery := strings.Cut(raw, "?")
 	out += u.Host + strings.Join(each(pathOf(raw), "/", func(s string) string { return known.FindString(s) }), "/")
-	if asked {
+	if hasQuery {
 		out += "?" + strings.Join(each(query, "&", func(s string) string {
 			if name, value, ok := strings.Cut(s, "="); ok {
 				return name + "=" + orHidden(reference.FindString(value), value)

@@ -14,7 +14,7 @@ type handler struct {
 	redact *Redactor
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It passes on a redacted copy of the record.
 func (h handler) Handle(ctx context.Context, record slog.Record) error {
 	clean := slog.NewRecord(record.Time, record.Level, h.redact.String(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {

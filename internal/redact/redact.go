@@ -63,7 +63,7 @@ func (r *Redactor) count(n int, values []string) {
 		if r.secrets[v] += n; r.secrets[v] == 0 {
 			delete(r.secrets, v)
 		}
-		if before == 0 || before+n == 0 {
+		if before == 0 || before+n == 0 { // the value is new or gone
 			r.built.Store(nil)
 		}
 	}
@@ -191,7 +191,7 @@ func (r *Redactor) literal(quoted string, nested int) string {
 	if nested > 0 && strings.Contains(text, `\`) {
 		clean = r.json(clean, nested-1)
 	}
-	if clean == text && r.Values(quoted) == quoted {
+	if clean == text && r.Values(quoted) == quoted { // no secret, with or without the escapes
 		return quoted
 	}
 	b, _ := json.Marshal(clean) // a string always marshals

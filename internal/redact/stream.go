@@ -158,6 +158,7 @@ func (f *finder) write(piece []byte, end bool) (out []byte) {
 			}
 			r, n = utf8.DecodeRune(f.buf[f.pos:])
 		}
+		// A character with which no match can begin needs no step if no match is under way.
 		if len(f.threads) > 0 || r < 0 || r >= utf8.RuneSelf || f.first[r] {
 			f.step(r)
 		}
@@ -169,11 +170,11 @@ func (f *finder) write(piece []byte, end bool) (out []byte) {
 			return append(out, f.buf...)
 		}
 		f.pos, f.prev = f.pos+n, r
-		if len(f.threads) > 0 && f.pos-f.threads[0].start > f.limit {
+		if len(f.threads) > 0 && f.pos-f.threads[0].start > f.limit { // too long to hold back: redact it
 			out = f.replace(out, run{f.threads[0].start, f.pos})
 		}
 	}
-	decided := f.pos
+	decided := f.pos // the offset before which no match is possible any more
 	if f.found {
 		decided = f.match.from
 	} else if len(f.threads) > 0 {

@@ -49,9 +49,9 @@ func count(re *syntax.Regexp, limit int) int {
 	case syntax.OpCapture, syntax.OpStar:
 		n += 2
 	case syntax.OpRepeat:
-		if re.Max < 0 {
+		if re.Max < 0 { // x{n,}: n copies, and a loop around the last one
 			n = n*max(re.Min, 1) + 2
-		} else {
+		} else { // x{n,m}: m copies, and a branch before each of the m-n optional ones
 			n = max(n*re.Max+re.Max-re.Min, 1)
 		}
 	default:

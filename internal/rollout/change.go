@@ -118,8 +118,8 @@ func (d Deployment) Promote(ctx context.Context, build string) (changed bool, er
 	return true, d.awaitRouted(ctx)
 }
 
-// Ramp makes a percentage of the sessions, always the same ones, begin their turns on a version. A percentage of 0
-// ends the ramp.
+// Ramp makes a percentage of the sessions, always the same ones, begin their turns on the version build. A percentage
+// of 0 ends the ramp; build may then be empty.
 func (d Deployment) Ramp(ctx context.Context, build string, percent float32) error {
 	s, err := d.readRouting(ctx)
 	if err != nil {

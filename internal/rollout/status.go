@@ -146,6 +146,7 @@ func (s Status) version(build string) (VersionState, error) {
 func (s Status) previous() string {
 	var latest VersionState
 	for _, v := range s.Versions {
+		// A version that was never current has the time 0.
 		if v.BuildID != s.Current && v.lastCurrent.Unix() > 0 && v.lastCurrent.After(latest.lastCurrent) {
 			latest = v
 		}

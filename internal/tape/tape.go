@@ -116,7 +116,7 @@ func Open(dir string, replays bool, next Model, secrets *redact.Redactor, log *s
 // Takes implements Model.
 func (t *Tape) Takes(p turn.Prompt, mediaType string) bool { return t.next.Takes(p, mediaType) }
 
-// Infer implements Model.
+// Infer implements Model: it replays an answer, or gets one from the recorded model and records it.
 func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	requestJSON, name, err := t.request(p)
 	if err != nil {

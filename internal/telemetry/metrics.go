@@ -38,7 +38,7 @@ func (t *Telemetry) SDK() client.MetricsHandler {
 // add a value to the label.
 type homeQueues struct{ client.MetricsHandler }
 
-// WithTags implements client.MetricsHandler.
+// WithTags implements client.MetricsHandler. It shortens the name of a home queue.
 func (h homeQueues) WithTags(tags map[string]string) client.MetricsHandler {
 	if queue, _, ok := strings.Cut(tags["task_queue"], "-home-"); ok {
 		clean := map[string]string{}

@@ -34,7 +34,7 @@ var (
 	ownTexts       = []string{"message", "cause", "it said"}
 )
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It replaces the attributes whose texts may quote content.
 func (c contentFreeLog) Handle(ctx context.Context, r slog.Record) error {
 	failure := slices.Contains(failureRecords, r.Message)
 	free := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)

@@ -14,7 +14,7 @@ type cancellationLog struct{ slog.Handler }
 // activityError is the SDK's log message for an activity that returned an error.
 const activityError = "Activity error."
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It lowers the level of a record about a cancelled activity.
 func (c cancellationLog) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level == slog.LevelError && r.Message == activityError && hasCancellation(r) {
 		r.Level = slog.LevelInfo

@@ -53,6 +53,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Healthcheck {
 		return healthcheck(ctx, loaded.Config.Worker)
 	}
+	// If no setting decides, the workspace is trusted if it is in the worker's folder.
 	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil {
 		own := trust.Inside(".", r.Workspace)
 		r.TrustWorkspace = &own

@@ -66,8 +66,8 @@ func (a Allowance) Enough() bool {
 		(a.Cost == nil || *a.Cost >= 1)
 }
 
-// All returns the whole allowance as a Spending: the most that its turn can have used. It counts for a turn whose
-// actual spending is unknown.
+// All returns the whole allowance as a Spending, which is the most that its turn can have used. Callers count it for
+// a turn whose actual spending is unknown. A part without a limit counts as 0.
 func (a Allowance) All() Spending {
 	s := Spending{Steps: a.Steps, ToolCalls: a.ToolCalls, Time: a.Time}
 	if a.Tokens != nil {
@@ -112,7 +112,7 @@ func SharesOf(l Limits, c Counters, calls, inline, background int) Shares {
 	left := l.Left(c.Taken())
 	left.Steps, left.ToolCalls = left.Steps-1, left.ToolCalls-calls
 	n := inline + background
-	if n == 0 || left.Steps < n {
+	if n == 0 || left.Steps < n { // each subagent needs at least one step
 		return Shares{}
 	}
 	s := Shares{Inline: left.dividedBy(n)}

@@ -87,14 +87,14 @@ func PlanCompaction(in CompactionInput) (c *Compaction, toSummarize []Message) {
 			in.Previous.Summary, in.Previous.Kept
 	}
 	tail := lastStep(in.Window) // from here on, messages are never summarized, and pruned only if nothing else helps
-	if pruned, ok := p.prune(c, 0, tail, p.target); ok && in.Reason != CompactionManual && pruned > c.PrunedTo {
+	if pruned, ok := p.planPruning(c, 0, tail, p.target); ok && in.Reason != CompactionManual && pruned > c.PrunedTo {
 		c.Method = CompactionPruned
 		p.recordKept(c, 0, pruned)
 		return c, nil
 	}
 	cut := p.cut(tail)
-	if cut == 0 || !p.worthwhile(cut) { // there is nothing to summarize: prune even the outputs of the last step
-		pruned, _ := p.prune(c, 0, len(in.Window), p.target)
+	if cut == 0 || !p.worthwhile(cut) { // no summary is possible or worth its price: prune even the last step's outputs
+		pruned, _ := p.planPruning(c, 0, len(in.Window), p.target)
 		if pruned <= c.PrunedTo {
 			return nil, nil
 		}
@@ -103,7 +103,7 @@ func PlanCompaction(in CompactionInput) (c *Compaction, toSummarize []Message) {
 		return c, nil
 	}
 	room := p.target - p.summaryTokens() - p.userTokens()
-	pruned, _ := p.prune(c, cut, len(in.Window), room)
+	pruned, _ := p.planPruning(c, cut, len(in.Window), room)
 	c.Method, c.From, c.To = CompactionSummarized, c.To+1, in.From+int64(cut)-1
 	c.Hash = "" // the journal fills it in
 	p.recordKept(c, cut, pruned)
@@ -115,7 +115,7 @@ func PlanCompaction(in CompactionInput) (c *Compaction, toSummarize []Message) {
 func newPlanner(in CompactionInput) planner {
 	p := planner{CompactionInput: in, scale: 1}
 	if estimated := in.Prompt.Tokens() + in.ReserveTokens; estimated > 0 {
-		p.scale = min(max(float64(in.Projected)/float64(estimated), 0.5), 4)
+		p.scale = min(max(float64(in.Projected)/float64(estimated), 0.5), 4) // bounded, in case a count is far off
 	}
 	target := int64(float64(in.ContextTokens) * in.TargetRatio)
 	target = max(target-in.ReserveTokens, target/2) // a large reserve must leave some room
@@ -180,10 +180,10 @@ func (p planner) worthwhile(cut int) bool {
 	return float64(freed)*p.scale*minReplacement > float64(p.ContextTokens)
 }
 
-// prune decides which tool outputs to prune so that the messages from index low on take at most room tokens. It
+// planPruning decides which tool outputs to prune so that the messages from index low on take at most room tokens. It
 // considers the outputs from index low up to, but not including, high, oldest first. It returns the sequence number
 // of the last message to prune; enough is false if the messages still take more than room.
-func (p planner) prune(c *Compaction, low, high int, room int64) (to int64, enough bool) {
+func (p planner) planPruning(c *Compaction, low, high int, room int64) (to int64, enough bool) {
 	var size int64
 	if low == 0 && c.To > 0 { // the prompt begins with the text of the previous compaction
 		size = Message{Text: c.Text()}.Tokens()
@@ -196,7 +196,7 @@ func (p planner) prune(c *Compaction, low, high int, room int64) (to int64, enou
 	tools := toolNames(p.Window)
 	for i := low; i < high && size > room; i++ {
 		if m := window[i]; prunable(m, tools) {
-			size -= m.Tokens() - excerptBytes/2
+			size -= m.Tokens() - excerptBytes/2 // about the tokens of the excerpt and the reference
 			to = p.From + int64(i)
 		}
 	}

@@ -132,8 +132,7 @@ func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	return action, nil
 }
 
-// jsonAction returns the action of the given kind, which is the value of "type". fields are the fields of the JSON
-// object.
+// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type".
 func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
 	switch kind {
 	case "final":
@@ -177,7 +176,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 		return "", flaw{InvalidMissingField, fmt.Sprintf("%q is missing", key)}
 	}
 	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' {
+	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' { // Unmarshal accepts null, too
 		return "", flaw{InvalidField, fmt.Sprintf("%q must be a string", key)}
 	}
 	if strings.TrimSpace(s) == "" {

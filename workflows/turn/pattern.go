@@ -30,7 +30,7 @@ func matchToAllow(pattern, text string) certainty {
 			return never
 		}
 	}
-	// A number has a sign if the pattern has one, and a path is absolute if the pattern is.
+	// Both or neither must begin with a sign or a slash, which a wildcard does not match.
 	sameStart := strings.IndexByte("/-", pattern[0]) == strings.IndexByte("/-", text[0])
 	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && matchesSegments(pattern, text) {
 		return surely
@@ -61,7 +61,7 @@ func matchesHost(pattern, host string) bool {
 	case matchesAll(pattern):
 		return true
 	case address.MatchString(host) && strings.Contains(pattern, "."):
-		return matchesSegments(pattern, host)
+		return matchesSegments(pattern, host) // in an address, a wildcard may match several numbers
 	case top != host && strings.Trim(top, digits) != "" && strings.ContainsAny(last, "*?"):
 		return false // a wildcard would match every top-level domain
 	}

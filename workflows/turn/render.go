@@ -82,7 +82,7 @@ func renderMessage(mode Mode, m Message) Message {
 		m.Text += cutOffNote(m.Outcome)
 	case m.Role == RoleTool && m.Outcome == OutcomeError && mode == ModeNative:
 		m.Text = "Error: " + m.Text // providers have no other way to mark an error
-	case mode != ModeJSON:
+	case mode != ModeJSON: // unchanged
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
 	case m.Role == RoleTool:

@@ -57,14 +57,14 @@ func (r Request) Grants(s GrantScope) bool {
 	case GrantHost:
 		return s == GrantCall || s == GrantHost
 	}
-	return r.MaxGrant == s
+	return r.MaxGrant == s // GrantCall, or never for GrantNever
 }
 
 // Covers reports whether a grant of scope s, given with the approval r, also makes the approval other of the same
 // turn unnecessary.
 func (r Request) Covers(s GrantScope, other Request) bool {
-	otherOfTool := other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk
-	if s == "" || !otherOfTool || !r.Grants(s) || !other.Grants(s) {
+	sameTool := other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk
+	if s == "" || !sameTool || !r.Grants(s) || !other.Grants(s) {
 		return false
 	}
 	host := HostOf(r.Arguments)

@@ -115,7 +115,7 @@ func (r Rule) matchArgument(fields map[string]any, key, pattern string) certaint
 		return perhaps
 	case !isList:
 		list = []any{value}
-	case len(list) == 0 && (r.Permit == Allow || matchesAll(pattern)):
+	case len(list) == 0 && (r.Permit == Allow || matchesAll(pattern)): // it is unclear whether an empty list matches
 		return perhaps
 	}
 	// A rule that allows needs all elements to match; a rule that denies or asks, only one.
