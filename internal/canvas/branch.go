@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Summary is what a session's canvas has. It lists at most 1,000 commits and files.
+// Summary describes a session's canvas. It lists at most 1,000 commits and 1,000 files.
 type Summary struct {
 	Branch  string   `json:"branch"`
 	Head    string   `json:"head"`
 	Base    string   `json:"base,omitempty"`
-	Commits []Commit `json:"commits"` // the newest first
-	Files   []File   `json:"files"`
+	Commits []Commit `json:"commits"` // newest first
+	Files   []File   `json:"files"`   // the files that differ from Base
 }
 
-// Commit is one change.
+// Commit is one commit of a canvas.
 type Commit struct {
 	ID      string    `json:"id"`
 	At      time.Time `json:"at"`
@@ -28,7 +28,7 @@ type Commit struct {
 	Call    string    `json:"call,omitempty"` // TURN/CALL
 }
 
-// File is a file that the canvas changes. Binary files have no numbers of lines.
+// File is a file that the canvas changes. Added and Removed are numbers of lines, and 0 for a binary file.
 type File struct {
 	Path    string `json:"path"`
 	Added   int    `json:"added"`
@@ -41,34 +41,36 @@ const (
 	maxListed = 1000
 )
 
-// emptyTree is the object of the tree without files, in repositories with SHA-1.
+// emptyTree is the ID of the tree without files in repositories that use SHA-1.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-func (s state) from() string {
+// diffBase returns the object with which the canvas is compared: its base, or the tree without files if it began in a
+// repository without commits.
+func (s state) diffBase() string {
 	if s.base == "" {
 		return emptyTree
 	}
 	return s.base
 }
 
-// begun returns the state of a canvas that has a branch. The error is ErrNoCanvas if it has none.
-func (r *Repo) begun(ctx context.Context, tenant, session string) (state, error) {
-	s, begun, err := r.state(ctx, tenant, session)
+// existingState returns the state of a session's canvas. The error is ErrNoCanvas if the canvas has no branch yet.
+func (r *Repo) existingState(ctx context.Context, tenant, session string) (state, error) {
+	s, begun, err := r.readState(ctx, tenant, session)
 	if err == nil && !begun {
 		err = ErrNoCanvas
 	}
 	return s, err
 }
 
-// Show returns what a session's canvas has.
+// Show returns the commits and changed files of a session's canvas.
 func (r *Repo) Show(ctx context.Context, tenant, session string) (Summary, error) {
-	s, err := r.begun(ctx, tenant, session)
+	s, err := r.existingState(ctx, tenant, session)
 	if err != nil {
 		return Summary{}, err
 	}
 	out := Summary{Branch: r.Branch(tenant, session), Head: s.head, Base: s.base, Commits: []Commit{}, Files: []File{}}
 	log, err := r.git(ctx, nil, "log", "-n", strconv.Itoa(maxLog), "-z",
-		"--format=%H%x01%ct%x01%s%x01%(trailers:key="+trailerCall+",valueonly,separator=%x20)", s.span(), "--")
+		"--format=%H%x01%ct%x01%s%x01%(trailers:key="+trailerCall+",valueonly,separator=%x20)", s.revisions(), "--")
 	if err != nil {
 		return Summary{}, err
 	}
@@ -79,7 +81,7 @@ func (r *Repo) Show(ctx context.Context, tenant, session string) (Summary, error
 		}
 	}
 	stat, err := r.git(ctx, nil, "diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv",
-		s.from(), s.head)
+		s.diffBase(), s.head)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -95,9 +97,10 @@ func (r *Repo) Show(ctx context.Context, tenant, session string) (Summary, error
 	return out, nil
 }
 
-// List returns the paths of the files below a directory of the canvas, at most 1,000.
+// List returns the paths of the files below a directory of the canvas, at most 1,000; cut reports whether there are
+// more. An empty dir lists all files.
 func (r *Repo) List(ctx context.Context, tenant, session, dir string) (paths []string, cut bool, err error) {
-	s, _, err := r.state(ctx, tenant, session)
+	s, _, err := r.readState(ctx, tenant, session)
 	if err != nil || s.head == "" {
 		return nil, false, err
 	}
@@ -116,14 +119,15 @@ func (r *Repo) List(ctx context.Context, tenant, session, dir string) (paths []s
 	return paths[:min(len(paths), maxListed)], len(paths) > maxListed, nil
 }
 
-// Diff returns the changes of the canvas as a unified diff, of one file or of all.
+// Diff returns the changes of the canvas as a unified diff. name selects one file; if it is empty, the diff has all
+// files.
 func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, error) {
-	s, err := r.begun(ctx, tenant, session)
+	s, err := r.existingState(ctx, tenant, session)
 	if err != nil {
 		return "", err
 	}
 	args := []string{"diff-tree", "-r", "-p", "--text", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv",
-		s.from(), s.head}
+		s.diffBase(), s.head}
 	if name != "" {
 		if name, err = cleanPath(name); err != nil {
 			return "", err
@@ -134,7 +138,7 @@ func (r *Repo) Diff(ctx context.Context, tenant, session, name string) (string, 
 	return string(out), err
 }
 
-// ConflictError says that the canvas and another branch have changed the same lines.
+// ConflictError means that the canvas and the branch Into have changed the same lines of the files Paths.
 type ConflictError struct {
 	Into  string
 	Paths []string
@@ -144,7 +148,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("the canvas conflicts with branch %s in %s", e.Into, strings.Join(e.Paths, ", "))
 }
 
-// CheckedOutError says that a branch is checked out in a work tree, whose files a merge would have to change.
+// CheckedOutError means that the branch Into is checked out in the work tree Dir, so that a merge would have to
+// change files there.
 type CheckedOutError struct{ Into, Dir string }
 
 func (e *CheckedOutError) Error() string {
@@ -152,34 +157,36 @@ func (e *CheckedOutError) Error() string {
 		"another branch", e.Into, e.Dir)
 }
 
-// MergeInput says how a canvas is merged.
+// MergeInput is the input of Merge. Action describes the call that merges; its Call is empty if a user merges by
+// command.
 type MergeInput struct {
 	Action
-	Into   string // a branch
-	Squash bool   // one commit with one parent instead of a merge
-	Title  string
-	// InWorkTree lets git update the files of a work tree that has the branch checked out. Only a user may want that.
+	Into   string // the branch into which the canvas is merged
+	Squash bool   // make one commit with one parent instead of a merge commit
+	Title  string // of the commit's message
+	// InWorkTree lets git update the files of a work tree that has the branch checked out. Only a user's own command may
+	// set it.
 	InWorkTree bool
 }
 
-// Merge merges the canvas into a branch and returns the new commit. The canvas then begins there. The error may be a
-// *ConflictError or a *CheckedOutError.
+// Merge merges the canvas into a branch and returns the ID of the new commit. The canvas then begins again at that
+// commit, without changes of its own. The error may be a *ConflictError or a *CheckedOutError.
 func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	r.committing.Lock()
 	defer r.committing.Unlock()
-	s, err := r.begun(ctx, in.Tenant, in.Session)
+	s, err := r.existingState(ctx, in.Tenant, in.Session)
 	if err != nil {
 		return "", err
 	}
-	if in.Call != "" {
-		if done, err := r.made(ctx, s, in.Action); err != nil || done != "" {
+	if in.Call != "" { // the call may have merged before a crash
+		if done, err := r.commitOf(ctx, s, in.Action); err != nil || done != "" {
 			return done, err
 		}
 	}
 	if s.base == s.head {
 		return "", errors.New("the canvas has nothing to merge")
 	}
-	target, err := r.target(ctx, in.Into)
+	target, err := r.targetCommit(ctx, in.Into)
 	if err != nil {
 		return "", err
 	}
@@ -194,6 +201,7 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Without the trailer for the base, the new commit is the base of the canvas.
 	message := in.message(in.Title, "")
 	message = message[:strings.LastIndex(message, trailerBase)]
 	args := []string{"commit-tree", tree, "-p", target}
@@ -205,8 +213,9 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 		return "", err
 	}
 	id := strings.TrimSpace(string(commit))
+	// Each update also names the old commit, so that git refuses it if the branch has moved meanwhile.
 	refs := fmt.Sprintf("update %s %s %s\n", r.ref(in.Tenant, in.Session), id, s.head)
-	if dir == "" {
+	if dir == "" { // otherwise git merge moves the branch, with the work tree
 		refs += fmt.Sprintf("update refs/heads/%s %s %s\n", in.Into, id, target)
 	} else if out, err := exec.CommandContext(ctx, "git", "-C", dir, "merge", "--ff-only", "--quiet", id).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("git merge in %s: %s", dir, strings.TrimSpace(string(out)))
@@ -217,8 +226,9 @@ func (r *Repo) Merge(ctx context.Context, in MergeInput) (string, error) {
 	return id, nil
 }
 
-// target returns the commit of the branch that a canvas is merged into, which must not be a canvas.
-func (r *Repo) target(ctx context.Context, into string) (string, error) {
+// targetCommit returns the last commit of the branch into which a canvas is merged. It refuses the branch of another
+// canvas.
+func (r *Repo) targetCommit(ctx context.Context, into string) (string, error) {
 	before, after, _ := strings.Cut(r.branch, sessionMark)
 	if strings.HasPrefix(into, before) && strings.HasSuffix(into, after) {
 		return "", fmt.Errorf("branch %q is the canvas of a session; name a branch of yours", into)
@@ -226,7 +236,7 @@ func (r *Repo) target(ctx context.Context, into string) (string, error) {
 	if _, err := r.git(ctx, nil, "check-ref-format", "refs/heads/"+into); err != nil {
 		return "", fmt.Errorf("%q is no name of a branch", into)
 	}
-	commit, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+into+"^{commit}")
+	commit, err := r.firstLine(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+into+"^{commit}")
 	var failed *gitError
 	if errors.As(err, &failed) {
 		return "", fmt.Errorf("there is no branch %q in %s", into, path.Base(r.dir))
@@ -234,36 +244,38 @@ func (r *Repo) target(ctx context.Context, into string) (string, error) {
 	return commit, err
 }
 
-// Current returns the branch that is checked out in the repository's directory; empty if none is.
+// Current returns the name of the branch that is checked out in the repository's directory, or "" if there is none.
 func (r *Repo) Current(ctx context.Context) string {
-	name, err := r.line(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
+	name, err := r.firstLine(ctx, "symbolic-ref", "--quiet", "--short", "HEAD")
 	if err != nil {
 		return ""
 	}
 	return name
 }
 
-// checkedOut returns the work tree in which a branch is checked out; empty if there is none.
+// checkedOut returns the directory of the work tree in which a branch is checked out, or "" if there is none.
 func (r *Repo) checkedOut(ctx context.Context, branch string) (dir string, err error) {
 	out, err := r.git(ctx, nil, "worktree", "list", "--porcelain", "-z")
 	if err != nil {
 		return "", err
 	}
-	at := ""
+	worktree := ""
 	for _, line := range strings.Split(string(out), "\x00") {
 		if name, ok := strings.CutPrefix(line, "worktree "); ok {
-			at = name
+			worktree = name
 		} else if line == "branch refs/heads/"+branch {
-			return at, nil
+			return worktree, nil
 		}
 	}
 	return "", nil
 }
 
-// mergedTree merges two commits without a work tree.
+// mergedTree merges the commits target and head without a work tree and returns the ID of the resulting tree. The
+// error is a *ConflictError for the branch into if they conflict.
 func (r *Repo) mergedTree(ctx context.Context, into, target, head string) (string, error) {
 	out, err := r.git(ctx, nil, "merge-tree", "--write-tree", "--name-only", "-z", "--no-messages", target, head)
 	parts := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	// The output is the tree's ID, followed by the paths with conflicts. Exit code 1 means that there are some.
 	var failed *gitError
 	if errors.As(err, &failed) && failed.code == 1 {
 		return "", &ConflictError{into, parts[1:]}
@@ -271,7 +283,8 @@ func (r *Repo) mergedTree(ctx context.Context, into, target, head string) (strin
 	return parts[0], err
 }
 
-// Drop deletes the branch of a session's canvas. Its commits are lost when git collects garbage.
+// Drop deletes the branch of a session's canvas and returns what it had. Git removes the commits at a later garbage
+// collection.
 func (r *Repo) Drop(ctx context.Context, tenant, session string) (Summary, error) {
 	s, err := r.Show(ctx, tenant, session)
 	if err == nil {

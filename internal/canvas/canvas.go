@@ -17,7 +17,7 @@ import (
 	"unicode"
 )
 
-// The author of the commits.
+// The author and committer of all commits.
 const (
 	author = "Everturn"
 	email  = "everturn@localhost"
@@ -26,23 +26,25 @@ const (
 // MaxFile bounds a file on a canvas, in bytes.
 const MaxFile = 4 << 20
 
-// Errors that a model or a user can do something about.
+// Errors that a caller may distinguish with errors.Is.
 var (
 	ErrNoCanvas = errors.New("the session has no canvas yet: it begins with its first change")
 	ErrNoFile   = errors.New("there is no such file on the canvas")
 	ErrTooLarge = fmt.Errorf("the file exceeds %d MiB, the maximum on a canvas", MaxFile>>20)
 )
 
-// Repo is a git repository with the canvases of sessions. It is safe for concurrent use, also by several processes.
+// Repo is a git repository that holds the canvases of sessions. It is safe for concurrent use by goroutines and by
+// several processes.
 type Repo struct {
 	dir, branch string
 	committing  sync.Mutex
 }
 
-// sessionMark stands for the session in the name of a branch.
+// sessionMark is the placeholder for the session in the configured name of branches.
 const sessionMark = "<session>"
 
-// Open returns the repository in a directory. branch is the name of a session's branch, with <session> in it.
+// Open opens the git repository in dir. branch is the name of a session's branch, with the placeholder <session> in
+// it.
 func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -66,7 +68,8 @@ func Open(ctx context.Context, dir, branch string) (*Repo, error) {
 	return r, nil
 }
 
-// Branch returns the name of a session's branch. Names of sessions may contain what names of branches must not.
+// Branch returns the name of the branch of a session's canvas. It escapes all characters but ASCII letters, digits, -
+// and _ as %XX, because a session ID may contain characters that git refuses in the name of a branch.
 func (r *Repo) Branch(tenant, session string) string {
 	if tenant != "" {
 		session = "tenant:" + tenant + "/" + session
@@ -84,32 +87,33 @@ func (r *Repo) Branch(tenant, session string) string {
 
 func (r *Repo) ref(tenant, session string) string { return "refs/heads/" + r.Branch(tenant, session) }
 
-// Action is a call that changes a canvas.
+// Action identifies the call that changes a canvas. It is recorded in the commit's trailers.
 type Action struct {
 	Tenant, Session, Turn, Call, Tool, Model, ArgumentsHash string
 	Step                                                    int
 }
 
-// The trailers of a commit. The base is the commit of the repository that the canvas began with.
+// The trailers that this package reads back. The base is the commit of the repository at which the canvas began.
 const (
 	trailerSession = "Everturn-Session"
 	trailerCall    = "Everturn-Call" // TURN/CALL, which is unique
 	trailerBase    = "Everturn-Base"
 )
 
+// message returns the message of a commit: the title and the trailers.
 func (a Action) message(title, base string) string {
 	session := a.Session
 	if a.Tenant != "" {
 		session = "tenant:" + a.Tenant + "/" + session
 	}
 	return fmt.Sprintf("%s\n\n%s: %s\nEverturn-Turn: %s\nEverturn-Step: %d\n%s: %s/%s\nEverturn-Tool: %s\n"+
-		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n", oneLine(title, 100), trailerSession, oneLine(session,
-		1000), oneLine(a.Turn, 200),
-		a.Step, trailerCall, oneLine(a.Turn, 200), oneLine(a.Call, 100), oneLine(a.Tool, 200), oneLine(a.Model,
-			200), a.ArgumentsHash, trailerBase,
-		base)
+		"Everturn-Model: %s\nEverturn-Arguments-Hash: %s\n%s: %s\n",
+		oneLine(title, 100), trailerSession, oneLine(session, 1000), oneLine(a.Turn, 200), a.Step,
+		trailerCall, oneLine(a.Turn, 200), oneLine(a.Call, 100), oneLine(a.Tool, 200),
+		oneLine(a.Model, 200), a.ArgumentsHash, trailerBase, base)
 }
 
+// oneLine replaces control characters by spaces, and cuts s to most bytes and an ellipsis.
 func oneLine(s string, most int) string {
 	s = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -123,16 +127,18 @@ func oneLine(s string, most int) string {
 	return s
 }
 
-// state is where a canvas stands. A canvas without commits has its base as head; both are empty in a repository without
-// commits.
+// state is the position of a canvas: head is its last commit, base the commit of the repository at which it began. A
+// canvas without commits has its base as head. Both are empty if the repository had no commits.
 type state struct{ head, base string }
 
-func (r *Repo) state(ctx context.Context, tenant, session string) (s state, begun bool, err error) {
-	out, err := r.line(ctx, "log", "-1", "--format=%H %(trailers:key="+trailerBase+",valueonly,separator=%x20)",
+// readState returns the state of a session's canvas. begun is false if the canvas has no branch yet; the state is
+// then that of a canvas that would begin at the repository's HEAD.
+func (r *Repo) readState(ctx context.Context, tenant, session string) (s state, begun bool, err error) {
+	out, err := r.firstLine(ctx, "log", "-1", "--format=%H %(trailers:key="+trailerBase+",valueonly,separator=%x20)",
 		r.ref(tenant, session), "--")
 	if err == nil {
 		s.head, s.base, _ = strings.Cut(out, " ")
-		if s.base == "" { // the branch was made or moved by someone else, or merged
+		if s.base == "" { // a merge commit of this package, or a commit that another program made
 			s.base = s.head
 		}
 		if s.base == emptyBase {
@@ -144,7 +150,7 @@ func (r *Repo) state(ctx context.Context, tenant, session string) (s state, begu
 	if !errors.As(err, &failed) {
 		return s, false, err
 	}
-	s.head, err = r.line(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	s.head, err = r.firstLine(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	if errors.As(err, &failed) { // a repository without commits
 		s.head, err = "", nil
 	}
@@ -152,13 +158,13 @@ func (r *Repo) state(ctx context.Context, tenant, session string) (s state, begu
 	return s, false, err
 }
 
-// emptyBase is the base of a canvas that began in a repository without commits.
+// emptyBase is the trailer's value for a canvas that began in a repository without commits.
 const emptyBase = "none"
 
 // entry is a file in a tree.
 type entry struct{ mode, kind, object string }
 
-// entries returns those of the paths that a commit has.
+// entries returns the tree entries of those paths that exist in the commit, by path. An empty commit has none.
 func (r *Repo) entries(ctx context.Context, commit string, paths ...string) (map[string]entry, error) {
 	found := map[string]entry{}
 	if commit == "" {
@@ -166,21 +172,22 @@ func (r *Repo) entries(ctx context.Context, commit string, paths ...string) (map
 	}
 	out, err := r.git(ctx, nil, append([]string{"ls-tree", "-z", commit, "--"}, paths...)...)
 	for _, line := range strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		about, name, _ := strings.Cut(line, "\t")
-		if f := strings.Fields(about); len(f) == 3 {
+		attributes, name, _ := strings.Cut(line, "\t")
+		if f := strings.Fields(attributes); len(f) == 3 { // mode, kind and object
 			found[name] = entry{f[0], f[1], f[2]}
 		}
 	}
 	return found, err
 }
 
-// cleanPath checks the path of a file on a canvas.
+// cleanPath checks the path of a file on a canvas and returns its shortest form.
 func cleanPath(name string) (string, error) {
 	clean := path.Clean(name)
 	if name == "" || clean == "." || path.IsAbs(name) || strings.Contains(name, `\`) || len(name) > 1000 {
 		return "", fmt.Errorf("path %q: give the path of a file relative to the repository, with forward slashes", name)
 	}
 	for _, part := range strings.Split(name, "/") {
+		// Some file systems ignore case and dots or spaces at the end; git~1 is the short name of .git on Windows.
 		lower := strings.ToLower(strings.TrimRight(part, ". "))
 		if part == ".." || lower == ".git" || lower == "git~1" || lower == ".everturn" {
 			return "", fmt.Errorf("path %q: .., .git and .everturn are out of a canvas's reach", name)
@@ -194,19 +201,21 @@ func cleanPath(name string) (string, error) {
 	return clean, nil
 }
 
-// Read returns a file of the session's canvas or, if it has none yet, of the repository's current commit.
+// Read returns the content of a file on the session's canvas. If the session has no canvas yet, Read returns that of
+// the repository's HEAD.
 func (r *Repo) Read(ctx context.Context, tenant, session, name string) ([]byte, error) {
 	name, err := cleanPath(name)
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := r.state(ctx, tenant, session)
+	s, _, err := r.readState(ctx, tenant, session)
 	if err != nil {
 		return nil, err
 	}
 	return r.read(ctx, s.head, name)
 }
 
+// read returns the content of a file in a commit. It refuses links and files larger than MaxFile.
 func (r *Repo) read(ctx context.Context, commit, name string) ([]byte, error) {
 	found, err := r.entries(ctx, commit, name)
 	if err != nil {
@@ -219,7 +228,7 @@ func (r *Repo) read(ctx context.Context, commit, name string) ([]byte, error) {
 	case e.kind != "blob" || e.mode == modeLink:
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	size, err := r.line(ctx, "cat-file", "-s", e.object)
+	size, err := r.firstLine(ctx, "cat-file", "-s", e.object)
 	if err != nil {
 		return nil, err
 	}
@@ -234,15 +243,15 @@ const (
 	modeLink = "120000"
 )
 
-// Change is what a commit does to one file: f gets its content, or nil and exists false, and returns the new one;
-// delete removes it.
+// Change returns the new content of a file. old is its content so far; exists is false if there is no such file. If
+// remove is true, the commit deletes the file, and text is ignored.
 type Change func(old []byte, exists bool) (text []byte, remove bool, err error)
 
-// maxRaces bounds how often a commit is tried again because another process has moved the branch.
+// maxRaces bounds how often Commit tries again because another process has moved or locked the branch.
 const maxRaces = 50
 
-// Commit changes one file of the session's canvas and returns the commit. If the canvas has a commit of this call,
-// Commit returns that and changes nothing.
+// Commit changes the file name on the session's canvas and returns the ID of the commit. If the call a has already
+// made a commit on the canvas, Commit returns that one and changes nothing.
 func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change Change) (string, error) {
 	name, err := cleanPath(name)
 	if err != nil {
@@ -251,18 +260,18 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 	r.committing.Lock()
 	defer r.committing.Unlock()
 	for range maxRaces {
-		s, begun, err := r.state(ctx, a.Tenant, a.Session)
+		s, begun, err := r.readState(ctx, a.Tenant, a.Session)
 		if err != nil {
 			return "", err
 		}
 		if begun {
-			if done, err := r.made(ctx, s, a); err != nil || done != "" {
+			if done, err := r.commitOf(ctx, s, a); err != nil || done != "" {
 				return done, err
 			}
 		}
 		commit, err := r.commitOnce(ctx, s, a, title, name, change)
 		var failed *gitError
-		killed := errors.As(err, &failed) && failed.code < 0 // by someone else: whether it has committed, the branch tells
+		killed := errors.As(err, &failed) && failed.code < 0 // by another process: it may or may not have committed
 		if !killed && !errors.Is(err, errRace) {
 			return commit, err
 		}
@@ -275,26 +284,28 @@ func (r *Repo) Commit(ctx context.Context, a Action, title, name string, change 
 	return "", fmt.Errorf("branch %s is locked or moves all the time", r.Branch(a.Tenant, a.Session))
 }
 
-// BeginAt begins the canvas of an agent's session at the canvas of its caller, if that has one and it has none.
+// BeginAt begins the canvas of a subagent's session at the head of its caller's canvas. It does nothing if the caller
+// has no canvas, or if the session has one already.
 func (r *Repo) BeginAt(ctx context.Context, a Action, caller string) error {
 	r.committing.Lock()
 	defer r.committing.Unlock()
-	if _, begun, err := r.state(ctx, a.Tenant, a.Session); err != nil || begun {
+	if _, begun, err := r.readState(ctx, a.Tenant, a.Session); err != nil || begun {
 		return err
 	}
-	from, begun, err := r.state(ctx, a.Tenant, caller)
+	from, begun, err := r.readState(ctx, a.Tenant, caller)
 	if err != nil || !begun {
 		return err
 	}
-	a.Call = "begin" // it is none of the call's own changes
+	a.Call = "begin" // so that commitOf does not take it for a change by the call
 	_, err = r.commitTree(ctx, a, "begin at the canvas of the caller", from.head+"^{tree}", from.head, "", from.head)
-	if _, begun, serr := r.state(ctx, a.Tenant, a.Session); serr == nil && begun {
-		return nil // also if another process was first
+	if _, begun, serr := r.readState(ctx, a.Tenant, a.Session); serr == nil && begun {
+		return nil // perhaps because another process was faster
 	}
 	return err
 }
 
-// commitTree commits a tree to the session's canvas, which stands at old. base is the canvas's.
+// commitTree commits a tree to the session's canvas and returns the ID of the commit. base is the value of the base
+// trailer. old is the commit at which the branch must be; empty means that the branch must not exist.
 func (r *Repo) commitTree(ctx context.Context, a Action, title, tree, base, old string, parents ...string) (string,
 	error) {
 	args := []string{"commit-tree", tree, "-F", "-"}
@@ -310,26 +321,27 @@ func (r *Repo) commitTree(ctx context.Context, a Action, title, tree, base, old 
 	return id, err
 }
 
-// zeroID is the ID that stands for no object, as long as another one.
+// zeroID returns the null object ID, in the length of id. git update-ref takes it to mean that a branch must not
+// exist.
 func zeroID(id string) string { return strings.Repeat("0", len(id)) }
 
-// Take merges the canvas of another session into this one and returns the commit. If the canvas has a commit of this
-// call, Take returns that. The error may be a *ConflictError.
+// Take merges the canvas of the session from into the canvas of the session a.Session and returns the ID of the
+// commit. If the call has already made a commit there, Take returns that one. The error may be a *ConflictError.
 func (r *Repo) Take(ctx context.Context, a Action, from string) (string, error) {
 	r.committing.Lock()
 	defer r.committing.Unlock()
-	other, err := r.begun(ctx, a.Tenant, from)
+	other, err := r.existingState(ctx, a.Tenant, from)
 	if err != nil {
 		return "", err
 	}
-	s, begun, err := r.state(ctx, a.Tenant, a.Session)
+	s, begun, err := r.readState(ctx, a.Tenant, a.Session)
 	if err != nil {
 		return "", err
 	}
 	old := ""
 	if begun {
 		old = s.head
-		if done, err := r.made(ctx, s, a); err != nil || done != "" {
+		if done, err := r.commitOf(ctx, s, a); err != nil || done != "" {
 			return done, err
 		}
 	}
@@ -347,19 +359,19 @@ func (r *Repo) Take(ctx context.Context, a Action, from string) (string, error) 
 	return id, nil
 }
 
-// made returns the commit of a call that has made one before a crash.
-func (r *Repo) made(ctx context.Context, s state, a Action) (string, error) {
+// commitOf returns the ID of the commit that the call a has already made on the canvas, or "" if there is none.
+func (r *Repo) commitOf(ctx context.Context, s state, a Action) (string, error) {
 	name := regexp.QuoteMeta(oneLine(a.Turn, 200) + "/" + oneLine(a.Call, 100))
-	return r.line(ctx, "log", "-1", "--extended-regexp", "--grep=^"+trailerCall+": "+name+"$", "--format=%H", s.span(),
+	return r.firstLine(ctx, "log", "-1", "--extended-regexp", "--grep=^"+trailerCall+": "+name+"$", "--format=%H", s.revisions(),
 		"--")
 }
 
-// span returns the commits of the canvas as git's log takes them.
-func (s state) span() string {
+// revisions returns the commits of the canvas in the form of an argument of git log.
+func (s state) revisions() string {
 	switch s.base {
 	case "":
 		return s.head
-	case s.head:
+	case s.head: // only the head itself, for instance a merge commit of this package
 		return s.head + "^!"
 	}
 	return s.base + ".." + s.head
@@ -367,18 +379,18 @@ func (s state) span() string {
 
 var errRace = errors.New("the branch has moved")
 
-// commitOnce tries once to commit a change of one file. It returns errRace if the branch has moved since s was read, or
-// if another git is about to move it.
+// commitOnce tries once to commit the change of one file. s is the state of the canvas. commitOnce returns errRace if
+// the branch has moved since s was read, or if another git process holds its lock.
 func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name string, change Change) (string, error) {
-	at := []string{name}
+	paths := []string{name} // the file and its parent directories
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		at = append(at, dir)
+		paths = append(paths, dir)
 	}
-	found, err := r.entries(ctx, s.head, at...)
+	found, err := r.entries(ctx, s.head, paths...)
 	if err != nil {
 		return "", err
 	}
-	for _, dir := range at[1:] {
+	for _, dir := range paths[1:] {
 		if e, ok := found[dir]; ok && e.kind != "tree" {
 			return "", fmt.Errorf("%s is a file, not a directory", dir)
 		}
@@ -408,6 +420,7 @@ func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name st
 	}
 	ref := r.ref(a.Tenant, a.Session)
 	message := a.message(title, base)
+	// The input of git fast-import: one commit, whose ID get-mark then prints.
 	var in bytes.Buffer
 	fmt.Fprintf(&in, "feature done\ncommit %s\nmark :1\ncommitter %s <%s> %d +0000\ndata %d\n%s\n", ref, author, email,
 		time.Now().Unix(), len(message), message)
@@ -424,7 +437,7 @@ func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name st
 	var failed *gitError
 	if errors.As(err, &failed) && (strings.Contains(failed.message, "does not contain") ||
 		strings.Contains(failed.message, "cannot lock ref") || strings.Contains(failed.message, ".lock")) {
-		r.unlock(ref)
+		r.removeStaleLock(ref)
 		return "", errRace
 	}
 	if err != nil {
@@ -433,18 +446,18 @@ func (r *Repo) commitOnce(ctx context.Context, s state, a Action, title, name st
 	return strings.TrimSpace(string(out)), nil
 }
 
-// quote writes a path as git's C-style strings.
+// quote returns a path as a C-style string, as git fast-import reads it.
 func quote(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// staleLock is the age from which the lock of a session's branch is that of a git that was killed: git holds it for
-// milliseconds.
+// staleLock is the age from which the lock of a branch counts as left behind by a killed git. A running git holds it
+// for milliseconds.
 const staleLock = 10 * time.Second
 
-// unlock removes the lock of a branch that was left behind.
-func (r *Repo) unlock(ref string) {
-	lock, err := r.line(context.Background(), "rev-parse", "--path-format=absolute", "--git-path", ref+".lock")
+// removeStaleLock removes the lock of a branch if a killed git has left it behind.
+func (r *Repo) removeStaleLock(ref string) {
+	lock, err := r.firstLine(context.Background(), "rev-parse", "--path-format=absolute", "--git-path", ref+".lock")
 	if err != nil {
 		return
 	}

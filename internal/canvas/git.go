@@ -15,11 +15,11 @@ import (
 
 const (
 	gitTimeout = 30 * time.Second
-	maxOutput  = 16 << 20 // bytes of git's output
-	maxMessage = 2000     // bytes of git's messages in an error
+	maxOutput  = 16 << 20 // bytes of git's standard output
+	maxMessage = 2000     // bytes of git's standard error in an error message
 )
 
-// unconfigured are the settings under which no configuration of the repository runs a program.
+// unconfigured are the git options with which no setting of the repository runs a program.
 var unconfigured = []string{
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null",
 	"-c", "core.quotePath=false", "-c", "core.pager=cat", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
@@ -27,7 +27,7 @@ var unconfigured = []string{
 	"-c", "fastimport.unpackLimit=1000", "-c", "core.fsync=all",
 }
 
-// gitError is a failure of git.
+// gitError is the error of a git command that exited with a non-zero code, or was killed by a signal (code -1).
 type gitError struct {
 	command string
 	code    int
@@ -36,7 +36,8 @@ type gitError struct {
 
 func (e *gitError) Error() string { return fmt.Sprintf("git %s: %s", e.command, e.message) }
 
-// git runs a command of git in the repository and returns its output.
+// git runs a git command in the repository, with input as its standard input, and returns its standard output. If git
+// exits with an error, git returns a *gitError and the output until then.
 func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
@@ -52,15 +53,15 @@ func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, e
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = bytes.NewReader(input)
-	out, output := &limited{max: maxOutput}, &limited{max: maxMessage}
-	cmd.Stdout, cmd.Stderr = out, output
+	out, problems := &limitedBuffer{max: maxOutput}, &limitedBuffer{max: maxMessage}
+	cmd.Stdout, cmd.Stderr = out, problems
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
 	case errors.As(err, &exit):
-		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(output.kept.String())}
+		return out.kept.Bytes(), &gitError{args[0], exit.ExitCode(), strings.TrimSpace(problems.kept.String())}
 	case err != nil:
 		return nil, fmt.Errorf("running git: %w", err)
 	case out.cut:
@@ -69,22 +70,23 @@ func (r *Repo) git(ctx context.Context, input []byte, args ...string) ([]byte, e
 	return out.kept.Bytes(), nil
 }
 
-// limited keeps the first bytes that are written. It has no other method that writes: io.Copy would use it.
-type limited struct {
+// limitedBuffer is a writer that keeps the first max bytes and drops the others; cut reports whether it has dropped
+// any. It does not embed its buffer: io.Copy would then use a method of the buffer and bypass the limit.
+type limitedBuffer struct {
 	kept bytes.Buffer
 	max  int
 	cut  bool
 }
 
-func (l *limited) Write(b []byte) (int, error) {
+func (l *limitedBuffer) Write(b []byte) (int, error) {
 	room := min(l.max-l.kept.Len(), len(b))
 	l.cut = l.cut || room < len(b)
 	l.kept.Write(b[:room])
 	return len(b), nil
 }
 
-// line returns the first line of a command's output.
-func (r *Repo) line(ctx context.Context, args ...string) (string, error) {
+// firstLine runs a git command and returns the first line of its output.
+func (r *Repo) firstLine(ctx context.Context, args ...string) (string, error) {
 	out, err := r.git(ctx, nil, args...)
 	first, _, _ := strings.Cut(string(out), "\n")
 	return first, err

@@ -12,24 +12,25 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// Auth decides who may use the server.
+// Auth configures which callers may use the server. A caller with Token or with an accepted token of Issuer may.
 type Auth struct {
-	// Token is a bearer token; empty means none.
+	// Token is a bearer token that the server accepts; empty means none.
 	Token string
-	// Issuer, Audience and Allow accept the OpenID Connect tokens of an issuer. Allow are verified email addresses,
-	// *@domain, subjects, or *.
+	// Issuer is the URL of an OpenID Connect issuer whose tokens for Audience the server accepts, if Allow lists their
+	// users: by verified email address, *@domain or subject, or all of them by *.
 	Issuer, Audience string
 	Allow            []string
-	// Anyone lets every caller in. It is for a server that only this machine reaches.
+	// Anyone lets every caller in. It is only for a server on a loopback address.
 	Anyone bool
 }
 
-// verify returns the name of the caller, or an error.
+// verify checks the credentials of a request. It returns a name of the caller for the log, or an error.
 type verify func(*http.Request) (who string, err error)
 
 var errNoToken = errors.New("no bearer token")
 
-// verifier reads the issuer's configuration, if there is an issuer.
+// verifier returns the function that checks requests. If there is an issuer, verifier fetches its configuration
+// first.
 func (a Auth) verifier(ctx context.Context) (verify, error) {
 	var tokens *oidc.IDTokenVerifier
 	switch {
@@ -46,7 +47,7 @@ func (a Auth) verifier(ctx context.Context) (verify, error) {
 		if a.Anyone {
 			return "anyone", nil
 		}
-		sent := bearers(r)
+		sent := bearerTokens(r)
 		for _, token := range sent {
 			if a.Token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(a.Token)) == 1 {
 				return "token", nil
@@ -66,9 +67,9 @@ func (a Auth) verifier(ctx context.Context) (verify, error) {
 	}, nil
 }
 
-// bearers returns the tokens of a request. The Web UI sends its user's access token in Authorization, and the ID token,
-// which says who the user is, in Authorization-Extras.
-func bearers(r *http.Request) (list []string) {
+// bearerTokens returns the tokens of a request, ID tokens first. The Web UI sends its user's access token in
+// Authorization, and in Authorization-Extras the ID token, which names the user.
+func bearerTokens(r *http.Request) (list []string) {
 	if extra := r.Header.Get("Authorization-Extras"); extra != "" {
 		list = append(list, extra)
 	}
@@ -78,7 +79,8 @@ func bearers(r *http.Request) (list []string) {
 	return list
 }
 
-// user returns the user of a token of the issuer, if the user may decrypt.
+// user verifies a token of the issuer and returns its user's email address or subject. The error says why the token
+// is not accepted, for instance because Allow does not list the user.
 func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string) (string, error) {
 	token, err := tokens.Verify(ctx, raw)
 	if err != nil {
@@ -97,16 +99,16 @@ func (a Auth) user(ctx context.Context, tokens *oidc.IDTokenVerifier, raw string
 	who := cmp.Or(claims.Email, token.Subject)
 	for _, pattern := range a.Allow {
 		if pattern == "*" || pattern == token.Subject && !strings.Contains(pattern, "@") ||
-			claims.Email != "" && ofAddress(pattern, claims.Email) {
+			claims.Email != "" && matchesEmail(pattern, claims.Email) {
 			return who, nil
 		}
 	}
 	return "", fmt.Errorf("%s is not in codec_server.oidc_allow", who)
 }
 
-// ofAddress reports whether a pattern, an address or *@domain, matches an address. A subject that looks like an address
-// matches none: users of some issuers choose it.
-func ofAddress(pattern, address string) bool {
+// matchesEmail reports whether a pattern, an email address or *@domain, matches an address. Only verified addresses
+// are compared: users of some issuers choose their subject, which may look like an address.
+func matchesEmail(pattern, address string) bool {
 	domain, any := strings.CutPrefix(pattern, "*@")
 	if !any {
 		return strings.EqualFold(pattern, address)

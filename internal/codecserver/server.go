@@ -20,9 +20,9 @@ import (
 // Options configure a server.
 type Options struct {
 	Keys      *codec.Keys
-	Namespace string // the only one whose payloads are decrypted
+	Namespace string // the only namespace whose payloads are decrypted
 	Auth      Auth
-	// Origin is that of the Web UI, the only one whose pages are answered. Programs send none, and are answered.
+	// Origin is the origin of the Web UI. Requests from pages of other origins are refused. Programs send no origin.
 	Origin string
 	// AllowEncode also serves POST /encode, which the Web UI needs to send signals and to start workflows.
 	AllowEncode     bool
@@ -30,14 +30,15 @@ type Options struct {
 	Log             *slog.Logger
 }
 
-// maxBodyBytes bounds a request. A page of a history that Temporal returns is at most 4 MiB, and base64 in JSON adds a
+// maxBodyBytes bounds a request's body. A page of a history from Temporal is at most 4 MiB, and base64 in JSON adds a
 // third.
 const maxBodyBytes = 16 << 20
 
-// drainWithin bounds how long a stopping server waits for requests.
+// drainWithin bounds how long a stopping server waits for requests that are in progress.
 const drainWithin = 5 * time.Second
 
-// Serve answers requests on l until ctx ends. It refuses to serve everyone on an address that other machines reach.
+// Serve serves requests on l until ctx ends. It returns an error if Auth.Anyone is set and l is not on a loopback
+// address.
 func Serve(ctx context.Context, l net.Listener, o Options) error {
 	if o.Auth.Anyone && !loopback.Address(l.Addr().String()) {
 		return fmt.Errorf("everyone who reaches %s could decrypt: listen on 127.0.0.1, or set codec_server.token", l.Addr())
@@ -48,7 +49,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
 		WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)}
-	stopped := make(chan error, 1)
+	stopped := make(chan error, 1) // receives the result of Shutdown, which may end after server.Serve has returned
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 		defer cancel()
@@ -66,13 +67,14 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	return <-stopped
 }
 
-// Handler returns the server's handler.
+// Handler returns the HTTP handler of the server: GET /healthz, POST /decode and, if o.AllowEncode is set, POST
+// /encode.
 func Handler(ctx context.Context, o Options) (http.Handler, error) {
-	who, err := o.Auth.verifier(ctx)
+	authenticate, err := o.Auth.verifier(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Options: o, who: who}
+	s := &server{Options: o, authenticate: authenticate}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	paths := []string{"/decode"}
@@ -88,12 +90,14 @@ func Handler(ctx context.Context, o Options) (http.Handler, error) {
 	return mux, nil
 }
 
+// server handles requests. authenticate returns the caller's name for the log.
 type server struct {
 	Options
-	who verify
+	authenticate verify
 }
 
-// fromOrigin refuses the pages of other origins, and allows the Web UI's to read the answer.
+// fromOrigin wraps next with the CORS headers that allow pages of the Web UI to read the response. It refuses
+// requests from pages of other origins.
 func (s *server) fromOrigin(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
@@ -112,9 +116,9 @@ func (s *server) fromOrigin(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// serve decodes or encodes the payloads of a request.
+// serve authenticates a request, decodes or encodes its payloads, and logs the use.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	who, err := s.who(r)
+	who, err := s.authenticate(r)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		s.refuse(w, r, "", http.StatusUnauthorized, err.Error())
@@ -141,20 +145,22 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.Log.Info("codec used", attrs...)
 }
 
+// refuse answers a request with an HTTP error and logs it. who is the caller's name, or "" if unknown.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, who string, code int, why string) {
 	s.Log.Warn("codec refused", "who", who, "what", r.URL.Path, "code", code, "why", why, "remote", r.RemoteAddr,
 		"origin", r.Header.Get("Origin"))
 	http.Error(w, why, code)
 }
 
-// audited is the codec of one request. It notes what the audit line says.
+// audited is the codec of one request. It collects the numbers, key IDs and error for the log.
 type audited struct {
 	converter.PayloadCodec
 	payloads int
-	keys     []string
+	keys     []string // at most 16 IDs, because the caller chooses them
 	err      error
 }
 
+// Decode implements converter.PayloadCodec. It also counts the payloads and collects the IDs of their keys.
 func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	for _, p := range list {
 		if id := string(p.GetMetadata()[codec.MetadataKeyID]); id != "" && !slices.Contains(a.keys, id) && len(a.keys) < 16 {
@@ -166,6 +172,7 @@ func (a *audited) Decode(list []*commonpb.Payload) (out []*commonpb.Payload, err
 	return out, a.err
 }
 
+// Encode implements converter.PayloadCodec. It also counts the payloads.
 func (a *audited) Encode(list []*commonpb.Payload) (out []*commonpb.Payload, err error) {
 	a.payloads = len(list)
 	out, a.err = a.PayloadCodec.Encode(list)

@@ -12,14 +12,14 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Options describe the stack to join or start.
+// Options describe the development server to join or start.
 type Options struct {
-	Dir       string // state: database, logs, locks
+	Dir       string // the state folder, with the server's database, logs and locks
 	Address   string // host:port of the frontend; must be on loopback
 	UIPort    int
 	Namespace string
 	Progress  io.Writer // receives messages for the user
-	Environ   []string
+	Environ   []string  // "NAME=value", from which the server's environment is taken
 	// CodecURL is the address of a codec server for the Web UI; empty means none.
 	CodecURL string
 	// Started and Joined are called with the server's address once the server answers: Started if Ensure has started
@@ -27,23 +27,23 @@ type Options struct {
 	// three may be nil. They run under the start lock, and Ensure returns their errors. Joined returns a *Refusal if
 	// the server belongs to another folder.
 	Started, Joined, Prepare func(ctx context.Context, address string) error
-	// Moved permits ports other than Address and UIPort, on 127.0.0.1, if those are taken. It is called with the ports
-	// of the server that was started. It may be nil.
+	// Moved permits other ports of 127.0.0.1 if those of Address and UIPort are taken. It is called with the ports of
+	// the server that was started or joined. If it is nil, taken ports are an error.
 	Moved func(frontend, ui int) error
 }
 
-// Refusal reports options that cannot work: nothing was started, and nothing will be until the user changes them.
+// Refusal means that the options cannot work until the user changes them. Nothing was started.
 type Refusal struct{ Reason string }
 
 func (e *Refusal) Error() string { return e.Reason }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Stack is a development server that answers.
+// Stack is a running development server that this process uses.
 type Stack struct {
 	Address string
 	UIURL   string
-	// Reason says which server this is and why it was chosen.
+	// Reason is a message for the user: which server this is, and whether it was started or joined.
 	Reason string
 
 	lock *statedir.Lock
@@ -52,8 +52,8 @@ type Stack struct {
 // readyWithin bounds how long a started server may take to answer.
 const readyWithin = 60 * time.Second
 
-// Ensure joins the stack that answers at the address, or starts one. The caller must close the stack: a server that was
-// started here stops when its last user closes it. A *Refusal reports that the options cannot work.
+// Ensure joins the server that listens on o.Address, or starts one. The caller must close the stack: a server that
+// Ensure has started stops when its last user closes it. The error is a *Refusal if the options cannot work.
 func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	if !loopback.Address(o.Address) {
 		return nil, refuse("--dev never uses a Temporal that is not on this machine, and the configuration says %s: leave "+
@@ -80,7 +80,8 @@ func Ensure(ctx context.Context, o Options) (*Stack, error) {
 	return s, nil
 }
 
-// startOrJoin finds a server that answers or starts one, and prepares it.
+// startOrJoin finds the server that listens on o.Address, or starts one, and prepares its namespace. The error is a
+// *portTaken if other ports might work.
 func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 	s.Address, s.UIURL = o.Address, "http://"+uiAddress(o.UIPort)
 	state, version := probe(ctx, o.Address)
@@ -101,7 +102,7 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 			return err
 		}
 		if err := start(ctx, o, binary); err != nil {
-			// another program was faster
+			// Another program may have taken a port since the checks above.
 			if o.Moved != nil && ctx.Err() == nil && (!isFree(o.Address) || !isFree(uiAddress(o.UIPort))) {
 				return refusePort("%v", err)
 			}
@@ -111,13 +112,14 @@ func (s *Stack) startOrJoin(ctx context.Context, o Options) error {
 		hook = o.Started
 	}
 	err := prepare(ctx, o.Address, hook, o.Prepare)
-	var foreign *Refusal
+	var foreign *Refusal // from o.Joined: the server belongs to another folder
 	if state == temporalListener && errors.As(err, &foreign) {
 		return &portTaken{foreign}
 	}
 	return err
 }
 
+// prepare calls the hooks that are not nil, in order, with the server's address.
 func prepare(ctx context.Context, address string, hooks ...func(context.Context, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -132,7 +134,7 @@ func prepare(ctx context.Context, address string, hooks ...func(context.Context,
 	return nil
 }
 
-// Close releases this user's lock on the stack.
+// Close releases this process's lock on the server, which stops if no other process holds one.
 func (s *Stack) Close() error { return s.lock.Release() }
 
 func lockFile(dir string) string { return filepath.Join(dir, "stack.lock") }

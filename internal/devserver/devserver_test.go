@@ -65,7 +65,7 @@ func TestVersionsOfBinaries(t *testing.T) {
 	assert.ErrorContains(t, err, "asking")
 	for version, want := range map[string]bool{"1.27.0": true, "1.29.1": true, "2.0.0": true, "1.26.9": false,
 		"0.99.0": false, "": false, "one.two": false} {
-		assert.Equal(t, want, recent(version), version)
+		assert.Equal(t, want, isRecent(version), version)
 	}
 }
 

@@ -14,8 +14,9 @@ var buildVariables = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 }
 
-// allowed returns the entries of environ ("NAME=value") whose names are in childenv.Base or in more.
-func allowed(environ []string, more ...string) []string {
+// allowedVariables returns the entries of environ ("NAME=value") whose names are in childenv.Base or in more. A name
+// in more may end in *, which stands for all variables with that prefix.
+func allowedVariables(environ []string, more ...string) []string {
 	names := slices.Concat(childenv.Base, more)
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

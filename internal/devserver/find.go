@@ -19,31 +19,32 @@ import (
 	"github.com/everturn/everturn/tools"
 )
 
-// oldestServer is the oldest server version that turns were tested on. They need update-with-start, summaries and
-// current details.
+// oldestServer is the oldest server version, major and minor, with which turns were tested. They need
+// update-with-start, summaries and current details.
 var oldestServer = [2]int{1, 27}
 
-// FindTemporal finds a `temporal` binary: the one on PATH if it is recent enough, otherwise the version that
-// tools/temporal.mod pins, which is built on first use. why says which one it is.
+// FindTemporal returns the path of a `temporal` binary: the one on PATH if its server is recent enough, otherwise the
+// version that tools/temporal.mod pins, which is built on first use. why describes the choice for the user.
 func FindTemporal(ctx context.Context, o Options) (path, why string, err error) {
-	passed := ""
+	rejected := "" // why the binary on PATH is not used
 	if found := lookPath(o.Environ, "temporal"); found != "" {
 		version, err := binaryVersion(ctx, o, found)
-		if err == nil && recent(version) {
+		if err == nil && isRecent(version) {
 			return found, fmt.Sprintf("temporal on PATH, server %s", version), nil
 		}
-		passed = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
+		rejected = fmt.Sprintf("; %s was passed over: its server is %q and %d.%d is the oldest that does", found, version,
 			oldestServer[0], oldestServer[1])
 	}
 	if lookPath(o.Environ, "go") == "" {
 		return "", "", fmt.Errorf("there is neither a `temporal` on PATH to start nor a Go to build one with%s: install "+
-			"the Temporal CLI (https://docs.temporal.io/cli)", passed)
+			"the Temporal CLI (https://docs.temporal.io/cli)", rejected)
 	}
 	path, err = install(ctx, o)
-	return path, "built from " + command + passed, err
+	return path, "built from " + command + rejected, err
 }
 
-// lookPath is exec.LookPath for the given environment.
+// lookPath returns the path of the executable name on the PATH of environ, or "" if there is none. exec.LookPath
+// would use the PATH of this process.
 func lookPath(environ []string, name string) string {
 	for _, kv := range environ {
 		list, ok := strings.CutPrefix(kv, "PATH=")
@@ -63,12 +64,12 @@ func lookPath(environ []string, name string) string {
 
 var serverInVersion = regexp.MustCompile(`(?i)server\s+(\d+\.\d+\.\d+)`)
 
-// binaryVersion returns the version of the server in a temporal binary.
+// binaryVersion returns the version of the server in a temporal binary, such as "1.29.0".
 func binaryVersion(ctx context.Context, o Options, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = allowed(o.Environ)
+	cmd.Env = allowedVariables(o.Environ)
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking %s for its version: %w", path, err)
@@ -80,7 +81,8 @@ func binaryVersion(ctx context.Context, o Options, path string) (string, error) 
 	return string(m[1]), nil
 }
 
-func recent(version string) bool {
+// isRecent reports whether a server version is oldestServer or newer.
+func isRecent(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false
@@ -90,11 +92,12 @@ func recent(version string) bool {
 	return err1 == nil && err2 == nil && (major > oldestServer[0] || major == oldestServer[0] && minor >= oldestServer[1])
 }
 
-// command is the Temporal CLI, which contains the server.
+// command is the package of the Temporal CLI, which contains the server.
 const command = "github.com/temporalio/cli/cmd/temporal"
 
-// install builds the server that tools/temporal.mod pins into the user's cache folder, unless it is there. It does not
-// use the state folder, because a program there may have come with a repository.
+// install returns the path of the server that tools/temporal.mod pins, in the user's cache folder. It builds the
+// server if it is not there. The state folder would not be safe, because a program there may have come with a
+// repository.
 func install(ctx context.Context, o Options) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -123,6 +126,7 @@ func install(ctx context.Context, o Options) (string, error) {
 		return "", err
 	}
 	if err := os.Rename(building, dir); err != nil {
+		// The rename fails if another process was faster. Its server is the same.
 		if _, there := os.Stat(server); there != nil {
 			return "", fmt.Errorf("installing the Temporal server: %w", err)
 		}
@@ -130,10 +134,10 @@ func install(ctx context.Context, o Options) (string, error) {
 	return server, nil
 }
 
-// runGo runs the go command and reports progress.
+// runGo runs the go command in dir. Meanwhile it reports progress to the user.
 func runGo(ctx context.Context, o Options, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(allowed(o.Environ, buildVariables...), "GOWORK=off")
+	cmd.Dir, cmd.Env = dir, append(allowedVariables(o.Environ, buildVariables...), "GOWORK=off")
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	done := showProgress(o)
@@ -145,7 +149,8 @@ func runGo(ctx context.Context, o Options, dir string, args ...string) error {
 	return nil
 }
 
-// showProgress reports every five seconds that a build is running; a cached build ends before the first report.
+// showProgress tells the user every five seconds that a build is running, until done is called. A build from the
+// cache ends before the first message.
 func showProgress(o Options) (done func()) {
 	began, quit, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {

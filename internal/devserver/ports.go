@@ -8,24 +8,26 @@ import (
 	"strconv"
 )
 
-// portTaken is a refusal because another program uses a port.
+// portTaken is a refusal because another program uses a port. The stack may try other ports.
 type portTaken struct{ *Refusal }
 
 func (e *portTaken) Unwrap() error { return e.Refusal }
 
+// refusePort returns a *portTaken with this reason.
 func refusePort(format string, args ...any) error {
 	return &portTaken{&Refusal{fmt.Sprintf(format, args...)}}
 }
 
-// The ports that a stack tries if it may move: pairs with the same offset, below the range from which the system takes
-// ports for outgoing connections.
+// The ports that a stack tries if the configured ones are taken: firstFrontend+i with firstUI+i, for i below maxMoves.
+// They are below the range from which the system takes ports for outgoing connections.
 const (
 	firstFrontend = 7234
 	firstUI       = 8234
 	maxMoves      = 100
 )
 
-// startOnFreePorts brings the server up at its address, or on the first free pair of ports if it may move.
+// startOnFreePorts starts or joins the server at o.Address. If a port is taken and o.Moved permits it,
+// startOnFreePorts uses the first pair of free ports instead.
 func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
 	err := s.startOrJoin(ctx, o)
 	var taken *portTaken
@@ -48,6 +50,7 @@ func (s *Stack) startOnFreePorts(ctx context.Context, o Options) error {
 	return fmt.Errorf("no port from %d to %d is free: %w", firstFrontend, firstFrontend+maxMoves-1, err)
 }
 
+// uiAddress returns the address of the Web UI at a port.
 func uiAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // isFree reports whether this process could listen on the address now.

@@ -23,27 +23,28 @@ const (
 	temporalListener
 )
 
-// settle is how long a server that is ending may take to release its port.
-const settle = 300 * time.Millisecond
+// releaseTime is how long a killed server may take to release its port.
+const releaseTime = 300 * time.Millisecond
 
-// probe returns the kind of program that listens on the address and, for Temporal, its version. It checks a stranger a
-// second time after settle: a killed server's port accepts connections for a moment after its end.
+// probe returns the kind of program that listens on the address and, if it is Temporal, its version. If it is another
+// program, probe checks again after releaseTime: the port of a killed server still accepts connections for a moment.
 func probe(ctx context.Context, address string) (listener, string) {
-	who, version := look(ctx, address)
+	who, version := probeOnce(ctx, address)
 	if who != otherListener {
 		return who, version
 	}
-	timer := time.NewTimer(settle)
+	timer := time.NewTimer(releaseTime)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return who, version
 	case <-timer.C:
-		return look(ctx, address)
+		return probeOnce(ctx, address)
 	}
 }
 
-func look(ctx context.Context, address string) (listener, string) {
+// probeOnce does the work of probe, without the second check.
+func probeOnce(ctx context.Context, address string) (listener, string) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -57,6 +58,7 @@ func look(ctx context.Context, address string) (listener, string) {
 	return temporalListener, version
 }
 
+// serverVersion returns the version of the Temporal server at the address.
 func serverVersion(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -70,17 +72,18 @@ func serverVersion(ctx context.Context, address string) (string, error) {
 	return info.GetServerVersion(), err
 }
 
-// awaitServer waits until Temporal answers on the address or the supervisor has ended. It polls, because the server
-// reports no event.
+// awaitServer waits until Temporal answers on the address. It returns an error if the supervisor ends first, which
+// gone reports, or if the server takes longer than readyWithin. It polls, because the server does not report that it
+// is ready.
 func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	slow := time.NewTimer(readyWithin)
 	defer slow.Stop()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if who, _ := look(ctx, address); who == temporalListener {
+		if who, _ := probeOnce(ctx, address); who == temporalListener {
 			select {
-			case err := <-gone: // the server that answers belongs to someone else
+			case err := <-gone: // the server that answers is not the supervisor's
 				return errors.Join(errors.New("the Temporal server did not start"), err)
 			default:
 				return nil
@@ -98,7 +101,7 @@ func awaitServer(ctx context.Context, address string, gone <-chan error) error {
 	}
 }
 
-// tail returns the last n bytes of a log, for an error's message.
+// tail returns the last n bytes of a log, for an error message.
 func tail(r io.ReadSeeker, n int64) string {
 	if end, err := r.Seek(0, io.SeekEnd); err == nil {
 		r.Seek(max(end-n, 0), io.SeekStart)

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// start runs a supervisor for the server and waits until the server answers.
+// start starts a supervisor, which runs the server binary, and waits until the server answers.
 func start(ctx context.Context, o Options, binary string) error {
 	version, err := binaryVersion(ctx, o, binary)
 	if err != nil {
@@ -39,7 +39,7 @@ func start(ctx context.Context, o Options, binary string) error {
 	if err != nil {
 		return err
 	}
-	cmd.Env, cmd.Stdout, cmd.Stderr = allowed(o.Environ), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = allowedVariables(o.Environ), log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
@@ -52,8 +52,8 @@ func start(ctx context.Context, o Options, binary string) error {
 	return nil
 }
 
-// supervisor returns the command that runs this program as a supervisor. The supervisor has its own session, so that
-// Ctrl-C in the user's terminal does not reach it.
+// supervisor returns the command that runs this program as the supervisor of a server. server is the server's command
+// line. The supervisor gets its own session, so that Ctrl-C in the user's terminal does not reach it.
 func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -70,13 +70,8 @@ func supervisor(dir string, o Options, server []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// serverArgs returns the flags of the development server, except the Web UI's address. The dynamic configuration
-// removes the 100 ms that its defaults delay every task on SQLite, and the partitions that sometimes delay a task by
-// two seconds. Without its own setting, the development server reads the namespace from its database for each start of
-// a workflow, one start at a time, and answers "Namespace default is not found" if a read takes three seconds. A server
-// from 1.31 on cancels the open polls of a stopping worker, so that none of them takes a task
-// that is then lost. It also closes the HTTP API, which start-dev always opens and which checks neither origin nor
-// credentials: no request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled.
+// serverArgs returns the arguments of the development server, except the Web UI's address. dir is the absolute path
+// of the state folder.
 func serverArgs(dir string, o Options) ([]string, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
@@ -92,31 +87,41 @@ func serverArgs(dir string, o Options) ([]string, error) {
 		args = append(args, "--ui-codec-endpoint", o.CodecURL)
 	}
 	for _, kv := range []string{
+		// The defaults delay every task on SQLite by 100 ms.
 		"history.transferProcessorMaxPollRPS=100000", "history.timerProcessorMaxPollRPS=100000",
-		"history.visibilityProcessorMaxPollRPS=100000", "matching.numTaskqueueReadPartitions=1",
-		"matching.numTaskqueueWritePartitions=1", "system.forceSearchAttributesCacheRefreshOnRead=false",
-		"frontend.enableCancelWorkerPollsOnShutdown=true", `frontend.httpAllowedHosts=[" "]`, "system.enableNexus=false",
+		"history.visibilityProcessorMaxPollRPS=100000",
+		// With several partitions, a task is sometimes delayed by two seconds.
+		"matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1",
+		// Without this setting, start-dev reads the namespace from the database for each start of a workflow, one start at
+		// a time, and answers "Namespace default is not found" if a read takes three seconds.
+		"system.forceSearchAttributesCacheRefreshOnRead=false",
+		// With this setting, a server from 1.31 on cancels the open polls of a stopping worker. Such a poll could still
+		// take a task, which would be lost.
+		"frontend.enableCancelWorkerPollsOnShutdown=true",
+		// This closes the HTTP API, which start-dev always opens and which checks neither origin nor credentials: no
+		// request has a space as its Host header. Nexus has its own paths on the same port, so it is disabled, too.
+		`frontend.httpAllowedHosts=[" "]`, "system.enableNexus=false",
 	} {
 		args = append(args, "--dynamic-config-value", kv)
 	}
 	return args, nil
 }
 
-// recordVersion records the server's version beside its database and refuses a different version: SQLite has no schema
-// upgrade, and a database of another version would open without an error but with columns missing.
+// recordVersion records the server's version beside its database. It refuses a version other than the recorded one:
+// SQLite has no schema upgrade, so a database of another version opens without an error but lacks columns.
 func recordVersion(dir, version string) error {
 	file := filepath.Join(dir, "temporal.version")
 	b, err := os.ReadFile(file)
-	have := strings.TrimSpace(string(b))
+	recorded := strings.TrimSpace(string(b))
 	switch {
-	case errors.Is(err, os.ErrNotExist) || err == nil && have == version:
+	case errors.Is(err, os.ErrNotExist) || err == nil && recorded == version:
 	case err != nil:
 		return fmt.Errorf("reading the server's version: %w", err)
 	case hasNoDatabase(dir):
 	default:
 		return refuse("%s was written by Temporal server %s and this one is %s: use that version, or move %s* away (the "+
 			"journal keeps every transcript)",
-			filepath.Join(dir, "temporal.db"), have, version, filepath.Join(dir, "temporal.db"))
+			filepath.Join(dir, "temporal.db"), recorded, version, filepath.Join(dir, "temporal.db"))
 	}
 	if err := os.WriteFile(file, []byte(version+"\n"), 0o600); err != nil {
 		return fmt.Errorf("noting the server's version: %w", err)
@@ -124,6 +129,7 @@ func recordVersion(dir, version string) error {
 	return nil
 }
 
+// hasNoDatabase reports whether the state folder has no database of a server yet.
 func hasNoDatabase(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "temporal.db"))
 	return errors.Is(err, os.ErrNotExist)

@@ -17,10 +17,11 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// CommandName is the hidden command with which a program runs itself as a supervisor.
+// CommandName is the name of the hidden command with which a program runs itself as the supervisor.
 const CommandName = "dev-server"
 
-// Command returns the hidden command that a program that uses this package must have.
+// Command returns the hidden command of the supervisor. Every program that uses this package must have it among its
+// commands.
 func Command(stderr io.Writer) *cobra.Command {
 	var dir, ui string
 	cmd := &cobra.Command{
@@ -38,8 +39,8 @@ func Command(stderr io.Writer) *cobra.Command {
 // stopGrace is how long the server has to stop after SIGTERM.
 const stopGrace = 10 * time.Second
 
-// supervise runs the server until the stack has no user, or until the server ends by itself. It serves the Web UI on
-// the address ui.
+// supervise runs the server, whose command line is argv, until no process uses the stack, the server ends by itself,
+// or ctx ends. It serves the Web UI on the address ui. dir is the state folder.
 func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Writer) error {
 	hidden, err := HiddenAddress()
 	if err != nil {
@@ -66,18 +67,18 @@ func supervise(ctx context.Context, dir, ui string, argv []string, stderr io.Wri
 	select {
 	case err := <-ended:
 		return fmt.Errorf("the Temporal server ended: %w", err)
-	case l := <-untilUnused(ctx, dir):
-		// The supervisor keeps the lock until both ports are free: the next user waits for it and then starts a new
-		// server.
+	case l := <-awaitUnused(ctx, dir):
+		// The supervisor keeps the lock until both ports are free, because the next user starts a new server as soon as it
+		// gets the lock.
 		defer func() { stopUI(); l.Release() }()
 	case <-ctx.Done():
 	}
-	end(cmd.Process.Pid, ended)
+	stopServer(cmd.Process.Pid, ended)
 	return nil
 }
 
-// untilUnused sends the exclusive lock when the stack has no user.
-func untilUnused(ctx context.Context, dir string) <-chan *statedir.Lock {
+// awaitUnused returns a channel that gets the exclusive lock of the stack when no process uses the stack any more.
+func awaitUnused(ctx context.Context, dir string) <-chan *statedir.Lock {
 	out := make(chan *statedir.Lock, 1)
 	go func() {
 		if l, err := statedir.Exclusive(ctx, lockFile(dir)); err == nil {
@@ -87,8 +88,9 @@ func untilUnused(ctx context.Context, dir string) <-chan *statedir.Lock {
 	return out
 }
 
-// end stops the server's process group: with SIGTERM, then, at the latest after stopGrace, with SIGKILL.
-func end(pid int, ended <-chan error) {
+// stopServer stops the server's process group with SIGTERM and, when the server has ended or stopGrace is over, with
+// SIGKILL. ended receives when the server has ended.
+func stopServer(pid int, ended <-chan error) {
 	_ = syscall.Kill(-pid, syscall.SIGTERM) // here and below, the group may have ended
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()

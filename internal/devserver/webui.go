@@ -20,8 +20,8 @@ import (
 // including Approve. The supervisor therefore puts a proxy at the UI's address that accepts only local hosts and
 // origins, and the UI itself listens at an address that a web page cannot find.
 
-// HiddenAddress returns a free port at a random address of 127.0.0.0/8: a web page that searches for it has about 2^38
-// to try.
+// HiddenAddress returns a random address of 127.0.0.0/8 with a port that is free. A web page that searches for the
+// address has about 2^38 to try.
 func HiddenAddress() (*net.TCPAddr, error) {
 	var b [3]byte
 	rand.Read(b[:])
@@ -32,7 +32,8 @@ func HiddenAddress() (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// ProxyUI serves the Web UI, which listens on ui, at address until stop is called.
+// ProxyUI serves the Web UI at address, by a proxy to the real address ui, until stop is called. Errors of the proxy
+// are written to stderr.
 func ProxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -59,7 +60,8 @@ func ProxyUI(address string, ui *net.TCPAddr, stderr io.Writer) (stop func(), er
 	}, nil
 }
 
-// onlyLocal refuses requests under a host name that is not this machine's, and changes that come from another origin.
+// onlyLocal wraps next. It refuses requests whose Host is not a name of this machine, and requests from another
+// origin that could change something.
 func onlyLocal(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

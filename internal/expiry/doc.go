@@ -1,6 +1,6 @@
-// Package expiry ends waits after a time, with regard to a process that was frozen meanwhile.
+// Package expiry has timeouts that allow for a process that was frozen meanwhile.
 //
-// A stopped process (SIGSTOP, a paused container, a starved machine) wakes up with all its timers expired at once, while
-// the answers that have arrived wait in pipes and sockets. A wait of this package therefore goes on for a moment, in which
-// they are read, if its end comes much later than it should.
+// After a process was stopped (SIGSTOP, a paused container, a starved machine), all its timers expire at once,
+// although the answers that they wait for may already be in its pipes and sockets. A timer of this package that fires
+// much too late therefore waits a moment longer, so that the process can read these answers first.
 package expiry

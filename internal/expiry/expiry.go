@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	lateBy = time.Second     // from this delay of a timer on, the process counts as frozen
-	grace  = 2 * time.Second // to read what has arrived meanwhile
+	frozenAfter = time.Second     // if a timer fires later than this after its time, the process was frozen
+	grace       = 2 * time.Second // the time to read what arrived while the process was frozen
 )
 
-// Timer calls a function when its time is up.
+// Timer calls a function when its time is over. If the process was frozen at that time, Timer waits a moment longer.
 type Timer struct {
 	expired func()
 
@@ -22,7 +22,7 @@ type Timer struct {
 	stopped bool
 }
 
-// After returns a running timer.
+// After returns a running timer that calls expired in its own goroutine after d.
 func After(d time.Duration, expired func()) *Timer {
 	t := &Timer{expired: expired, due: time.Now().Add(d)}
 	t.mu.Lock()
@@ -31,7 +31,7 @@ func After(d time.Duration, expired func()) *Timer {
 	return t
 }
 
-// Reset gives the timer another time from now on, also if it was stopped.
+// Reset makes the timer expire d from now. It also restarts a timer that was stopped or has expired.
 func (t *Timer) Reset(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *Timer) Reset(d time.Duration) {
 	t.timer.Reset(d)
 }
 
-// Stop stops the timer.
+// Stop stops the timer. A call of the function that has begun continues.
 func (t *Timer) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,11 +47,13 @@ func (t *Timer) Stop() {
 	t.timer.Stop()
 }
 
+// fire runs when the underlying timer fires. It calls expired, unless the timer was stopped or reset meanwhile, or
+// fired so late that it gets the grace period first.
 func (t *Timer) fire() {
 	t.mu.Lock()
 	late := time.Since(t.due)
-	early := late < 0 // it was reset while it fired
-	frozen := late > lateBy
+	early := late < 0 // Reset was called while the underlying timer fired
+	frozen := late > frozenAfter
 	if frozen && !t.stopped {
 		t.due = time.Now().Add(grace)
 		t.timer.Reset(grace)
@@ -63,7 +65,8 @@ func (t *Timer) fire() {
 	}
 }
 
-// WithTimeout is context.WithTimeout by a Timer. The context's cause is context.DeadlineExceeded when the time is up.
+// WithTimeout is context.WithTimeout with a Timer. When the time is over, the context's error and cause are
+// context.DeadlineExceeded.
 func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := After(d, func() { cancel(context.DeadlineExceeded) })
@@ -73,7 +76,8 @@ func WithTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	}
 }
 
-// deadline is a context that tells its deadline.
+// deadline is a context that was derived with WithTimeout. It reports the deadline at, as a context of the standard
+// library would.
 type deadline struct {
 	context.Context
 	at time.Time

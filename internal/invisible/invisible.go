@@ -11,7 +11,7 @@ func Rune(r rune) bool {
 	switch {
 	case r < utf8.RuneSelf:
 		return r < ' ' && r != '\n' && r != '\t' || r == 0x7f
-	case r < 0xad: // the first format character
+	case r < 0xad: // below the first format character, only the C1 controls are invisible
 		return r < 0xa0
 	}
 	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

@@ -1,2 +1,3 @@
-// Package jsonbound bounds the nesting and the number of values of a JSON text while it is read, before it is decoded.
+// Package jsonbound checks the nesting and the number of values of a JSON text while the text is read, before it is
+// decoded.
 package jsonbound

@@ -1,10 +1,10 @@
 package jsonbound
 
-// Scanner follows the structure of a JSON text byte by byte. It accepts text that is not valid JSON. The zero value is
-// ready to use.
+// Scanner counts the nesting and the values of a JSON text, byte by byte. It does not check that the text is valid
+// JSON. The zero value is ready to use.
 type Scanner struct {
-	// Outline is the text without the content of objects and arrays inside the outermost one. Add collects it up to the
-	// first byte above MaxOutline and then reports an excess; 0 collects nothing.
+	// Outline is the text without the content of nested objects and arrays: only the outermost object or array itself.
+	// It is collected up to MaxOutline bytes; a longer one is an excess. If MaxOutline is 0, nothing is collected.
 	Outline    []byte
 	MaxOutline int
 
@@ -12,21 +12,22 @@ type Scanner struct {
 	quoted, escaped bool
 }
 
-// Excess names the bound that a text exceeds.
+// Excess is the bound that a text exceeds.
 type Excess int
 
-// The bounds. None means that the text is within all of them.
+// The bounds. None means that the text exceeds none of them.
 const (
 	None    Excess = iota
 	Depth          // nested objects and arrays
-	Values         // brackets and commas, without those in strings
-	Outline        // bytes outside of inner objects and arrays
+	Values         // values, counted as opening brackets and commas outside of strings
+	Outline        // bytes of Scanner.Outline
 )
 
-// Add takes the next bytes of the text. It stops at the first byte that exceeds a bound.
+// Add scans the next bytes of the text and returns the bound that they exceed. It stops at the first byte that
+// exceeds a bound.
 func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	for _, b := range data {
-		outer := s.depth
+		before := s.depth // the depth before this byte: a bracket belongs to the lower of both depths
 		switch {
 		case s.escaped:
 			s.escaped = false
@@ -42,7 +43,7 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 		case b == ',':
 			s.values++
 		}
-		if s.MaxOutline > 0 && min(outer, s.depth) <= 1 {
+		if s.MaxOutline > 0 && min(before, s.depth) <= 1 {
 			if s.Outline = append(s.Outline, b); len(s.Outline) > s.MaxOutline {
 				return Outline
 			}
@@ -57,11 +58,11 @@ func (s *Scanner) Add(data []byte, maxDepth, maxValues int) Excess {
 	return None
 }
 
-// Values returns the number of values so far.
+// Values returns the number of values so far, counted as opening brackets and commas.
 func (s *Scanner) Values() int { return s.values }
 
 // Reset prepares the scanner for another text. It keeps MaxOutline, and the memory of Outline.
 func (s *Scanner) Reset() { *s = Scanner{MaxOutline: s.MaxOutline, Outline: s.Outline[:0]} }
 
-// Complete reports whether the text has had an object or array and all of them are closed.
+// Complete reports whether the text has an object or array, and all objects and arrays in it are closed.
 func (s *Scanner) Complete() bool { return s.values > 0 && s.depth <= 0 && !s.quoted }

@@ -2,13 +2,13 @@ package loopback
 
 import "net"
 
-// Host reports whether a host, a name or an IP address without a port, is this machine.
+// Host reports whether host, a name or an IP address without a port, is localhost or a loopback address.
 func Host(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Address reports whether an address is on this machine. The port may be missing.
+// Address reports whether address, a host with or without a port, is localhost or a loopback address.
 func Address(address string) bool {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host

@@ -2,15 +2,16 @@ package models
 
 import "strings"
 
-// family are models whose names begin with the same word, on an endpoint that speaks Chat Completions.
+// family describes the models whose names begin with the same prefix, on an endpoint that speaks Chat Completions.
 type family struct {
 	noTools, noSystemRole bool
 	images, audio         bool
 	wantsReasoning        bool
 }
 
-// families are what is known of models by their names alone, on proxies and on servers of the operator's own; the
-// longest name decides. They are from the vendors' own lists of models, as of autumn 2026.
+// families maps prefixes of model names to families; the longest matching prefix decides. It serves endpoints that the
+// model list does not have: proxies and the operator's own servers. The data are from the vendors' lists of models, as
+// of autumn 2026.
 //
 // The gpt-6 family has tools only through the Responses API (go-openai refuses them here). o1-mini and o1-preview have
 // neither tools nor a system role.
@@ -36,9 +37,9 @@ var families = map[string]family{
 	"qwen3-vl": {images: true},
 }
 
-// CapabilitiesOf returns what a model can do on an endpoint that speaks Chat Completions, by its name alone. A vendor's
-// prefix ("openai/gpt-4o") is ignored. A model of no known family takes tools and text: an endpoint that gets media that
-// it does not support refuses the whole request.
+// CapabilitiesOf returns the capabilities of a model on an endpoint that speaks Chat Completions, judged by its name
+// alone. A vendor's prefix ("openai/gpt-4o") is ignored. A model of an unknown family is taken to support tools but
+// no media, because an endpoint that gets unsupported media rejects the whole request.
 func CapabilitiesOf(name string) []Capability {
 	f := familyOf(name)
 	var out []Capability
@@ -54,13 +55,15 @@ func CapabilitiesOf(name string) []Capability {
 	return out
 }
 
-// TakesSystemRole reports whether a model accepts a system message.
+// TakesSystemRole reports whether the model accepts a system message, judged by its name.
 func TakesSystemRole(name string) bool { return !familyOf(name).noSystemRole }
 
-// WantsReasoning reports whether a model's provider refuses an assistant message with calls that has no
+// WantsReasoning reports whether the model's provider rejects an assistant message with calls but without the field
 // reasoning_content, which may be empty.
 func WantsReasoning(name string) bool { return familyOf(name).wantsReasoning }
 
+// familyOf returns the family of a model, or the zero family if no prefix matches. It ignores case and a vendor's
+// prefix.
 func familyOf(name string) family {
 	name = strings.ToLower(name)
 	name = name[strings.LastIndexByte(name, '/')+1:]

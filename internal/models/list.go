@@ -19,7 +19,7 @@ var snapshot []byte
 
 // List is a dated list of models and prices, sorted by provider and name.
 type List struct {
-	Date    string    `json:"date"`   // of the data: 2026-11-10
+	Date    string    `json:"date"`   // the date of the data, such as 2026-11-10
 	Notice  string    `json:"notice"` // the sources' licences
 	Vendors []Vendor  `json:"vendors"`
 	Models  []Profile `json:"models"`
@@ -27,10 +27,10 @@ type List struct {
 	Fetched time.Time `json:"fetched,omitzero"`
 }
 
-// Vendor is a provider whose models the list has.
+// Vendor is a provider whose models are in the list.
 type Vendor struct {
 	ID      string `json:"id"`
-	BaseURL string `json:"base_url"` // of its own API
+	BaseURL string `json:"base_url"` // of the vendor's own API
 }
 
 // BuiltIn returns the snapshot that this program was built with.
@@ -42,7 +42,8 @@ var BuiltIn = sync.OnceValue(func() *List {
 	return list
 })
 
-// Parse reads a list and checks it: a list with a negative price or a model without a name is refused as a whole.
+// Parse reads a list from its JSON and checks it. It refuses the whole list if one model is invalid, for instance
+// because its price is negative.
 func Parse(b []byte) (*List, error) {
 	var list List
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -63,9 +64,11 @@ func Parse(b []byte) (*List, error) {
 	return &list, nil
 }
 
-// maxRate is the highest price that a list may have, in dollars per million tokens. It keeps costs within turn.USD.
+// maxRate is the highest price that Parse accepts, in dollars per million tokens. It is low enough that costs fit
+// into turn.USD.
 const maxRate = 1_000_000
 
+// check returns an error if the profile is invalid.
 func (p Profile) check() error {
 	if p.Provider == "" || p.Name == "" || len(p.ID()) > 200 {
 		return errors.New("it must have a provider and a name of together at most 200 bytes")
@@ -90,13 +93,13 @@ func (p Profile) check() error {
 	return nil
 }
 
-// Has reports whether the list has models of a vendor.
+// Has reports whether the list has the vendor.
 func (l *List) Has(vendor string) bool {
 	return slices.ContainsFunc(l.Vendors, func(v Vendor) bool { return v.ID == vendor })
 }
 
-// VendorOf returns the vendor that serves models at a base URL, or "" for an endpoint that the list does not know: a
-// proxy, or a server of the operator's own.
+// VendorOf returns the vendor whose API has the host of baseURL. It returns "" for any other endpoint, such as a
+// proxy or a server of the operator.
 func (l *List) VendorOf(baseURL string) string {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Hostname() == "" {
@@ -110,8 +113,8 @@ func (l *List) VendorOf(baseURL string) string {
 	return ""
 }
 
-// Find returns a vendor's model. A name with a date ("gpt-4.1-2025-04-14") or with "-latest" that the list lacks is the
-// model without it.
+// Find returns a vendor's model. If the list does not have the name, but has it without the date
+// ("gpt-4.1-2025-04-14") or "-latest" at its end, Find returns that model under the given name.
 func (l *List) Find(vendor, name string) (Profile, bool) {
 	for _, n := range []string{name, undated(name)} {
 		i, ok := slices.BinarySearchFunc(l.Models, vendor+":"+strings.ToLower(n),
@@ -128,7 +131,7 @@ func (l *List) Find(vendor, name string) (Profile, bool) {
 	return Profile{}, false
 }
 
-// undated removes "-latest" or a date from the end of a model's name.
+// undated returns the name of a model without "-latest" or a date at its end.
 func undated(name string) string {
 	if short, ok := strings.CutSuffix(name, "-latest"); ok {
 		return short

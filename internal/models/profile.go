@@ -13,11 +13,11 @@ type Capability string
 
 // The capabilities. A configuration can name all of them.
 const (
-	ToolUse   Capability = "tool_use"  // it takes tools and returns tool calls
-	Vision    Capability = "vision"    // it takes images
-	Audio     Capability = "audio"     // it takes audio
-	Reasoning Capability = "reasoning" // it reasons before it answers
-	JSONMode  Capability = "json_mode" // its answer keeps to a JSON schema
+	ToolUse   Capability = "tool_use"  // accepts tools and returns tool calls
+	Vision    Capability = "vision"    // accepts images
+	Audio     Capability = "audio"     // accepts audio
+	Reasoning Capability = "reasoning" // reasons before it answers
+	JSONMode  Capability = "json_mode" // answers in a given JSON schema
 )
 
 // Profile describes a model of a provider.
@@ -30,7 +30,8 @@ type Profile struct {
 	Capabilities    []Capability `json:"capabilities,omitempty"`
 	// Price is nil if it is unknown.
 	Price *Price `json:"price,omitempty"`
-	// Latency and Quality are the operator's: a class (fast, medium, slow), and a tier from 1, the best.
+	// Latency and Quality come from the operator only: a class (fast, medium, slow; empty if unknown), and a tier from
+	// 1, the best (0 if unknown).
 	Latency string `json:"latency,omitempty"`
 	Quality int    `json:"quality,omitempty"`
 }
@@ -49,7 +50,8 @@ type Price struct {
 	Tiers []Tier `json:"tiers,omitempty"`
 }
 
-// Rates are prices in US dollars per million tokens. A cache rate of 0 means that the tokens cost what other input does.
+// Rates are prices in US dollars per million tokens. A cache rate of 0 means that these tokens cost as much as other
+// input.
 type Rates struct {
 	Input       float64 `json:"input"`
 	CachedInput float64 `json:"cached_input,omitempty"`
@@ -75,7 +77,7 @@ func (p *Price) Exact() *turn.Price {
 	return out
 }
 
-// exact converts dollars per million tokens to picodollars per token.
+// exact converts the rates to picodollars per token, with the input rate in place of cache rates of 0.
 func (r Rates) exact() turn.Rates {
 	pico := func(perMillion float64) int64 { return int64(math.Round(perMillion * 1e6)) }
 	return turn.Rates{Input: pico(r.Input), CachedInput: pico(cmp.Or(r.CachedInput, r.Input)),

@@ -16,7 +16,7 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// A worker fetches the list every RefreshEvery. A fetched list is stale after StaleAfter; it still counts.
+// A worker fetches the list every RefreshEvery. A fetched list is reported as stale after StaleAfter, but still used.
 const (
 	RefreshEvery = 6 * time.Hour
 	StaleAfter   = 24 * time.Hour
@@ -28,11 +28,12 @@ const (
 	fetchTimeout = 30 * time.Second
 )
 
-// CacheFile returns the file that keeps the fetched list, in the folder of the journal.
+// CacheFile returns the path of the file that keeps the fetched list. It is in the folder of the journal, whose path
+// is given.
 func CacheFile(journal string) string { return filepath.Join(filepath.Dir(journal), "models.json") }
 
-// Load returns the newer of the fetched list and the built-in one. If the fetched list cannot be read, Load returns the
-// built-in one and an error that says why.
+// Load returns the list in the file cache, or the built-in one if that is newer or there is no such file. If the file
+// cannot be read, Load returns the built-in list and an error.
 func Load(cache string) (*List, error) {
 	fetched, err := Read(cache)
 	switch {
@@ -46,17 +47,18 @@ func Load(cache string) (*List, error) {
 	return fetched, nil
 }
 
-// Read returns the list in a file.
+// Read returns the list in the file path.
 func Read(path string) (*List, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return parseAll(f, path)
+	return readList(f, path)
 }
 
-func parseAll(r io.Reader, name string) (*List, error) {
+// readList reads a list of at most maxListBytes from r. name is the list's file or URL, for errors.
+func readList(r io.Reader, name string) (*List, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxListBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
@@ -71,7 +73,7 @@ func parseAll(r io.Reader, name string) (*List, error) {
 	return list, nil
 }
 
-// Fetch returns the list at an HTTP URL.
+// Fetch downloads the list at an HTTP URL.
 func Fetch(ctx context.Context, url string) (*List, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -88,10 +90,11 @@ func Fetch(ctx context.Context, url string) (*List, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetching %s: the server answered %s", shown, printable.Line(res.Status, 100))
 	}
-	return parseAll(res.Body, shown)
+	return readList(res.Body, shown)
 }
 
-// Keep writes a fetched list to the cache file. It refuses a list that is older than the one in use.
+// Keep writes a fetched list to the file cache, with now as the time when it was fetched. It refuses a list that is
+// older than the one in use.
 func Keep(list *List, cache string, now time.Time) error {
 	if current, _ := Load(cache); list.Date < current.Date {
 		return fmt.Errorf("the list is of %s, older than the one in use, which is of %s", list.Date, current.Date)
@@ -113,7 +116,7 @@ func Keep(list *List, cache string, now time.Time) error {
 	return statedir.Replace(cache, string(b))
 }
 
-// Stale reports whether a fetched list should have been fetched again. A list that was never fetched is not stale.
+// Stale reports whether the list was fetched longer than StaleAfter before now. The built-in list is never stale.
 func (l *List) Stale(now time.Time) bool {
 	return !l.Fetched.IsZero() && now.Sub(l.Fetched) > StaleAfter
 }

@@ -14,14 +14,14 @@ import (
 // Endpoint is a configured provider.
 type Endpoint struct {
 	ID string
-	// Vendor is the list's name of the provider, or empty for an endpoint that serves names of its own: a proxy, Ollama,
-	// vLLM.
+	// Vendor is the provider's ID in the model list. It is empty for an endpoint that the list does not have, such as a
+	// proxy, Ollama or vLLM.
 	Vendor string
-	// API is the configured wire protocol; empty means the one that the list names for the model.
+	// API is the configured wire protocol; empty means the one in the model list.
 	API turn.API
 }
 
-// Override is the operator's own description of a model. Zero values leave the list's.
+// Override is the operator's description of a model. A zero value leaves the value from the model list.
 type Override struct {
 	Model           string // "provider:name", or the name of a model of any provider
 	ContextTokens   int64
@@ -32,13 +32,13 @@ type Override struct {
 	Quality         int
 }
 
-// Status says how much is known of a model.
+// Status says where the description of a model comes from.
 type Status string
 
-// The statuses. A model that is none of these is unmapped, which is an *UnknownError.
+// The statuses. For any other model, Resolve returns an *UnknownError.
 const (
 	Mapped              Status = "mapped"                // the list has it
-	MappedWithOverrides Status = "mapped_with_overrides" // the operator describes it, or an endpoint of his own serves it
+	MappedWithOverrides Status = "mapped_with_overrides" // the operator describes it, or its endpoint is not in the list
 )
 
 // Resolved is a model of a configured provider. Its Provider is the provider's ID in the configuration.
@@ -47,22 +47,22 @@ type Resolved struct {
 	Status Status `json:"status"`
 }
 
-// Models are the models of an agent's providers.
+// Models are the models that an agent's configured providers offer.
 type Models struct {
 	List      *List
 	Endpoints []Endpoint // the first one is the default
 	Overrides []Override
-	// Mode is the configured mode; empty means native for models that take tools, and otherwise JSON.
+	// Mode is the configured mode; empty means native for models with ToolUse, and JSON for others.
 	Mode turn.Mode
 }
 
-// Demo is the provider whose answers follow rules. No endpoint of another provider serves its models.
+// Demo is the ID of the built-in provider, whose answers follow rules. Its models exist at no other provider.
 const Demo = "demo"
 
-// UnknownError says that no provider has a model of this name.
+// UnknownError means that no configured provider has a model of this name.
 type UnknownError struct {
 	Name         string
-	Provider     string   // the provider that was asked
+	Provider     string   // the provider that the name refers to
 	Date         string   // of the list
 	Alternatives []string // the nearest names, in the form provider:name
 	Configured   bool     // the provider is in the configuration
@@ -80,35 +80,38 @@ func (e *UnknownError) Error() string {
 	return s + ". If it exists, run `everturn models update`, or describe it under [[models]] in agent.toml"
 }
 
-// Resolve finds a model by "provider:name" or by its name alone, which is looked for at the default provider first. A
-// name with a colon whose first part is no provider is a name alone: llama3.2:3b. The error is an *UnknownError.
+// Resolve finds a model by "provider:name" or by its name alone. It looks for a name alone at the default provider
+// first. If the part before a colon is not a provider, as in llama3.2:3b, the whole is a name alone. The error is an
+// *UnknownError.
 func (m Models) Resolve(name string) (Resolved, error) {
 	endpoint := m.Endpoints[0]
 	if before, after, ok := strings.Cut(name, ":"); ok {
 		if i := slices.IndexFunc(m.Endpoints, func(e Endpoint) bool { return e.ID == before }); i >= 0 {
-			return m.at(m.Endpoints[i], after)
+			return m.find(m.Endpoints[i], after)
 		}
+		// The name is one of a provider that is not configured, unless the default endpoint may have any name.
 		if m.List.Has(before) && endpoint.Vendor != "" || before == Demo {
 			return Resolved{}, &UnknownError{Name: name, Provider: before, Date: m.List.Date}
 		}
 	}
-	first, err := m.at(endpoint, name)
+	first, err := m.find(endpoint, name)
 	if err == nil {
 		return first, nil
 	}
 	for _, e := range m.Endpoints[1:] {
 		if e.Vendor == "" {
-			continue // it would take any name
+			continue // such an endpoint would accept any name
 		}
-		if found, err := m.at(e, name); err == nil {
+		if found, err := m.find(e, name); err == nil {
 			return found, nil
 		}
 	}
 	return Resolved{}, err
 }
 
-// at finds a model of an endpoint.
-func (m Models) at(e Endpoint, name string) (Resolved, error) {
+// find returns the model of an endpoint with this name, with the operator's overrides. An endpoint without Vendor has
+// every name; of a listed vendor, the list or an override must have the model.
+func (m Models) find(e Endpoint, name string) (Resolved, error) {
 	r := Resolved{Status: Mapped}
 	var known bool
 	if r.Profile, known = m.List.Find(e.Vendor, name); !known {
@@ -133,6 +136,7 @@ func (m Models) at(e Endpoint, name string) (Resolved, error) {
 	return r, nil
 }
 
+// apply replaces the values of p that the override gives.
 func (o Override) apply(p *Profile) {
 	p.ContextTokens = cmp.Or(o.ContextTokens, p.ContextTokens)
 	p.MaxOutputTokens = cmp.Or(o.MaxOutputTokens, p.MaxOutputTokens)
@@ -148,7 +152,7 @@ func (o Override) apply(p *Profile) {
 // maxAlternatives bounds the names that an UnknownError suggests.
 const maxAlternatives = 3
 
-// nearest returns the endpoint's models whose names take the fewest edits.
+// nearest returns the IDs of the endpoint's models whose names have the fewest edits from name.
 func (m Models) nearest(e Endpoint, name string) (ids []string) {
 	var names []string
 	for _, p := range m.List.Models {
@@ -166,7 +170,7 @@ func (m Models) nearest(e Endpoint, name string) (ids []string) {
 	return ids
 }
 
-// Model returns what a turn keeps of the model.
+// Model returns the form of r that a turn config keeps. why is the reason for its selection.
 func (m Models) Model(r Resolved, why string) turn.Model {
 	mode := m.Mode
 	if mode == "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Preference is what a selection sorts by.
+// Preference is the order of the models that a selection returns.
 type Preference string
 
 // The preferences.
@@ -17,7 +17,7 @@ const (
 	QualityFirst Preference = "quality_first" // the operator's tier of quality
 )
 
-// Selection says what a model must do and may cost. Prices are in dollars per million tokens.
+// Selection is a set of requirements for a model. Prices are in dollars per million tokens; nil means no maximum.
 type Selection struct {
 	Require          []Capability
 	MaxInputPrice    *float64
@@ -26,7 +26,7 @@ type Selection struct {
 	Preference       Preference // empty means CostFirst
 }
 
-// The tokens of the inference whose cost CostFirst compares: a step of an agent reads much more than it writes.
+// The tokens of a typical inference, whose cost CostFirst compares. An agent's step has much more input than output.
 const (
 	expectedInput  = 10_000
 	expectedOutput = 1_000
@@ -43,9 +43,10 @@ func (p *Price) Expected() float64 {
 	return (r.Input*expectedInput + r.Output*expectedOutput) / 1e6
 }
 
-// Select returns the models of the configured providers that fit, the best first. Equal models are in the order of their
-// IDs. It never guesses: a model fits a maximum price only if its price is known, and QualityFirst only considers models
-// to which the operator gave a tier. The error says how many models each demand excluded.
+// Select returns the models of the configured providers that meet all requirements, best first, and equally good ones
+// in the order of their IDs. Unknown values do not meet a requirement: a model fits a maximum price only if its price
+// is known, and QualityFirst only considers models with a quality tier. The error says how many models each
+// requirement excluded.
 func (m Models) Select(s Selection) ([]Resolved, error) {
 	excluded := map[string]int{}
 	var fit []Resolved
@@ -65,11 +66,12 @@ func (m Models) Select(s Selection) ([]Resolved, error) {
 	return fit, nil
 }
 
-// Candidates returns all models of the configured providers: those of the list, and those that the operator describes.
+// Candidates returns all models of the configured providers: the models in the list, and those that the operator
+// describes.
 func (m Models) Candidates() (out []Resolved) {
 	seen := map[string]bool{}
 	add := func(e Endpoint, name string) {
-		if r, err := m.at(e, name); err == nil && !seen[r.ID()] {
+		if r, err := m.find(e, name); err == nil && !seen[r.ID()] {
 			seen[r.ID()] = true
 			out = append(out, r)
 		}
@@ -94,7 +96,8 @@ func (m Models) Candidates() (out []Resolved) {
 	return out
 }
 
-// excludes returns the demand that a model does not meet, or "".
+// excludes returns the requirement that a model does not meet, as a predicate for an error message ("cost more"), or
+// "" if it meets all.
 func (s Selection) excludes(p Profile) string {
 	for _, c := range s.Require {
 		if !p.Has(c) {
@@ -115,7 +118,8 @@ func (s Selection) excludes(p Profile) string {
 	return ""
 }
 
-// compare sorts models without a known price, class or tier last, and models that are equal otherwise by cost.
+// compare orders two models by the preference, and equal ones by their expected cost. Models whose price or latency
+// class is unknown come last.
 func (s Selection) compare(a, b Profile) int {
 	byCost := compareKnown(a.Price != nil, b.Price != nil,
 		func() int { return cmp.Compare(a.Price.Expected(), b.Price.Expected()) })
@@ -128,6 +132,8 @@ func (s Selection) compare(a, b Profile) int {
 	return byCost
 }
 
+// compareKnown orders two values of which each may be unknown. a and b report whether they are known. Unknown values
+// come last.
 func compareKnown(a, b bool, compare func() int) int {
 	switch {
 	case a && b:
@@ -143,6 +149,7 @@ func compareKnown(a, b bool, compare func() int) int {
 // latencies are the classes of latency, the fastest first.
 var latencies = []string{"fast", "medium", "slow"}
 
+// latencyRank returns the position of a latency class, from 0 for the fastest. An unknown class is last.
 func latencyRank(class string) int {
 	if i := slices.Index(latencies, class); i >= 0 {
 		return i
@@ -150,6 +157,8 @@ func latencyRank(class string) int {
 	return len(latencies)
 }
 
+// noneFits returns the error of a selection that no model meets. excluded is the number of models by the requirement
+// that excluded them.
 func noneFits(excluded map[string]int) error {
 	var why []string
 	for reason, n := range excluded {

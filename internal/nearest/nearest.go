@@ -10,8 +10,9 @@ import (
 // maxName bounds the names that are compared, in runes.
 const maxName = 64
 
-// Name returns the candidate with the fewest edits from name, or one that begins with name. It returns "" if none is
-// near enough. The limit is one edit for every three characters, plus one.
+// Name returns the candidate that name probably means, or "" if no candidate is near enough. A candidate is near if
+// it begins with name, or takes few edits: at most one for every three characters, plus one. The nearest wins, and of
+// equally near ones the first.
 func Name(name string, candidates []string) string {
 	if utf8.RuneCountInString(name) > maxName {
 		return ""
@@ -22,6 +23,7 @@ func Name(name string, candidates []string) string {
 		if name != "" && strings.HasPrefix(c, name) {
 			d = 1
 		}
+		// A short name must not be replaced as a whole, which would make every short candidate near.
 		if d <= limit && d < max(2, len(name)) {
 			best, limit = c, d-1
 		}

@@ -1,4 +1,4 @@
-// Package outage keeps a process from asking something that is known to be down, such as a model's provider or the
-// journal. While it is down, one request at a time asks whether it is back, with growing pauses; the others are told
-// when to come again. When one of them succeeds, all may go on.
+// Package outage keeps a process from sending requests to a service that is known to be down, such as a model's
+// provider or the journal. During an outage, one request at a time probes whether the service is back, with growing
+// pauses; all other requests are told how long to wait. When a request succeeds, the outage is over.
 package outage

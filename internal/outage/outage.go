@@ -8,124 +8,132 @@ import (
 
 const (
 	firstPause = time.Second
-	// spread is the time over which those that wait come back, so that they do not all come at once.
+	// spread is the largest random addition to a wait, so that waiting requests do not all come back at once.
 	spread = time.Second
-	// maxPoll bounds how long those that wait stay away while a request asks whether the other side is back.
+	// maxPoll bounds a wait while another request probes the service.
 	maxPoll = 15 * time.Second
-	// forgetAfter is how long after the next try was due an outage is forgotten that nobody asks about any more.
+	// forgetAfter is how long after its next probe was due an outage without further requests is forgotten.
 	forgetAfter = 10 * time.Minute
 )
 
-// Outages are the outages that a process knows of, by key. It is safe for concurrent use.
+// Outages are the current outages that a process has noticed, by the key of the service. It is safe for concurrent
+// use.
 type Outages struct {
-	most time.Duration
+	maxPause time.Duration // between probes
 
 	mu   sync.Mutex
 	down map[string]*Outage
 }
 
-// Outage is one that is under way.
+// Outage is the state of an outage that is not over.
 type Outage struct {
 	Since time.Time // the first failure
 	Cause error     // the latest failure
-	// Back is closed when a request has succeeded.
+	// Back is closed when the outage is over.
 	Back <-chan struct{}
 
-	back   chan struct{}
-	tries  int       // failed ones, one after the other
-	next   time.Time // another request may ask
-	asking time.Time // a request asks since then; zero: none does
+	back         chan struct{} // Back, to close it
+	failures     int           // consecutive failed probes, the first failed request included
+	nextProbe    time.Time     // when a request may probe the service
+	probingSince time.Time     // when the running probe began; zero if none is running
 }
 
-// New returns Outages whose pauses grow up to most.
-func New(most time.Duration) *Outages { return &Outages{most: most, down: map[string]*Outage{}} }
+// New returns Outages whose pauses between probes grow up to maxPause.
+func New(maxPause time.Duration) *Outages {
+	return &Outages{maxPause: maxPause, down: map[string]*Outage{}}
+}
 
-// Try is a request. The caller ends it with Up, Down or Drop; only the first of them counts.
+// Try is a request in progress. The caller ends it with Up, Down or Drop; only the first of these calls counts.
 type Try struct {
-	of    *Outages
-	key   string
-	began time.Time
-	probe bool // it asks whether the other side is back
-	once  sync.Once
+	outages *Outages
+	key     string
+	began   time.Time
+	probe   bool // the service was down at the beginning, so the request probes whether it is back
+	once    sync.Once
 }
 
-// Wait says why a request must not be made now.
+// Wait tells a caller not to send its request now.
 type Wait struct {
 	Outage
-	For time.Duration // come again after that, not earlier
+	For time.Duration // how long to wait before the next Begin
 }
 
-// Begin begins a request, or says how long to wait.
+// Begin begins a request to the service with this key. During an outage, it returns a Wait instead, unless the
+// request may probe the service. Exactly one of the results is nil.
 func (o *Outages) Begin(key string) (*Try, *Wait) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	if w := o.wait(key, now); w != nil {
+	if w := o.mustWait(key, now); w != nil {
 		return nil, w
 	}
-	t := &Try{of: o, key: key, began: now}
+	t := &Try{outages: o, key: key, began: now}
 	if s := o.down[key]; s != nil {
-		t.probe, s.asking = true, now
+		t.probe, s.probingSince = true, now
 	}
 	return t, nil
 }
 
-// Look says what Begin would say, without beginning a request.
+// Look returns the Wait that Begin would return, or nil, without beginning a request.
 func (o *Outages) Look(key string) *Wait {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.wait(key, time.Now())
+	return o.mustWait(key, time.Now())
 }
 
-func (o *Outages) wait(key string, now time.Time) *Wait {
+// mustWait returns how long a request must wait, or nil if it may begin: there is no outage, or the next probe is
+// due.
+func (o *Outages) mustWait(key string, now time.Time) *Wait {
 	s := o.down[key]
 	switch {
 	case s == nil:
-	case !s.asking.IsZero():
-		return &Wait{*s, scatter(min(max(now.Sub(s.asking), spread/2), maxPoll))}
-	case now.Before(s.next):
-		return &Wait{*s, scatter(s.next.Sub(now))}
+	case !s.probingSince.IsZero(): // the longer the probe takes, the longer the wait
+		return &Wait{*s, withJitter(min(max(now.Sub(s.probingSince), spread/2), maxPoll))}
+	case now.Before(s.nextProbe):
+		return &Wait{*s, withJitter(s.nextProbe.Sub(now))}
 	}
 	return nil
 }
 
-// Insist begins a request although the other side may be down: its caller does not wait.
-func (o *Outages) Insist(key string) *Try { return &Try{of: o, key: key, began: time.Now()} }
+// Insist begins a request even during an outage, for a caller that cannot wait. The request is not a probe.
+func (o *Outages) Insist(key string) *Try { return &Try{outages: o, key: key, began: time.Now()} }
 
-// scatter returns a wait that is up to spread longer.
-func scatter(wait time.Duration) time.Duration { return wait + rand.N(spread) }
+// withJitter returns the wait plus a random time of up to spread.
+func withJitter(wait time.Duration) time.Duration { return wait + rand.N(spread) }
 
-// Up ends a request that the other side has answered.
+// Up ends a request that the service has answered. The outage is then over, unless the request began before it and is
+// not a probe.
 func (t *Try) Up() {
 	t.once.Do(func() {
-		t.of.mu.Lock()
-		defer t.of.mu.Unlock()
-		s := t.of.down[t.key]
+		t.outages.mu.Lock()
+		defer t.outages.mu.Unlock()
+		s := t.outages.down[t.key]
 		if s != nil && (t.probe || t.began.After(s.Since)) {
-			delete(t.of.down, t.key)
+			delete(t.outages.down, t.key)
 			close(s.back)
 		}
 	})
 }
 
-// Drop ends a request of which nothing is known.
+// Drop ends a request that says nothing about the service, for instance because it was cancelled.
 func (t *Try) Drop() {
 	t.once.Do(func() {
-		t.of.mu.Lock()
-		defer t.of.mu.Unlock()
-		if s := t.of.down[t.key]; s != nil && t.probe {
-			s.asking = time.Time{}
+		t.outages.mu.Lock()
+		defer t.outages.mu.Unlock()
+		if s := t.outages.down[t.key]; s != nil && t.probe {
+			s.probingSince = time.Time{}
 		}
 	})
 }
 
-// Down ends a request that failed, and returns the outage with the wait until the next one. atLeast is the pause that
-// the other side has asked for.
+// Down ends a request that failed because the service is down, and returns the outage with the time until the next
+// probe. atLeast is the minimum pause that the service has requested, or 0.
 func (t *Try) Down(cause error, atLeast time.Duration) (w Wait) {
-	t.once.Do(func() { w = t.of.failed(t, cause, atLeast) })
+	t.once.Do(func() { w = t.outages.failed(t, cause, atLeast) })
 	return w
 }
 
+// failed records the failure of t as a new outage or in the current one. See Try.Down for the parameters.
 func (o *Outages) failed(t *Try, cause error, atLeast time.Duration) Wait {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,27 +146,28 @@ func (o *Outages) failed(t *Try, cause error, atLeast time.Duration) Wait {
 		o.down[t.key] = s
 	}
 	s.Cause = cause
-	// Of the requests that were under way when the first one failed, none counts as another try.
-	if t.probe || s.tries == 0 {
-		s.asking = time.Time{}
-		s.next = now.Add(o.pause(s.tries))
-		s.tries++
+	// Only the first failure and failed probes make the pause longer, not requests that were sent before the outage.
+	if t.probe || s.failures == 0 {
+		s.probingSince = time.Time{}
+		s.nextProbe = now.Add(o.pause(s.failures))
+		s.failures++
 	}
-	if least := now.Add(min(atLeast, o.most)); s.next.Before(least) {
-		s.next = least
+	if earliest := now.Add(min(atLeast, o.maxPause)); s.nextProbe.Before(earliest) {
+		s.nextProbe = earliest
 	}
-	return Wait{*s, scatter(s.next.Sub(now))}
+	return Wait{*s, withJitter(s.nextProbe.Sub(now))}
 }
 
-// pause returns a random pause after a number of failed tries: up to a second, doubled by each try.
-func (o *Outages) pause(tries int) time.Duration {
-	return max(rand.N(min(firstPause<<min(tries, 16), o.most)), firstPause/10)
+// pause returns a random pause before the next probe. Its upper bound is firstPause, doubled for each failure, but at
+// most maxPause.
+func (o *Outages) pause(failures int) time.Duration {
+	return max(rand.N(min(firstPause<<min(failures, 16), o.maxPause)), firstPause/10)
 }
 
-// forget drops outages about which nobody asks any more.
+// forget drops outages whose next probe is long overdue, because no request needs the service any more.
 func (o *Outages) forget(now time.Time) {
 	for key, s := range o.down {
-		if s.asking.IsZero() && now.Sub(s.next) > forgetAfter {
+		if s.probingSince.IsZero() && now.Sub(s.nextProbe) > forgetAfter {
 			delete(o.down, key)
 			close(s.back)
 		}

@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// hidden stands for a part of a URL that may be a key.
+// hidden replaces a part of a URL that may be a key.
 const hidden = "hidden"
 
-// known matches path segments that cannot be keys: common names of endpoints, versions, and references to environment
-// variables.
+// known matches path segments that cannot be keys: the empty one, common names of endpoints, versions, and references
+// to environment variables.
 var known = regexp.MustCompile(
 	`^(|mcp|sse|rpc|api|apis|openai|oauth|oauth2|token|tokens|auth|server|servers|stream|http|v[0-9]{1,2}((alpha|beta)[0-9]?)?|\$\{\w+\})$`)
 
+// reference matches a reference to an environment variable, such as ${TOKEN}.
 var reference = regexp.MustCompile(`^\$\{\w+\}$`)
 
-// Address returns a URL for display: scheme, host, and the path segments that cannot be keys. User name, password,
-// other segments and the query's values are replaced with "hidden", because some servers take keys there; a reference
-// to an environment variable is shown. The result is empty if raw is not a URL with a host.
+// Address returns a URL for display. Because some servers take keys in URLs, it replaces user name and password, the
+// path segments that may be keys, and the values of the query with "hidden". References to environment variables
+// stay. The result is empty if raw is not a URL with a host.
 func Address(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -29,9 +30,9 @@ func Address(raw string) string {
 		out += hidden + "@"
 	}
 	raw, _, _ = strings.Cut(raw, "#")
-	raw, query, asked := strings.Cut(raw, "?")
+	raw, query, hasQuery := strings.Cut(raw, "?")
 	out += u.Host + strings.Join(each(pathOf(raw), "/", func(s string) string { return known.FindString(s) }), "/")
-	if asked {
+	if hasQuery {
 		out += "?" + strings.Join(each(query, "&", func(s string) string {
 			if name, value, ok := strings.Cut(s, "="); ok {
 				return name + "=" + orHidden(reference.FindString(value), value)
@@ -42,7 +43,8 @@ func Address(raw string) string {
 	return out
 }
 
-// Hidden returns the segments of a URL's path that Address hides, and the path if there are any.
+// Hidden returns the segments of a URL's path that Address replaces. path is the whole path if there are any, and
+// otherwise empty.
 func Hidden(raw string) (segments []string, path string) {
 	raw, _, _ = strings.Cut(raw, "?")
 	for s := range strings.SplitSeq(pathOf(raw), "/") {
@@ -53,7 +55,7 @@ func Hidden(raw string) (segments []string, path string) {
 	return segments, path
 }
 
-// pathOf returns the path of a URL as it is written.
+// pathOf returns the path of a URL without decoding it, with everything that follows it.
 func pathOf(raw string) string {
 	_, rest, _ := strings.Cut(raw, "://")
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -62,7 +64,8 @@ func pathOf(raw string) string {
 	return ""
 }
 
-// each applies show to every part of s. It replaces a part with hidden if the part is not empty and show returns "".
+// each splits s at the separators and replaces each part by what show returns. If show returns "" for a part that is
+// not empty, the part is replaced with hidden.
 func each(s, separator string, show func(string) string) []string {
 	parts := strings.Split(s, separator)
 	for i, part := range parts {
@@ -71,6 +74,7 @@ func each(s, separator string, show func(string) string) []string {
 	return parts
 }
 
+// orHidden returns shown, or hidden if shown is empty but the part is not.
 func orHidden(shown, part string) string {
 	if shown == "" && part != "" {
 		return hidden

@@ -8,8 +8,8 @@ import (
 )
 
 // Sanitize makes untrusted text safe to store, to send and to print. It replaces invalid UTF-8 with U+FFFD, removes
-// terminal escape sequences as a whole, removes NUL and every other C0 or C1 control except newline and tab, and turns
-// CR and CRLF into a newline. Text that needs no change is returned as it is.
+// whole terminal escape sequences, removes NUL and every other C0 or C1 control except newline and tab, and turns CR
+// and CRLF into a newline. Text that needs no change is returned without a copy.
 func Sanitize(s string) string {
 	i := firstUnsafe(s)
 	if i == len(s) {
@@ -21,7 +21,7 @@ func Sanitize(s string) string {
 	for i < len(s) {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r == 0x1b || r == 0x9b || r == 0x9d || r == 0x90:
+		case r == 0x1b || r == 0x9b || r == 0x9d || r == 0x90: // ESC, and the C1 controls CSI, OSC and DCS
 			i += escapeLen(s[i:], r, size)
 			continue
 		case r == '\r':
@@ -36,11 +36,12 @@ func Sanitize(s string) string {
 	return b.String()
 }
 
+// isControl reports whether r is a C0 or C1 control or DEL, except newline and tab.
 func isControl(r rune) bool {
 	return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
 }
 
-// firstUnsafe returns the index of the first byte that Sanitize would change.
+// firstUnsafe returns the index of the first byte that Sanitize would change, or len(s).
 func firstUnsafe(s string) int {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
@@ -59,12 +60,14 @@ func firstUnsafe(s string) int {
 	return len(s)
 }
 
-// maxEscape bounds an escape sequence, in bytes: an unterminated one must not remove the text behind it.
+// maxEscape bounds the length of an escape sequence in bytes, so that an unterminated one does not remove the text
+// after it.
 const maxEscape = 256
 
-// escapeLen returns the length of the escape sequence at the start of s (ECMA-48). Its introducer is r, of size bytes.
+// escapeLen returns the length in bytes of the escape sequence at the start of s (ECMA-48). r is the character that
+// introduces it, and size is its length in bytes.
 func escapeLen(s string, r rune, size int) int {
-	var kind byte
+	var kind byte // the byte after ESC that determines the kind of sequence; C1 controls stand for ESC and this byte
 	at := size
 	switch r {
 	case 0x9b:
@@ -97,7 +100,8 @@ func escapeLen(s string, r rune, size int) int {
 	return at
 }
 
-// csiLen returns the end of a control sequence: parameters and intermediates, then one byte from @ to ~.
+// csiLen returns the index in s after a control sequence whose introducer ends at index at. The sequence consists of
+// parameters and intermediates, then one byte from @ to ~. If it is unterminated, csiLen returns at.
 func csiLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape; end++ {
 		switch c := s[end]; {
@@ -110,8 +114,8 @@ func csiLen(s string, at int) int {
 	return at
 }
 
-// stringLen returns the end of a control string, which BEL or ST terminates. An unterminated one loses only its
-// introducer.
+// stringLen returns the index in s after a control string whose introducer ends at index at. BEL or ST terminates the
+// string. If it is unterminated, stringLen returns at, so that only the introducer is removed.
 func stringLen(s string, at int) int {
 	for end := at; end < len(s) && end < at+maxEscape*16; end++ {
 		switch {
@@ -126,8 +130,9 @@ func stringLen(s string, at int) int {
 	return at
 }
 
-// Cut shortens s to at most limit bytes. It keeps the head and the tail, cut on rune boundaries, around a line that
-// gives the number of missing bytes. It reports whether it cut. A limit too small for the line keeps only a head.
+// Cut shortens s to at most limit bytes and reports whether it did. It keeps the head and the tail, cut between
+// runes, and puts a line between them that says which bytes are missing. If limit is too small for that line, it
+// keeps only the head.
 func Cut(s string, limit int) (string, bool) {
 	if len(s) <= limit {
 		return s, false
@@ -146,10 +151,10 @@ func Cut(s string, limit int) (string, bool) {
 		true
 }
 
-// Head returns the beginning of s, at most limit bytes, cut on a rune boundary.
+// Head returns the beginning of s, at most limit bytes, cut between runes.
 func Head(s string, limit int) string { return s[:Start(s, max(min(limit, len(s)), 0))] }
 
-// Start moves i back to the start of a rune.
+// Start returns the index at which the rune begins that contains the byte s[i]. An index outside of s stays as it is.
 func Start[T ~string | ~[]byte](s T, i int) int {
 	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
 		i--
@@ -157,7 +162,8 @@ func Start[T ~string | ~[]byte](s T, i int) int {
 	return i
 }
 
-// Line returns text for an error: sanitized, on one line, without bidirectional controls, at most limit bytes.
+// Line returns untrusted text for an error message: sanitized, on one line, without bidirectional controls, at most
+// limit bytes.
 func Line(s string, limit int) string {
 	s = strings.Join(strings.FieldsFunc(Sanitize(s), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.Is(unicode.Bidi_Control, r)

@@ -8,30 +8,33 @@ import (
 	"github.com/everturn/everturn/internal/invisible"
 )
 
-// automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A node is a prefix of a form;
-// node 0 is the empty prefix. The automaton always includes Text, so that it does not redact parts of an earlier
-// redaction. It compares forms and texts without their invisible characters, because on a screen a secret with an
-// invisible character inside looks like the secret.
+// automaton finds all occurrences of many forms in one pass (Aho and Corasick, 1975). A form is an encoding of a
+// secret. Each node is a prefix of a form; node 0 is the empty prefix. Text is always one of the forms, so that a
+// part of an earlier redaction is not redacted again. Forms and texts are compared without their invisible
+// characters, because on a screen a secret with an invisible character inside looks like the secret.
 type automaton struct {
 	nodes []node
 	root  [256]int32 // children of node 0
 }
 
+// node is a prefix of a form. Other nodes are referred to by their index.
 type node struct {
-	child, sibling int32 // 0: none
-	fail           int32 // the longest proper suffix that is a node
-	depth          int32 // length in bytes
-	match          int32 // length of the longest form that ends here; 0: none
-	held           int32 // bytes of the longest suffix that may still become a longer form
-	last           byte
+	child, sibling int32 // the first child, and the next child of the same parent; 0: none
+	fail           int32 // the node of the longest proper suffix that is a node
+	depth          int32 // length of the prefix in bytes
+	match          int32 // length of the longest form that is a suffix of the prefix; 0: none
+	held           int32 // length of the longest suffix that may still become a form
+	last           byte  // the last byte of the prefix
 }
 
+// newAutomaton returns an automaton for Text only. The caller inserts the other forms and then calls link.
 func newAutomaton() *automaton {
 	a := &automaton{nodes: make([]node, 1)}
 	a.insert(Text)
 	return a
 }
 
+// insert adds a form. It ignores a form with fewer than MinSecret visible bytes.
 func (a *automaton) insert(form string) {
 	if form = visible(form); len(form) < MinSecret {
 		return
@@ -52,6 +55,7 @@ func (a *automaton) insert(form string) {
 	a.nodes[at].match = a.nodes[at].depth
 }
 
+// child returns the child of the node at whose last byte is b, or 0 if there is none.
 func (a *automaton) child(at int32, b byte) int32 {
 	if at == 0 {
 		return a.root[b]
@@ -64,7 +68,8 @@ func (a *automaton) child(at int32, b byte) int32 {
 	return 0
 }
 
-// link sets the fields that depend on suffixes, shorter nodes first.
+// link sets fail, match and held of all nodes. It visits shorter prefixes first, because the fields of a node depend
+// on those of its suffixes.
 func (a *automaton) link() {
 	queue := []int32{0}
 	for len(queue) > 0 {
@@ -79,7 +84,7 @@ func (a *automaton) link() {
 				n.match = a.nodes[n.fail].match
 			}
 			n.held = n.depth
-			if n.child == 0 {
+			if n.child == 0 { // the prefix is a whole form and cannot become a longer one
 				n.held = a.nodes[n.fail].held
 			}
 			queue = append(queue, c)
@@ -87,8 +92,8 @@ func (a *automaton) link() {
 	}
 }
 
-// next returns the longest suffix of the node followed by b that is itself a node. Over a text its cost is linear,
-// times the largest number of children of a node.
+// next returns the node that follows the node at after the byte b: the longest suffix of the text so far that is a
+// node. Over a whole text, the cost is linear, times the largest number of children of a node.
 func (a *automaton) next(at int32, b byte) int32 {
 	for at != 0 {
 		if c := a.child(at, b); c != 0 {
@@ -99,10 +104,11 @@ func (a *automaton) next(at int32, b byte) int32 {
 	return a.root[b]
 }
 
+// occursIn reports whether s contains a form.
 func (a *automaton) occursIn(s string) bool {
 	at := int32(0)
 	for i := 0; i < len(s); i++ {
-		if at != 0 && !inked(s[i]) {
+		if at != 0 && !isPlainASCII(s[i]) {
 			if n := invisible.Prefix(s[i:]); n > 0 {
 				i += n - 1
 				continue
@@ -115,12 +121,13 @@ func (a *automaton) occursIn(s string) bool {
 	return false
 }
 
-// inked reports whether b is a printable ASCII character, as most bytes are.
-func inked(b byte) bool { return b >= ' ' && b < 0x7f }
+// isPlainASCII reports whether b is a printable ASCII character. It is a fast check that b does not belong to an
+// invisible character.
+func isPlainASCII(b byte) bool { return b >= ' ' && b < 0x7f }
 
 // visible returns s without its invisible characters.
 func visible(s string) string {
-	if !hides(s) {
+	if !hasInvisible(s) {
 		return s
 	}
 	var b strings.Builder
@@ -135,54 +142,54 @@ func visible(s string) string {
 	return b.String()
 }
 
-// hides reports whether s has invisible characters.
-func hides(s string) bool {
+// hasInvisible reports whether s has invisible characters.
+func hasInvisible(s string) bool {
 	for i := range len(s) {
-		if !inked(s[i]) && invisible.Prefix(s[i:]) > 0 {
+		if !isPlainASCII(s[i]) && invisible.Prefix(s[i:]) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// values redacts the bytes of all occurrences in a text that arrives in pieces. Overlapping occurrences become one
-// Text.
+// values redacts all occurrences of the forms in a text that arrives in pieces. Overlapping occurrences are replaced
+// by one Text. Offsets count the bytes of the whole text.
 type values struct {
 	*automaton
-	at      int32
-	cut     string // the first bytes of a character whose remaining bytes have not arrived
+	at      int32  // the current node
+	partial string // the first bytes of a character whose remaining bytes have not arrived
 	buf     []byte // text that may still become part of an occurrence
-	from    int    // offset of buf in the text
-	skipped []run  // of invisible characters, in order, if there are any after from
-	runs    []run  // of bytes to redact that end after from, in order, without overlaps
-	open    bool   // Text has been written for the first run
+	from    int    // the offset of buf
+	skipped []run  // the invisible characters that end after from, in order
+	runs    []run  // what to redact after from, in order, without overlaps
+	open    bool   // Text has been written for the first of runs, whose end is still in buf
 }
 
-// run is a range of offsets in the text.
+// run is a range of offsets, without the offset to itself.
 type run struct{ from, to int }
 
-// write takes a piece of the text and appends the decided text to out.
+// write processes the next piece of the text and appends to out the text that no later occurrence can change.
 func (v *values) write(out []byte, s string) []byte {
-	s, v.cut = wholeRunes(v.cut + s)
-	end := v.take(s)
-	return v.emit(out, v.begin(end, v.nodes[v.at].held))
+	s, v.partial = wholeRunes(v.partial + s)
+	end := v.scan(s)
+	return v.emit(out, v.startOf(end, v.nodes[v.at].held))
 }
 
-// flush ends the text and appends the remaining text to out.
+// flush ends the text and appends the rest of it to out.
 func (v *values) flush(out []byte) []byte {
-	end := v.take(v.cut)
-	v.cut = ""
+	end := v.scan(v.partial)
+	v.partial = ""
 	return v.emit(out, end)
 }
 
-// take finds occurrences that end in s, which follows buf, and returns the offset of its end in the text.
-func (v *values) take(s string) int {
+// scan appends s to buf and records the occurrences that end in s. It returns the offset of the end of s.
+func (v *values) scan(s string) int {
 	end := v.from + len(v.buf)
 	v.buf = append(v.buf, s...)
 	for i := 0; i < len(s); i++ {
-		if v.at != 0 && !inked(s[i]) {
+		if v.at != 0 && !isPlainASCII(s[i]) {
 			if n := invisible.Prefix(s[i:]); n > 0 {
-				v.pass(run{end, end + n})
+				v.skip(run{end, end + n})
 				i, end = i+n-1, end+n
 				continue
 			}
@@ -190,14 +197,14 @@ func (v *values) take(s string) int {
 		end++
 		v.at = v.next(v.at, s[i])
 		if n := v.nodes[v.at].match; n > 0 {
-			v.blank(run{v.begin(end, n), end})
+			v.redact(run{v.startOf(end, n), end})
 		}
 	}
 	return end
 }
 
-// pass records invisible characters, which are not compared.
-func (v *values) pass(r run) {
+// skip records invisible characters, which the automaton does not see.
+func (v *values) skip(r run) {
 	if n := len(v.skipped); n > 0 && v.skipped[n-1].to == r.from {
 		v.skipped[n-1].to = r.to
 		return
@@ -205,8 +212,9 @@ func (v *values) pass(r run) {
 	v.skipped = append(v.skipped, r)
 }
 
-// begin returns the offset in the text at which the last n compared bytes before end begin.
-func (v *values) begin(end int, n int32) int {
+// startOf returns the offset at which the last n visible bytes before the offset end begin. Invisible characters
+// between them do not count.
+func (v *values) startOf(end int, n int32) int {
 	from := end - int(n)
 	for i := len(v.skipped) - 1; i >= 0 && v.skipped[i].to > from; i-- {
 		from -= v.skipped[i].to - v.skipped[i].from
@@ -214,7 +222,7 @@ func (v *values) begin(end int, n int32) int {
 	return from
 }
 
-// wholeRunes splits off an incomplete character at the end of s.
+// wholeRunes splits an incomplete character off the end of s.
 func wholeRunes(s string) (whole, rest string) {
 	for i := len(s) - 1; i >= max(0, len(s)-utf8.UTFMax+1); i-- {
 		if utf8.RuneStart(s[i]) {
@@ -227,7 +235,8 @@ func wholeRunes(s string) (whole, rest string) {
 	return s, ""
 }
 
-func (v *values) blank(r run) {
+// redact adds r to the runs to redact. It joins r with the runs that it overlaps.
+func (v *values) redact(r run) {
 	for n := len(v.runs); n > 0 && v.runs[n-1].to > r.from; n-- {
 		r.from = min(r.from, v.runs[n-1].from)
 		v.runs = v.runs[:n-1]
@@ -235,7 +244,8 @@ func (v *values) blank(r run) {
 	v.runs = append(v.runs, r)
 }
 
-// emit appends the text before the offset to. No later occurrence can begin there.
+// emit appends the text before the offset to, with its redactions, to out and removes it from buf. The caller knows
+// that no occurrence that begins before to is still possible.
 func (v *values) emit(out []byte, to int) []byte {
 	done := 0
 	for _, r := range v.runs {
@@ -247,7 +257,7 @@ func (v *values) emit(out []byte, to int) []byte {
 			v.open = true
 		}
 		v.upTo(min(r.to, to))
-		if r.to > to {
+		if r.to > to { // the rest of the run is dropped by a later call
 			v.runs[done].from = to
 			break
 		}
@@ -262,7 +272,7 @@ func (v *values) emit(out []byte, to int) []byte {
 	return out
 }
 
-// upTo removes the bytes before an offset from the buffer and returns them.
+// upTo removes the bytes before the offset from buf and returns them.
 func (v *values) upTo(offset int) []byte {
 	n := max(offset-v.from, 0)
 	head := v.buf[:n]

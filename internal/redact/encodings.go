@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// encodings returns the forms in which a value is usually written, each at least MinSecret bytes long.
+// encodings returns the forms in which a value is usually written in text. It leaves out forms shorter than
+// MinSecret.
 func encodings(v string) []string {
 	forms := []string{v, strings.TrimSpace(v)}
 	for _, html := range []bool{true, false} {
-		once := quoted(v, html)
+		once := quoted(v, html) // in JSON, and below in JSON within a JSON string, or with escaped slashes
 		forms = append(forms, once, quoted(once, html), strings.ReplaceAll(once, "/", `\/`))
 	}
 	for _, percent := range []string{url.QueryEscape(v), url.PathEscape(v), percentAll(v)} {
 		forms = append(forms, percent, lowerPercent(percent))
 	}
-	for skip := range 3 {
+	for skip := range 3 { // the alignments of the value within the encoded bytes
 		forms = append(forms, base64Core(base64.RawStdEncoding, v, skip), base64Core(base64.RawURLEncoding, v, skip))
 	}
 	hexadecimal := hex.EncodeToString([]byte(v))
@@ -33,8 +34,8 @@ func encodings(v string) []string {
 	return long
 }
 
-// quoted returns s as the inside of a JSON string. html selects whether <, > and & are escaped, as encoding/json does
-// by default.
+// quoted returns s as the content of a JSON string, without the quotes. html selects whether <, > and & are escaped,
+// which encoding/json does by default.
 func quoted(s string, html bool) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -65,7 +66,8 @@ func lowerPercent(s string) string {
 	return string(b)
 }
 
-// base64Core returns the part of the encoding of s, preceded by skip bytes, that does not depend on the bytes around s.
+// base64Core returns the characters that s contributes to the base64 of a text in which skip bytes, modulo 3, precede
+// s. It leaves out the characters at both ends that also encode bits of the bytes around s.
 func base64Core(enc *base64.Encoding, s string, skip int) string {
 	whole := enc.EncodeToString(append(make([]byte, skip), s...))
 	return whole[(8*skip+5)/6 : 8*(skip+len(s))/6]

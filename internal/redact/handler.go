@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// Handler returns a handler that redacts messages and attributes before h gets them.
+// Handler returns a log handler that redacts messages and attributes and passes the records on to h.
 func (r *Redactor) Handler(h slog.Handler) slog.Handler { return handler{h, r} }
 
 type handler struct {
@@ -14,7 +14,7 @@ type handler struct {
 	redact *Redactor
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. It passes on a redacted copy of the record.
 func (h handler) Handle(ctx context.Context, record slog.Record) error {
 	clean := slog.NewRecord(record.Time, record.Level, h.redact.String(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
@@ -34,6 +34,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.redact}
 }
 
+// attrs redacts a list of attributes.
 func (h handler) attrs(attrs []slog.Attr) []slog.Attr {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
@@ -42,7 +43,7 @@ func (h handler) attrs(attrs []slog.Attr) []slog.Attr {
 	return clean
 }
 
-// attr keeps the type of a value unless its text contains a secret.
+// attr redacts one attribute. A value that is not a string becomes one only if its text contains a secret.
 func (h handler) attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {

@@ -36,8 +36,8 @@ func New(patterns ...string) *Redactor {
 	return r
 }
 
-// Add adds known values. It ignores values that are shorter than MinSecret without surrounding white space, or longer
-// than MaxSecret.
+// Add adds known values. It ignores a value that is longer than MaxSecret, or shorter than MinSecret without the
+// white space around it.
 func (r *Redactor) Add(values ...string) {
 	r.count(1, values)
 }
@@ -47,6 +47,8 @@ func (r *Redactor) Remove(values ...string) {
 	r.count(-1, values)
 }
 
+// count adds n, 1 or -1, to the number of times that each value was added. If the set of values changes, it discards
+// the automaton.
 func (r *Redactor) count(n int, values []string) {
 	if r == nil {
 		return
@@ -61,13 +63,13 @@ func (r *Redactor) count(n int, values []string) {
 		if r.secrets[v] += n; r.secrets[v] == 0 {
 			delete(r.secrets, v)
 		}
-		if before == 0 || before+n == 0 {
+		if before == 0 || before+n == 0 { // the value is new or gone
 			r.built.Store(nil)
 		}
 	}
 }
 
-// forms returns the automaton of all known values. It rebuilds the automaton after a change.
+// forms returns the automaton of all known values, which it builds if the values have changed.
 func (r *Redactor) forms() *automaton {
 	if a := r.built.Load(); a != nil {
 		return a
@@ -94,9 +96,9 @@ func (r *Redactor) String(s string) string {
 		return s
 	}
 	s = r.Values(s)
-	hidden := len(r.patterns) > 0 && hides(s)
+	invisible := len(r.patterns) > 0 && hasInvisible(s)
 	for _, p := range r.patterns {
-		if hidden {
+		if invisible { // package regexp would not match across invisible characters
 			s = string(p.finder(len(s)).write([]byte(s), true))
 		} else if p.mayMatch(s) {
 			s = p.ReplaceAllLiteralString(s, Text)
@@ -118,8 +120,8 @@ func (r *Redactor) Values(s string) string {
 	return string(v.flush(v.write(make([]byte, 0, len(s)), s)))
 }
 
-// JSON is like String, for JSON text. It examines each string regardless of its escapes, and JSON within strings. The
-// result is also JSON, unless a secret is a number. In text that is not JSON it redacts at least what String does.
+// JSON redacts JSON text like String. It also finds secrets in strings with escapes, and in JSON within strings. The
+// result is JSON, too, unless a secret is a number. In text that is not JSON, it redacts at least what String does.
 func (r *Redactor) JSON(s string) string {
 	if r == nil {
 		return s
@@ -127,18 +129,19 @@ func (r *Redactor) JSON(s string) string {
 	if s = r.json(s, maxNested); json.Valid([]byte(s)) {
 		return s
 	}
-	return r.String(s) // a secret may hold quotes
+	return r.String(s) // a secret with quotes may extend over several strings
 }
 
 // maxNested bounds the levels of JSON within strings of JSON that are examined.
 const maxNested = 4
 
+// json does the work of JSON. nested is how many further levels of JSON within strings are examined.
 func (r *Redactor) json(s string, nested int) string {
-	between := r.String
+	between := r.String // redacts the text between strings
 	if json.Valid([]byte(s)) {
 		between = r.Values // for numbers and punctuation: a pattern could match across strings
 	}
-	plain := r.String(s) == s // if true, only escapes can hide a secret
+	plain := r.String(s) == s // no secret is visible, so only escapes can hide one
 	if plain && !strings.Contains(s, `\`) {
 		return s
 	}
@@ -161,7 +164,8 @@ func (r *Redactor) json(s string, nested int) string {
 	return out.String()
 }
 
-// literalEnd returns the offset after the JSON string that begins at begin, or -1 if there is none.
+// literalEnd returns the index after the JSON string whose opening quote is at index begin, or -1 if begin is
+// negative or the string does not end.
 func literalEnd(s string, begin int) int {
 	if begin < 0 {
 		return -1
@@ -177,7 +181,7 @@ func literalEnd(s string, begin int) int {
 	return -1
 }
 
-// literal redacts within one JSON string, including its quotes.
+// literal redacts one JSON string, with its quotes. nested is as for json.
 func (r *Redactor) literal(quoted string, nested int) string {
 	text := quoted[1 : len(quoted)-1]
 	if escaped := strings.Contains(text, `\`); escaped && json.Unmarshal([]byte(quoted), &text) != nil {
@@ -187,7 +191,7 @@ func (r *Redactor) literal(quoted string, nested int) string {
 	if nested > 0 && strings.Contains(text, `\`) {
 		clean = r.json(clean, nested-1)
 	}
-	if clean == text && r.Values(quoted) == quoted {
+	if clean == text && r.Values(quoted) == quoted { // no secret, with or without the escapes
 		return quoted
 	}
 	b, _ := json.Marshal(clean) // a string always marshals

@@ -1,2 +1,2 @@
-// Package retryafter reads how long an HTTP server asks a client to wait.
+// Package retryafter reads from an HTTP response how long the client must wait before it retries.
 package retryafter

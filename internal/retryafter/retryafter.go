@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Parse returns how long a response asks the client to wait, at most limit: Retry-After in seconds or as a date (RFC
-// 9110, 10.2.3), or retry-after-ms (OpenAI). It compares a date with the response's Date header if there is one (RFC
-// 9110, 6.6.1), because this machine's clock may differ by more than the wait. It returns 0 if the response sets no
-// wait or its headers cannot be parsed.
+// Parse returns how long the response asks the client to wait, but at most limit. It reads Retry-After in seconds or
+// as a date (RFC 9110, 10.2.3), and retry-after-ms (OpenAI). It compares a date with the response's own Date header
+// if there is one (RFC 9110, 6.6.1), because the clocks may differ by more than the wait, and otherwise with now. It
+// returns 0 if the response sets no wait or its headers cannot be parsed.
 func Parse(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return capped(ms/1000, limit)
@@ -28,6 +28,7 @@ func Parse(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	return 0
 }
 
+// capped returns seconds as a duration from 0 to limit.
 func capped(seconds float64, limit time.Duration) time.Duration {
 	if !(seconds > 0) { // true for NaN too
 		return 0

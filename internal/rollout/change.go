@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// gateWithin bounds the workflow that checks a version.
+	// gateWithin bounds the run of the workflow Ready on a version.
 	gateWithin = 30 * time.Second
-	// lookEvery is the pause between two looks at the server, which offers no event for what is awaited.
-	lookEvery = 500 * time.Millisecond
+	// pollEvery is the pause between two requests for a state that the server does not report by an event.
+	pollEvery = 500 * time.Millisecond
 	// routedWithin bounds the wait until all task queues follow a change.
 	routedWithin = 5 * time.Minute
-	// enoughLooks is how many looks in a row must find that the queue of turns follows a change, if the server does not
-	// report the end of the change. It sometimes never does, on a busy machine and after two changes soon after each other.
-	enoughLooks = 20
+	// enoughPolls is how many requests in a row must find that the queue of turns follows a change, if the server does
+	// not report the end of the change. After two changes in quick succession on a busy machine, it sometimes does not.
+	enoughPolls = 20
 )
 
-// Await waits until a version has a worker, or ctx ends.
+// Await waits until a worker of the version polls for turns, or ctx ends. build is the version's build ID.
 func (d Deployment) Await(ctx context.Context, build string) error {
 	for {
 		s, err := d.Status(ctx)
@@ -41,17 +41,17 @@ func (d Deployment) Await(ctx context.Context, build string) error {
 		}
 		select {
 		case <-ctx.Done():
-			if err == nil || ctx.Err() == nil {
+			if err == nil || ctx.Err() == nil { // the version exists, but has no worker
 				err = fmt.Errorf("no worker of version %q polls task queue %s: start one", build, d.TaskQueue)
 			}
 			return fmt.Errorf("%w: %w", ErrRefused, err)
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// Gate checks that a version can run turns: it runs the workflow Ready on it, which checks what /readyz does, and looks
-// for turns of the version that fail again and again.
+// Gate checks that a version can run turns. It runs the workflow Ready on the version, which makes the checks of
+// /readyz, and fails if workflow tasks of turns on the version fail repeatedly.
 func (d Deployment) Gate(ctx context.Context, build string) error {
 	problems, err := d.count(ctx, build, " AND TemporalReportedProblems IS NOT NULL")
 	if err != nil {
@@ -63,7 +63,7 @@ func (d Deployment) Gate(ctx context.Context, build string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, gateWithin)
 	defer cancel()
-	err = d.ready(ctx, build)
+	err = d.runReady(ctx, build)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("its workers have not answered within %s", gateWithin)
 	}
@@ -73,8 +73,9 @@ func (d Deployment) Gate(ctx context.Context, build string) error {
 	return nil
 }
 
-// ready runs the workflow Ready on a version. The server knows a new version some seconds after its first poll.
-func (d Deployment) ready(ctx context.Context, build string) error {
+// runReady runs the workflow Ready on a version. It tries again while the server does not know the version, because a
+// new version is registered some seconds after its first poll.
+func (d Deployment) runReady(ctx context.Context, build string) error {
 	for {
 		run, err := d.Conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: "everturn-ready-" + build + "-" + rand.Text(), TaskQueue: d.TaskQueue, WorkflowExecutionTimeout: gateWithin,
@@ -92,14 +93,15 @@ func (d Deployment) ready(ctx context.Context, build string) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// Promote makes a version the one that new turns begin on, and reports whether it was not yet.
+// Promote makes a version the current one, on which new turns begin. changed is false if it was the current one
+// already.
 func (d Deployment) Promote(ctx context.Context, build string) (changed bool, err error) {
-	s, err := d.routing(ctx)
+	s, err := d.readRouting(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -113,12 +115,13 @@ func (d Deployment) Promote(ctx context.Context, build string) (changed bool, er
 	if err != nil {
 		return false, refusal("promoting", build, err)
 	}
-	return true, d.routed(ctx)
+	return true, d.awaitRouted(ctx)
 }
 
-// Ramp makes a version take some percent of the sessions, always the same ones. 0 ends the ramp.
+// Ramp makes a percentage of the sessions, always the same ones, begin their turns on the version build. A percentage
+// of 0 ends the ramp; build may then be empty.
 func (d Deployment) Ramp(ctx context.Context, build string, percent float32) error {
-	s, err := d.routing(ctx)
+	s, err := d.readRouting(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,11 +143,11 @@ func (d Deployment) Ramp(ctx context.Context, build string, percent float32) err
 	if err != nil {
 		return refusal("ramping", build, err)
 	}
-	return d.routed(ctx)
+	return d.awaitRouted(ctx)
 }
 
-// Rollback ends a ramp or, if there is none, promotes the version that was current before. It returns the version that
-// new turns begin on.
+// Rollback ends the ramp or, if there is none, promotes the version that was current before. It returns the build ID
+// of the version that is current afterwards.
 func (d Deployment) Rollback(ctx context.Context) (string, error) {
 	s, err := d.Status(ctx)
 	if err != nil {
@@ -165,7 +168,7 @@ func (d Deployment) Rollback(ctx context.Context) (string, error) {
 	return build, err
 }
 
-// refusal explains why the server refused a change.
+// refusal returns the error for a change that the server refused. doing is the change, such as "promoting".
 func refusal(doing, build string, err error) error {
 	var precondition *serviceerror.FailedPrecondition
 	if errors.As(err, &precondition) {
@@ -174,32 +177,32 @@ func refusal(doing, build string, err error) error {
 	return fmt.Errorf("%s version %q: %w", doing, build, err)
 }
 
-// routed waits until all task queues follow the last change: until the server says so, or the queue of turns has
-// followed for a while.
-func (d Deployment) routed(ctx context.Context) error {
+// awaitRouted waits until all task queues follow the last change: until the server reports it, or until the queue of
+// turns has followed it for a while.
+func (d Deployment) awaitRouted(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, routedWithin)
 	defer cancel()
-	for looks := 0; looks < enoughLooks; {
-		s, err := d.routing(ctx)
+	for polls := 0; polls < enoughPolls; {
+		s, err := d.readRouting(ctx)
 		switch {
 		case err == nil && !s.Updating:
 			return nil
 		case err == nil && d.follows(ctx, s):
-			looks++
+			polls++
 		default:
-			looks = 0
+			polls = 0
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the change is made, and not all task queues follow it after %s: see `everturn rollout status`",
 				routedWithin)
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 	return nil
 }
 
-// follows reports whether the queue of turns sends new turns to the versions that the deployment names.
+// follows reports whether the queue of turns sends new turns to the current and ramping versions in s.
 func (d Deployment) follows(ctx context.Context, s Status) bool {
 	got, err := d.Conn.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: d.Namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: d.TaskQueue},
@@ -210,10 +213,10 @@ func (d Deployment) follows(ctx context.Context, s Status) bool {
 		v.GetRampingDeploymentVersion().GetBuildId() == s.Ramping && v.GetRampingVersionPercentage() == s.RampPercent
 }
 
-// Drain nudges the waiting turns of a version until no run stays on it, or ctx ends. It calls report with the number of
-// runs that are left when that changes.
+// Drain nudges the waiting turns of a version until no run stays on the version, or ctx ends. Whenever the number of
+// runs changes, it calls report with that number and the number of those that were nudged because they wait.
 func (d Deployment) Drain(ctx context.Context, build string, report func(left, waiting int64)) error {
-	s, err := d.routing(ctx)
+	s, err := d.readRouting(ctx)
 	if err != nil {
 		return err
 	}
@@ -245,19 +248,19 @@ func (d Deployment) Drain(ctx context.Context, build string, report func(left, w
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(lookEvery):
+		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// nudgeAgain is the time after which a run that still waits on the version is nudged again: it waiting in the meantime,
-// or its worker was away.
+// nudgeAgain is the time after which a run that still waits on the version is nudged again. It may not have been
+// waiting when the last nudge arrived, or its worker was away.
 const nudgeAgain = 10 * time.Second
 
-// nudge sends the signal to the runs of a version that run nothing: waiting turns, and deliveries. It returns their
-// number.
+// nudge sends the nudge signal to the runs of a version that have nothing running: waiting turns, and deliveries.
+// nudged is the time of each run's last nudge, by run ID; nudge updates it. It returns the number of these runs.
 func (d Deployment) nudge(ctx context.Context, build string, nudged map[string]time.Time) (n int64, err error) {
-	query := fmt.Sprintf("%s AND (EverturnState = 'waiting' OR WorkflowType = '%s')", d.running(build),
+	query := fmt.Sprintf("%s AND (EverturnState = 'waiting' OR WorkflowType = '%s')", d.runsQuery(build),
 		workflows.DeliverWorkflow)
 	for token := []byte(nil); ; {
 		page, err := d.Conn.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{

@@ -17,10 +17,10 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 )
 
-// ErrRefused means that a version cannot become what was asked for; nothing has changed.
+// ErrRefused means that a requested change of a version is not possible. Nothing has changed.
 var ErrRefused = errors.New("nothing has changed")
 
-// Deployment is a Worker Deployment, as its operator sees it.
+// Deployment is a Worker Deployment in a namespace of a Temporal server.
 type Deployment struct {
 	Conn      temporalconn.Conn
 	Namespace string
@@ -28,38 +28,39 @@ type Deployment struct {
 	TaskQueue string // of the turns
 }
 
-// Status describes a deployment.
+// Status is the state of a deployment.
 type Status struct {
 	Deployment string `json:"deployment"`
-	Current    string `json:"current,omitempty"` // the build ID that new turns begin on; empty: workers without a version
-	Ramping    string `json:"ramping,omitempty"` // the build ID that takes RampPercent of the sessions
+	Current    string `json:"current,omitempty"` // the build ID on which new turns begin; empty: workers without a version
+	Ramping    string `json:"ramping,omitempty"` // the build ID that gets RampPercent of the sessions
 	// RampPercent is from 0 to 100.
 	RampPercent float32 `json:"ramp_percent,omitempty"`
 	// Updating means that not all task queues follow the latest change yet.
 	Updating bool           `json:"updating,omitempty"`
 	Versions []VersionState `json:"versions"` // the newest first
 
-	token []byte
+	token []byte // Temporal's conflict token: a change with it fails if the deployment has changed meanwhile
 }
 
 // VersionState is one version of a deployment.
 type VersionState struct {
 	BuildID string `json:"build_id"`
-	// State is current, ramping, draining, drained, inactive or created, by the server's own check every few minutes.
+	// State is current, ramping, draining, drained, inactive or created. The server updates it every few minutes.
 	State   string `json:"state"`
-	Workers int    `json:"workers"` // that poll for turns
-	Turns   int64  `json:"turns"`   // runs that stay on this version, with deliveries
-	Waiting int64  `json:"waiting"` // those of them that wait for decisions
-	// Problems counts the runs whose workflow tasks fail again and again.
+	Workers int    `json:"workers"` // the number of workers that poll for turns
+	Turns   int64  `json:"turns"`   // the number of runs on this version, deliveries included
+	Waiting int64  `json:"waiting"` // the number of turns among them that wait for decisions
+	// Problems is the number of runs whose workflow tasks fail repeatedly.
 	Problems  int64     `json:"problems"`
 	CreatedAt time.Time `json:"created_at"`
 
 	lastCurrent time.Time
 }
 
-// Status reads the deployment from Temporal. The error is config.ErrInvalid if Temporal knows no such deployment.
+// Status reads the state of the deployment from Temporal. The error is config.ErrInvalid if there is no such
+// deployment.
 func (d Deployment) Status(ctx context.Context) (Status, error) {
-	s, err := d.routing(ctx)
+	s, err := d.readRouting(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -74,10 +75,10 @@ func (d Deployment) Status(ctx context.Context) (Status, error) {
 				v.Workers++
 			}
 		}
-		for n, more := range map[*int64]string{
+		for n, filter := range map[*int64]string{
 			&v.Turns: "", &v.Waiting: " AND EverturnState = 'waiting'", &v.Problems: " AND TemporalReportedProblems IS NOT NULL",
 		} {
-			if *n, err = d.count(ctx, v.BuildID, more); err != nil {
+			if *n, err = d.count(ctx, v.BuildID, filter); err != nil {
 				return s, err
 			}
 		}
@@ -85,8 +86,9 @@ func (d Deployment) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// routing reads what the deployment's versions are for.
-func (d Deployment) routing(ctx context.Context) (Status, error) {
+// readRouting reads the deployment's versions and which of them are current and ramping, without the numbers of
+// workers and runs.
+func (d Deployment) readRouting(ctx context.Context) (Status, error) {
 	got, err := d.Conn.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
 		Namespace: d.Namespace, DeploymentName: d.Name,
 	})
@@ -120,11 +122,12 @@ func (d Deployment) routing(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
+// stateOf returns VersionState.State for the server's description of a version.
 func stateOf(v *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary) string {
 	return strings.ToLower(v.GetStatus().String())
 }
 
-// version returns the named version. The error is config.ErrInvalid if there is none.
+// version returns the version with this build ID. The error is config.ErrInvalid if there is none.
 func (s Status) version(build string) (VersionState, error) {
 	i := slices.IndexFunc(s.Versions, func(v VersionState) bool { return v.BuildID == build })
 	if i >= 0 {
@@ -139,10 +142,11 @@ func (s Status) version(build string) (VersionState, error) {
 		strings.Join(known, ", ")))
 }
 
-// previous returns the version that was current before, or "".
+// previous returns the build ID of the version that was current last before the current one, or "" if there is none.
 func (s Status) previous() string {
 	var latest VersionState
 	for _, v := range s.Versions {
+		// A version that was never current has the time 0.
 		if v.BuildID != s.Current && v.lastCurrent.Unix() > 0 && v.lastCurrent.After(latest.lastCurrent) {
 			latest = v
 		}
@@ -150,15 +154,17 @@ func (s Status) previous() string {
 	return latest.BuildID
 }
 
-// running is a visibility query for the runs of a version.
-func (d Deployment) running(build string) string {
+// runsQuery returns the visibility query for the running workflows of a version.
+func (d Deployment) runsQuery(build string) string {
 	return fmt.Sprintf("TemporalWorkerDeploymentVersion = '%s' AND ExecutionStatus = 'Running'",
 		strings.ReplaceAll(Version{d.Name, build}.String(), "'", "''"))
 }
 
-func (d Deployment) count(ctx context.Context, build, more string) (int64, error) {
+// count returns the number of running workflows of a version. filter is appended to the query and begins with AND; it
+// may be empty.
+func (d Deployment) count(ctx context.Context, build, filter string) (int64, error) {
 	got, err := d.Conn.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Namespace: d.Namespace, Query: d.running(build) + more,
+		Namespace: d.Namespace, Query: d.runsQuery(build) + filter,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("counting the turns of version %q: %w", build, err)

@@ -12,8 +12,8 @@ import (
 // Version is a version of a worker. Both fields are empty for a worker without a deployment.
 type Version struct{ Deployment, BuildID string }
 
-// VersionOf returns the version of a worker with this configuration, as the program that calls it would run it. The
-// error is config.ErrInvalid.
+// VersionOf returns the version of a worker with this configuration if the calling program runs it. The error is
+// config.ErrInvalid.
 func VersionOf(w config.Worker) (Version, error) {
 	if w.Deployment == "" {
 		return Version{}, nil
@@ -26,5 +26,5 @@ func VersionOf(w config.Worker) (Version, error) {
 	return v, nil
 }
 
-// String returns the version as Temporal's search attributes have it.
+// String returns the version in the form of Temporal's search attributes, "deployment:build ID".
 func (v Version) String() string { return v.Deployment + ":" + v.BuildID }

@@ -9,13 +9,13 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// MaxChosen is the largest number of skills whose text a turn gets.
+// MaxChosen is the maximum number of skills that are selected for a turn.
 const MaxChosen = 3
 
-// Tokens estimates the tokens of a text: four bytes each.
+// Tokens estimates the number of tokens of a text: one for four bytes.
 func Tokens(text string) int { return (len(text) + 3) / 4 }
 
-// Part is how much of a chosen skill's body the prompt has.
+// Part is the part of a chosen skill's body that the prompt contains.
 type Part string
 
 // The parts of a body, from all of it to nothing.
@@ -26,7 +26,7 @@ const (
 	Dropped    Part = "dropped"    // the skill is not in the prompt
 )
 
-// Chosen is a skill of a turn's prompt, or one that was dropped because the budget had no room for it.
+// Chosen is a skill that was selected for a turn. Its Part is Dropped if the budget had no room for it.
 type Chosen struct {
 	Ranked
 	Part   Part `json:"part"`
@@ -34,19 +34,20 @@ type Chosen struct {
 	text   string
 }
 
-// Choice is the selection for a turn, in the order of the scores.
+// Choice is the skills that were selected for a turn, in the order of their scores.
 type Choice []Chosen
 
-// Set is what a turn's skills are chosen from.
+// Set is the skills from which Choose selects those of a turn, with the budget for the selected ones.
 type Set struct {
 	All []Skill
-	// Tokens bounds the chosen skills in the prompt; Ratio does as a part of the model's context window, if that is known.
+	// Tokens bounds the selected skills in the prompt. So does Ratio, as a fraction of the model's context window, if the
+	// window is known.
 	Tokens int
 	Ratio  float64
 }
 
-// Choose returns the skills for a request: see Choose. context is the model's context window in tokens, 0 if it is not
-// known. A skill that names its tools is left out if the turn has none of them.
+// Choose selects the skills for a request. context is the model's context window in tokens, 0 if unknown. It leaves
+// out skills that list allowed tools of which the turn has none.
 func (s Set) Choose(request string, context int64, tools []turn.Tool) Choice {
 	usable := slices.DeleteFunc(slices.Clone(s.All), func(skill Skill) bool {
 		return len(skill.AllowedTools) > 0 &&
@@ -59,9 +60,10 @@ func (s Set) Choose(request string, context int64, tools []turn.Tool) Choice {
 	return Choose(Rank(request, usable), budget)
 }
 
-// Choose returns the highest-ranked skills that fit the request at all, MaxChosen at most, with their bodies cut to the
-// budget, in tokens. If the bodies exceed it, they lose their examples first, and then everything but checklists,
-// each beginning with the lowest-ranked skill; then whole skills are dropped.
+// Choose selects the highest-ranked skills with a positive score, at most MaxChosen, and cuts their bodies to a
+// budget in tokens. If the bodies exceed the budget, they lose first their examples, then everything but checklists,
+// and then whole skills are dropped. Each of these steps begins with the lowest-ranked skill and ends when the budget
+// is met.
 func Choose(ranked []Ranked, budget int) Choice {
 	var out Choice
 	for _, r := range ranked {
@@ -77,9 +79,10 @@ func Choose(ranked []Ranked, budget int) Choice {
 	return out
 }
 
-// Tokens estimates the tokens that the choice takes in the prompt.
+// Tokens estimates the number of tokens that the skills take in the prompt.
 func (c Choice) Tokens() int { return Tokens(c.Prompt()) }
 
+// cut returns c with only this part of its body.
 func (c Chosen) cut(part Part) Chosen {
 	c.Part = part
 	switch part {
@@ -97,19 +100,21 @@ func (c Chosen) cut(part Part) Chosen {
 	return c
 }
 
+// line returns the skill's row in the table of skills.
 func (c Chosen) line() string {
 	return fmt.Sprintf("| %s | %s |\n", c.Name, strings.ReplaceAll(c.Description, "|", "/"))
 }
 
+// section returns the part of the skill's body for the prompt in its own element, or "" if there is none.
 func (c Chosen) section() string {
 	if c.text == "" {
 		return ""
 	}
-	return fmt.Sprintf("\n<skill_content name=%q>\n%s\n</skill_content>\n", c.Name, guarded(c.text))
+	return fmt.Sprintf("\n<skill_content name=%q>\n%s\n</skill_content>\n", c.Name, escapeEnd(c.text))
 }
 
-// Prompt returns the part of the system prompt with the chosen skills: a table of all, then their bodies. It is empty if
-// there are none.
+// Prompt returns the part of the system prompt about the skills: a table of all, then their bodies. It is empty if
+// there are no skills or all were dropped.
 func (c Choice) Prompt() string {
 	var table, bodies strings.Builder
 	for _, s := range c {
@@ -124,11 +129,13 @@ func (c Choice) Prompt() string {
 	return "\n\n# Skills for this request\n\n| Skill | What it is for |\n|---|---|\n" + table.String() + bodies.String()
 }
 
-// kept are tools that no skill's list excludes: they give the model what it has a right to anyway.
-var kept = []string{turn.ActivateSkill, "local/read_artifact"}
+// alwaysAllowed are tools that no skill's list of allowed tools excludes, because they only read what the turn
+// already has.
+var alwaysAllowed = []string{turn.ActivateSkill, "local/read_artifact"}
 
-// Narrow returns the patterns that restrict a turn's tools to those that the chosen skills allow together; only are the
-// patterns that restrict them already. A skill that names no tools allows all of them.
+// Narrow returns the patterns of the tools to which the turn is restricted: those that at least one of the skills
+// allows and that match only, the patterns that restrict the turn already. An empty list means no restriction. If a
+// skill lists no tools, it allows all, so the result is only.
 func (c Choice) Narrow(only []string, tools []turn.Tool) []string {
 	var allowed []string
 	for _, s := range c {
@@ -142,7 +149,7 @@ func (c Choice) Narrow(only []string, tools []turn.Tool) []string {
 	if len(allowed) == 0 {
 		return only
 	}
-	allowed = append(allowed, kept...)
+	allowed = append(allowed, alwaysAllowed...)
 	slices.Sort(allowed)
 	if allowed = slices.Compact(allowed); len(only) == 0 {
 		return allowed
@@ -156,9 +163,10 @@ func (c Choice) Narrow(only []string, tools []turn.Tool) []string {
 	return both
 }
 
+// allows reports whether one of the patterns matches the tool.
 func allows(patterns []string, t turn.Tool) bool { return turn.Policy{Allow: patterns}.Offered(t) }
 
-// Report returns what the event skills_selected says; nil if no skill was chosen.
+// Report returns the data of the event skills_selected, or nil if no skill was selected.
 func (c Choice) Report() *turn.SkillsEvent {
 	if len(c) == 0 {
 		return nil
@@ -171,17 +179,18 @@ func (c Choice) Report() *turn.SkillsEvent {
 	return out
 }
 
-// Content returns a skill's whole text for the model that activates it, with the list of its files.
+// Content returns the skill's whole text and the list of its files, as the result for a model that activates the
+// skill.
 func (s Skill) Content() string {
-	text := guarded(s.Body)
+	text := escapeEnd(s.Body)
 	if len(s.Resources) > 0 {
 		text += "\n\nFiles of this skill, below " + s.Folder + ":\n- " + strings.Join(s.Resources, "\n- ")
 	}
 	return fmt.Sprintf("<skill_content name=%q>\n%s\n</skill_content>", s.Name, text)
 }
 
-// guarded keeps a body from ending its own element.
-func guarded(body string) string {
+// escapeEnd escapes the end tag of the skill's element in a body, so that the body cannot end the element.
+func escapeEnd(body string) string {
 	return strings.ReplaceAll(body, "</skill_content", "<\\/skill_content")
 }
 
@@ -191,7 +200,7 @@ var (
 	checkItem = regexp.MustCompile(`^\s*[-*+] \[[ xX]\] `)
 )
 
-// withoutExamples removes the sections whose heading has the word example, with what is below them.
+// withoutExamples removes the sections whose heading contains the word example, with their subsections.
 func withoutExamples(body string) string {
 	var out []string
 	skip, fenced := 0, false // skip is the level of the heading whose section is removed
@@ -214,7 +223,8 @@ func withoutExamples(body string) string {
 	return strings.TrimSpace(strings.Join(out, "\n"))
 }
 
-// checklists returns the lines of a body that are items of checklists, each list below its heading.
+// checklists returns the lines of a body that are items of checklists, with the heading above each list. It ignores
+// sections with examples.
 func checklists(body string) string {
 	var out []string
 	last := ""

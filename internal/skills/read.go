@@ -21,8 +21,8 @@ import (
 	"github.com/everturn/everturn/internal/printable"
 )
 
-// The limits of the format are those of its specification (agentskills.io, as of 2026-11); the others bound what is
-// read of folders that other people may write to.
+// The first three limits are those of the format's specification (agentskills.io, as of 2026-11). The others bound what
+// is read from a folder, because other people may have written it.
 const (
 	maxName          = 64        // bytes
 	maxDescription   = 1024      // characters
@@ -31,16 +31,16 @@ const (
 	maxDepth         = 6
 	maxFolders       = 2000
 	maxSkills        = 500
-	maxResources     = 100 // files of one skill that are listed
+	maxResources     = 100 // other files of one skill that are listed
 
 	// File is the name of a skill's file in its folder.
 	File = "SKILL.md"
 )
 
-// Source is a folder with skills. A path that does not exist holds none if it is Optional.
+// Source is a folder with skills. If it is Optional, the folder need not exist.
 type Source struct {
 	Path      string
-	Recursive bool // skills may be in folders of folders, six deep at most
+	Recursive bool // look for skills at most six folders deep, not only directly in Path
 	Optional  bool
 }
 
@@ -57,12 +57,12 @@ type Skill struct {
 	AllowedTools []string `json:"allowed_tools,omitempty"`
 	OtherTools   []string `json:"other_tools,omitempty"`
 	Folder       string   `json:"folder"`
-	Resources    []string `json:"resources,omitempty"` // other files of the folder, relative to it
+	Resources    []string `json:"resources,omitempty"` // the other files in Folder, relative to it
 	Warnings     []string `json:"warnings,omitempty"`
 	Body         string   `json:"-"`
 }
 
-// Problem says why a folder's skill cannot be used.
+// Problem says why the skill in a SKILL.md cannot be used.
 type Problem struct {
 	Path    string `json:"path"`
 	Message string `json:"message"`
@@ -70,8 +70,9 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Path + ": " + p.Message }
 
-// Read reads the skills of the sources, sorted by name, and the folders that hold no usable one. Of two skills with one
-// name, that of the earlier source counts. The error is that of a source which cannot be read.
+// Read reads the skills of the sources. It returns them sorted by name, and the problems of skills that cannot be
+// used. If two skills have the same name, the one of the earlier source is used. The error is that of a source that
+// cannot be read.
 func Read(sources []Source) (found []Skill, problems []Problem, err error) {
 	byName := map[string]Skill{}
 	for _, source := range sources {
@@ -105,8 +106,8 @@ func Read(sources []Source) (found []Skill, problems []Problem, err error) {
 		nil
 }
 
-// folders returns the folders below the source that hold a SKILL.md, in the order of their paths. It does not follow
-// links to folders, and leaves hidden ones out.
+// folders returns the folders of the source that contain a SKILL.md, sorted by path. It does not follow links to
+// folders, and leaves out hidden folders.
 func (s Source) folders() (out []string, err error) {
 	seen := 0
 	err = filepath.WalkDir(s.Path, func(name string, d fs.DirEntry, err error) error {
@@ -139,8 +140,8 @@ func (s Source) folders() (out []string, err error) {
 	return out, err
 }
 
-// front is the YAML at the beginning of a SKILL.md.
-type front struct {
+// frontmatter is the YAML at the beginning of a SKILL.md.
+type frontmatter struct {
 	Name          string         `yaml:"name"`
 	Description   string         `yaml:"description"`
 	License       string         `yaml:"license"`
@@ -149,21 +150,22 @@ type front struct {
 	AllowedTools  words          `yaml:"allowed-tools"`
 }
 
-// words is a list, or a string whose words are separated by spaces or commas.
+// words is a YAML list, or a string whose words are separated by spaces or commas.
 type words []string
 
+// UnmarshalYAML implements yaml.Unmarshaler.
 func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.SequenceNode {
 		return node.Decode((*[]string)(w))
 	}
 	var text string
 	err := node.Decode(&text)
-	*w = split(text)
+	*w = splitWords(text)
 	return err
 }
 
-// split cuts a text at commas and spaces, except in parentheses: Bash(git add:*) is one word.
-func split(text string) []string {
+// splitWords splits a text at commas and white space, except in parentheses: Bash(git add:*) is one word.
+func splitWords(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {
 		switch r {
@@ -179,11 +181,12 @@ func split(text string) []string {
 var (
 	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	frontForm = regexp.MustCompile(`(?s)\A---[ \t]*\r?\n(.*?\n)---[ \t]*(?:\r?\n|\z)`)
-	// bareColon is a top-level value with a colon in it that is not quoted, which YAML rejects and authors write.
+	// bareColon matches a description or compatibility whose unquoted value contains a colon. YAML rejects it, but authors
+	// write it.
 	bareColon = regexp.MustCompile(`(?m)^(description|compatibility):[ \t]+([^"'|>\s].*: .*)$`)
 )
 
-// ReadFolder reads the skill of a folder. The error says what is wrong with its SKILL.md.
+// ReadFolder reads the skill in a folder. The error says what is wrong with its SKILL.md.
 func ReadFolder(folder string) (Skill, error) {
 	text, err := readFile(filepath.Join(folder, File))
 	if err != nil {
@@ -204,6 +207,7 @@ func ReadFolder(folder string) (Skill, error) {
 	return s, err
 }
 
+// readFile returns the text of a file. It refuses files over maxFile and files that are not UTF-8 text.
 func readFile(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -223,7 +227,7 @@ func readFile(name string) (string, error) {
 	return string(b), nil
 }
 
-// parse reads the text of a SKILL.md.
+// parse reads a skill from the text of its SKILL.md.
 func parse(text string) (Skill, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	m := frontForm.FindStringSubmatchIndex(text)
@@ -232,9 +236,9 @@ func parse(text string) (Skill, error) {
 			"another line ---")
 	}
 	head, body := text[m[2]:m[3]], strings.TrimSpace(text[m[1]:])
-	var f front
-	if err := yaml.Unmarshal([]byte(head), &f); err != nil {
-		if yaml.Unmarshal([]byte(bareColon.ReplaceAllStringFunc(head, quoted)), &f) != nil {
+	var f frontmatter
+	if err := yaml.Unmarshal([]byte(head), &f); err != nil { // try again with quotes around values with colons
+		if yaml.Unmarshal([]byte(bareColon.ReplaceAllStringFunc(head, quoteValue)), &f) != nil {
 			return Skill{}, fmt.Errorf("its frontmatter is not valid YAML: %w", err)
 		}
 	}
@@ -264,7 +268,7 @@ func parse(text string) (Skill, error) {
 	return s, nil
 }
 
-// check checks the required keys, and their limits.
+// check returns an error if a required key of the frontmatter is missing, or a value exceeds its limit.
 func (s Skill) check() error {
 	switch {
 	case s.Name == "":
@@ -282,17 +286,18 @@ func (s Skill) check() error {
 	return nil
 }
 
-// quoted quotes the value of a line that bareColon matches.
-func quoted(line string) string {
+// quoteValue quotes the value of a line that bareColon matches.
+func quoteValue(line string) string {
 	key, value, _ := strings.Cut(line, ":")
 	return key + ": '" + strings.ReplaceAll(strings.TrimSpace(value), "'", "''") + "'"
 }
 
-// metadata returns a value of the metadata as words in lower case: a list, or words with commas or spaces between them.
+// metadata returns a value of the frontmatter's metadata as at most 100 sorted words in lower case. The value is a
+// list, or a string whose words are separated by commas or spaces.
 func metadata(v any) (out []string) {
 	switch v := v.(type) {
 	case string:
-		out = split(v)
+		out = splitWords(v)
 	case []any:
 		for _, e := range v {
 			if text, ok := e.(string); ok {
@@ -307,7 +312,8 @@ func metadata(v any) (out []string) {
 	return slices.Compact(out)[:min(len(out), 100):min(len(out), 100)]
 }
 
-// resources returns the other files of a skill's folder, relative to it, in the order of their paths.
+// resources returns the files of a skill's folder except SKILL.md and hidden ones, relative to the folder and sorted
+// by path. It returns at most maxResources.
 func resources(folder string) (out []string, err error) {
 	err = filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

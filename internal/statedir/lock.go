@@ -14,21 +14,24 @@ import (
 // file stays: if it were removed, two processes could hold locks on two files of the same name.
 type Lock struct{ f *os.File }
 
-// Shared waits for a lock that other shared locks may hold at the same time. It creates the file.
+// Shared waits until no process holds an exclusive lock on the file, and takes a shared lock. It creates the file if
+// necessary.
 func Shared(ctx context.Context, path string) (*Lock, error) { return acquire(ctx, path, unix.LOCK_SH) }
 
-// Exclusive waits for a lock that is the only one. It creates the file.
+// Exclusive waits until no other process holds a lock on the file, and takes an exclusive lock. It creates the file
+// if necessary.
 func Exclusive(ctx context.Context, path string) (*Lock, error) {
 	return acquire(ctx, path, unix.LOCK_EX)
 }
 
-// A lock that is taken is tried again after firstRetry, and then at growing intervals up to lastRetry: a context cannot
-// interrupt a blocking flock.
+// While another process holds the lock, acquire tries again after firstRetry and then at growing intervals up to
+// lastRetry, because a context cannot interrupt a blocking flock.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 50 * time.Millisecond
 )
 
+// acquire waits for a lock. how is unix.LOCK_SH or unix.LOCK_EX.
 func acquire(ctx context.Context, path string, how int) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -53,7 +56,7 @@ func acquire(ctx context.Context, path string, how int) (*Lock, error) {
 	}
 }
 
-// Release releases the lock, once. A nil lock is released.
+// Release releases the lock. It does nothing if l is nil or was released before.
 func (l *Lock) Release() error {
 	if l == nil || l.f == nil {
 		return nil

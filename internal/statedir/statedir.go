@@ -42,7 +42,7 @@ func Secure(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the state folder: %w", err)
 	}
-	holdsState := false
+	holdsState := false // dir contains more than .gitignore and the file with its origin
 	for _, e := range entries {
 		holdsState = holdsState || e.Name() != ".gitignore" && !strings.HasPrefix(e.Name(), originName)
 		if err := secureEntry(filepath.Join(dir, e.Name())); err != nil {
@@ -79,18 +79,20 @@ func SecureFile(path string) error {
 	return checkOrigin(path, path+"."+originName, n > 0)
 }
 
-// originName is the file that identifies a state folder by its inode and birth time. A folder that was cloned, unpacked
-// or copied has others; a folder that was moved within its file system keeps them.
+// originName is the name of the file that identifies a state folder by the folder's inode and birth time. A folder
+// that was cloned, unpacked or copied has different ones; a folder that was moved within its file system keeps them.
 const originName = "origin"
 
+// checkOrigin returns an error if path holds state and file does not contain the identity of path. If path holds no
+// state yet, checkOrigin writes its identity to file.
 func checkOrigin(path, file string, holdsState bool) error {
 	identity, err := fileIdentity(path)
 	if err != nil {
 		return fmt.Errorf("checking the origin of %s: %w", path, err)
 	}
-	named, err := os.ReadFile(file)
+	recorded, err := os.ReadFile(file)
 	switch {
-	case err == nil && strings.TrimSpace(string(named)) == identity:
+	case err == nil && strings.TrimSpace(string(recorded)) == identity:
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("reading the origin of %s: %w", path, err)
@@ -104,8 +106,8 @@ func checkOrigin(path, file string, holdsState bool) error {
 	return nil
 }
 
-// Replace writes a file with mode 0600 and replaces an existing one atomically: another process that reads it sees the
-// old content or the new one.
+// Replace writes a file with mode 0600. It replaces an existing file atomically: another process that reads it gets
+// either the old content or the new.
 func Replace(file, content string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
 	if err != nil {
@@ -121,6 +123,8 @@ func Replace(file, content string) error {
 	return nil
 }
 
+// secureEntry checks and secures a file or folder in the state folder. It returns an error for links and special
+// files, and removes the permissions of group and others.
 func secureEntry(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -137,8 +141,8 @@ func secureEntry(path string) error {
 	return nil
 }
 
-// removeOthersPermissions removes the permissions of group and others. It ignores errors: on a file system that cannot
-// change modes Secure has no alternative, and a file that cannot be opened is reported when it is opened.
+// removeOthersPermissions removes the permissions of group and others. It ignores errors: some file systems cannot
+// change modes, and a file that this user may not change is reported when it is opened.
 func removeOthersPermissions(path string, info fs.FileInfo) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		_ = os.Chmod(path, mode&^0o077)

@@ -1,2 +1,3 @@
-// Package tape records what models answer, and answers with it again: offline, without a key, and always the same.
+// Package tape records the answers of models in files, and replays them offline, without an API key and always in the
+// same way.
 package tape

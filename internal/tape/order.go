@@ -11,11 +11,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// orderFile has the answers of a tape that was made from a session, in their order.
+// orderFile is the file of a tape that was made from a session. It has the session's answers in order.
 const orderFile = "order.json"
 
-// Write makes a tape of the answers of one session, in a folder that must not have a tape. The answers are found by
-// their order: the answer to a prompt with n messages of the assistant is number n, from 0.
+// Write writes a tape with the answers of one session to a folder without a tape. A replay finds an answer by its
+// position: the answer to a prompt that contains n answers of the model is number n, from 0.
 func Write(dir string, answers []turn.Completion) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the tape: %w", err)
@@ -48,15 +48,16 @@ func Write(dir string, answers []turn.Completion) error {
 	return replace(filepath.Join(dir, orderFile), b.String())
 }
 
-// inOrder returns the answer to a prompt by its place. The error is fs.ErrNotExist if the tape has no order.
-func (t *Tape) inOrder(p turn.Prompt) (entry, error) {
+// answerByPosition returns the answer to a prompt from a tape that was made from a session. The error is
+// fs.ErrNotExist if the tape was not made from one.
+func (t *Tape) answerByPosition(p turn.Prompt) (entry, error) {
 	e, err := t.read(orderFile)
 	if err != nil {
 		return e, err
 	}
 	n := 0
 	for _, m := range p.Messages {
-		if m.Role == turn.RoleAssistant && m.Outcome == "" { // a cut answer is on no tape
+		if m.Role == turn.RoleAssistant && m.Outcome == "" { // a tape has no incomplete answers
 			n++
 		}
 	}

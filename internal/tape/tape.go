@@ -23,31 +23,31 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Model is the model that is recorded: see activities.Model.
+// Model is the model whose answers are recorded: see activities.Model.
 type Model interface {
 	Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error)
 	Takes(p turn.Prompt, mediaType string) bool
 }
 
-// The bounds of a tape, which other people may have written.
+// The bounds of a tape. They protect this program from tapes that other people have written.
 const (
 	maxFile      = 64 << 20 // bytes of one file
-	maxExchanges = 50       // of one request
-	maxSessions  = 10_000   // whose place in the tape is remembered
-	maxLooked    = 2_000    // files that a missing answer is compared with
+	maxExchanges = 50       // answers to one request
+	maxPositions = 10_000   // positions in the answers to a request that are kept, one for each session and request
+	maxCompared  = 2_000    // files with which a request without an answer is compared
 	version      = 1
 )
 
-// entry is a file of a tape: a request, and how the model answered it, each time that the first session asked it.
+// entry is a file of a tape: a request, and the answers that the model gave to it in the first session that sent it.
 type entry struct {
 	Version   int        `json:"version"`
-	Session   string     `json:"session,omitempty"` // an opaque hash
+	Session   string     `json:"session,omitempty"` // an opaque hash of the recorded session
 	Request   request    `json:"request"`
 	Exchanges []exchange `json:"exchanges"`
 }
 
-// request is a prompt without what differs between runs: the IDs of its turns and messages, and the cache key, which
-// names the session.
+// request is the recorded form of a prompt. It leaves out what differs between runs: the IDs of turns and messages,
+// and the cache key, which identifies the session.
 type request struct {
 	Provider     string          `json:"provider"`
 	API          turn.API        `json:"api,omitempty"`
@@ -66,7 +66,7 @@ type message struct {
 	Items *turn.ProviderItems `json:"items,omitempty"`
 }
 
-// exchange is one answer: the stream, and the completion or the error that it ended with.
+// exchange is one answer: the pieces of the stream, and the completion or the error at its end.
 type exchange struct {
 	Stream     []delta          `json:"stream,omitempty"`
 	Completion *turn.Completion `json:"completion,omitempty"`
@@ -87,7 +87,7 @@ type failure struct {
 	Refused    bool          `json:"refused,omitempty"`
 }
 
-// Tape is a model that is recorded or replayed. It is safe for concurrent use.
+// Tape is a model that records the answers of another model or replays recorded ones. It is safe for concurrent use.
 type Tape struct {
 	replays bool
 	dir     string
@@ -95,12 +95,12 @@ type Tape struct {
 	secrets *redact.Redactor
 	log     *slog.Logger
 
-	mu     sync.Mutex // guards the files, and played
-	played *lru.Cache[string, int]
+	mu     sync.Mutex              // guards the files, and played
+	played *lru.Cache[string, int] // the number of answers that a session got to a request
 }
 
-// Open returns the tape in a folder. It records next or, if replays is true, answers in its place and only asks it which
-// media it takes. What the redactor knows is not written to files.
+// Open opens the tape in the folder dir. If replays is false, the tape records the answers of next. If it is true,
+// the tape answers in place of next, and asks next only which media it accepts. Secrets are redacted in all files.
 func Open(dir string, replays bool, next Model, secrets *redact.Redactor, log *slog.Logger) (*Tape, error) {
 	if !replays {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -109,33 +109,33 @@ func Open(dir string, replays bool, next Model, secrets *redact.Redactor, log *s
 	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("there is no tape in %s: record one with llm.tape = \"record:%s\"", dir, dir)
 	}
-	played, err := lru.New[string, int](maxSessions)
+	played, err := lru.New[string, int](maxPositions)
 	return &Tape{replays: replays, dir: dir, next: next, secrets: secrets, log: log, played: played}, err
 }
 
 // Takes implements Model.
 func (t *Tape) Takes(p turn.Prompt, mediaType string) bool { return t.next.Takes(p, mediaType) }
 
-// Infer implements Model.
+// Infer implements Model: it replays an answer, or gets one from the recorded model and records it.
 func (t *Tape) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
-	asked, name, err := t.request(p)
+	requestJSON, name, err := t.request(p)
 	if err != nil {
 		return turn.Completion{}, turn.Errorf(turn.CodeInternal, err, "the request cannot be written to a tape")
 	}
 	if t.replays {
-		return t.replay(p, asked, name, sink)
+		return t.replay(p, requestJSON, name, sink)
 	}
-	heard := &recorder{sink: sink}
-	answer, err := t.next.Infer(ctx, p, heard)
-	if ctx.Err() == nil { // otherwise the answer may be cut by this side
-		if err := t.record(p.CacheKey, name, asked, heard.stream, answer, err); err != nil {
+	recording := &recorder{sink: sink}
+	answer, err := t.next.Infer(ctx, p, recording)
+	if ctx.Err() == nil { // otherwise the answer may be incomplete because this side cancelled the inference
+		if err := t.record(p.CacheKey, name, requestJSON, recording.stream, answer, err); err != nil {
 			t.log.Error("an answer is not on the tape", "tape", t.dir, "error", err)
 		}
 	}
 	return answer, err
 }
 
-// request returns the prompt in its recorded form, and the name of its file: a hash of that form.
+// request returns the recorded form of the prompt as JSON, and the name of its file, which is a hash of that JSON.
 func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
 	r := request{Provider: p.Provider, API: p.API, Model: p.Model, System: p.System, Tools: p.Tools, Note: p.Note,
 		Temperature: p.Temperature, MaxTokens: p.MaxTokens, OutputSchema: p.OutputSchema}
@@ -153,14 +153,16 @@ func (t *Tape) request(p turn.Prompt) ([]byte, string, error) {
 	return b, hex.EncodeToString(sum[:16]) + ".json", nil
 }
 
-// record adds an answer to the file of its request. Only the session that asked first is recorded.
-func (t *Tape) record(session, name string, asked []byte, stream []delta, answer turn.Completion, failed error) error {
+// record adds an answer to the file of its request. failed is the error with which the inference ended, if it did;
+// answer is then ignored. Only answers to the session that sent the request first are recorded.
+func (t *Tape) record(session, name string, requestJSON []byte, stream []delta, answer turn.Completion,
+	failed error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, err := t.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		e = entry{Version: version, Session: session}
-		err = json.Unmarshal(asked, &e.Request)
+		err = json.Unmarshal(requestJSON, &e.Request)
 	}
 	if err != nil || e.Session != session || len(e.Exchanges) >= maxExchanges {
 		return err
@@ -186,7 +188,7 @@ func (t *Tape) record(session, name string, asked []byte, stream []delta, answer
 	return replace(filepath.Join(t.dir, name), text)
 }
 
-// replace writes a file as a whole: a reader, or a worker after a crash, finds the old text or the new one.
+// replace writes a file atomically: a reader, or a worker after a crash, finds either the old text or the new.
 func replace(path, text string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".tape-*")
 	if err != nil {
@@ -203,6 +205,7 @@ func replace(path, text string) (err error) {
 	return err
 }
 
+// read reads a file of the tape. The error is fs.ErrNotExist if there is no such file.
 func (t *Tape) read(name string) (e entry, err error) {
 	f, err := os.Open(filepath.Join(t.dir, name))
 	if err != nil {
@@ -225,18 +228,19 @@ func (t *Tape) read(name string) (e entry, err error) {
 	return e, nil
 }
 
-// replay answers as the model did. A session that asks the same request again gets the next answer, and the last one
-// when there are no more.
-func (t *Tape) replay(p turn.Prompt, asked []byte, name string, sink turn.Sink) (turn.Completion, error) {
+// replay returns the recorded answer to a prompt and sends its pieces to sink. requestJSON and name are the
+// results of Tape.request. A session that sends the same request again gets the next answer, and the last one if there
+// are no more.
+func (t *Tape) replay(p turn.Prompt, requestJSON []byte, name string, sink turn.Sink) (turn.Completion, error) {
 	t.mu.Lock()
 	e, err := t.read(name)
-	place := p.CacheKey + " " + name
-	n, _ := t.played.Get(place)
-	t.played.Add(place, n+1)
+	position := p.CacheKey + " " + name
+	n, _ := t.played.Get(position)
+	t.played.Add(position, n+1)
 	t.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
-		if e, err = t.inOrder(p); errors.Is(err, fs.ErrNotExist) {
-			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.missing(p, asked, name))
+		if e, err = t.answerByPosition(p); errors.Is(err, fs.ErrNotExist) {
+			return turn.Completion{}, turn.Errorf(turn.CodeLLMRejected, nil, t.describeMissing(p, requestJSON, name))
 		}
 	}
 	if err == nil && len(e.Exchanges) == 0 {
@@ -265,51 +269,55 @@ func (t *Tape) replay(p turn.Prompt, asked []byte, name string, sink turn.Sink) 
 	return *x.Completion, nil
 }
 
-// missing says which request the tape has no answer to, and how it differs from the most similar one that it has.
-func (t *Tape) missing(p turn.Prompt, asked []byte, name string) string {
+// describeMissing returns the message for a request to which the tape has no answer. It says how the request differs
+// from the most similar one on the tape.
+func (t *Tape) describeMissing(p turn.Prompt, requestJSON []byte, name string) string {
 	text := fmt.Sprintf("the tape in %s has no answer to this request (%s for model %s, %d messages", t.dir, name,
 		turn.Truncate(p.Model, 60), len(p.Messages))
 	if n := len(p.Messages); n > 0 {
 		text += fmt.Sprintf(", the last: %q", turn.Truncate(p.Messages[n-1].Text, 80))
 	}
 	text += ")"
-	if near, at := t.nearest(asked); near != nil {
-		text += fmt.Sprintf("; the most similar one has %q in place of %q", excerpt(near, at), excerpt(asked, at))
+	if near, at := t.nearest(requestJSON); near != nil {
+		text += fmt.Sprintf("; the most similar one has %q in place of %q", excerpt(near, at), excerpt(requestJSON, at))
 	}
 	return text + fmt.Sprintf(`. Record it with llm.tape = "record:%s"`, t.dir)
 }
 
-// nearest returns the recorded request that has the longest beginning in common with the one asked, and its length.
-func (t *Tape) nearest(asked []byte) (near []byte, at int) {
+// nearest returns the recorded request with the longest beginning in common with requestJSON, and the length of that
+// beginning in bytes. It returns nil if the tape has no requests.
+func (t *Tape) nearest(requestJSON []byte) (near []byte, at int) {
 	names, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
 	if err != nil {
 		return nil, 0
 	}
-	for _, name := range names[:min(len(names), maxLooked)] {
+	for _, name := range names[:min(len(names), maxCompared)] {
 		e, err := t.read(filepath.Base(name))
 		if err != nil {
 			continue
 		}
 		b, err := json.Marshal(e.Request)
-		if n := common(b, asked); err == nil && (near == nil || n > at) {
+		if n := commonPrefix(b, requestJSON); err == nil && (near == nil || n > at) {
 			near, at = b, n
 		}
 	}
 	return near, at
 }
 
-func common(a, b []byte) (n int) {
+// commonPrefix returns how many bytes at the beginning of a and b are equal.
+func commonPrefix(a, b []byte) (n int) {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
 	return n
 }
 
-// excerpt returns the text around a place.
+// excerpt returns the text around the offset at.
 func excerpt(b []byte, at int) string {
 	return strings.ToValidUTF8(string(b[max(0, at-20):min(len(b), at+40)]), "")
 }
 
+// failureOf returns the recorded form of an error.
 func failureOf(err error) *failure {
 	var e *turn.Error
 	if !errors.As(err, &e) {
@@ -318,22 +326,25 @@ func failureOf(err error) *failure {
 	return &failure{e.Code, e.Message, e.RetryAfter, e.Status, e.OfModel, e.Refused}
 }
 
+// err returns the recorded error.
 func (f failure) err() error {
 	return &turn.Error{Code: f.Code, Message: f.Message, RetryAfter: f.RetryAfter, Status: f.Status, OfModel: f.OfModel,
 		Refused: f.Refused}
 }
 
-// recorder is a sink that remembers what it passes on.
+// recorder is a sink that keeps the pieces that it passes on to another sink.
 type recorder struct {
 	sink   turn.Sink
 	stream []delta
 }
 
+// Text implements turn.Sink.
 func (r *recorder) Text(s string) {
 	r.stream = append(r.stream, delta{Text: s})
 	r.sink.Text(s)
 }
 
+// Reasoning implements turn.Sink.
 func (r *recorder) Reasoning(s string) {
 	r.stream = append(r.stream, delta{Reasoning: s})
 	r.sink.Reasoning(s)

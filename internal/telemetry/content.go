@@ -9,11 +9,13 @@ import (
 // maxContent bounds each text in a span, in bytes.
 const maxContent = 32 << 10
 
+// content returns a text in the form in which spans contain it: redacted and bounded.
 func (t *Telemetry) content(text string) string {
 	return turn.Truncate(t.options.Redact(text), maxContent)
 }
 
-// messages returns messages in the form that the semantic conventions prescribe for gen_ai.input.messages.
+// messages returns the messages as JSON in the form that the semantic conventions prescribe for
+// gen_ai.input.messages. role is the role of all of them.
 func (t *Telemetry) messages(role string, list []turn.Message) string {
 	type part struct {
 		Type      string `json:"type"`

@@ -20,9 +20,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// scopeOf returns the instrumentation scope with this name.
 func scopeOf(name string) instrumentation.Scope { return instrumentation.Scope{Name: name} }
 
-// SDK returns the handler of the Temporal SDK's own metrics, or nil.
+// SDK returns the handler for the Temporal SDK's own metrics, or nil if no metrics are exported.
 func (t *Telemetry) SDK() client.MetricsHandler {
 	if !t.Metrics() {
 		return nil
@@ -33,10 +34,11 @@ func (t *Telemetry) SDK() client.MetricsHandler {
 	})}
 }
 
-// homeQueues removes the random part of home queues' names, which would be another label value with every start of a
-// worker.
+// homeQueues removes the random part from the names of home queues in metrics. Otherwise each start of a worker would
+// add a value to the label.
 type homeQueues struct{ client.MetricsHandler }
 
+// WithTags implements client.MetricsHandler. It shortens the name of a home queue.
 func (h homeQueues) WithTags(tags map[string]string) client.MetricsHandler {
 	if queue, _, ok := strings.Cut(tags["task_queue"], "-home-"); ok {
 		clean := map[string]string{}
@@ -49,9 +51,10 @@ func (h homeQueues) WithTags(tags map[string]string) client.MetricsHandler {
 	return homeQueues{h.MetricsHandler.WithTags(tags)}
 }
 
-// TurnEnded measures a turn that has ended and queues its trace. repeated means that it was measured before.
+// TurnEnded counts a turn that has ended, records its duration and queues its trace. If repeated is true, the turn
+// was counted before, and only its trace is queued.
 func (t *Telemetry) TurnEnded(ctx context.Context, rec journal.TurnRecord, repeated bool) {
-	t.trace(rec.ID)
+	t.queueTrace(rec.ID)
 	if t.meters == nil || repeated {
 		return
 	}
@@ -60,14 +63,15 @@ func (t *Telemetry) TurnEnded(ctx context.Context, rec journal.TurnRecord, repea
 	t.measured.turnDuration.Record(ctx, rec.EndedAt.Sub(rec.StartedAt).Seconds(), metric.WithAttributes(state))
 }
 
-// StepSettled counts a step.
+// StepSettled counts a settled step.
 func (t *Telemetry) StepSettled(ctx context.Context) {
 	if t.meters != nil {
 		t.measured.steps.Add(ctx, 1)
 	}
 }
 
-// CallSettled measures a call.
+// CallSettled records the duration of a settled call, by its tool and outcome. A call that was never claimed counts
+// as 0 seconds.
 func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
 	if t.meters == nil {
 		return
@@ -88,7 +92,7 @@ func (t *Telemetry) CallSettled(ctx context.Context, c journal.CallRecord) {
 	t.measured.mcpDuration.Record(ctx, seconds, mcpconv.MethodNameToolsCall, attrs...)
 }
 
-// CallsNotRun counts the calls that ended without an attempt.
+// CallsNotRun counts the denied calls among the outcomes. They ended without an attempt.
 func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome) {
 	if t.meters == nil {
 		return
@@ -100,15 +104,15 @@ func (t *Telemetry) CallsNotRun(ctx context.Context, outcomes []turn.CallOutcome
 	}
 }
 
-// Inference is one request to the model.
+// Inference is one request to the model, for Inferred.
 type Inference struct {
 	Began      time.Time
-	FirstEvent time.Time // zero: there was none
+	FirstEvent time.Time // when the first event of the stream arrived; zero if none did
 	Completion turn.Completion
 	Err        error
 }
 
-// Inferred measures a request to the model.
+// Inferred records the duration and the tokens of a request to the model that has just ended.
 func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	if t.meters == nil {
 		return
@@ -131,24 +135,24 @@ func (t *Telemetry) Inferred(ctx context.Context, i Inference) {
 	t.measured.tokens.Record(ctx, u.OutputTokens, chat, provider, genaiconv.TokenTypeOutput, model)
 }
 
-// Used counts the tokens and the cost of an attempt of an inference.
+// Used counts the tokens and the cost of an attempt of an inference, by model.
 func (t *Telemetry) Used(ctx context.Context, model string, u turn.Usage) {
 	if t.meters == nil {
 		return
 	}
-	of := semconv.GenAIRequestModel(model)
+	byModel := semconv.GenAIRequestModel(model)
 	for kind, n := range map[string]int64{"input": u.InputTokens, "cached": u.CachedTokens, "output": u.OutputTokens,
 		"reasoning": u.ReasoningTokens} {
 		if n > 0 {
-			t.measured.used.Add(ctx, n, metric.WithAttributes(semconv.GenAITokenTypeKey.String(kind), of))
+			t.measured.used.Add(ctx, n, metric.WithAttributes(semconv.GenAITokenTypeKey.String(kind), byModel))
 		}
 	}
 	if u.Cost > 0 {
-		t.measured.cost.Add(ctx, u.Cost.Dollars(), metric.WithAttributes(of))
+		t.measured.cost.Add(ctx, u.Cost.Dollars(), metric.WithAttributes(byModel))
 	}
 }
 
-// codeOf returns the turn.Code of an error, or "cancelled": the model's port returns no other errors.
+// codeOf returns the turn.Code of an error, or "cancelled" for any other error: the model returns no others.
 func codeOf(err error) string {
 	var e *turn.Error
 	if errors.As(err, &e) {
@@ -157,7 +161,7 @@ func codeOf(err error) string {
 	return string(turn.OutcomeCancelled)
 }
 
-// Delivered counts an event that was delivered to a sink, or dropped.
+// Delivered counts an event for a sink. delivered is false if the event was dropped.
 func (t *Telemetry) Delivered(ctx context.Context, delivered bool) {
 	if !t.Metrics() {
 		return
@@ -172,14 +176,14 @@ func (t *Telemetry) Delivered(ctx context.Context, delivered bool) {
 // Metrics reports whether metrics are exported.
 func (t *Telemetry) Metrics() bool { return t != nil && t.meters != nil }
 
-// OpenRequests records how many requests of each kind wait for a decision.
+// OpenRequests records how many requests of each kind wait for a decision. Metrics must be exported.
 func (t *Telemetry) OpenRequests(ctx context.Context, open map[turn.RequestKind]int64) {
 	for _, kind := range []turn.RequestKind{turn.RequestApproval, turn.RequestQuestion, turn.RequestElicitation} {
 		t.measured.open.Record(ctx, open[kind], metric.WithAttributes(keyRequestKind.String(string(kind))))
 	}
 }
 
-// Backlogs records what waits in the worker's task queue.
+// Backlogs records the sizes and ages of the backlogs of the worker's task queue. Metrics must be exported.
 func (t *Telemetry) Backlogs(ctx context.Context, list []temporalconn.Backlog) {
 	for _, b := range list {
 		with := metric.WithAttributes(keyTaskType.String(b.TaskType))

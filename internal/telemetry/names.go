@@ -19,14 +19,14 @@ import (
 // schemaURL names the version of the conventions in the exported data.
 const schemaURL = semconv.SchemaURL
 
-// The operations, which begin the names of the spans.
+// The operations. The name of each span begins with one.
 const (
 	opTurn      = "invoke_agent"
 	opInference = "chat"
 	opCall      = "execute_tool"
 )
 
-// Attributes without a convention of their own.
+// Attributes that the conventions do not define, or for which they have no Go constant.
 const (
 	keyTurn         = attribute.Key("everturn.turn.id")
 	keyState        = attribute.Key("everturn.turn.state")
@@ -47,13 +47,13 @@ const (
 	keyMCPMethod    = attribute.Key("mcp.method.name") // semantic conventions 1.41.0, which have no Go constant for it
 )
 
-// The events of a turn's span. Between the two, the turn waits for its user.
+// The events of a turn's span about a request. Between the two, the turn waits for the decision.
 const (
 	eventAsked   = "everturn.request.asked"
 	eventDecided = "everturn.request.decided"
 )
 
-// usageAttributes returns the tokens of an inference or of a turn.
+// usageAttributes returns the attributes for the tokens and the cost of an inference or a turn.
 func usageAttributes(u turn.Usage) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		semconv.GenAIUsageInputTokens(int(u.InputTokens)), semconv.GenAIUsageOutputTokens(int(u.OutputTokens)),
@@ -73,11 +73,12 @@ var (
 	modelBounds = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
 	callBounds  = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 	turnBounds  = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400}
-	// sdkBounds are those of the Temporal SDK's timers, which measure both a poll's and an activity's time.
+	// sdkBounds are the boundaries for the Temporal SDK's timers, which measure polls as well as activities.
 	sdkBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
-// instruments are the metrics of turns. Their labels have few values: never a session, a turn or a tenant.
+// instruments are the metrics of turns. No label is a session, a turn or a tenant, because labels must have few
+// values.
 type instruments struct {
 	turns        metric.Int64Counter
 	turnDuration metric.Float64Histogram
@@ -96,6 +97,7 @@ type instruments struct {
 	backlogAge   metric.Float64Gauge
 }
 
+// newInstruments creates the metrics.
 func newInstruments(m metric.Meter) (i instruments, err error) {
 	var errs [15]error
 	i.turns, errs[0] = m.Int64Counter("everturn.turns", metric.WithDescription("Turns that ended."))

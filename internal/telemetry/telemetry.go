@@ -27,16 +27,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options configure the telemetry of a worker. Where traces and metrics go, and how many traces, is set by
-// OpenTelemetry's own environment variables (OTEL_*) of the process.
+// Options configure the telemetry of a worker. The destinations of traces and metrics, and the sampling of traces,
+// are set by OpenTelemetry's own environment variables (OTEL_*) of the process.
 type Options struct {
-	// MetricsAddress is the host:port under which Prometheus scrapes /metrics; empty means not at all.
+	// MetricsAddress is the host:port at which /metrics is served for Prometheus; empty means that it is not.
 	MetricsAddress string
-	// Content adds messages, arguments and results to the spans, after Redact.
+	// Content adds messages, arguments and results to the spans, redacted by Redact.
 	Content bool
 	Redact  func(string) string
 
-	Provider string // of the model
+	Provider string // the provider of Model
 	Model    string
 	Worker   string // the worker's identity
 	Version  string // of the program
@@ -49,10 +49,10 @@ type Telemetry struct {
 	ledger  Ledger
 	traces  *sdktrace.TracerProvider // nil: no traces
 	tracer  trace.Tracer
-	ended   chan string // turns whose trace is to be written
-	quit    chan struct{}
-	written chan struct{}
-	stop    context.CancelFunc
+	ended   chan string        // the turns whose trace is still to be written
+	quit    chan struct{}      // closed by Close
+	written chan struct{}      // closed when all traces are written after quit
+	stop    context.CancelFunc // stops the writing of traces
 
 	meters   *sdkmetric.MeterProvider // nil: no metrics
 	meter    metric.Meter
@@ -64,8 +64,8 @@ type Telemetry struct {
 // scope is the instrumentation scope of our spans and metrics.
 const scope = "github.com/everturn/everturn"
 
-// New returns the telemetry that the options and the environment ask for, or nil if they ask for none. The error names
-// the setting that is wrong.
+// New returns the telemetry that the options and the environment configure, or nil if they configure none. The error
+// names the setting that is wrong.
 func New(ctx context.Context, o Options) (*Telemetry, error) {
 	spans, metrics := exports("TRACES"), exports("METRICS")
 	if !spans && !metrics && o.MetricsAddress == "" {
@@ -91,8 +91,8 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// exports reports whether the environment asks for a signal. Unlike OpenTelemetry's default, which exports to port 4318
-// of this machine, nothing is exported if no variable says so.
+// exports reports whether the environment configures the export of a signal, TRACES or METRICS. If no variable does,
+// nothing is exported; by default, OpenTelemetry would export to port 4318 of this machine.
 func exports(signal string) bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return false
@@ -110,7 +110,8 @@ var (
 	secretShape  = regexp.MustCompile(`^[A-Za-z0-9+/_=.~-]{16,}$`)
 )
 
-// Credentials returns the values of the headers that the exporters send, such as the token of "Bearer token".
+// Credentials returns the secret values of the headers that the exporters send, so that they can be redacted. For a
+// value such as "Bearer token", it also returns the token alone.
 func Credentials() (secrets []string) {
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
 		for header := range strings.SplitSeq(os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"HEADERS"), ",") {
@@ -120,7 +121,7 @@ func Credentials() (secrets []string) {
 			}
 			value = strings.TrimSpace(value)
 			if !secretHeader.MatchString(name) && !secretShape.MatchString(value) {
-				continue // a name of a tenant or a data set is not removed from what the model reads
+				continue // such as the name of a data set, which must not be redacted in texts for the model
 			}
 			_, token, _ := strings.Cut(value, " ")
 			secrets = append(secrets, value, token)
@@ -129,6 +130,7 @@ func Credentials() (secrets []string) {
 	return secrets
 }
 
+// openTraces opens the exporter of traces that the environment configures.
 func (t *Telemetry) openTraces(ctx context.Context, res *resource.Resource) error {
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
@@ -143,6 +145,8 @@ func (t *Telemetry) openTraces(ctx context.Context, res *resource.Resource) erro
 // sdkScope is the instrumentation scope of the Temporal SDK's metrics.
 const sdkScope = "temporal-sdk-go"
 
+// openMetrics creates the metrics. If export is true, the exporter that the environment configures gets them; if
+// there is a MetricsAddress, Prometheus can scrape them.
 func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource, export bool) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithView(sdkmetric.NewView(
 		sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Scope: scopeOf(sdkScope)},
@@ -156,7 +160,7 @@ func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource, exp
 		options = append(options, sdkmetric.WithReader(reader))
 	}
 	if t.options.MetricsAddress != "" {
-		reader, err := t.serve()
+		reader, err := t.servePrometheus()
 		if err != nil {
 			return err
 		}
@@ -169,8 +173,8 @@ func (t *Telemetry) openMetrics(ctx context.Context, res *resource.Resource, exp
 	return err
 }
 
-// serve lets Prometheus scrape the metrics.
-func (t *Telemetry) serve() (sdkmetric.Reader, error) {
+// servePrometheus serves the metrics at MetricsAddress, until Close. The meter provider must use the returned reader.
+func (t *Telemetry) servePrometheus() (sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := promexporter.New(promexporter.WithRegisterer(registry), promexporter.WithoutScopeInfo())
@@ -194,10 +198,11 @@ func (t *Telemetry) serve() (sdkmetric.Reader, error) {
 	return reader, nil
 }
 
-// closeWithin bounds the last export.
+// closeWithin bounds the last export in Close.
 const closeWithin = 5 * time.Second
 
-// Close exports what is left, for at most five seconds.
+// Close writes the remaining traces and exports the remaining data, for at most five seconds. It logs problems and
+// always returns nil.
 func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -17,17 +17,17 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Ledger is what traces are written from; journal.DB documents the methods.
+// Ledger is the part of the journal from which traces are written; journal.DB documents the methods.
 type Ledger interface {
 	TurnConfig(ctx context.Context, turnID string) (journal.TurnConfig, error)
 	Tenant(tenant string) *journal.DB
 }
 
-// maxEnded bounds the turns whose traces are not written yet. If the collector does not keep up, the traces of further
-// turns are dropped.
+// maxEnded bounds the queue of turns whose traces are not written yet. If the collector is too slow and the queue is
+// full, the traces of further turns are dropped.
 const maxEnded = 1000
 
-// Start writes the traces of turns from the ledger until Close.
+// Start begins to write the traces of turns that end, from the ledger, until Close.
 func (t *Telemetry) Start(ledger Ledger) {
 	if t.traces == nil {
 		return
@@ -35,12 +35,14 @@ func (t *Telemetry) Start(ledger Ledger) {
 	var ctx context.Context
 	ctx, t.stop = context.WithCancel(context.Background())
 	t.ledger, t.ended, t.quit, t.written = ledger, make(chan string, maxEnded), make(chan struct{}), make(chan struct{})
-	go t.write(ctx)
+	go t.writeTraces(ctx)
 }
 
-func (t *Telemetry) write(ctx context.Context) {
+// writeTraces writes the traces of queued turns. After quit is closed, it writes the rest of the queue and ends.
+func (t *Telemetry) writeTraces(ctx context.Context) {
 	defer close(t.written)
 	for {
+		// The queue comes first, because the second select chooses at random if quit is closed, too.
 		select {
 		case turnID := <-t.ended:
 			t.writeTrace(ctx, turnID)
@@ -56,8 +58,8 @@ func (t *Telemetry) write(ctx context.Context) {
 	}
 }
 
-// trace queues a turn that has ended.
-func (t *Telemetry) trace(turnID string) {
+// queueTrace queues the trace of a turn that has ended. It drops the trace if the queue is full.
+func (t *Telemetry) queueTrace(turnID string) {
 	if t.traces == nil {
 		return
 	}
@@ -68,7 +70,7 @@ func (t *Telemetry) trace(turnID string) {
 	}
 }
 
-// turnTrace is all that a turn's trace is made of.
+// turnTrace is the data for a turn's trace.
 type turnTrace struct {
 	turn       journal.TurnRecord
 	config     turn.Config
@@ -78,11 +80,12 @@ type turnTrace struct {
 	question   []turn.Message // the user's message, if contents are exported
 }
 
+// writeTrace reads a turn and writes its trace, if the sampler selects it.
 func (t *Telemetry) writeTrace(ctx context.Context, turnID string) {
 	if !t.rootOf(turnID).IsSampled() {
 		return
 	}
-	all, err := t.read(ctx, turnID)
+	all, err := t.readTurn(ctx, turnID)
 	if err != nil {
 		t.options.Log.Warn("reading a turn for its trace", "turn", turnID, "error", err)
 		return
@@ -90,7 +93,8 @@ func (t *Telemetry) writeTrace(ctx context.Context, turnID string) {
 	t.writeSpans(all)
 }
 
-func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err error) {
+// readTurn reads the data for a turn's trace from the ledger.
+func (t *Telemetry) readTurn(ctx context.Context, turnID string) (all turnTrace, err error) {
 	cfg, err := t.ledger.TurnConfig(ctx, turnID)
 	if err != nil {
 		return all, err
@@ -116,10 +120,10 @@ func (t *Telemetry) read(ctx context.Context, turnID string) (all turnTrace, err
 	return all, err
 }
 
-// writeSpans writes the turn's span, which is the root, with the spans of its inferences and calls.
+// writeSpans writes the turn's root span and the spans of its inferences and calls.
 func (t *Telemetry) writeSpans(all turnTrace) {
 	rec := all.turn
-	ctx, root := t.start(context.Background(), rec.ID, turnSpan(rec.ID), opTurn+" "+rec.Agent, rec.StartedAt,
+	ctx, root := t.startSpan(context.Background(), rec.ID, turnSpan(rec.ID), opTurn+" "+rec.Agent, rec.StartedAt,
 		trace.WithLinks(callerOf(all.config)...))
 	root.SetAttributes(turnAttributes(all)...)
 	if t.options.Content {
@@ -139,14 +143,14 @@ func (t *Telemetry) writeSpans(all turnTrace) {
 		t.writeCall(ctx, rec, c)
 	}
 	if rec.State == turn.StateFailed || rec.State == turn.StateClosed {
-		fail(root, string(rec.Code), string(rec.Reason))
+		markFailed(root, string(rec.Code), string(rec.Reason))
 	}
 	root.End(trace.WithTimestamp(rec.EndedAt))
 }
 
-// fail marks a span as failed with the first error type that is not empty. The span gets no message, because that may
-// quote what a provider or a tool said.
-func fail(span trace.Span, errorTypes ...string) {
+// markFailed marks a span as failed. The error type is the first of errorTypes that is not empty. The span gets no
+// message, which might quote a provider or a tool.
+func markFailed(span trace.Span, errorTypes ...string) {
 	span.SetStatus(codes.Error, "")
 	for _, e := range errorTypes {
 		if e != "" {
@@ -156,14 +160,14 @@ func fail(span trace.Span, errorTypes ...string) {
 	}
 }
 
-// start begins a span with derived IDs.
-func (t *Telemetry) start(ctx context.Context, turnID string, span trace.SpanID, name string, at time.Time,
+// startSpan starts a span with this ID in the turn's trace, at the time at.
+func (t *Telemetry) startSpan(ctx context.Context, turnID string, span trace.SpanID, name string, at time.Time,
 	opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return t.tracer.Start(withIDs(ctx, turnID, span), strings.TrimSpace(name), append(opts, trace.WithTimestamp(at))...)
 }
 
-// callerOf returns a link to the span in which a client sent the turn's message. It is not the parent, because the turn
-// may end days later.
+// callerOf returns a link to the span in which a client sent the turn's message, or nil if there was none. That span
+// is linked and not the parent, because the turn may end days later.
 func callerOf(cfg turn.Config) []trace.Link {
 	ctx := propagation.TraceContext{}.Extract(context.Background(),
 		propagation.MapCarrier{"traceparent": cfg.TraceParent})
@@ -173,6 +177,7 @@ func callerOf(cfg turn.Config) []trace.Link {
 	return nil
 }
 
+// turnAttributes returns the attributes of a turn's root span.
 func turnAttributes(all turnTrace) []attribute.KeyValue {
 	rec := all.turn
 	return append(usageAttributes(rec.Usage),
@@ -183,20 +188,22 @@ func turnAttributes(all turnTrace) []attribute.KeyValue {
 	)
 }
 
+// requestAttributes returns the attributes of the span events about a request.
 func requestAttributes(w journal.RequestRecord) []attribute.KeyValue {
 	return []attribute.KeyValue{keyRequest.String(w.ID), keyRequestKind.String(string(w.Kind))}
 }
 
-// writeInference writes the span of a step's last attempt. An inference that was not settled ended with its turn.
+// writeInference writes the span of the last attempt of a step's inference. The span of an inference that was not
+// settled ends with the turn.
 func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal.Inference) {
 	id := all.turn.ID
-	_, span := t.start(ctx, id, inferenceSpan(id, i.Key.Step, i.Attempt), opInference+" "+i.Model, i.StartedAt,
+	_, span := t.startSpan(ctx, id, inferenceSpan(id, i.Key.Step, i.Attempt), opInference+" "+i.Model, i.StartedAt,
 		trace.WithSpanKind(trace.SpanKindClient))
 	span.SetAttributes(semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(all.config.Provider),
 		semconv.GenAIRequestModel(i.Model), semconv.GenAIConversationID(all.turn.Session), keyStep.Int(i.Key.Step),
 		keyAttempt.Int(i.Attempt), keyFailures.Int(i.Failures))
 	if !i.Settled {
-		fail(span, string(all.turn.Code), string(all.turn.Reason))
+		markFailed(span, string(all.turn.Code), string(all.turn.Reason))
 		span.End(trace.WithTimestamp(all.turn.EndedAt))
 		return
 	}
@@ -211,13 +218,13 @@ func (t *Telemetry) writeInference(ctx context.Context, all turnTrace, i journal
 	span.End(trace.WithTimestamp(i.SettledAt))
 }
 
-// writeCall writes the span of a call. A call without an attempt has a span without length.
+// writeCall writes the span of a call. The span of a call without an attempt has no duration.
 func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c journal.CallRecord) {
 	began := c.ClaimedAt
 	if began.IsZero() {
 		began = c.SettledAt
 	}
-	_, span := t.start(ctx, rec.ID, callSpan(rec.ID, c.Call.ID), opCall+" "+c.Call.Tool, began)
+	_, span := t.startSpan(ctx, rec.ID, callSpan(rec.ID, c.Call.ID), opCall+" "+c.Call.Tool, began)
 	span.SetAttributes(semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(c.Call.Tool),
 		semconv.GenAIToolCallID(c.Call.ID), semconv.GenAIToolType("function"), semconv.GenAIConversationID(rec.Session),
 		keyStep.Int(c.Step), keyAttempt.Int(c.Attempt), keyOutcome.String(string(c.Outcome)))
@@ -229,12 +236,12 @@ func (t *Telemetry) writeCall(ctx context.Context, rec journal.TurnRecord, c jou
 			semconv.GenAIToolCallResultKey.String(t.content(c.Text)))
 	}
 	if e := errorType(c); e != "" {
-		fail(span, e)
+		markFailed(span, e)
 	}
 	span.End(trace.WithTimestamp(c.SettledAt))
 }
 
-// errorType returns why a call failed, as the value of error.type, or an empty string.
+// errorType returns the value of error.type for a call, or "" if the call succeeded.
 func errorType(c journal.CallRecord) string {
 	switch {
 	case c.Outcome == turn.OutcomeOK:
@@ -247,22 +254,22 @@ func errorType(c journal.CallRecord) string {
 	return string(c.Outcome)
 }
 
-// serverOf returns the MCP server that has the tool.
+// serverOf returns the ID of the MCP server to which the tool belongs; ok is false if it is not a tool of a server.
 func serverOf(tool string) (server string, ok bool) {
 	rest, ok := strings.CutPrefix(tool, "mcp/")
 	server, _, _ = strings.Cut(rest, "/")
 	return server, ok
 }
 
-// rootOf returns the span context of a turn, with the sampler's decision. The span that it starts is never ended, and
-// so never exported.
+// rootOf returns the span context of a turn's root span, with the sampler's decision. It starts a span to get that
+// decision. The span is never ended, so it is not exported.
 func (t *Telemetry) rootOf(turnID string) trace.SpanContext {
 	_, root := t.tracer.Start(withIDs(context.Background(), turnID, turnSpan(turnID)), opTurn)
 	return root.SpanContext()
 }
 
-// CallContext returns ctx with the span of a call, so that what the tool does becomes part of the turn's trace. MCP
-// servers get it as traceparent.
+// CallContext returns ctx with the span of a call as the current span, so that the spans of the tool become part of
+// the turn's trace. MCP servers get the span as traceparent.
 func (t *Telemetry) CallContext(ctx context.Context, turnID, callID string) context.Context {
 	if t.traces == nil {
 		return ctx

@@ -21,7 +21,7 @@ func TestATraceIsWrittenForEveryTenant(t *testing.T) {
 		_, err = j.Begin(t.Context(), turn.BeginInput{Tenant: tenant, Session: "s", Turn: id, WorkflowID: id,
 			RunID: id, Config: []byte("{}"), Message: turn.UserMessage{ID: "m", Text: "hello from " + tenant}, At: time.Now()})
 		require.NoError(t, err)
-		all, err := (&Telemetry{ledger: j, options: Options{Content: true}}).read(t.Context(), id)
+		all, err := (&Telemetry{ledger: j, options: Options{Content: true}}).readTurn(t.Context(), id)
 		require.NoError(t, err)
 		assert.Equal(t, id, all.turn.ID)
 		require.Len(t, all.question, 1)

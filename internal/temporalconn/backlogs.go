@@ -20,7 +20,7 @@ type Backlog struct {
 	Age      time.Duration
 }
 
-// Backlogs returns what waits in a task queue.
+// Backlogs returns the backlogs of a task queue: one for workflow tasks and one for activity tasks.
 func Backlogs(ctx context.Context, c client.Client, namespace, queue string) (list []Backlog, err error) {
 	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
 		got, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{

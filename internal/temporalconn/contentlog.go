@@ -12,11 +12,13 @@ import (
 	"github.com/everturn/everturn/codec"
 )
 
-// contentFreeLog leaves the texts of activities' errors out of the log, because they may quote content: a provider may
-// repeat the prompt that it refuses. The journal and the history have them, encrypted. It is for workers that encrypt.
+// contentFreeLog is a log handler for workers that encrypt payloads. It leaves out the texts of activities' errors,
+// because they may quote content: a provider may repeat the prompt that it refuses. The journal and the history have
+// these texts, encrypted.
 type contentFreeLog struct{ slog.Handler }
 
-// ContentFree returns the handler of a worker that encrypts.
+// ContentFree wraps the log handler of a worker that encrypts payloads, so that the log does not contain texts that
+// may quote content.
 func ContentFree(h slog.Handler) slog.Handler {
 	if _, is := h.(contentFreeLog); is {
 		return h
@@ -24,13 +26,15 @@ func ContentFree(h slog.Handler) slog.Handler {
 	return contentFreeLog{h}
 }
 
-// The SDK's messages about activities' errors and their attributes with texts, and the attributes of our own records.
+// The messages of the SDK's records about activities' errors, the attributes with texts in these records, and those in
+// Everturn's own records.
 var (
 	failureRecords = []string{activityError, "Activity panic.", "LocalActivity panic.", "Activity complete after timeout."}
 	failureTexts   = []string{"Error", "PanicError"}
 	ownTexts       = []string{"message", "cause", "it said"}
 )
 
+// Handle implements slog.Handler. It replaces the attributes whose texts may quote content.
 func (c contentFreeLog) Handle(ctx context.Context, r slog.Record) error {
 	failure := slices.Contains(failureRecords, r.Message)
 	free := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
@@ -44,7 +48,8 @@ func (c contentFreeLog) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, free)
 }
 
-// withoutText returns the type of an error, and the text of an error of the encryption itself.
+// withoutText returns a description of a log attribute's value without its text, such as an error's type. Errors of
+// the encryption keep their text, which quotes no content.
 func withoutText(v any) string {
 	err, _ := v.(error)
 	var app *temporal.ApplicationError

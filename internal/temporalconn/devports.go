@@ -19,10 +19,10 @@ type DevPorts struct {
 	UI       int `json:"web_ui"`
 }
 
-// devPortsName is the file in the state folder that stores them.
+// devPortsName is the name of the file in the state folder that stores DevPorts.
 const devPortsName = "ports.json"
 
-// readDevPorts returns the ports that the state folder dir stores, or zero ports if it stores none.
+// readDevPorts returns the ports that the state folder dir stores. They are zero if it stores none or dir is empty.
 func readDevPorts(dir string) (p DevPorts, err error) {
 	if dir == "" {
 		return DevPorts{}, nil
@@ -56,6 +56,7 @@ func (p DevPorts) Write(dir string) error {
 // Address returns the frontend's address, on loopback.
 func (p DevPorts) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Frontend)) }
 
+// isPort reports whether n is a valid TCP port.
 func isPort(n int) bool { return n > 0 && n < 1<<16 }
 
 // DevPorts returns the ports that the state folder stores. movable reports whether no setting names an address, so that

@@ -17,9 +17,9 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Options select the cluster. Empty fields come from Temporal's own environment variables and profiles (TEMPORAL_*,
-// temporal.toml). If those do not set them either, the address is that of the development server whose ports StateDir
-// stores, else 127.0.0.1:7233, and the namespace is "default".
+// Options select a Temporal cluster and configure the connection. Empty fields are taken from Temporal's own
+// environment variables and profiles (TEMPORAL_*, temporal.toml). If these do not set an address, it is that of the
+// development server whose ports StateDir stores, or 127.0.0.1:7233. The default namespace is "default".
 type Options struct {
 	Address   string
 	Namespace string
@@ -33,7 +33,7 @@ type Options struct {
 	StateDir string
 	Identity string
 	Logger   *slog.Logger
-	// Keys encrypts all payloads; nil means none. Worker is for the connection of a worker, whose tasks fail if a payload
+	// Keys encrypts all payloads; nil means no encryption. Worker is set for a worker, whose tasks must fail if a payload
 	// cannot be decrypted.
 	Keys   *codec.Keys
 	Worker bool
@@ -58,9 +58,9 @@ const (
 // Conn is a connection to Temporal.
 type Conn = client.Client
 
-// Dial connects and checks that the cluster answers. The error is ErrUnreachable if the cluster does not answer,
-// config.ErrCredentials if it rejects the caller's credentials, and config.ErrInvalid if the options are invalid.
-// The caller closes the client.
+// Dial connects to Temporal and checks that the cluster answers. The error is ErrUnreachable if it does not,
+// config.ErrCredentials if it rejects the credentials, and config.ErrInvalid if the options are invalid. The caller
+// closes the connection.
 func Dial(ctx context.Context, o Options) (Conn, error) {
 	opts, err := o.resolve()
 	if err != nil {
@@ -87,6 +87,8 @@ func (o Options) Resolved() (address, namespace string, err error) {
 	return opts.HostPort, opts.Namespace, err
 }
 
+// resolve returns the options of the SDK's client. It refuses a connection to another machine that would not be
+// encrypted, unless AllowPlaintext is set.
 func (o Options) resolve() (client.Options, error) {
 	profile, err := o.profile()
 	if err != nil {
@@ -127,7 +129,7 @@ func (o Options) resolve() (client.Options, error) {
 	return opts, nil
 }
 
-// encrypt sets the converters of the keys.
+// encrypt makes the client encrypt and decrypt payloads with o.Keys, if there are any.
 func (o Options) encrypt(opts *client.Options) {
 	if o.Keys == nil {
 		return
@@ -139,7 +141,7 @@ func (o Options) encrypt(opts *client.Options) {
 	opts.FailureConverter = codec.FailureConverter(opts.DataConverter)
 }
 
-// profile returns the settings of Temporal's own environment variables and profiles.
+// profile returns the settings from Temporal's own environment variables and configuration file.
 func (o Options) profile() (envconfig.ClientConfigProfile, error) {
 	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
 		ConfigFileProfile: o.Profile, EnvLookup: Environ(o.Environ),
@@ -150,6 +152,7 @@ func (o Options) profile() (envconfig.ClientConfigProfile, error) {
 	return profile, nil
 }
 
+// logger returns the logger for the SDK: without content if payloads are encrypted.
 func (o Options) logger() *slog.Logger {
 	if o.Logger == nil {
 		return slog.New(slog.DiscardHandler)

@@ -7,15 +7,16 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// cancellationLog logs an activity that was cancelled, because its turn was stopped, at the info level. The SDK logs
-// every error that an activity returns as an error, and an operator would look for a cause.
+// cancellationLog is a log handler that logs an activity that was cancelled because its turn was stopped at the info
+// level. The SDK logs it as an error, and an operator would look for a cause.
 type cancellationLog struct{ slog.Handler }
 
-// activityError is the beginning of the SDK's log message for an activity's error.
+// activityError is the SDK's log message for an activity that returned an error.
 const activityError = "Activity error."
 
+// Handle implements slog.Handler. It lowers the level of a record about a cancelled activity.
 func (c cancellationLog) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelError && r.Message == activityError && cancelled(r) {
+	if r.Level == slog.LevelError && r.Message == activityError && hasCancellation(r) {
 		r.Level = slog.LevelInfo
 		if !c.Enabled(ctx, r.Level) {
 			return nil
@@ -31,8 +32,8 @@ func (c cancellationLog) WithGroup(name string) slog.Handler {
 	return cancellationLog{c.Handler.WithGroup(name)}
 }
 
-// cancelled reports whether a record has a cancellation among its attributes.
-func cancelled(r slog.Record) (found bool) {
+// hasCancellation reports whether one of the record's attributes is the error of a cancellation.
+func hasCancellation(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, is := a.Value.Any().(error)
 		found = is && temporal.IsCanceledError(err)

@@ -16,15 +16,15 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// The keys of a namespace's data that name the owner of a development server: the folder that keeps it, and the journal
-// that its turns are written to.
+// The keys in a namespace's data for the owner of a development server: the folder to which the server belongs, and the
+// journal to which its turns are written.
 const (
 	folderKey  = "everturn.folder"
 	journalKey = "everturn.journal"
 )
 
-// SetOwner records in a development server's namespace which folder it belongs to and which journal its turns are
-// written to.
+// SetOwner records in a development server's namespace the folder to which the server belongs and the journal to
+// which its turns are written.
 func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal string) error {
 	data := map[string]string{folderKey: folder, journalKey: canonicalPath(journal)}
 	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
@@ -36,9 +36,9 @@ func SetOwner(ctx context.Context, c client.Client, namespace, folder, journal s
 	return nil
 }
 
-// CheckOwner rejects the development server of another journal, with an error that is config.ErrInvalid: a worker there
-// would write turns to a journal that its readers do not open. It accepts a server that records no owner, because it is
-// not a development server, and a server that does not let the caller describe its namespaces.
+// CheckOwner returns an error that is config.ErrInvalid if the development server belongs to another journal: a
+// worker there would write turns to a journal that this process does not read. CheckOwner accepts a server without a
+// recorded owner, which is not a development server, and a server on which the caller may not describe namespaces.
 func CheckOwner(ctx context.Context, c client.Client, address, namespace, journal string) error {
 	got, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	var denied *serviceerror.PermissionDenied
@@ -59,8 +59,8 @@ func CheckOwner(ctx context.Context, c client.Client, address, namespace, journa
 		address, filepath.Dir(data[folderKey]), theirs, mine)
 }
 
-// canonicalPath returns a canonical path of a file, so that different paths to it compare equal. The file need not
-// exist.
+// canonicalPath returns the absolute path of a file with all links followed, so that different paths of the same file
+// compare equal. The file need not exist.
 func canonicalPath(file string) string {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -69,6 +69,7 @@ func canonicalPath(file string) string {
 	if real, err := filepath.EvalSymlinks(absolute); err == nil {
 		return real
 	}
+	// The file does not exist: follow the links in the path of its folder.
 	folder, name := filepath.Split(absolute)
 	if folder == absolute || name == "" {
 		return absolute
@@ -76,8 +77,8 @@ func canonicalPath(file string) string {
 	return filepath.Join(canonicalPath(folder[:len(folder)-1]), name)
 }
 
-// hasEnded reports whether an identity names a process (pid@host) of this machine that has ended. It reports false for
-// processes on other machines and for identities that the operator chose, because their state is unknown.
+// hasEnded reports whether a worker's identity, pid@host, names a process of this machine that has ended. It is false
+// for processes of other machines and for identities that the operator chose, because their state is unknown.
 func hasEnded(identity string) bool {
 	pid, host, _ := strings.Cut(identity, "@")
 	here, err := os.Hostname()
@@ -94,13 +95,14 @@ const (
 	settingsSeparator = " settings:"
 )
 
-// WithMarks returns a worker's identity that also tells Pollers the ID of its journal and the hash of its settings.
+// WithMarks returns a worker's identity with the ID of its journal and the hash of its settings appended. Pollers
+// reads both from it.
 func WithMarks(identity, journal, settings string) string {
 	return identity + journalSeparator + journal + settingsSeparator + settings
 }
 
-// WithOtherJournal returns the pollers that use another journal than the one with this ID. The ID is empty if there is
-// no journal yet.
+// WithOtherJournal returns the pollers whose journal is known and is not the one with this ID. The ID is empty if
+// there is no journal yet.
 func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Journal != "" && p.Journal != journal {
@@ -110,7 +112,7 @@ func WithOtherJournal(pollers []Poller, journal string) (others []Poller) {
 	return others
 }
 
-// WithOtherSettings returns the pollers that began with other settings than those with this hash.
+// WithOtherSettings returns the pollers whose settings are known and do not have this hash.
 func WithOtherSettings(pollers []Poller, settings string) (others []Poller) {
 	for _, p := range pollers {
 		if p.Settings != "" && p.Settings != settings {

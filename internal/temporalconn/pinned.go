@@ -8,8 +8,8 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// VersionLost returns why the running workflow with this ID gets no answer, if that is because it is pinned to a version of
-// the worker that no longer polls; else an empty string.
+// VersionLost returns a message for the user if the running workflow with this ID gets no answer because it is pinned
+// to a version of which no worker polls. Otherwise the message is empty.
 func VersionLost(ctx context.Context, c client.Client, workflowID string) (string, error) {
 	got, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {

@@ -14,27 +14,29 @@ import (
 // server's matching.longPollExpirationInterval), and the next one follows immediately.
 const maxPollAge = 70 * time.Second
 
-// Poller is a worker that polls a task queue, or did so within about the last minute.
+// Poller is a worker that polls a task queue, or did so about a minute ago or less.
 type Poller struct {
 	Identity string
 	// Journal is the ID of the worker's journal, and Settings the hash of what turns take from its configuration (see
 	// config.Config.Settings). Both are empty if its identity does not contain them.
 	Journal, Settings string
-	// Deployment and BuildID are the version of its Worker Deployment; both are empty for a worker without one.
+	// Deployment and BuildID are the worker's version; both are empty for a worker without one.
 	Deployment, BuildID string
 }
 
-// Pollers lists the workers that poll the task queue for workflow tasks. It omits workers on this machine that have
-// ended, which the server lists for minutes after they end.
+// Pollers returns the workers that poll the task queue for workflow tasks. It leaves out workers of this machine that
+// have ended; the server lists them for some minutes.
 func Pollers(ctx context.Context, c client.Client, queue string) ([]Poller, error) {
 	return pollers(ctx, c, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 }
 
-// ActivityPollers is like Pollers, for activity tasks.
+// ActivityPollers returns the workers that poll the task queue for activity tasks, as Pollers does for workflow
+// tasks.
 func ActivityPollers(ctx context.Context, c client.Client, queue string) ([]Poller, error) {
 	return pollers(ctx, c, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 }
 
+// pollers does the work of Pollers and ActivityPollers.
 func pollers(ctx context.Context, c client.Client, queue string, kind enumspb.TaskQueueType) (list []Poller,
 	err error) {
 	got, err := c.DescribeTaskQueue(ctx, queue, kind)

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// EnsureAttributes adds the search attributes that the namespace lacks and waits until they can be used. A worker calls
-// it before it polls, because a workflow task that uses an unknown search attribute keeps failing.
+// EnsureAttributes adds the search attributes that the namespace lacks and waits until all can be used. A worker
+// calls it before it polls, because a workflow task that uses an unknown search attribute fails repeatedly.
 func EnsureAttributes(
 	ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey,
 ) error {
@@ -49,8 +49,8 @@ func EnsureAttributes(
 	return awaitAttributes(ctx, c, namespace, keys)
 }
 
-// awaitAttributes polls until the attributes can be queried, because the server offers no event for it. Attributes that
-// another process has just added are not usable at once either: servers keep a namespace in a cache.
+// awaitAttributes waits until the attributes can be queried. It polls, because the server reports no event. It must
+// also wait if another process has added them, because servers cache namespaces.
 func awaitAttributes(
 	ctx context.Context, c client.Client, namespace string, keys []temporal.SearchAttributeKey,
 ) error {
@@ -73,7 +73,7 @@ func awaitAttributes(
 	}
 }
 
-// EnsureRetention raises the namespace's retention of closed turns to at least d.
+// EnsureRetention raises the time for which the namespace keeps closed workflows to at least d.
 func EnsureRetention(ctx context.Context, c client.Client, namespace string, d time.Duration) error {
 	ws := c.WorkflowService()
 	got, err := ws.DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})

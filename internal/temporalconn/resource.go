@@ -9,13 +9,14 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// resourceHeader carries the workflow ID beside each request, as a hint for gateways (temporalio/features#721:
-// optional, and the server does not trust it). gRPC rejects header values beyond printable ASCII. With the SDK's
-// unescaped value, no client could start and no worker could answer a session whose ID is in another script.
+// resourceHeader is the header in which the SDK sends the workflow ID of each request, as a hint for gateways
+// (temporalio/features#721: optional, and the server does not trust it). gRPC rejects header values outside printable
+// ASCII. With the SDK's unescaped value, turns of a session whose ID is in another script could not be started or
+// run.
 const resourceHeader = "temporal-resource-id"
 
-// AnyWorkflowID returns a dial option that makes workflow IDs of any script work by escaping them in the header. Dial
-// uses it.
+// AnyWorkflowID returns a dial option that escapes the workflow ID in that header, so that IDs in any script work.
+// Dial uses it.
 func AnyWorkflowID() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 		invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {

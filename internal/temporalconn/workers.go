@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Worker is a part of a worker process: what polls one of its task queues.
+// Worker is the part of a worker process that polls one task queue.
 type Worker struct {
 	Identity  string `json:"identity"`
 	Host      string `json:"host"`
@@ -27,8 +27,8 @@ type Worker struct {
 	StartedAt  time.Time `json:"started_at"`
 }
 
-// Workers lists the workers of a task queue and of those derived from it, by the heartbeats that each sends once a
-// minute. A worker that was killed is listed for some minutes, unless it was one of this machine. The error is
+// Workers returns the workers that poll a task queue or one derived from it. It reads the heartbeats that each worker
+// sends once a minute, so a killed worker is listed for some minutes, unless it ran on this machine. The error is
 // config.ErrInvalid if the server does not list workers.
 func Workers(ctx context.Context, c client.Client, namespace, queue string) (list []Worker, err error) {
 	for token := []byte(nil); ; {
@@ -64,6 +64,7 @@ func Workers(ctx context.Context, c client.Client, namespace, queue string) (lis
 	}
 }
 
+// stateOf returns Worker.State for the server's status.
 func stateOf(s enumspb.WorkerStatus) string {
 	if s == enumspb.WORKER_STATUS_SHUTTING_DOWN {
 		return "shutting_down"

@@ -14,17 +14,17 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// Folder is a folder with the content that the user may trust.
+// Folder is a folder with the content that the user is asked to trust.
 type Folder struct {
 	Root string // its real path
-	// Content is the agent.toml, and Settings what is written in it. Both are nil if there is none.
+	// Content is the text of agent.toml, and Settings are the settings in it. Both are nil if the folder has none.
 	Content  []byte
 	Settings *config.Loaded
 	environ  []string
 }
 
-// Look reads the agent.toml of a folder, if there is one, and nothing else. An error of config.Written is returned with
-// the folder.
+// Look reads the agent.toml of a folder, if there is one, and no other file. An error in its settings is returned
+// together with the folder.
 func Look(dir string, environ []string) (Folder, error) {
 	root, err := filepath.Abs(dir)
 	if err == nil {
@@ -49,11 +49,11 @@ func Look(dir string, environ []string) (Folder, error) {
 	return f, err
 }
 
-// maxFile bounds a file that is hashed, in bytes.
+// maxFile is the maximum size of a file that is hashed, in bytes.
 const maxFile = 1 << 30
 
-// Files returns the hashes of agent.toml and of the files that it runs, by their paths. Paths in the folder are
-// relative to it.
+// Files returns the hex SHA-256 of agent.toml and of the files that it runs, by path. Paths of files in the folder
+// are relative to it; others are absolute. The map is empty if there is no agent.toml.
 func (f Folder) Files() (map[string]string, error) {
 	files := map[string]string{}
 	if f.Settings == nil {
@@ -70,11 +70,12 @@ func (f Folder) Files() (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a file that agent.toml runs: %w", err)
 		}
-		files[f.name(path)] = hash
+		files[f.recordName(path)] = hash
 	}
 	return files, nil
 }
 
+// hashOf returns the hex SHA-256 of a file.
 func hashOf(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -89,16 +90,16 @@ func hashOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// name returns the name of a file in a record.
-func (f Folder) name(path string) string {
+// recordName returns the path of a file in the form of a record: relative to the folder if the file is in it.
+func (f Folder) recordName(path string) string {
 	if rel, ok := strings.CutPrefix(path, f.Root+string(filepath.Separator)); ok {
 		return rel
 	}
 	return path
 }
 
-// programs returns the real paths of the regular files that MCP servers run: those in the folder, and those with a
-// relative path. What they load in turn is not known.
+// programs returns the real paths of the regular files that MCP servers run, if they are in the folder or the
+// settings name them by a relative path. It does not find files that these programs load themselves.
 func (f Folder) programs() (paths []string, err error) {
 	seen := map[string]bool{}
 	for _, s := range f.Settings.Config.MCP.Servers {
@@ -120,9 +121,11 @@ func (f Folder) programs() (paths []string, err error) {
 	return paths, nil
 }
 
+// lookup returns the value of a variable in the folder's environment.
 func (f Folder) lookup(name string) string { return lookup(f.environ, name) }
 
-// lookup returns the value of an environment variable. The last value counts.
+// lookup returns the value of an environment variable, or "" if it is not set. If the variable occurs several times,
+// the last value counts.
 func lookup(environ []string, name string) (value string) {
 	for _, kv := range environ {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -132,7 +135,8 @@ func lookup(environ []string, name string) (value string) {
 	return value
 }
 
-// Inside reports whether path is folder, or in it, after links have been followed.
+// Inside reports whether path is folder itself or below it, after links are followed. It is false if one of them does
+// not exist.
 func Inside(folder, path string) bool {
 	folder, err := realPath(folder)
 	if err != nil {
@@ -145,6 +149,7 @@ func Inside(folder, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
+// realPath returns the absolute path with all links followed.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// maxPlaces bounds the words of a server's command line, multiplied by the directories in which they may be files.
+// maxPlaces bounds the number of paths that Programs examines: the words of a server's command line times the
+// directories in which they are resolved.
 const maxPlaces = 100_000
 
 // Program is a file that an MCP server may run. It may be missing.
@@ -20,26 +21,26 @@ type Program struct {
 	Relative bool   // the settings name it relative to the server's directory
 }
 
-// Programs returns the files that a server's command, arguments and environment name. A name may be part of an argument,
-// as in --require=x.js and sh -c "cd tools && python x.py". It is resolved in the server's directory, in each directory
-// that an argument names, as in uv --directory DIR run FILE, and in those of PATH. Programs returns a file that does not
-// exist if it is the command or its name looks like a path. If the server's directory is relative, it is below root.
-// lookup returns the value of an environment variable. Programs returns an error if it had to look for more than 100,000
-// files.
+// Programs returns the files that a server's command, arguments and environment name. A name may be a part of an
+// argument, as in --require=x.js and sh -c "cd tools && python x.py". Each name is resolved in the server's
+// directory, in each directory that an argument names, as in uv --directory DIR run FILE, and in the directories of
+// PATH. A file that does not exist is returned if it is the command or its name looks like a path. If the server's
+// directory is relative, it is below root. lookup returns the value of an environment variable. Programs returns an
+// error if it would have to examine more than 100,000 paths.
 func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Program, error) {
 	if s.Command == "" {
 		return nil, nil
 	}
-	dir := from(root, expand(s.Dir, lookup))
+	dir := absolute(root, expand(s.Dir, lookup))
 	words := wordsOf(s, lookup)
-	bases := []Program{{dir, true}}
+	bases := []Program{{dir, true}} // the directories in which names are resolved
 	add := func(name string) {
-		if base := (Program{from(dir, name), !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
+		if base := (Program{absolute(dir, name), !filepath.IsAbs(name)}); !slices.Contains(bases, base) {
 			bases = append(bases, base)
 		}
 	}
 	for _, word := range words {
-		if isDirectory(from(dir, word)) {
+		if isDirectory(absolute(dir, word)) {
 			add(word)
 		}
 	}
@@ -54,8 +55,9 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	var found []Program
 	for _, word := range words {
 		for _, base := range bases {
-			path := from(base.Path, word)
+			path := absolute(base.Path, word)
 			info, err := os.Stat(path)
+			// The model must not create a missing file that the server would then run.
 			missing := err != nil && !strings.HasPrefix(word, "-") && (word == command || strings.ContainsAny(word, "./"))
 			if missing || err == nil && info.Mode().IsRegular() {
 				found = append(found, Program{path, base.Relative && !filepath.IsAbs(word)})
@@ -66,7 +68,8 @@ func Programs(s config.MCPServer, root string, lookup func(string) string) ([]Pr
 	return slices.Compact(found), nil
 }
 
-// wordsOf returns what may be a path in a server's command, arguments and environment, each once.
+// wordsOf returns the texts in a server's command, arguments and environment that may be paths, each once: the values
+// themselves and their words, before and after variables are expanded.
 func wordsOf(s config.MCPServer, lookup func(string) string) []string {
 	written := append([]string{s.Command}, s.Args...)
 	for _, value := range s.Env {
@@ -76,17 +79,18 @@ func wordsOf(s config.MCPServer, lookup func(string) string) []string {
 	for _, w := range written {
 		for _, text := range []string{w, expand(w, lookup)} {
 			words = append(words, text)
-			words = append(words, strings.FieldsFunc(text, separates)...)
+			words = append(words, strings.FieldsFunc(text, isSeparator)...)
 		}
 	}
 	slices.Sort(words)
 	return slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
 }
 
-// separates reports whether r ends a path in an argument.
-func separates(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
+// isSeparator reports whether r stands between the words of an argument.
+func isSeparator(r rune) bool { return strings.ContainsRune(" \t\n=:,;&|'\"`()<>", r) }
 
-// expand replaces references to environment variables, as package config does.
+// expand replaces references to environment variables in s, with the syntax of package config: ${NAME} and
+// ${NAME:-default}.
 func expand(s string, lookup func(string) string) string {
 	return os.Expand(s, func(name string) string {
 		name, otherwise, _ := strings.Cut(name, ":-")
@@ -97,14 +101,15 @@ func expand(s string, lookup func(string) string) string {
 	})
 }
 
-// from returns path, joined to dir unless it is absolute.
-func from(dir, path string) string {
+// absolute returns path, joined to dir unless it is absolute already.
+func absolute(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
 }
 
+// isDirectory reports whether path is an existing directory.
 func isDirectory(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

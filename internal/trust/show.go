@@ -14,14 +14,14 @@ import (
 	"github.com/everturn/everturn/internal/printable"
 )
 
-// Section is a part of what a folder would do, with a line for each item. The lines hold text of the folder: the caller
-// makes them safe for a terminal.
+// Section is a list of actions of one kind that a folder's content would cause. The lines contain text from the
+// folder, which the caller must make safe for a terminal.
 type Section struct {
 	Title string
 	Lines []string
 }
 
-// Sections returns what an untrusted folder would do.
+// Sections returns what the content of the folder would cause if the user trusted it.
 func (f Folder) Sections() []Section {
 	sections := []Section{{Title: "give the model the instructions of", Lines: f.Instructions()}}
 	if f.Settings != nil {
@@ -31,7 +31,7 @@ func (f Folder) Sections() []Section {
 			files = append(files, err.Error())
 		}
 		for _, path := range programs {
-			files = append(files, f.name(path))
+			files = append(files, f.recordName(path))
 		}
 		sections = []Section{
 			{"run", f.commands()},
@@ -41,15 +41,15 @@ func (f Folder) Sections() []Section {
 			{"ask again when one of these files changes", append([]string{config.DefaultPath}, files...)},
 		}
 	}
-	return tidy(sections)
+	return withoutEmpty(sections)
 }
 
-// tidy removes empty sections.
-func tidy(sections []Section) []Section {
+// withoutEmpty removes the sections without lines.
+func withoutEmpty(sections []Section) []Section {
 	return slices.DeleteFunc(sections, func(s Section) bool { return len(s.Lines) == 0 })
 }
 
-// Instructions returns what in the folder instructs the model.
+// Instructions returns the names of the files and folders in the folder that contain instructions for the model.
 func (f Folder) Instructions() (found []string) {
 	for _, name := range []string{"AGENTS.md", ".agents/skills", ".claude/skills"} {
 		if _, err := os.Lstat(filepath.Join(f.Root, name)); err == nil {
@@ -59,11 +59,12 @@ func (f Folder) Instructions() (found []string) {
 	return found
 }
 
-// choosing are environment variables that choose which programs run. Their values are shown.
-var choosing = []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "NODE_OPTIONS", "NODE_PATH",
-	"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "RUBYLIB", "PERL5OPT", "PERL5LIB", "JAVA_TOOL_OPTIONS"}
+// programVariables are the environment variables that decide which programs or libraries run. Their values are shown
+// to the user.
+var programVariables = []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "NODE_OPTIONS",
+	"NODE_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "RUBYLIB", "PERL5OPT", "PERL5LIB", "JAVA_TOOL_OPTIONS"}
 
-// commands returns the programs that the settings start.
+// commands returns a line for each program that the settings start.
 func (f Folder) commands() (lines []string) {
 	c := f.Settings.Config
 	for _, s := range c.MCP.Servers {
@@ -77,7 +78,7 @@ func (f Folder) commands() (lines []string) {
 		about := "server " + quoted(s.ID)
 		names := slices.Concat(slices.Sorted(maps.Keys(s.Env)), s.EnvAllow)
 		for i, name := range names {
-			if value, ok := s.Env[name]; ok && slices.Contains(choosing, name) {
+			if value, ok := s.Env[name]; ok && slices.Contains(programVariables, name) {
 				names[i] += "=" + quoted(value.Reveal())
 			}
 		}
@@ -95,7 +96,7 @@ func (f Folder) commands() (lines []string) {
 	return lines
 }
 
-// addresses returns the addresses that the settings name, and what each gets.
+// addresses returns a line for each address in the settings, with the data and keys that it gets.
 func (f Folder) addresses() (lines []string) {
 	c := f.Settings.Config
 	add := func(address, key, gets string) {
@@ -104,31 +105,32 @@ func (f Folder) addresses() (lines []string) {
 				gets))
 		}
 	}
-	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+secret(c.LLM.APIKey, "OPENAI_API_KEY"))
+	add(c.LLM.BaseURL, "llm.base_url", "conversations and "+describeSecret(c.LLM.APIKey, "OPENAI_API_KEY"))
 	for _, p := range c.Providers {
-		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+secret(p.APIKey, config.KeyVariable(p.ID)))
+		add(p.BaseURL, "provider "+quoted(string(p.ID)), "conversations and "+describeSecret(p.APIKey, config.KeyVariable(p.ID)))
 	}
 	for _, s := range c.MCP.Servers {
 		gets := []string{"calls"}
 		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-			gets = append(gets, quoted(name)+" with "+secret(s.Headers[name], "nothing"))
+			gets = append(gets, quoted(name)+" with "+describeSecret(s.Headers[name], "nothing"))
 		}
 		add(s.URL, "server "+quoted(s.ID), strings.Join(gets, ", "))
-		add(s.OAuth.TokenURL, "server "+quoted(s.ID), secret(s.OAuth.ClientSecret, "no secret"))
+		add(s.OAuth.TokenURL, "server "+quoted(s.ID), describeSecret(s.OAuth.ClientSecret, "no secret"))
 	}
-	add(c.Temporal.Address, "temporal.address", "messages and "+secret(c.Temporal.APIKey, "TEMPORAL_API_KEY"))
+	add(c.Temporal.Address, "temporal.address", "messages and "+describeSecret(c.Temporal.APIKey, "TEMPORAL_API_KEY"))
 	return lines
 }
 
-// secret names what a secret holds: the references in it, or what applies if it is not set.
-func secret(s config.Secret, otherwise string) string {
+// describeSecret names the content of a secret without revealing it: the variables that it refers to. If the secret
+// is not set, it returns otherwise.
+func describeSecret(s config.Secret, otherwise string) string {
 	if s == "" {
 		return otherwise
 	}
 	return cmp.Or(strings.Join(s.References(), " "), "a key in agent.toml")
 }
 
-// quoted quotes a word unless it is plain.
+// quoted quotes a word if it has characters other than letters, digits and common punctuation.
 func quoted(s string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@+,=${}"
 	if s != "" && strings.Trim(s, plain) == "" {
@@ -137,8 +139,8 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// Changes returns what differs from what the user trusts: removed lines of the settings begin with "- ", new ones with
-// "+ ".
+// Changes returns the differences between the folder and the record of what the user trusts. A line that begins with
+// "- " is a removed setting, one with "+ " a new setting.
 func (f Folder) Changes(r Record) ([]string, error) {
 	files, err := f.Files()
 	if err != nil || f.Settings == nil {

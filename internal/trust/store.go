@@ -19,24 +19,25 @@ import (
 	"github.com/everturn/everturn/internal/statedir"
 )
 
-// Record is what the user trusts in a folder.
+// Record is the content of a folder that the user trusts.
 type Record struct {
 	Version int               `json:"v"`
 	Root    string            `json:"root"`
 	At      time.Time         `json:"trusted_at"`
-	Files   map[string]string `json:"files"` // hashes by path; empty if the folder had no agent.toml
-	// Settings are the lines of config.Loaded.Changes, to show what a later version changes.
+	Files   map[string]string `json:"files"` // the result of Folder.Files
+	// Settings are the lines of config.Loaded.Changes, to show the user what a later agent.toml changes.
 	Settings []string `json:"settings,omitempty"`
 }
 
-// version is that of the records' format.
+// version is the version of the record's format.
 const version = 1
 
-// Store holds the records, one file for each folder.
+// Store is the set of records, one file for each folder.
 type Store struct{ dir string }
 
-// Open returns the journal of the user with this environment. It creates nothing. The file tools do not reach the journal,
-// because of its name, also if the workspace is the user's home.
+// Open returns the store of the user with this environment. It creates nothing. The store is in a folder with the
+// name of the state folder, which the file tools never access, so a model cannot change it even if the workspace is
+// the user's home.
 func Open(environ []string) (Store, error) {
 	state := lookup(environ, "XDG_STATE_HOME")
 	if !filepath.IsAbs(state) { // the XDG Base Directory Specification ignores relative paths
@@ -52,13 +53,14 @@ func Open(environ []string) (Store, error) {
 // Dir returns the folder of the records.
 func (s Store) Dir() string { return s.dir }
 
-// file returns the name of a folder's record. JSON cannot hold every path, so the name is a hash.
+// file returns the path of the record of the folder root. Its name is a hash of root, because root contains
+// separators and need not be valid UTF-8.
 func (s Store) file(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// check refuses records that another user could have written.
+// check returns an error if another user could have written records.
 func (s Store) check() error {
 	info, err := os.Lstat(s.dir)
 	switch {
@@ -75,7 +77,7 @@ func (s Store) check() error {
 	return nil
 }
 
-// Find returns the record of a folder, or nil.
+// Find returns the record of the folder root, or nil if there is none.
 func (s Store) Find(root string) (*Record, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -83,6 +85,7 @@ func (s Store) Find(root string) (*Record, error) {
 	return s.read(s.file(root))
 }
 
+// read reads a record, or returns nil if there is no such file.
 func (s Store) read(file string) (*Record, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +104,8 @@ func (s Store) read(file string) (*Record, error) {
 	return &r, nil
 }
 
-// Trusts reports whether the user trusts a folder as it is now. A folder without an agent.toml is trusted if it has a
-// record.
+// Trusts reports whether the user trusts the folder with its current content. A folder without an agent.toml is
+// trusted if it has a record.
 func (s Store) Trusts(f Folder) (bool, error) {
 	r, err := s.Find(f.Root)
 	if err != nil || r == nil || f.Settings == nil {
@@ -110,13 +113,13 @@ func (s Store) Trusts(f Folder) (bool, error) {
 	}
 	sum := sha256.Sum256(f.Content)
 	if r.Files[config.DefaultPath] != hex.EncodeToString(sum[:]) {
-		return false, nil // before files are read that an untrusted agent.toml names
+		return false, nil // without reading the files that the untrusted agent.toml names
 	}
 	files, err := f.Files()
 	return err == nil && maps.Equal(r.Files, files), err
 }
 
-// Add trusts a folder as it is now.
+// Add records that the user trusts the folder with its current content, at the time at.
 func (s Store) Add(f Folder, at time.Time) error {
 	files, err := f.Files()
 	if err != nil {
@@ -142,7 +145,7 @@ func (s Store) Add(f Folder, at time.Time) error {
 	return nil
 }
 
-// Remove removes the record of a folder, which may be gone, and reports whether there was one.
+// Remove removes the record of the folder root and reports whether there was one. The folder need not exist.
 func (s Store) Remove(root string) (bool, error) {
 	err := os.Remove(s.file(root))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +154,7 @@ func (s Store) Remove(root string) (bool, error) {
 	return err == nil, err
 }
 
-// List returns all records, sorted by folder.
+// List returns all records, sorted by the path of their folder.
 func (s Store) List() ([]Record, error) {
 	if err := s.check(); err != nil {
 		return nil, err

@@ -1,2 +1,2 @@
-// Package version tells which version of Everturn a program is.
+// Package version has the version of this build of Everturn.
 package version

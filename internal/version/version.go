@@ -12,8 +12,8 @@ var stamp string
 // Unknown is the version of a program whose build did not record one.
 const Unknown = "(devel)"
 
-// Number returns the version. A program that is not a release has the version that go install or the version control
-// gives it, or Unknown.
+// Number returns the version of this program. If it is not a release, it is the version that go install or the
+// version control system recorded, or Unknown.
 func Number() string {
 	v := stamp
 	if info, ok := debug.ReadBuildInfo(); ok && v == "" {

@@ -13,10 +13,11 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 )
 
-// healthcheckWithin bounds a health check. A worker answers within half of it.
+// healthcheckWithin bounds a health check. A worker answers within half of this time.
 const healthcheckWithin = 10 * time.Second
 
-// healthcheck asks the running worker of this configuration whether it is ready, for images without curl.
+// healthcheck returns an error unless the running worker of this configuration is ready. It requests the worker's
+// /readyz, for images without curl.
 func healthcheck(ctx context.Context, cfg config.Worker) error {
 	host, port, err := net.SplitHostPort(cfg.HealthListen())
 	if err != nil {

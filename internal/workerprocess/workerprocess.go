@@ -15,8 +15,8 @@ import (
 	"github.com/everturn/everturn/internal/trust"
 )
 
-// gcPercent lets the worker's small heap grow further between garbage collections. It saves 2 % of the worker's CPU for
-// about 10 MB.
+// gcPercent is a garbage collection target above the default 100, because a worker's heap is small. It saves 2 % of
+// the worker's CPU and costs about 10 MB.
 const gcPercent = 150
 
 // Options say how to run a worker.
@@ -29,15 +29,15 @@ type Options struct {
 	Environ []string
 	// Slow makes the demo model answer slowly enough to watch.
 	Slow bool
-	// Healthcheck asks the worker that runs with this configuration whether it is ready, instead of running one.
+	// Healthcheck checks whether the worker that runs with this configuration is ready, instead of running a worker.
 	Healthcheck bool
 	// Log gets the worker's log and warnings.
 	Log io.Writer
 }
 
-// Run runs a worker until ctx ends and its activities have ended too. Whoever starts a worker has decided about its
-// folder, so the folder's agent.toml needs no trust. Run changes settings of the process: the garbage collector's target,
-// unless GOGC is set, and whether other processes may read its memory.
+// Run runs a worker until ctx ends and the worker's activities have ended. It does not check whether the folder's
+// agent.toml is trusted: by starting a worker in the folder, the operator trusts it. Run changes two settings of the
+// process: the garbage collection target, unless GOGC is set, and whether other processes may read its memory.
 func Run(ctx context.Context, o Options) error {
 	overrides := maps.Clone(o.Overrides)
 	if o.Slow {
@@ -53,6 +53,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Healthcheck {
 		return healthcheck(ctx, loaded.Config.Worker)
 	}
+	// If no setting decides, the workspace is trusted if it is in the worker's folder.
 	if r := &loaded.Config.Runtime; r.TrustWorkspace == nil {
 		own := trust.Inside(".", r.Workspace)
 		r.TrustWorkspace = &own

@@ -1,3 +1,4 @@
-// Package plan has the plans by which agents work: the steps that a model proposes, how far they have come, and which
-// calls may run meanwhile. All of it derives from a turn's calls and the users' decisions about them.
+// Package plan implements the plans by which agents work: the steps that a model proposes, their progress, and which
+// calls may run meanwhile. A plan is not stored: it is computed from the calls of the plan's tools in a turn, and
+// from the users' decisions about them.
 package plan

@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// The tools with which a model works by a plan: Tool proposes the steps, or replaces those that are not done, and
-// StepTool reflects on a step.
+// The IDs of the tools with which a model works by a plan. Tool proposes the steps, or replaces the steps that are not
+// done. StepTool reports the model's reflection on a step.
 const (
 	Tool     = "local/plan"
 	StepTool = "local/plan_step"
 )
 
-// Is reports whether id is one of these tools.
+// Is reports whether id is the ID of one of the plan's tools.
 func Is(id string) bool { return id == Tool || id == StepTool }
 
 // The bounds of plans.
 const (
 	MaxSteps       = 32
 	MaxBytes       = 32 << 10 // of a plan as JSON
-	MaxRevisions   = 3        // of a turn's first plan, whether the user rejected it or the model changed it
+	MaxRevisions   = 3        // proposals after a turn's first one, whether the user rejected it or the model changed it
 	maxDescription = 500      // bytes
 	maxReflection  = 1000     // bytes
 )
 
-// Confirm is what users confirm of a plan.
+// Confirm is what users must confirm of a plan.
 type Confirm string
 
 // The confirmations. The zero value means that the agent works without a plan.
 const (
 	ConfirmNever Confirm = "never"
 	ConfirmPlan  Confirm = "plan" // the plan as a whole
-	ConfirmStep  Confirm = "step" // the plan, and each later step when the one before is done
+	ConfirmStep  Confirm = "step" // the plan, and each later step before it begins
 )
 
 var strictness = map[Confirm]int{"": 0, ConfirmNever: 1, ConfirmPlan: 2, ConfirmStep: 3}
@@ -40,7 +40,7 @@ var strictness = map[Confirm]int{"": 0, ConfirmNever: 1, ConfirmPlan: 2, Confirm
 // Known reports whether c is a confirmation of this package.
 func (c Confirm) Known() bool { return strictness[c] > 0 }
 
-// Stricter returns the confirmation of c and other that asks the user more.
+// Stricter returns c or other, whichever requires more confirmations.
 func (c Confirm) Stricter(other Confirm) Confirm {
 	if strictness[other] > strictness[c] {
 		return other
@@ -48,7 +48,7 @@ func (c Confirm) Stricter(other Confirm) Confirm {
 	return c
 }
 
-// Plan is the argument of Tool.
+// Plan is the arguments of a call of Tool.
 type Plan struct {
 	Steps []Step `json:"steps"`
 }
@@ -60,12 +60,12 @@ type Step struct {
 	Tool        string          `json:"tool,omitempty"` // the ID of the step's main tool
 	Args        json.RawMessage `json:"args,omitempty"`
 	Patch       string          `json:"patch,omitempty"`
-	// Independent means that the step does not need the results of the independent steps next to it, so that they can
-	// be worked on at the same time.
+	// Independent means that the step does not need the results of adjacent independent steps, so they can be worked on
+	// at the same time.
 	Independent bool `json:"independent,omitempty"`
 }
 
-// Parse reads a plan as JSON. The error says what is wrong with it.
+// Parse reads a plan from its JSON and checks its bounds. The error says what is wrong with the plan.
 func Parse(raw string) (p Plan, err error) {
 	if len(raw) > MaxBytes {
 		return p, fmt.Errorf("the plan is %d bytes; the maximum is %d", len(raw), MaxBytes)
@@ -95,10 +95,10 @@ func Parse(raw string) (p Plan, err error) {
 	return p, nil
 }
 
-// String lists the steps, one in a line.
+// String returns the steps for display, one per line.
 func (p Plan) String() string { return start(p).String() }
 
-// Assessment is what a reflection decides about a step.
+// Assessment is the verdict of a reflection on a step.
 type Assessment string
 
 // The assessments.
@@ -108,14 +108,14 @@ const (
 	Conclude Assessment = "conclude" // leave out the steps that are not done
 )
 
-// Reflection is the argument of StepTool.
+// Reflection is the arguments of a call of StepTool.
 type Reflection struct {
 	Step       int        `json:"step"` // from 1
 	Assessment Assessment `json:"assessment"`
 	Text       string     `json:"reflection,omitempty"`
 }
 
-// parseReflection reads a reflection, which the caller has checked against the schema of StepTool.
+// parseReflection reads a reflection from its JSON. The caller has checked it against StepSchema.
 func parseReflection(raw string) (r Reflection, err error) {
 	err = json.Unmarshal([]byte(raw), &r)
 	return r, err

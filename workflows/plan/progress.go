@@ -8,15 +8,15 @@ import (
 	"github.com/everturn/everturn/internal/printable"
 )
 
-// Event is a call of Tool or StepTool that was accepted.
+// Event is a call of Tool or StepTool that was accepted: the policy, and the user if necessary, allowed it.
 type Event struct {
 	Tool      string
 	Arguments string
-	Edit      json.RawMessage // the plan to which the user changed that of the model
-	Inference int             // the number of the inference that made the call
+	Edit      json.RawMessage // the user's version of the plan; empty if the user has not changed it
+	Inference int             // the number of the inference that requested the call
 }
 
-// StepState is how far a step has come.
+// StepState is the state of a plan step.
 type StepState string
 
 // The states of steps.
@@ -27,7 +27,7 @@ const (
 	StateDropped StepState = "dropped" // the plan ended without it
 )
 
-// StepProgress is a step and how far it has come.
+// StepProgress is a step and its state.
 type StepProgress struct {
 	Description string    `json:"description"`
 	Tool        string    `json:"tool,omitempty"`
@@ -39,18 +39,19 @@ type StepProgress struct {
 	patch string
 }
 
-// Progress is how far the plan of a turn has come. The zero value is a turn that has no plan yet.
+// Progress is the state of a turn's plan. The zero value is that of a turn without a plan.
 type Progress struct {
 	Steps     []StepProgress `json:"steps"`
 	Edited    bool           `json:"edited,omitempty"`    // the user changed the model's plan
 	Revisions int            `json:"revisions,omitempty"` // how often the plan was replaced
-	Revising  bool           `json:"revising,omitempty"`  // the model is to replace the steps that are not done
+	Revising  bool           `json:"revising,omitempty"`  // the model must replace the steps that are not done
 	Ended     bool           `json:"ended,omitempty"`     // all steps are done or dropped
-	// began is the inference that made the current steps current.
+	// began is the number of the inference at which the current steps became current.
 	began int
 }
 
-// Fold returns the progress after these events, in order. Events that were not possible change nothing.
+// Fold returns the progress of a plan after the events, which are in order. It ignores an event that was not possible
+// at its time.
 func Fold(events []Event) (p Progress) {
 	for _, e := range events {
 		p = p.After(e)
@@ -58,7 +59,7 @@ func Fold(events []Event) (p Progress) {
 	return p
 }
 
-// After returns the progress after one more event.
+// After returns the progress after one more event. It does not change p.
 func (p Progress) After(e Event) Progress {
 	if e.Tool == Tool {
 		return p.propose(e)
@@ -67,7 +68,7 @@ func (p Progress) After(e Event) Progress {
 	if err != nil || p.refuseReflection(e.Arguments) != "" {
 		return p
 	}
-	steps := append([]StepProgress(nil), p.Steps...)
+	steps := append([]StepProgress(nil), p.Steps...) // a copy: the caller may still use p
 	p.Steps, p.began = steps, e.Inference
 	s := &steps[r.Step-1]
 	s.Reflection = printable.Head(r.Text, maxReflection)
@@ -86,7 +87,8 @@ func (p Progress) After(e Event) Progress {
 	return p.advance()
 }
 
-// propose keeps the steps that are done, and replaces the others.
+// propose returns the progress after a proposed plan: the steps that are done stay, and the plan's steps replace all
+// others.
 func (p Progress) propose(e Event) Progress {
 	raw := e.Arguments
 	if len(e.Edit) > 0 {
@@ -109,7 +111,7 @@ func (p Progress) propose(e Event) Progress {
 	return next.advance()
 }
 
-// start returns the progress of a plan that nothing is done of.
+// start returns the progress of a plan of which no step is done.
 func start(p Plan) (out Progress) {
 	for _, s := range p.Steps {
 		out.Steps = append(out.Steps, StepProgress{Description: s.Description, Tool: s.Tool, Independent: s.Independent,
@@ -118,11 +120,12 @@ func start(p Plan) (out Progress) {
 	return out
 }
 
-// advance makes the first step that is not done current, and with it the independent ones that follow an independent
-// one.
+// advance makes the first step that is not finished current. If it is independent, the independent steps that
+// directly follow it become current, too, so that they can run in parallel. If all steps are finished, the plan has
+// ended.
 func (p Progress) advance() Progress {
-	p.Ended = true
-	together := false
+	p.Ended = true    // until an unfinished step is found
+	together := false // all steps since the first current one are independent
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		switch {
@@ -139,11 +142,12 @@ func (p Progress) advance() Progress {
 	return p
 }
 
-// Active reports whether there is a plan to carry out.
+// Active reports whether there is a plan with unfinished steps.
 func (p Progress) Active() bool { return len(p.Steps) > 0 && !p.Ended }
 
-// Next returns the step that may follow a reflection that a current step is done, or "" if none follows. While several
-// steps are current, it is the step after all of them: one completion can reflect on all of them.
+// Next describes the step that follows if a reflection with these arguments says that its step is done. It is "" for
+// another assessment, or if no step follows. While several steps are current, it is the first step after all of them,
+// because one completion can reflect on all of them.
 func (p Progress) Next(arguments string) string {
 	r, err := parseReflection(arguments)
 	if err != nil || r.Assessment != Done {
@@ -162,13 +166,13 @@ type Call struct {
 	Tool, Arguments string
 	ReadOnly        bool // the call changes nothing, and starts no agent
 	Reflects        bool // the same completion reflects on a step
-	Inference       int  // the number of the inference that proposes it
-	Proposals       int  // how many plans the turn's model has proposed before
-	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls it has made.
+	Inference       int  // the number of the inference that proposes the call
+	Proposals       int  // how many plans the model has proposed earlier in the turn
+	// MaxInferences and MaxCalls are the turn's limits, and Calls is how many calls the turn has made.
 	MaxInferences, MaxCalls, Calls int
 }
 
-// Refuse returns why the call must not run now, or an empty string if it may.
+// Refuse returns why the call must not run now, or "" if it may. The reason is written for the model.
 func (p Progress) Refuse(c Call) string {
 	switch {
 	case c.Tool == Tool:
@@ -185,25 +189,27 @@ func (p Progress) Refuse(c Call) string {
 		return "the plan is being revised: propose the remaining steps with local/plan first"
 	case c.Reflects:
 		return "the same answer reflects on a step: call this tool in the next one, when the reflection has counted"
-	case c.Inference-p.began > p.share(c):
+	case c.Inference-p.began > p.stepInferences(c):
 		return fmt.Sprintf("the step has used its part of the turn's max_steps, which is %d: reflect on it with "+
-			"local/plan_step", p.share(c)+1)
+			"local/plan_step", p.stepInferences(c)+1)
 	}
 	return ""
 }
 
-// share returns how many inferences the current step may spend on its work: an equal part of those that were left when
-// it began, without its reflection and without the final answer.
-func (p Progress) share(c Call) int {
-	left := 0
+// stepInferences returns how many inferences the current step may spend on its work, at least 1. The inferences that
+// the turn had left when the step began, without one for the final answer, are divided equally between the unfinished
+// steps. One of each step's part is for its reflection.
+func (p Progress) stepInferences(c Call) int {
+	unfinished := 0
 	for _, s := range p.Steps {
 		if s.State == StateCurrent || s.State == StatePending {
-			left++
+			unfinished++
 		}
 	}
-	return max((c.MaxInferences-p.began-1)/max(left, 1)-1, 1)
+	return max((c.MaxInferences-p.began-1)/max(unfinished, 1)-1, 1)
 }
 
+// refuseProposal returns why a call of Tool must not run, or "" if it may.
 func (p Progress) refuseProposal(c Call) string {
 	proposed, err := Parse(c.Arguments)
 	if err != nil {
@@ -212,6 +218,8 @@ func (p Progress) refuseProposal(c Call) string {
 	if c.Proposals > MaxRevisions {
 		return fmt.Sprintf("the plan was revised %d times, which is the maximum: answer with what was done", MaxRevisions)
 	}
+	// Each step needs at least two inferences and two calls: its work and its reflection. One inference is for the final
+	// answer, and one call is this proposal.
 	room := min(c.MaxInferences-c.Inference-1, c.MaxCalls-c.Calls-1) / 2
 	if len(proposed.Steps) > room {
 		return fmt.Sprintf("the plan has %d steps, and the turn's max_steps and max_tool_calls leave room for %d: propose "+
@@ -220,6 +228,7 @@ func (p Progress) refuseProposal(c Call) string {
 	return ""
 }
 
+// refuseReflection returns why a call of StepTool with these arguments must not run, or "" if it may.
 func (p Progress) refuseReflection(arguments string) string {
 	r, err := parseReflection(arguments)
 	switch {
@@ -235,7 +244,7 @@ func (p Progress) refuseReflection(arguments string) string {
 	return ""
 }
 
-// current names the current steps.
+// current returns the numbers of the current steps for display, such as "step 2" or "steps 2, 3".
 func (p Progress) current() string {
 	var list []string
 	for i, s := range p.Steps {
@@ -249,7 +258,7 @@ func (p Progress) current() string {
 	return "steps " + strings.Join(list, ", ")
 }
 
-// Instruction tells the model how far the plan has come and what to do next.
+// Instruction returns the text that tells the model the state of the plan and what to do next.
 func (p Progress) Instruction() string {
 	head := "The plan"
 	if p.Edited {
@@ -269,7 +278,7 @@ func (p Progress) Instruction() string {
 	return out + "Do " + p.current() + " now, and reflect on it with local/plan_step." + p.details()
 }
 
-// details returns the arguments and the patches of the current steps.
+// details returns the arguments and patches of the current steps, as text for the model.
 func (p Progress) details() (out string) {
 	for i, s := range p.Steps {
 		if s.State == StateCurrent && len(s.args) > 0 {
@@ -282,9 +291,10 @@ func (p Progress) details() (out string) {
 	return out
 }
 
+// marks are the signs of the states in Progress.String.
 var marks = map[StepState]string{StateDone: "x", StateCurrent: ">", StatePending: " ", StateDropped: "-"}
 
-// String draws the plan, with one line for each step.
+// String returns the plan for display, one line per step with a mark for its state.
 func (p Progress) String() string {
 	lines := make([]string, len(p.Steps))
 	for i, s := range p.Steps {
@@ -296,6 +306,7 @@ func (p Progress) String() string {
 	return strings.Join(lines, "\n")
 }
 
+// describe returns a step's description and its tool, in one line.
 func describe(s StepProgress) string {
 	out := oneLine(s.Description)
 	if s.Tool != "" {
@@ -304,4 +315,5 @@ func describe(s StepProgress) string {
 	return out
 }
 
+// oneLine replaces each run of white space, line breaks included, by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -14,7 +14,7 @@ const (
 // AskUserTool is the wire name of the built-in tool with which a model in native mode asks its user a question.
 const AskUserTool = "ask_user"
 
-// Action is what a completion asks for: Final, CallTools or AskUser. The set is closed.
+// Action is what the model requests in a completion: Final, CallTools or AskUser. The set is closed.
 type Action interface{ action() }
 
 // Final ends the turn with an answer.
@@ -39,8 +39,8 @@ type InvalidAction struct {
 	Name      string      `json:"name,omitempty"`      // the tool, if the completion names one
 	Arguments string      `json:"arguments,omitempty"` // preview
 	Reason    string      `json:"reason"`              // also shown to the model
-	// Code is ToolResult's, if the call names a tool that exists and that the turn does not have, CodeInvalidOutput for
-	// an answer that does not match the output schema, and empty otherwise.
+	// Code is the code of the call's ToolResult if the call names a tool that exists but that the turn does not have.
+	// It is CodeInvalidOutput for an answer that does not match the output schema, and empty otherwise.
 	Code Code   `json:"code,omitempty"`
 	Raw  string `json:"raw,omitempty"` // preview of the completion
 }
@@ -73,8 +73,8 @@ func (e *InvalidAction) Error() string {
 	return fmt.Sprintf("step %d: invalid answer: %s", e.Step, e.Reason)
 }
 
-// Proposal is the part of a completion that the inference returns to the workflow: an action without its bulk. The
-// journal has the complete completion.
+// Proposal is the part of a completion that the inference returns to the workflow: the action, with long texts and
+// arguments cut to previews. The journal has the complete completion.
 type Proposal struct {
 	Kind ProposalKind `json:"kind"`
 	// final, stopped: the answer; otherwise a preview of the text beside the calls
@@ -106,18 +106,19 @@ const (
 type CallProposal struct {
 	ToolCall
 	ArgumentsHash string `json:"arguments_hash"` // of the whole arguments
-	// Permission is the decision of the policy and the session's grants about this call. The activity that has the
-	// arguments makes it. Why gives the reason for an ask or a deny.
+	// Permission is the decision of the policy and the session's grants about this call. The activity makes the decision,
+	// because it has the whole arguments. Why gives the reason for Ask or Deny.
 	Permission Permission `json:"permission,omitempty"`
 	Why        string     `json:"why,omitempty"`
-	// MaxGrant is that of the approval's Request.
+	// MaxGrant becomes Request.MaxGrant if the call needs an approval.
 	MaxGrant GrantScope `json:"max_grant,omitempty"`
 	// Code is set if the call cannot run whatever a user decides, for example tool_drift. Why tells the model, and the
 	// turn requests no approval.
 	Code Code `json:"code,omitempty"`
-	// Retry means that the call is denied as it comes, not for good: the model may propose another one. Why says how.
+	// Retry means that the call is denied for now: the model may propose it again when the reason in Why no longer
+	// holds. Otherwise the model is told not to try again.
 	Retry bool `json:"retry,omitempty"`
-	// Background means that the call asks for a subagent for which the turn does not wait.
+	// Background means that the call starts a subagent for which the turn does not wait.
 	Background bool `json:"background,omitempty"`
 }
 

@@ -2,9 +2,9 @@ package turn
 
 import "time"
 
-// Allowance is what is left of the limits of a user's message for one of the turns that come of it: its own turn, those
-// of subagents, and those that answers of subagents begin. Together they never use more than the message's limits. Nil
-// tokens and a nil cost mean no limit.
+// Allowance is the part of a user message's limits that one turn may use: the message's own turn, the turn of a
+// subagent, or a turn that begins with a subagent's answer. Together these turns never use more than the message's
+// limits. Nil Tokens and nil Cost mean no limit.
 type Allowance struct {
 	Steps     int           `json:"steps"`
 	ToolCalls int           `json:"tool_calls"`
@@ -13,7 +13,8 @@ type Allowance struct {
 	Time      time.Duration `json:"time"` // working time; see Counters.Busy
 }
 
-// Spending is what was used of an allowance. Steps are those of Counters.Spent.
+// Spending is what was used of an allowance. Steps counts inferences, reprompts and failed attempts, as
+// Counters.Spent does.
 type Spending struct {
 	Steps     int           `json:"steps,omitempty"`
 	ToolCalls int           `json:"tool_calls,omitempty"`
@@ -28,10 +29,10 @@ func (s Spending) Add(o Spending) Spending {
 		Cost: s.Cost + o.Cost, Time: s.Time + o.Time}
 }
 
-// minTime is the least working time of a turn. Remaining grants as much to a turn that has less.
+// minTime is the least working time with which a turn can begin or continue. Remaining never returns less.
 const minTime = time.Second
 
-// Left returns what is left of the limits after s.
+// Left returns the allowance that remains of the limits after s was used.
 func (l Limits) Left(s Spending) Allowance {
 	a := Allowance{Steps: l.MaxSteps - s.Steps, ToolCalls: l.MaxToolCalls - s.ToolCalls, Time: l.TurnTimeout - s.Time}
 	if l.MaxTokens > 0 {
@@ -45,7 +46,8 @@ func (l Limits) Left(s Spending) Allowance {
 	return a
 }
 
-// Within returns l, lowered to what is left. The allowance must be enough for a turn.
+// Within returns l with each limit lowered to the allowance if the allowance is less. The allowance must be Enough,
+// because a remainder of 0 tokens or 0 dollars would mean no limit.
 func (l Limits) Within(a Allowance) Limits {
 	l.MaxSteps, l.MaxToolCalls = min(l.MaxSteps, a.Steps), min(l.MaxToolCalls, a.ToolCalls)
 	l.TurnTimeout = min(l.TurnTimeout, a.Time)
@@ -64,7 +66,8 @@ func (a Allowance) Enough() bool {
 		(a.Cost == nil || *a.Cost >= 1)
 }
 
-// All is the spending of a turn that may have used the whole allowance.
+// All returns the whole allowance as a Spending, which is the most that its turn can have used. Callers count it for
+// a turn whose actual spending is unknown. A part without a limit counts as 0.
 func (a Allowance) All() Spending {
 	s := Spending{Steps: a.Steps, ToolCalls: a.ToolCalls, Time: a.Time}
 	if a.Tokens != nil {
@@ -76,8 +79,9 @@ func (a Allowance) All() Spending {
 	return s
 }
 
-// part returns an nth of the allowance. Its steps may be fewer than n.
-func (a Allowance) part(n int) Allowance {
+// dividedBy returns the allowance divided by n. It grants one step if a.Steps is less than n but not 0, so n results
+// may together have more steps than a.
+func (a Allowance) dividedBy(n int) Allowance {
 	p := Allowance{Steps: max(a.Steps/n, min(a.Steps, 1)), ToolCalls: a.ToolCalls / n, Time: a.Time / time.Duration(n)}
 	if a.Tokens != nil {
 		tokens := *a.Tokens / int64(n)
@@ -90,29 +94,32 @@ func (a Allowance) part(n int) Allowance {
 	return p
 }
 
-// Shares are the allowances of the subagents that one step calls. A share that is not Enough is for no turn.
+// Shares are the allowances of the subagents that one step calls. A subagent whose share is not Enough is not
+// started.
 type Shares struct {
-	// Inline is for each subagent that the turn waits for. Its time is for all of them, because they work at the same
-	// time.
+	// Inline is the allowance of each subagent that the turn waits for. Its Time is not divided between them, because
+	// they run in parallel.
 	Inline Allowance
-	// Background is for each other one: half a share, because the turn goes on meanwhile.
+	// Background is the allowance of each subagent that works in the background. It is half a share, so that the turn
+	// can continue meanwhile, or zero if that is too little.
 	Background Allowance
 }
 
 // SharesOf divides what is left of a turn's limits between the subagents that a step calls, so that together they and
-// the turn cannot use more. calls is the number of the step's calls, of which inline and background are for subagents.
-// The turn keeps one step to read their results.
+// the turn cannot exceed the limits. calls is the number of all calls of the step; inline and background are the
+// numbers of those that call subagents. One step is reserved for the turn, to read the results.
 func SharesOf(l Limits, c Counters, calls, inline, background int) Shares {
 	left := l.Left(c.Taken())
 	left.Steps, left.ToolCalls = left.Steps-1, left.ToolCalls-calls
 	n := inline + background
-	if n == 0 || left.Steps < n {
+	if n == 0 || left.Steps < n { // each subagent needs at least one step
 		return Shares{}
 	}
-	s := Shares{Inline: left.part(n)}
-	if half := left.part(2 * n); half.Enough() {
+	s := Shares{Inline: left.dividedBy(n)}
+	if half := left.dividedBy(2 * n); half.Enough() {
 		s.Background = half
 	}
+	// The background subagents take their time from the turn's; the inline ones run in parallel and share the rest.
 	s.Inline.Time = left.Time - time.Duration(background)*s.Background.Time
 	return s
 }

@@ -52,12 +52,12 @@ type ToolResult struct {
 	// FromServer means that Text, Full or Media contain what the tool's server wrote. Otherwise they contain only the
 	// host's own words about the call.
 	FromServer bool
-	// Full is the whole output if Text is truncated, and nil otherwise.
+	// Full is the whole output if Text is truncated; otherwise it is nil.
 	Full      []byte
 	MediaType string // of Full
 	// Media are the images and audio of the result, each with its Data.
 	Media []Media
-	// Plan is how far the turn's plan has come, if the call has changed it.
+	// Plan is the progress of the turn's plan after the call, if the call has changed it; otherwise nil.
 	Plan *plan.Progress
 	// Elicitations are the server's requests for user input. While there are any, the call has not ended and Outcome is
 	// empty. Continuation must be sent back with the responses, to this server process or to another one.
@@ -76,11 +76,11 @@ type ToolResult struct {
 
 // ToolRequest is one call as the tool host receives it.
 type ToolRequest struct {
-	// Caller is the session whose turn has called the agent whose turn makes this call; empty for other turns.
+	// Caller is set if a subagent's turn makes the call: the session of the turn that called the subagent.
 	Caller    string
-	Model     string // that asked for the call
+	Model     string // the model that requested the call
 	Tool      string // catalogue ID
-	Hash      string // of the turn config's descriptor; a different current hash is tool_drift
+	Hash      string // the tool's hash in the turn config; if the current one differs, the call ends with tool_drift
 	Arguments json.RawMessage
 	Timeout   time.Duration
 	// TotalTimeout bounds a call whose progress renews Timeout. If it is 0 or less than Timeout, progress does not
@@ -100,7 +100,7 @@ type ToolRequest struct {
 	// activity was scheduled first; the zero time means unknown.
 	Refused   int
 	Scheduled time.Time
-	// Waits means that the caller retries a call that was not sent, so the host returns instead of waiting for the
+	// Waits means that the caller retries a call that was not sent. The host then waits only briefly for an unavailable
 	// server.
 	Waits bool
 	// Responses and Continuation resume a call that returned elicitations.

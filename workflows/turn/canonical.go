@@ -57,8 +57,9 @@ var (
 // booleanWords maps the words that readers take for a boolean to their values.
 var booleanWords = map[string]bool{"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false}
 
-// kindOf returns the kind of values that a pattern describes, judged by its form: https://*.corp.com/** describes URLs,
-// *@corp.com email, 10.0.0.* hosts, 1000 numbers, true booleans, and anything else paths.
+// kindOf returns the kind of values that a pattern describes, judged by the form of the pattern:
+// https://*.corp.com/** describes URLs, *@corp.com email addresses, 10.0.0.* hosts, 1000 numbers, true booleans, and
+// anything else paths.
 func kindOf(pattern string) kind {
 	ofNumbers := numeric(strings.TrimLeft(pattern, "+-"))
 	_, boolean := booleanWords[strings.ToLower(strings.Trim(pattern, "*?"))]
@@ -104,6 +105,8 @@ func canonical(k kind, text string) bool {
 	return filePath.MatchString(text) && !alias.MatchString(strings.ToLower(text))
 }
 
+// canonicalHost reports whether host is a host name in lower case or an IPv4 address of four decimal numbers. A name
+// whose last label is a number must be such an address, because readers parse it as one.
 func canonicalHost(host string) bool {
 	if numericHost.MatchString(host) {
 		ip, err := netip.ParseAddr(host)
@@ -112,9 +115,9 @@ func canonicalHost(host string) bool {
 	return hostName.MatchString(host)
 }
 
-// CheckPattern returns an error if a rule with this pattern cannot decide about any value, because the pattern itself
-// is not in canonical form and would miss the canonical values that it means. The error says what the pattern must be
-// instead. A rule with such a pattern asks about each call that has the argument.
+// CheckPattern returns an error if the pattern of a rule is invalid or not in canonical form. Such a pattern would
+// miss the canonical values that it means, so a rule with it asks about each call that has the argument. The error
+// says what the pattern must be instead.
 func CheckPattern(pattern string) error {
 	inner := strings.TrimSuffix(pattern, "/**")
 	k := kindOf(pattern)
@@ -128,11 +131,12 @@ func CheckPattern(pattern string) error {
 	case addressRange.MatchString(pattern):
 		return errors.New("a pattern of addresses, not a range: write 10.0.0.*, or a rule for each prefix")
 	}
+	// A pattern is in canonical form if it is still canonical with a character in place of each wildcard.
 	filler := "x"
 	if host := hostOf(k, pattern); k == kindNumber {
 		filler = "1"
 	} else if k != kindPath && wildcards.MatchString(host) && numeric(host) {
-		pattern = strings.Replace(pattern, host, "1.1.1.1", 1)
+		pattern = strings.Replace(pattern, host, "1.1.1.1", 1) // 10.0.* with a letter would not be an address
 	}
 	switch {
 	case !canonical(k, wildcards.ReplaceAllString(pattern, filler)):

@@ -23,7 +23,7 @@ type CompactionSettings struct {
 	UserTokens int64 `json:"user_tokens"`
 }
 
-// Trigger returns the number of tokens from which a prompt is compacted, 0 if the context window is unknown.
+// Trigger returns the size, in tokens, above which a prompt is compacted. It is 0 if the context window is unknown.
 func (c CompactionSettings) Trigger() int64 { return int64(float64(c.ContextTokens) * c.TriggerRatio) }
 
 // CompactionReason is why a transcript was compacted.
@@ -57,9 +57,9 @@ func (m CompactionMethod) Known() bool {
 	return m == CompactionPruned || m == CompactionSummarized || m == CompactionTruncated
 }
 
-// Compaction stands for the beginning of a transcript in prompts. The transcript itself stays as it is. It applies to
-// prompts whose last message is At or later, until another one follows: a fork or rewind to a message before At does
-// not have it.
+// Compaction replaces the beginning of a transcript in prompts. The transcript itself does not change. The compaction
+// applies to prompts that end at message At or later, until the next compaction replaces it. A fork or rewind to a
+// message before At does not inherit it.
 type Compaction struct {
 	// Turn and Step name the inference whose prompt was compacted. They are empty if a user asked for it.
 	Turn   string           `json:"turn,omitempty"`
@@ -124,8 +124,8 @@ type Ref struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Text returns the message that stands for the replaced messages. It depends on nothing but the compaction, so that
-// later prompts extend earlier ones byte for byte.
+// Text returns the text of the message that replaces the compacted messages in prompts. It depends only on the
+// compaction, so that later prompts extend earlier ones byte for byte.
 func (c *Compaction) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[Messages 1 to %d of this conversation are compacted here.]\n", c.To)
@@ -150,7 +150,7 @@ func (c *Compaction) Text() string {
 	head := "\nTool outputs, which local/read_artifact reads:\n"
 	for _, r := range c.Kept.Refs {
 		if r.Seq > c.To {
-			break
+			break // the messages from here on are in the window, where prune inserts their references
 		}
 		fmt.Fprintf(&b, "%s- [%d] call %s of %s, %d bytes: artifact %s\n", head, r.Seq, r.Call, r.Tool, r.Bytes, r.Artifact)
 		for _, n := range r.Notes {
@@ -161,15 +161,16 @@ func (c *Compaction) Text() string {
 	return b.String()
 }
 
-// Keeps reports whether the compaction keeps a user message.
+// Keeps reports whether the compaction keeps the user message with sequence number seq verbatim.
 func (c *Compaction) Keeps(seq int64) bool {
 	return slices.ContainsFunc(c.Kept.Users, func(u KeptText) bool { return u.Seq == seq })
 }
 
-// excerptBytes is the part of a pruned output that stays, in bytes.
+// excerptBytes is how many bytes of a pruned output stay in the prompt.
 const excerptBytes = 200
 
-// prune returns the messages, of which the first has the number from, with references in place of pruned outputs.
+// prune returns messages with references in place of the pruned tool outputs. from is the sequence number of the
+// first message.
 func (c *Compaction) prune(from int64, messages []Message) []Message {
 	if c.PrunedTo < from {
 		return messages
@@ -190,8 +191,8 @@ func (c *Compaction) prune(from int64, messages []Message) []Message {
 	return out
 }
 
-// RenderCompacted is Render for a transcript of which c, if it is not nil, replaces the beginning. The window begins at
-// plan.From, after c.To.
+// RenderCompacted renders a prompt like Render, but with the compaction c in place of the beginning of the
+// transcript. If c is nil, nothing is replaced. The window begins at plan.From, which must be after c.To.
 func RenderCompacted(plan PromptSpec, cfg PromptConfig, c *Compaction, anchor *Message, window []Message) Prompt {
 	if c == nil {
 		return Render(plan, cfg, anchor, window)
@@ -203,7 +204,7 @@ func RenderCompacted(plan PromptSpec, cfg PromptConfig, c *Compaction, anchor *M
 	return p
 }
 
-// CompactedEvent is the data of compacted: a Compaction without its texts.
+// CompactedEvent is the data of the event compacted: a Compaction without its texts.
 type CompactedEvent struct {
 	Reason    CompactionReason `json:"reason"`
 	Method    CompactionMethod `json:"method"`
@@ -223,7 +224,7 @@ type CompactedEvent struct {
 	Warning   string           `json:"warning,omitempty"`
 }
 
-// Report returns the event's data.
+// Report returns the data of the event that reports the compaction.
 func (c *Compaction) Report() CompactedEvent {
 	return CompactedEvent{
 		Reason: c.Reason, Method: c.Method, From: c.From, To: c.To, PrunedTo: c.PrunedTo, Before: c.Before, After: c.After,

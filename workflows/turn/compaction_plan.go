@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Estimates of sizes. Providers count tokens differently; four bytes for each is usual for English text.
+// Estimates and bounds of sizes. Providers count tokens differently; four bytes per token is usual for English text.
 const (
 	bytesPerToken  = 4
-	messageTokens  = 8    // of a message's frame
-	mediaTokens    = 1500 // of an image
-	pruneBytes     = 1 << 10
-	maxRefs        = 40 // a reference takes about 60 tokens
+	messageTokens  = 8       // tokens that a message takes besides its text
+	mediaTokens    = 1500    // tokens of an image
+	pruneBytes     = 1 << 10 // a tool output is pruned only if it is longer, in bytes
+	maxRefs        = 40      // references to outputs before the window; each takes about 60 tokens
 	maxKeptCalls   = 20
 	maxNotes       = 4
-	summaryPart    = 8 // a summary may take this part of the target
+	summaryPart    = 8 // a summary may take 1/summaryPart of the target
 	minSummary     = 128
 	maxSummary     = 4096
-	minReplacement = 50 // a summary that frees less than this part of the context is not worth its price
+	minReplacement = 50 // a summary must free at least 1/minReplacement of the context to be worth its price
 )
 
-// Tokens estimates the size of a message in a prompt.
+// Tokens estimates how many tokens the message takes in a prompt.
 func (m Message) Tokens() int64 {
 	n := len(m.Text)
 	for _, c := range m.ToolCalls {
@@ -31,7 +31,7 @@ func (m Message) Tokens() int64 {
 	return int64(n)/bytesPerToken + messageTokens + int64(len(m.Media))*mediaTokens
 }
 
-// Tokens estimates the size of a prompt.
+// Tokens estimates how many tokens the prompt takes.
 func (p Prompt) Tokens() int64 {
 	n := p.fixedTokens()
 	for _, m := range p.Messages {
@@ -40,7 +40,7 @@ func (p Prompt) Tokens() int64 {
 	return n
 }
 
-// fixedTokens estimates the part of a prompt that compacting does not change.
+// fixedTokens estimates the tokens of the system prompt, note and tools, which compacting does not change.
 func (p Prompt) fixedTokens() int64 {
 	n := len(p.System) + len(p.Note)
 	for _, t := range p.Tools {
@@ -49,7 +49,7 @@ func (p Prompt) fixedTokens() int64 {
 	return int64(n) / bytesPerToken
 }
 
-// CompactionInput is what a compaction is planned from.
+// CompactionInput is the input of PlanCompaction.
 type CompactionInput struct {
 	CompactionSettings
 	Reason   CompactionReason
@@ -62,55 +62,60 @@ type CompactionInput struct {
 	Projected int64
 }
 
-// planner counts in estimated tokens. A provider that counts more of them leaves fewer for each part.
+// planner plans one compaction. It counts in the package's own estimated tokens, not in the provider's; scale
+// converts.
 type planner struct {
 	CompactionInput
-	scale  float64 // the provider's tokens for each estimated one
-	target int64   // estimated tokens of the compacted messages
+	scale  float64 // the provider's tokens per estimated token
+	target int64   // how many estimated tokens the messages may take after compacting
 }
 
-// PlanCompaction returns the compaction without a summary; todo are the messages that the summary is to cover, if
-// it needs one. It returns nil if compacting cannot help.
+// PlanCompaction plans a compaction. It returns the compaction without a summary, and in toSummarize the messages
+// that the caller must have summarized; none if the compaction only prunes. A nil compaction means that compacting
+// cannot help.
 //
-// Old tool outputs go first, because references can be followed. If that is not enough, or a user asked to compact,
-// everything before the last step goes, except for the latest messages that fit. A call and its results stay together.
-func PlanCompaction(in CompactionInput) (c *Compaction, todo []Message) {
+// It prunes old tool outputs first, because the model can follow the references. If that is not enough, or if a user
+// asked to compact, it replaces the messages before the last step, except for the latest ones that fit. A call and
+// its results are never separated.
+func PlanCompaction(in CompactionInput) (c *Compaction, toSummarize []Message) {
 	p := newPlanner(in)
 	c = &Compaction{
 		Reason: in.Reason, At: in.Head, Before: in.Projected, Context: in.ContextTokens, Threshold: in.Trigger(),
 	}
-	if in.Previous != nil {
+	if in.Previous != nil { // the new compaction extends the previous one
 		c.To, c.Hash, c.PrunedTo, c.Summary, c.Kept = in.Previous.To, in.Previous.Hash, in.Previous.PrunedTo,
 			in.Previous.Summary, in.Previous.Kept
 	}
-	tail := lastStep(in.Window)
-	if pruned, ok := p.prune(c, 0, tail, p.target); ok && in.Reason != CompactionManual && pruned > c.PrunedTo {
+	tail := lastStep(in.Window) // from here on, messages are never summarized, and pruned only if nothing else helps
+	if pruned, ok := p.planPruning(c, 0, tail, p.target); ok && in.Reason != CompactionManual && pruned > c.PrunedTo {
 		c.Method = CompactionPruned
-		p.keep(c, 0, pruned)
+		p.recordKept(c, 0, pruned)
 		return c, nil
 	}
 	cut := p.cut(tail)
-	if cut == 0 || !p.worthwhile(cut) {
-		pruned, _ := p.prune(c, 0, len(in.Window), p.target)
+	if cut == 0 || !p.worthwhile(cut) { // no summary is possible or worth its price: prune even the last step's outputs
+		pruned, _ := p.planPruning(c, 0, len(in.Window), p.target)
 		if pruned <= c.PrunedTo {
 			return nil, nil
 		}
 		c.Method = CompactionPruned
-		p.keep(c, 0, pruned)
+		p.recordKept(c, 0, pruned)
 		return c, nil
 	}
 	room := p.target - p.summaryTokens() - p.userTokens()
-	pruned, _ := p.prune(c, cut, len(in.Window), room)
+	pruned, _ := p.planPruning(c, cut, len(in.Window), room)
 	c.Method, c.From, c.To = CompactionSummarized, c.To+1, in.From+int64(cut)-1
-	c.Hash = "" // the journal has it
-	p.keep(c, cut, pruned)
+	c.Hash = "" // the journal fills it in
+	p.recordKept(c, cut, pruned)
 	return c, in.Window[:cut]
 }
 
+// newPlanner returns a planner for the input. It derives scale from the provider's count of the prompt, and target
+// from the context window.
 func newPlanner(in CompactionInput) planner {
 	p := planner{CompactionInput: in, scale: 1}
 	if estimated := in.Prompt.Tokens() + in.ReserveTokens; estimated > 0 {
-		p.scale = min(max(float64(in.Projected)/float64(estimated), 0.5), 4)
+		p.scale = min(max(float64(in.Projected)/float64(estimated), 0.5), 4) // bounded, in case a count is far off
 	}
 	target := int64(float64(in.ContextTokens) * in.TargetRatio)
 	target = max(target-in.ReserveTokens, target/2) // a large reserve must leave some room
@@ -118,7 +123,8 @@ func newPlanner(in CompactionInput) planner {
 	return p
 }
 
-// lastStep returns the index of the last completion. The model has not seen what follows.
+// lastStep returns the index of the last assistant message, with which the last step begins. The model has not seen
+// the messages after it, so they must stay.
 func lastStep(window []Message) int {
 	for i, m := range slices.Backward(window) {
 		if m.Role == RoleAssistant {
@@ -128,16 +134,20 @@ func lastStep(window []Message) int {
 	return max(len(window)-1, 0)
 }
 
+// userTokens returns how many estimated tokens the user messages that are kept verbatim may take.
 func (p planner) userTokens() int64 {
 	return min(int64(float64(p.UserTokens)/p.scale), p.target/3)
 }
 
+// summaryTokens returns how many estimated tokens the summary may take.
 func (p planner) summaryTokens() int64 { return SummaryTokens(p.target) }
 
-// SummaryTokens returns how long a summary may be if the prompt is to have target tokens.
+// SummaryTokens returns the maximum length of a summary, in tokens, if the compacted messages may take target tokens.
 func SummaryTokens(target int64) int64 { return min(max(target/summaryPart, minSummary), maxSummary) }
 
-// cut returns the index of the first message that stays. Those from tail on always stay.
+// cut returns the index of the first message of the window that stays in the prompt; the messages before it are
+// summarized. Messages from index tail on always stay. Of those before tail, the latest stay that fit, but none if a
+// user asked to compact.
 func (p planner) cut(tail int) int {
 	room := p.target - p.userTokens() - p.summaryTokens()
 	for _, m := range p.Window[tail:] {
@@ -150,14 +160,15 @@ func (p planner) cut(tail int) int {
 		}
 		cut--
 	}
-	for cut < tail && p.Window[cut].Role == RoleTool {
+	for cut < tail && p.Window[cut].Role == RoleTool { // the call is cut off, so its results must be, too
 		cut++
 	}
 	return cut
 }
 
-// worthwhile reports whether replacing the messages before cut frees enough. Otherwise each of the next prompts would
-// pay for a summary of a few messages.
+// worthwhile reports whether summarizing the messages before index cut frees enough to be worth its price. Otherwise
+// each of the next prompts would pay for a summary of a few messages. A summary that a user or an overflow requires
+// is always worthwhile.
 func (p planner) worthwhile(cut int) bool {
 	if p.Reason != CompactionProjected {
 		return true
@@ -169,11 +180,12 @@ func (p planner) worthwhile(cut int) bool {
 	return float64(freed)*p.scale*minReplacement > float64(p.ContextTokens)
 }
 
-// prune returns the number of the message up to which the outputs from index low to high must be pruned, so that the
-// messages from low on take at most room tokens; ok is false if that is not enough.
-func (p planner) prune(c *Compaction, low, high int, room int64) (to int64, ok bool) {
+// planPruning decides which tool outputs to prune so that the messages from index low on take at most room tokens. It
+// considers the outputs from index low up to, but not including, high, oldest first. It returns the sequence number
+// of the last message to prune; enough is false if the messages still take more than room.
+func (p planner) planPruning(c *Compaction, low, high int, room int64) (to int64, enough bool) {
 	var size int64
-	if low == 0 && c.To > 0 {
+	if low == 0 && c.To > 0 { // the prompt begins with the text of the previous compaction
 		size = Message{Text: c.Text()}.Tokens()
 	}
 	window := c.prune(p.From, p.Window)
@@ -184,24 +196,25 @@ func (p planner) prune(c *Compaction, low, high int, room int64) (to int64, ok b
 	tools := toolNames(p.Window)
 	for i := low; i < high && size > room; i++ {
 		if m := window[i]; prunable(m, tools) {
-			size -= m.Tokens() - excerptBytes/2
+			size -= m.Tokens() - excerptBytes/2 // about the tokens of the excerpt and the reference
 			to = p.From + int64(i)
 		}
 	}
 	return to, size <= room
 }
 
-// prunable reports whether a reference may replace the message's text: it is a tool's long output, and not a skill's
-// instructions.
+// prunable reports whether a reference may replace the message's text: it is a long tool output. A skill's
+// instructions are not pruned, because the model must keep following them.
 func prunable(m Message, tools map[callKey]string) bool {
 	return m.Role == RoleTool && len(m.Text) > pruneBytes && tools[callKey{m.TurnID, m.CallID}] != ActivateSkill
 }
 
-// ActivateSkill is the tool with which a model reads a skill.
+// ActivateSkill is the ID of the tool with which a model reads a skill.
 const ActivateSkill = "local/activate_skill"
 
-// keep adds to c what stays of the messages before cut, and references to the outputs up to pruned.
-func (p planner) keep(c *Compaction, cut int, pruned int64) {
+// recordKept sets c.Kept to what stays in prompts: user messages and failed calls before index cut, and references to
+// the tool outputs before cut or up to the sequence number pruned. It adds to what earlier compactions kept.
+func (p planner) recordKept(c *Compaction, cut int, pruned int64) {
 	c.PrunedTo = max(c.PrunedTo, pruned)
 	users, calls, refs := slices.Clone(c.Kept.Users), slices.Clone(c.Kept.Calls), slices.Clone(c.Kept.Refs)
 	tools := toolNames(p.Window)
@@ -210,22 +223,24 @@ func (p planner) keep(c *Compaction, cut int, pruned int64) {
 		switch {
 		case m.Role == RoleUser && i < cut && m.Step == 0 && m.Text != "":
 			users = append(users, KeptText{Seq: seq, Text: m.Text})
-		case m.Role != RoleTool:
-		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError:
+		case m.Role != RoleTool: // it stays in the window, or the summary covers it
+		case i < cut && m.Outcome != OutcomeOK && m.Outcome != OutcomeError: // denied, cancelled or unknown
 			calls = append(calls, KeptCall{Seq: seq, Call: m.CallID, Tool: tools[callKey{m.TurnID, m.CallID}],
 				Outcome: m.Outcome, Text: oneLine(Truncate(m.Text, excerptBytes))})
 		case i < cut && len(m.Text) > pruneBytes, prunable(m, tools) && seq <= c.PrunedTo:
+			// An earlier compaction may have made the reference already.
 			if !slices.ContainsFunc(refs, func(r Ref) bool { return r.Seq == seq }) {
 				refs = append(refs, refOf(seq, m, tools[callKey{m.TurnID, m.CallID}]))
 			}
 		}
 	}
 	slices.SortStableFunc(refs, func(a, b Ref) int { return int(a.Seq - b.Seq) })
-	c.Kept = Kept{Users: p.verbatim(users), Calls: last(calls, maxKeptCalls), Refs: p.bounded(c, refs)}
+	c.Kept = Kept{Users: p.latestThatFit(users), Calls: last(calls, maxKeptCalls), Refs: boundRefs(c, refs)}
 }
 
-// bounded keeps all references of the window's outputs, and the latest ones before it.
-func (p planner) bounded(c *Compaction, refs []Ref) []Ref {
+// boundRefs returns the references to outputs of messages after c.To, which prompts still contain, and the latest
+// maxRefs of the others. refs are in ascending order of Seq.
+func boundRefs(c *Compaction, refs []Ref) []Ref {
 	i := slices.IndexFunc(refs, func(r Ref) bool { return r.Seq > c.To })
 	if i < 0 {
 		i = len(refs)
@@ -233,8 +248,9 @@ func (p planner) bounded(c *Compaction, refs []Ref) []Ref {
 	return slices.Concat(last(refs[:i], maxRefs), refs[i:])
 }
 
-// verbatim keeps the latest user messages within the budget; the oldest of them may be cut.
-func (p planner) verbatim(users []KeptText) []KeptText {
+// latestThatFit returns the latest of the user messages that fit into userTokens. The oldest of them may be cut; its
+// Artifact then names the whole text. Messages that an earlier compaction cut stay as they are.
+func (p planner) latestThatFit(users []KeptText) []KeptText {
 	room := int(p.userTokens()) * bytesPerToken
 	for i, u := range slices.Backward(users) {
 		if u.Artifact != "" || len(u.Text) <= room {
@@ -251,11 +267,13 @@ func (p planner) verbatim(users []KeptText) []KeptText {
 	return users
 }
 
+// last returns the last n elements of list, or all if there are fewer.
 func last[T any](list []T, n int) []T { return list[max(len(list)-n, 0):] }
 
+// callKey identifies a tool call in a transcript of several turns.
 type callKey struct{ turn, call string }
 
-// toolNames returns the tools of the calls that the messages request.
+// toolNames returns the tool of each call that the messages request.
 func toolNames(messages []Message) map[callKey]string {
 	tools := map[callKey]string{}
 	for _, m := range messages {
@@ -266,6 +284,8 @@ func toolNames(messages []Message) map[callKey]string {
 	return tools
 }
 
+// refOf returns the reference to the tool output m with sequence number seq. Its notes are the lines at the end of
+// the output that name further artifacts, such as the whole of a truncated output.
 func refOf(seq int64, m Message, tool string) Ref {
 	r := Ref{Seq: seq, Call: m.CallID, Tool: tool, Bytes: int64(len(m.Text)), Artifact: hashText(m.Text)}
 	for line := range strings.SplitSeq(m.Text[max(len(m.Text)-4*excerptBytes, 0):], "\n") {
@@ -277,10 +297,11 @@ func refOf(seq int64, m Message, tool string) Ref {
 	return r
 }
 
-// hashText returns the name of a text as an artifact: see journal.HashOf.
+// hashText returns the ID of a text as an artifact, its hex SHA-256. It must equal journal.HashOf.
 func hashText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
+// oneLine replaces each run of white space, line breaks included, by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

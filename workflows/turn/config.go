@@ -15,16 +15,16 @@ type PromptConfig struct {
 	Policy Policy `json:"policy"`
 	// OutputSchema is the JSON schema of the answer; nil means free text.
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	// Plan is what users confirm of the plan by which the turn works; empty means that it works without one.
+	// Plan says what users must confirm of the turn's plan; empty means that the turn works without a plan.
 	Plan plan.Confirm `json:"plan,omitempty"`
-	// Compact says how prompts are compacted; nil means that they are not.
+	// Compaction says when prompts are compacted; nil means never.
 	Compaction *CompactionSettings `json:"compaction,omitempty"`
 }
 
 // BehaviorVersion is the version of the workflow code's decisions for turns that begin now. A turn keeps the version
-// that Begin recorded for its whole life. Code that decides differently from version 2 on must check Config.Version, so
-// that older histories replay. The version is 0 until Begin returns, so no decision before that, or about a turn whose
-// Begin failed, may depend on it.
+// that Begin recorded for its whole life. Code of a later version must check Config.Version wherever it decides
+// differently, so that older histories replay. Config.Version is 0 until Begin returns, so decisions before that, or
+// about a turn whose Begin failed, must not depend on it.
 const BehaviorVersion = 1
 
 // Config is the configuration of a turn. Begin reads it once, and the history and the journal keep it.
@@ -48,21 +48,22 @@ type Config struct {
 	Unavailable []string `json:"unavailable,omitempty"`
 	Queues      Queues   `json:"queues,omitzero"`
 	// Models are the models that the turn may use: the first one, and its fallbacks in order. Provider, Model and Mode
-	// are those of the first. It is empty for turns that began before models were recorded.
+	// describe the first one. Models is empty for turns that began before models were recorded.
 	Models []Model `json:"models,omitempty"`
-	// RetryMax is the maximum number of retries of an inference within Limits.RetryFor; nil: there is none.
+	// RetryMax is the maximum number of retries of an inference within Limits.RetryFor; nil means no maximum.
 	// FallbackAfter is how long an inference waits before a fallback takes over.
 	RetryMax      *int          `json:"retry_max,omitempty"`
 	FallbackAfter time.Duration `json:"fallback_after,omitempty"`
 	// JournalRetryFor is how long the turn waits for a journal that is unavailable.
 	JournalRetryFor time.Duration `json:"journal_retry_for,omitempty"`
-	// TraceParent is that of the message which began the turn.
+	// TraceParent is UserMessage.TraceParent of the message that began the turn.
 	TraceParent string `json:"traceparent,omitempty"`
-	// Skills are those that were selected for the turn; nil if there are none.
+	// Skills are the skills that were selected for the turn; nil if there are none.
 	Skills *SkillsEvent `json:"skills,omitempty"`
-	// MessageTools are UserMessage.Tools of the message that the turn comes of.
+	// MessageTools are UserMessage.Tools of the user's message for which the turn works.
 	MessageTools []string `json:"message_tools,omitempty"`
-	// Answers is how many answers of subagents lie between the user's message and the turn: 0 if the message began it.
+	// Answers is the number of subagents' answers between the user's message and the turn: 0 if the message itself
+	// began the turn, 1 if the answer of a subagent of that turn did, and so on.
 	Answers int `json:"answers,omitempty"`
 }
 
@@ -72,7 +73,7 @@ type Queues struct {
 	Tools     string `json:"tools,omitempty"`
 }
 
-// Find returns the turn's tool with this ID.
+// Find returns the turn's tool with this ID, and whether there is one.
 func (c Config) Find(id string) (Tool, bool) {
 	for _, t := range c.Tools {
 		if t.ID == id {

@@ -34,8 +34,8 @@ type Decision struct {
 	By            string    `json:"by,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	At            time.Time `json:"at"`
-	// Response is the response to an elicitation. That of a plan which the user has changed has the changed plan as its
-	// Content.
+	// Response is the response to an elicitation. In the approval of a plan that the user has changed, its Content is the
+	// changed plan.
 	Response *ElicitationResponse `json:"response,omitempty"`
 	// Grant permits later calls of this tool in the session: with any arguments (GrantTool), to the same host (GrantHost)
 	// or with the same arguments (GrantCall).
@@ -57,18 +57,18 @@ const (
 // Grant is a session's permission for later calls of a tool that would otherwise need approval.
 type Grant struct {
 	Tool          string    `json:"tool"`
-	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or that of HostGrant; empty: any arguments
+	ArgumentsHash string    `json:"arguments_hash,omitempty"` // or the hash from HostGrant; empty: any arguments
 	By            string    `json:"by,omitempty"`
 	At            time.Time `json:"at"`
 }
 
-// Covers reports whether the grant allows a call of this tool with these arguments, which have this hash. widest is
-// that of Policy.Permit.
+// Covers reports whether the grant allows a call of the tool with these arguments, whose hash is argumentsHash.
+// widest is the widest grant that Policy.Permit accepts for the call.
 func (g Grant) Covers(tool, arguments, argumentsHash string, widest GrantScope) bool {
 	switch {
 	case g.Tool != tool:
 		return false
-	case g.ArgumentsHash == "":
+	case g.ArgumentsHash == "": // a grant of the whole tool, which not every call accepts
 		return widest == ""
 	case g.ArgumentsHash == argumentsHash:
 		return true
@@ -79,15 +79,16 @@ func (g Grant) Covers(tool, arguments, argumentsHash string, widest GrantScope) 
 // MaxResponseBytes bounds the content of a response to an elicitation.
 const MaxResponseBytes = 64 << 10
 
-// Settle returns d as it settles the request, or an error if it does not. An approval is valid only for the arguments
-// in the request; otherwise the error's code is tool_drift. The content of a response is not checked against its
-// schema: only the tool host can do that.
+// Settle checks whether d may settle the request, and returns the decision to record: d, with the fields completed
+// that it may leave out. The error's code is tool_drift if d names other arguments than the request, because an
+// approval is valid only for the arguments that the user saw. Settle does not check the content of a response against
+// the elicitation's schema; only the tool host can.
 func (r Request) Settle(d Decision) (Decision, *Error) {
 	if err := r.checkStatus(d); err != nil {
 		return d, err
 	}
 	if d.Status == StatusExpired && d.ArgumentsHash == "" {
-		d.ArgumentsHash = r.ArgumentsHash // the decision was made without showing them
+		d.ArgumentsHash = r.ArgumentsHash // the expiry decides about whatever arguments the request has
 	}
 	switch {
 	case r.Kind == RequestApproval && d.Status == StatusAllowed && d.ArgumentsHash == "":
@@ -103,10 +104,10 @@ func (r Request) Settle(d Decision) (Decision, *Error) {
 	return r.settleResponse(d)
 }
 
-// checkStatus refuses a status that does not fit the kind of request or contradicts d.Allowed.
+// checkStatus returns an error if d.Status does not fit the kind of the request or contradicts d.Allowed.
 func (r Request) checkStatus(d Decision) *Error {
 	approval := r.Kind == RequestApproval
-	fits, allowed := false, false
+	fits, allowed := false, false // whether the status fits the kind, and the value that d.Allowed must have
 	switch d.Status {
 	case StatusAllowed:
 		fits, allowed = approval, true
@@ -125,8 +126,8 @@ func (r Request) checkStatus(d Decision) *Error {
 	return nil
 }
 
-// settleResponse checks the decision's response. Only an answered elicitation has one: with the elicitation's key, and
-// with content only if it accepts a form.
+// settleResponse checks the decision's response and returns d with the normalized response. Only an answered
+// elicitation and the approval of a changed plan may have a response.
 func (r Request) settleResponse(d Decision) (Decision, *Error) {
 	switch {
 	case r.Kind == RequestApproval && r.Tool == plan.Tool && d.Response != nil:
@@ -147,7 +148,8 @@ func (r Request) settleResponse(d Decision) (Decision, *Error) {
 	return d, nil
 }
 
-// To returns r as the response to q, or an error if it is none.
+// To checks r as a response to the elicitation q and returns it with q's key. It drops the content unless the user
+// accepted a form. A nil q means that the elicitation is unknown; To then checks only r itself.
 func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
 	switch {
 	case r.Action != ElicitationAccept && r.Action != ElicitationDecline && r.Action != ElicitationCancel:
@@ -172,6 +174,7 @@ func (r ElicitationResponse) To(q *Elicitation) (ElicitationResponse, *Error) {
 	return r, nil
 }
 
+// invalid returns an Error with code input_invalid.
 func invalid(format string, args ...any) *Error {
 	return Errorf(CodeInputInvalid, nil, fmt.Sprintf(format, args...))
 }

@@ -46,16 +46,16 @@ const (
 type Error struct {
 	Code    Code
 	Message string
-	// RetryAfter is the pause that the other side requested, or the current pause because it is unavailable. 0 means
-	// unknown.
+	// RetryAfter is the pause before the next attempt that the provider or server has requested, or that this worker
+	// makes while it is unavailable. 0 means unknown.
 	RetryAfter time.Duration
 	// Refused means that the request reached the server and its front end answered that it did not act on it (HTTP 404,
 	// 429, some 400).
 	Refused bool
-	// Status is the HTTP status with which the other side refused the request; 0 if there is none.
+	// Status is the HTTP status with which the provider or server refused the request; 0 if there is none.
 	Status int
-	// OfModel means that another model may take the same request: the provider does not have this one, or the account
-	// has no quota for it.
+	// OfModel means that another model may accept the same request: the provider does not have this model, or the
+	// account has no quota for it.
 	OfModel bool
 	Cause   error
 }
@@ -65,7 +65,8 @@ func Errorf(code Code, cause error, message string) *Error {
 	return &Error{Code: code, Message: message, Cause: cause}
 }
 
-// ErrToolAbsent is the cause of an error of a worker that has no tool of this ID. Another worker may have it.
+// ErrToolAbsent is the cause of the error that a worker returns if it lacks the called tool. Another worker may have
+// it.
 var ErrToolAbsent = errors.New("this worker does not have the tool")
 
 // ToolAbsent returns the error of a call of a tool that this worker does not have.
@@ -93,7 +94,7 @@ func (c Code) Retryable() bool {
 	return false
 }
 
-// Codes lists all codes.
+// Codes returns all codes.
 func Codes() []Code {
 	return []Code{
 		CodeLLMTransport, CodeLLMRateLimited, CodeLLMRejected, CodeLLMUnauthorized, CodeLLMTruncated,

@@ -29,7 +29,7 @@ const (
 	// the inference failed, or was not tried, because its provider is unavailable; it is tried again
 	EventInferenceWaiting EventKind = "inference_waiting"
 	EventTurnCompleted    EventKind = "turn_completed"
-	EventPhase            EventKind = "phase" // the turn is in LlmInfer, which no other event shows
+	EventPhase            EventKind = "phase" // the turn entered LlmInfer, which no other event shows
 	// an attempt of an inference or of a call failed, or a completion is no valid action
 	EventError EventKind = "error"
 	// the beginning of the transcript was compacted for the prompts from now on; with a warning if it was cut
@@ -103,7 +103,8 @@ type ErrorEvent struct {
 	Code   Code   `json:"code"`
 	CallID string `json:"call_id,omitempty"` // the failed call; empty: the step's inference
 	Tool   string `json:"tool,omitempty"`
-	// Invalid says what is wrong with the completion, if Code is invalid_action. Tool is then the tool that it names.
+	// Invalid says what is wrong with the completion, if Code is invalid_action. Tool is then the tool that the
+	// completion names.
 	Invalid InvalidKind `json:"invalid,omitempty"`
 	// Final means that the inference is not attempted again.
 	Final bool `json:"final,omitempty"`
@@ -116,7 +117,7 @@ type WaitingEvent struct {
 	Model    string    `json:"model"`
 	Code     Code      `json:"code"`
 	Status   int       `json:"status,omitempty"` // of HTTP
-	Attempt  int       `json:"attempt"`          // of the activity, from 1; those that another one stood for included
+	Attempt  int       `json:"attempt"`          // of the activity, from 1; not each attempt sends a request
 	NextAt   time.Time `json:"next_at"`          // of the next attempt
 	WaitedMS int64     `json:"waited_ms"`
 	// LimitMS is the longest wait: then the turn's next model takes over or, if there is none, the inference fails.
@@ -126,7 +127,7 @@ type WaitingEvent struct {
 // ModelEvent is the data of model_changed; the event's text describes it.
 type ModelEvent struct {
 	Provider     string `json:"provider"`
-	Model        string `json:"model"` // that takes over, from the step's next attempt on
+	Model        string `json:"model"` // the model that takes over with the step's next attempt
 	FromProvider string `json:"from_provider"`
 	FromModel    string `json:"from_model"`
 	Code         Code   `json:"code"`     // of the failure that the change follows
@@ -135,7 +136,8 @@ type ModelEvent struct {
 	Failures     int    `json:"failures"` // of the step so far
 }
 
-// SkillsEvent is the data of skills_selected: the skills in the turn's prompt, and those that it had no room for.
+// SkillsEvent is the data of skills_selected: the skills in the turn's prompt, and the selected skills for which it
+// had no room.
 type SkillsEvent struct {
 	Skills []SkillChoice `json:"skills"`
 }
@@ -143,8 +145,8 @@ type SkillsEvent struct {
 // SkillChoice is a skill that was selected for a turn.
 type SkillChoice struct {
 	Name   string  `json:"name"`
-	Score  float64 `json:"score"`  // its name counts 1, a tag 0.4, a keyword 0.2
-	Part   string  `json:"part"`   // of its text in the prompt: whole, no_examples, checklists, or dropped
+	Score  float64 `json:"score"`  // how well it matches the message: its name counts 1, a tag 0.4, a keyword 0.2
+	Part   string  `json:"part"`   // the part of its text in the prompt: whole, no_examples, checklists, or dropped
 	Tokens int     `json:"tokens"` // estimated
 }
 
@@ -187,13 +189,14 @@ type MessageEvent struct {
 	TextBytes int64 `json:"text_bytes,omitempty"`
 }
 
-// Reader folds a turn's events into the text to display. The zero Reader is ready to use.
+// Reader accumulates the model's text from a turn's events, for display. The zero Reader is ready to use.
 type Reader struct {
 	step int
 	text strings.Builder
 }
 
-// Add takes the next event and reports whether the event withdraws text that was displayed before.
+// Add processes the next event. withdrawn means that the text returned so far is void, because the inference is
+// repeated.
 func (r *Reader) Add(e Event) (withdrawn bool) {
 	switch e.Kind {
 	case EventTextDelta:
@@ -211,5 +214,5 @@ func (r *Reader) Add(e Event) (withdrawn bool) {
 	return withdrawn
 }
 
-// Text returns the text of the last step that has any. After turn_completed, it is the final answer.
+// Text returns the text of the latest step that has text. After turn_completed, it is the final answer.
 func (r *Reader) Text() string { return r.text.String() }

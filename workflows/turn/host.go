@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// HostRule makes the calls of a tool with an argument url need an approval unless the URL's host is listed. An address
-// can carry to any server what the model has read.
+// HostRule requires an approval for calls of a tool whose argument url names a host that is not listed. A URL can
+// send what the model has read to any server.
 type HostRule struct {
 	Listed []string `json:"listed,omitempty"` // patterns (path.Match) of hosts, in lower case
 }
 
-// Lists reports whether a call goes to a host that is listed. A nil rule lists nothing.
+// Lists reports whether the host of the call's argument url is listed. It is false for a nil rule.
 func (r *HostRule) Lists(arguments json.RawMessage) bool {
 	return r != nil && r.ListsHost(HostOf(string(arguments)))
 }
@@ -30,8 +30,9 @@ func (r *HostRule) ListsHost(host string) bool {
 	})
 }
 
-// ask returns why a call needs an approval, and the widest grant that would replace it; empty if it needs none.
-func (r *HostRule) ask(t Tool, arguments json.RawMessage) (why string, widest GrantScope) {
+// reasonToAsk returns why a call needs an approval, and the widest grant that would replace the approval. Both are
+// empty if the call needs none.
+func (r *HostRule) reasonToAsk(t Tool, arguments json.RawMessage) (why string, widest GrantScope) {
 	if r == nil || r.Lists(arguments) {
 		return "", ""
 	}
@@ -42,8 +43,8 @@ func (r *HostRule) ask(t Tool, arguments json.RawMessage) (why string, widest Gr
 	return fmt.Sprintf("%s would send a request to %s, which is not listed ([web] hosts)", t.ID, host), GrantHost
 }
 
-// HostOf returns the host of the argument url, in lower case. It is empty if there is no such argument, or if readers
-// may take its host differently.
+// HostOf returns the host of the argument url, in lower case. It is empty if there is no such argument, or if other
+// URL parsers might find a different host, because of user information or characters outside printable ASCII.
 func HostOf(arguments string) string {
 	fields, err := strictObject(arguments)
 	if err != nil {
@@ -64,7 +65,8 @@ func HostOf(arguments string) string {
 	return host
 }
 
-// HostGrant returns the ArgumentsHash of a grant of scope GrantHost; empty if the arguments name no host.
+// HostGrant returns the hash that a grant of scope GrantHost has in place of its arguments' hash. It is empty if the
+// arguments name no host.
 func HostGrant(arguments string) string {
 	host := HostOf(arguments)
 	if host == "" {

@@ -22,11 +22,12 @@ type BeginInput struct {
 	// Config is the turn config as it was when the turn began. The activity sets it. A resuming run gets it back
 	// unchanged.
 	Config json.RawMessage `json:"config,omitempty"`
-	// OutOfOrder begins the turn even if the session has messages that come before this one.
+	// OutOfOrder begins the turn even if the session has late messages that come before this one.
 	OutOfOrder bool `json:"out_of_order,omitempty"`
-	// NothingLeft means that nothing is left for a turn that begins with the answer of a subagent. The activity sets it.
+	// NothingLeft means that the turn would begin with a subagent's answer, but that the limits of the user's message
+	// are used up. The activity sets it.
 	NothingLeft bool `json:"nothing_left,omitempty"`
-	// Skills are what the activity selected for the turn; nil if there are none.
+	// Skills are the skills that the activity selected for the turn; nil if there are none.
 	Skills *SkillsEvent `json:"skills,omitempty"`
 	At     time.Time    `json:"at,omitzero"`
 }
@@ -59,9 +60,10 @@ type FinishInput struct {
 	Session  string        `json:"session"`
 	Turn     string        `json:"turn"`
 	Outcomes []CallOutcome `json:"outcomes,omitempty"`
-	// Messages were accepted too late for an answer, because the turn was stopped. The transcript keeps them.
+	// Messages are messages that the turn accepted but could not answer, because it was stopped. The transcript keeps
+	// them.
 	Messages []UserMessage `json:"messages,omitempty"`
-	// Left are the messages that the turn has accepted and not used. The session's next turn takes them first.
+	// Left are the messages that the turn accepted but did not use. The session's next turn takes them first.
 	Left     []UserMessage `json:"left,omitempty"`
 	Result   `json:"result"`
 	Counters Counters  `json:"counters"`

@@ -16,11 +16,11 @@ type Limits struct {
 	ToolTimeout          time.Duration `json:"tool_timeout"`
 	MaxReprompts         int           `json:"max_reprompts"`         // 0 means none
 	MaxHistoryMessages   int           `json:"max_history_messages"`  // 0 means no maximum
-	KeepHistoryMessages  int           `json:"keep_history_messages"` // the size of the window after a cut
+	KeepHistoryMessages  int           `json:"keep_history_messages"` // messages in the window after a cut: see Window
 	MaxParallelCalls     int           `json:"max_parallel_calls"`
 	MaxTokens            int64         `json:"max_tokens,omitempty"`
 	MaxCostUSD           float64       `json:"max_cost_usd,omitempty"`
-	// RetryFor is how long an inference waits for a provider that is unavailable; 0: it fails at once.
+	// RetryFor is how long an inference waits for a provider that is unavailable; 0 means that it fails at once.
 	RetryFor time.Duration `json:"retry_for,omitempty"`
 }
 
@@ -53,9 +53,9 @@ type Counters struct {
 	ConsecutiveErrors int   `json:"consecutive_errors"`
 	Reprompts         int   `json:"reprompts"`
 	Usage             Usage `json:"usage"`
-	// Subagents is what the turn's inline subagents have used, and those below them; their time is in Busy. Granted is
-	// the allowance of those that work in the background. Both count against the turn's limits; the journal records usage
-	// with the turns of the subagents.
+	// Subagents is what the turn's inline subagents and their own subagents have used, without Time, which is in Busy.
+	// Granted is the allowance of the subagents that work in the background. Both count against the turn's limits; the
+	// journal records the usage with the turns of the subagents.
 	Subagents Spending `json:"subagents,omitzero"`
 	Granted   Spending `json:"granted,omitzero"`
 	// Busy is the working time of inferences and tools, as measured by their activities. It excludes time without a
@@ -63,22 +63,23 @@ type Counters struct {
 	Busy time.Duration `json:"busy"`
 }
 
-// Used returns what the turn has used, with its inline subagents.
+// Used returns what the turn and its inline subagents have used.
 func (c Counters) Used() Spending {
 	own := Spending{Steps: c.Spent, ToolCalls: c.ToolCalls, Tokens: c.Usage.Total(), Cost: c.Usage.Cost, Time: c.Busy}
 	return own.Add(c.Subagents)
 }
 
-// Taken returns what the turn has used, with what it granted to subagents in the background.
+// Taken returns what counts against the turn's limits: what it has used, and what it has granted to subagents in the
+// background.
 func (c Counters) Taken() Spending { return c.Used().Add(c.Granted) }
 
-// LimitExceeded says which limit the turn would exceed.
+// LimitExceeded describes the limit that the turn would exceed.
 type LimitExceeded struct {
 	Reason  FinishReason
 	Message string
 }
 
-// CheckInferenceLimits returns the limit that forbids another inference, or nil.
+// CheckInferenceLimits returns the limit that forbids another inference, or nil if there is none.
 func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	taken := c.Taken()
 	switch {
@@ -97,14 +98,16 @@ func CheckInferenceLimits(l Limits, c Counters) *LimitExceeded {
 	return nil
 }
 
+// timedOut returns the turn_timeout as the exceeded limit.
 func timedOut(l Limits) *LimitExceeded {
 	return exceeded(FinishTimeout, "the turn worked for %s, which is its turn_timeout", l.TurnTimeout)
 }
 
-// MaxCostExceeded returns the limit with which a turn ends that has too little left for another inference.
+// MaxCostExceeded returns the cost limit as the reason why a turn ends that cannot pay for another inference. why is
+// the first part of the message.
 func MaxCostExceeded(why string) *LimitExceeded { return exceeded(FinishMaxCost, "%s", why) }
 
-// CheckCallLimits returns the limit that forbids n more tool calls, or nil.
+// CheckCallLimits returns the limit that forbids n more tool calls, or nil if there is none.
 func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	taken := c.Taken()
 	switch {
@@ -120,18 +123,18 @@ func CheckCallLimits(l Limits, c Counters, n int) *LimitExceeded {
 	return nil
 }
 
+// exceeded returns an exceeded limit. The format and args give the first sentence of its message.
 func exceeded(reason FinishReason, format string, args ...any) *LimitExceeded {
 	return &LimitExceeded{Reason: reason, Message: fmt.Sprintf(format, args...) +
 		". What was done is kept; raise the limit or ask again to go on."}
 }
 
-// Remaining returns the working time that is left, but at least one second, so that it is a valid timeout.
+// Remaining returns the turn's remaining working time, but at least one second, so that it is a valid timeout.
 func Remaining(l Limits, c Counters) time.Duration {
 	return max(l.TurnTimeout-c.Taken().Time, minTime)
 }
 
-// The maxima of limits: of durations, of counts, and of US dollars. They are low enough that sums of them do not
-// overflow.
+// The largest values that limits may have: durations, counts, and US dollars. Sums of them do not overflow.
 const (
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	MaxCount    = 1_000_000_000

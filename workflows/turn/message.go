@@ -24,9 +24,9 @@ type Message struct {
 	Text string `json:"text,omitempty"`
 	// ToolCalls are the calls that an assistant message requests, in request order.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// CallID and Outcome are set on tool messages. They name the call that produced the result, and how it ended. Outcome
-	// is also set on an assistant message that is only the beginning of an answer: cancelled if the turn was stopped in
-	// the middle of the inference, error if the turn ended there for another reason.
+	// CallID and Outcome of a tool message are the call that produced the result, and how the call ended. Outcome is
+	// also set on an assistant message that is only the beginning of an answer: cancelled if the turn was stopped
+	// during the inference, error if the turn ended there for another reason.
 	CallID  string  `json:"call_id,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Media are the images and audio of a tool's result, for models that accept them.
@@ -34,13 +34,13 @@ type Message struct {
 	// TurnID and Step name the turn and the step that produced the message. A user message has step 0.
 	TurnID string `json:"turn_id,omitempty"`
 	Step   int    `json:"step,omitempty"`
-	// Items are those of an assistant message's Completion. They are set only while a prompt is built, and are no part of
-	// the transcript: only the model that wrote them can read them.
+	// Items are the Items of the Completion that became this assistant message. They are set only while a prompt is
+	// built. They are not part of the transcript, because only the model that wrote them can read them.
 	Items *ProviderItems `json:"-"`
 }
 
-// ProviderItems are the parts of an assistant message in the order in which the provider sent them, for a provider that
-// needs its own reasoning back. They are sent back to the same model of the same provider only.
+// ProviderItems are the parts of an assistant message in the provider's own order and form, for a provider that
+// requires its reasoning back in later prompts. They are sent only to the same model of the same provider.
 type ProviderItems struct {
 	Provider string         `json:"provider"`
 	API      API            `json:"api"`
@@ -50,10 +50,10 @@ type ProviderItems struct {
 
 // ProviderItem is one part of an assistant message.
 type ProviderItem struct {
-	// Part is set for a part that the message itself holds: its text, or the next one of its calls.
+	// Part is set if the message itself holds the content of the item: its text, or the next of its calls.
 	Part ItemPart `json:"part,omitempty"`
-	// Raw is the item as the provider sent it. For a text or a call, it holds only what the message lacks, and may be
-	// empty.
+	// Raw is the item as the provider sent it. If Part is set, Raw holds only the fields that the message lacks, and
+	// may be empty.
 	Raw json.RawMessage `json:"raw,omitempty"`
 }
 
@@ -85,8 +85,8 @@ type UserMessage struct {
 	Blob string `json:"blob,omitempty"`
 	// Media are the images and PDFs of the message, whose blobs the client stores in the journal.
 	Media []Media `json:"media,omitempty"`
-	// Background marks the message of a schedule or a batch, whose answer no user waits for: the tasks of the turn that
-	// begins with it are scheduled after those of others, and its inferences leave a share of the fleet limits to others.
+	// Background marks the message of a schedule or a batch, for whose answer no user waits. The tasks of its turn are
+	// scheduled after those of other turns, and its inferences leave a share of the fleet limits to other turns.
 	Background bool `json:"background,omitempty"`
 	// Model is the model of the turn that begins with the message, as "provider:name" or a name; empty means the agent's.
 	// It has no effect if the message is merged into a running turn, whose model is frozen.
@@ -95,15 +95,15 @@ type UserMessage struct {
 	// temperature, from 0 to 2; nil means the agent's. Both have no effect if the message is merged into a running turn.
 	Tools       []string `json:"tools,omitempty"`
 	Temperature *float64 `json:"temperature,omitempty"`
-	// Plan lets the turn that begins with the message work by a plan, and says what users confirm of it. An agent that
-	// works by a plan anyway keeps its own confirmation if that asks more. It has no effect if the message is merged.
+	// Plan lets the turn that begins with the message work by a plan, and says what users must confirm. The agent's own
+	// setting applies if it is stricter. Plan has no effect if the message is merged into a running turn.
 	Plan plan.Confirm `json:"plan,omitempty"`
 	// Queue starts a turn of its own for the message after the running turn has ended. Otherwise the message is merged
 	// into the running turn.
 	Queue bool `json:"queue,omitempty"`
-	// Late means that an earlier turn has acknowledged the message and ended without it. The journal then records the
-	// message even if the turn that begins with it cannot begin, because its sender does not see how that turn's run
-	// closes.
+	// Late means that an earlier turn accepted the message and ended without using it. Its sender already has the
+	// acknowledgement and does not watch the turn that begins with it. So the journal records the message even if that
+	// turn cannot begin.
 	Late bool `json:"late,omitempty"`
 	// TraceParent is the W3C trace context of the sender, to which the turn's trace links.
 	TraceParent string `json:"traceparent,omitempty"`

@@ -10,7 +10,8 @@ const (
 	APIMessages  API = "messages"  // Anthropic's Messages
 )
 
-// Model is a model that a turn may use, with what Begin knew of it. A turn keeps it for its whole life.
+// Model is a model that a turn may use, with its properties when the turn began. A turn keeps them for its whole
+// life.
 type Model struct {
 	Provider string `json:"provider"` // its ID in the configuration
 	Name     string `json:"name"`     // as the provider's API takes it
@@ -21,11 +22,12 @@ type Model struct {
 	MaxOutputTokens int64 `json:"max_output_tokens,omitempty"`
 	// Price is nil if it is unknown. An unknown price is never 0.
 	Price *Price `json:"price,omitempty"`
-	// Why says why this model was selected, for display.
+	// Why is the reason why this model was selected, for display.
 	Why string `json:"why,omitempty"`
 }
 
-// FindModel returns the model of a list. A model that the list lacks has neither a price nor a context window.
+// FindModel returns the model with this provider and name from list. For a model that is not in the list, it returns
+// one without price and context window.
 func FindModel(list []Model, provider, name string) Model {
 	for _, m := range list {
 		if m.Provider == provider && m.Name == name {

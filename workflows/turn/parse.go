@@ -21,6 +21,8 @@ func Parse(mode Mode, step int, c Completion, tools []Tool) (Action, error) {
 	return parseNative(step, c, tools)
 }
 
+// parseNative returns the action of a completion in native mode: the tool calls if there are any, or else the text as
+// the final answer.
 func parseNative(step int, done Completion, tools []Tool) (Action, error) {
 	if len(done.ToolCalls) == 0 {
 		if strings.TrimSpace(done.Text) == "" {
@@ -35,13 +37,14 @@ func parseNative(step int, done Completion, tools []Tool) (Action, error) {
 		}
 	}
 	calls := make([]ToolCall, len(done.ToolCalls))
-	seen, made := map[string]bool{}, 0
+	seen, next := map[string]bool{}, 0
 	for i, c := range done.ToolCalls {
 		wire := c.WireID
-		for wire == "" || len(wire) > maxWire || seen[wire] { // repeat in case the model used the generated name itself
-			made = max(made, i)
-			wire = fmt.Sprintf("call_%d_%d", step, made)
-			made++
+		// Providers require a unique ID for each call. The loop repeats if the model itself used a generated ID.
+		for wire == "" || len(wire) > maxWire || seen[wire] {
+			next = max(next, i)
+			wire = fmt.Sprintf("call_%d_%d", step, next)
+			next++
 		}
 		seen[wire] = true
 		calls[i] = ToolCall{ID: CallID(step, i), WireID: wire, Tool: toolOfWire(tools, c.Tool),
@@ -58,6 +61,8 @@ func orEmptyObject(arguments string) string {
 	return arguments
 }
 
+// parseAsk returns the question of a completion in native mode that calls ask_user. The question must be its only
+// call.
 func parseAsk(step int, calls []ToolCall) (Action, error) {
 	c := calls[0]
 	if len(calls) > 1 {
@@ -79,10 +84,10 @@ func parseAsk(step int, calls []ToolCall) (Action, error) {
 		Arguments: Truncate(c.Arguments, ArgumentsPreview), Reason: reason}
 }
 
-// CallID returns the ID of the call at an index of a step.
+// CallID returns the ID of a step's call, "<step>.<index>". The index begins at 0.
 func CallID(step, index int) string { return fmt.Sprintf("%d.%d", step, index) }
 
-// toolOfWire returns the catalogue ID of a wire name, or the name itself if it is unknown.
+// toolOfWire returns the catalogue ID of the tool with this wire name, or the name itself if no tool has it.
 func toolOfWire(tools []Tool, wire string) string {
 	for _, t := range tools {
 		if t.Wire == wire {
@@ -92,7 +97,7 @@ func toolOfWire(tools []Tool, wire string) string {
 	return wire
 }
 
-// flaw is an error in a JSON action, other than invalid JSON.
+// flaw is the error of a text that is valid JSON, but not a valid action, or that is empty.
 type flaw struct {
 	kind   InvalidKind
 	reason string
@@ -100,6 +105,7 @@ type flaw struct {
 
 func (f flaw) Error() string { return f.reason }
 
+// parseJSON returns the action of a text in JSON mode.
 func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	invalid := func(err error) error {
 		kind, f := InvalidJSON, flaw{}
@@ -126,7 +132,7 @@ func parseJSON(step int, text string, tools []Tool) (Action, error) {
 	return action, nil
 }
 
-// jsonAction returns the action of one kind from the fields of its JSON object.
+// jsonAction returns the action that the fields of a JSON object describe. kind is the value of its field "type".
 func jsonAction(kind ProposalKind, step int, fields map[string]json.RawMessage, tools []Tool) (Action, error) {
 	switch kind {
 	case "final":
@@ -162,13 +168,15 @@ func toolOfJSON(tools []Tool, name string) string {
 	return toolOfWire(tools, name)
 }
 
+// stringField returns the string at key. Its error is a flaw if the key is missing or its value is not a string or is
+// blank.
 func stringField(fields map[string]json.RawMessage, key string) (string, error) {
 	raw, ok := fields[key]
 	if !ok {
 		return "", flaw{InvalidMissingField, fmt.Sprintf("%q is missing", key)}
 	}
 	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' {
+	if err := json.Unmarshal(raw, &s); err != nil || len(raw) == 0 || raw[0] != '"' { // Unmarshal accepts null, too
 		return "", flaw{InvalidField, fmt.Sprintf("%q must be a string", key)}
 	}
 	if strings.TrimSpace(s) == "" {
@@ -177,6 +185,7 @@ func stringField(fields map[string]json.RawMessage, key string) (string, error) 
 	return s, nil
 }
 
+// onlyFields returns an error if fields has a key that is not allowed.
 func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	for key := range fields { //workflowcheck:ignore
 		if !slices.Contains(allowed, key) {
@@ -186,7 +195,7 @@ func onlyFields(fields map[string]json.RawMessage, allowed ...string) error {
 	return nil
 }
 
-// strictObject reads s as exactly one JSON object without duplicate keys at any depth.
+// strictObject reads s as exactly one JSON object. Like CheckJSON, it refuses duplicate keys at any depth.
 func strictObject(s string) (map[string]json.RawMessage, error) {
 	if err := CheckJSON(s); err != nil {
 		return nil, err
@@ -222,6 +231,8 @@ func CheckJSON(s string) error {
 	return nil
 }
 
+// walkValue reads the next JSON value, and the values in it, from dec. depth is the number of objects and arrays
+// around it; left is how many more values may be read.
 func walkValue(dec *json.Decoder, depth int, left *int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested over %d deep", maxDepth)
@@ -248,10 +259,12 @@ func walkValue(dec *json.Decoder, depth int, left *int) error {
 			return err
 		}
 	}
-	_, err = dec.Token()
+	_, err = dec.Token() // the closing delimiter
 	return err
 }
 
+// walkKey reads the next key of an object from dec. It returns an error if seen already has the key, and otherwise
+// adds it.
 func walkKey(dec *json.Decoder, seen map[string]bool) error {
 	tok, err := dec.Token()
 	if err != nil {
@@ -268,8 +281,9 @@ func walkKey(dec *json.Decoder, seen map[string]bool) error {
 	return nil
 }
 
-// Truncate returns at most n bytes of the beginning of s, cut between runes. If it cuts, it ends in an ellipsis, which
-// counts; an n below the ellipsis' 3 bytes counts as 3.
+// Truncate returns the beginning of s, at most n bytes, cut between runes. If it cuts, the result ends in an
+// ellipsis, which is part of the n bytes; an n below 3, the size of the ellipsis, counts as 3. Invalid UTF-8 is
+// replaced.
 func Truncate(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD") // first: it may make s longer
 	if len(s) <= n {

@@ -14,10 +14,10 @@ const (
 	surely
 )
 
-// allows returns how certainly a text matches the pattern of a rule that allows: surely if the text is canonical and
-// matches, and perhaps if it is not canonical. A wildcard matches neither a sign nor a port, and it matches a query
-// only as a part of /**.
-func allows(pattern, text string) certainty {
+// matchToAllow returns how certainly a text matches the pattern of a rule that allows: surely if the text is
+// canonical and matches, perhaps if it is not canonical, and never if it is canonical and does not match. A wildcard
+// matches neither a sign nor a port, and it matches a query only as a part of /**.
+func matchToAllow(pattern, text string) certainty {
 	k := kindOf(pattern)
 	if CheckPattern(pattern) != nil || !canonical(k, text) {
 		return perhaps
@@ -25,11 +25,12 @@ func allows(pattern, text string) certainty {
 	if k == kindURL {
 		var query bool
 		text, _, query = strings.Cut(text, "?")
-		if query && !strings.HasSuffix(pattern, "/**") || strings.Count(pattern, ":") != strings.Count(text, ":") {
+		differentPort := strings.Count(pattern, ":") != strings.Count(text, ":") // only one of them has a port
+		if query && !strings.HasSuffix(pattern, "/**") || differentPort {
 			return never
 		}
 	}
-	// A number has a sign if the pattern has one, and a path is absolute if the pattern is.
+	// Both or neither must begin with a sign or a slash, which a wildcard does not match.
 	sameStart := strings.IndexByte("/-", pattern[0]) == strings.IndexByte("/-", text[0])
 	if sameStart && matchesHost(hostOf(k, pattern), hostOf(k, text)) && matchesSegments(pattern, text) {
 		return surely
@@ -37,8 +38,8 @@ func allows(pattern, text string) certainty {
 	return never
 }
 
-// hostOf returns the part of a pattern, or of a canonical text without a query, that some reader may take for a host.
-// In the names of container images, git remotes and file shares, that is the first segment of a relative path.
+// hostOf returns the part of a pattern, or of a canonical text without a query, that some reader may interpret as a
+// host. For a relative path, that is the first segment, as in container images, git remotes and file shares.
 func hostOf(k kind, text string) string {
 	switch k {
 	case kindEmail:
@@ -51,57 +52,62 @@ func hostOf(k kind, text string) string {
 	return host
 }
 
-// matchesHost matches a host label by label, so that 10.0.0.* does not match 10.0.0.example.com, which anyone can own.
-// Only * alone and *. at the beginning match several labels of a name. A wildcard matches a last label only if the
-// label consists of digits, because such a label is not a top-level domain.
+// matchesHost reports whether a canonical host matches the host of a pattern, label by label. So 10.0.0.* does not
+// match 10.0.0.example.com, which anyone can own. Only * alone and *. at the beginning match several labels of a
+// name. A wildcard matches the last label only if that is a number, because a number is not a top-level domain.
 func matchesHost(pattern, host string) bool {
 	last, top := pattern[strings.LastIndex(pattern, ".")+1:], host[strings.LastIndex(host, ".")+1:]
 	switch {
 	case matchesAll(pattern):
 		return true
 	case address.MatchString(host) && strings.Contains(pattern, "."):
-		return matchesSegments(pattern, host)
+		return matchesSegments(pattern, host) // in an address, a wildcard may match several numbers
 	case top != host && strings.Trim(top, digits) != "" && strings.ContainsAny(last, "*?"):
-		return false
+		return false // a wildcard would match every top-level domain
 	}
-	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/")
+	p, h := strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/") // labels become segments
+	// A *. at the beginning of the pattern stands for one or more labels, so the rest may match any end of the host.
 	end, several := strings.CutPrefix(p, "*/")
 	_, below, more := strings.Cut(h, "/")
 	return matchesSegments(p, h) || several && more &&
 		anyEnd(below, func(h string) bool { return matchesSegments(end, h) })
 }
 
-// denies returns how certainly a text matches the pattern of a rule that denies or asks: surely if it matches,
-// canonical or not, and never only if no reader can take it for a value that matches. It ignores the case of letters, a
-// URL's scheme and, unless the pattern has one, its port. A pattern for the contents of a folder also matches the
-// folder.
-func denies(pattern, text string) certainty {
+// matchToDeny returns how certainly a text matches the pattern of a rule that denies or asks. It is surely if the
+// text matches, canonical or not; perhaps if a reader may interpret it as a value that matches; and otherwise never.
+// It ignores the case of letters, a URL's scheme and, unless the pattern has one, its port. A pattern for the
+// contents of a folder also matches the folder.
+func matchToDeny(pattern, text string) certainty {
 	if CheckPattern(pattern) != nil {
 		return perhaps
 	}
 	k := kindOf(pattern)
-	plain := canonical(k, text)
+	isCanonical := canonical(k, text)
 	p, t := strings.ToLower(pattern), strings.ToLower(text)
 	switch {
-	case matchesOrFolder(p, t), plain && k == kindURL && barsURL(p, t):
+	case matchesOrFolder(p, t), isCanonical && k == kindURL && matchesURL(p, t):
 		return surely
-	case !plain, mayMean(k, p, t):
+	case !isCanonical, mayBeEquivalent(k, p, t):
 		return perhaps
 	}
 	return never
 }
 
-func barsURL(pattern, text string) bool {
+// matchesURL reports whether a canonical URL matches the pattern of a rule that denies or asks, both in lower case.
+// It ignores the scheme, the query, a slash at the end, a default port in the pattern, and the URL's port if the
+// pattern has none.
+func matchesURL(pattern, text string) bool {
 	u := webURL.FindStringSubmatch(text)
 	_, pattern, _ = strings.Cut(strings.TrimSuffix(pattern, "/")+"/", "//")
 	pattern = strings.TrimSuffix(strings.NewReplacer(":443/", "/", ":80/", "/").Replace(pattern), "/")
-	inside := strings.TrimSuffix("/"+u[3], "/")
-	return matchesOrFolder(pattern, u[1]+inside) || matchesOrFolder(pattern, u[1]+u[2]+inside)
+	host, port, inside := u[1], u[2], strings.TrimSuffix("/"+u[3], "/")
+	return matchesOrFolder(pattern, host+inside) || matchesOrFolder(pattern, host+port+inside)
 }
 
-// mayMean reports whether a canonical text that does not match may be equivalent to a value that does: another word for
-// true, another name of this machine, a URL without its scheme, or a path relative to another working directory.
-func mayMean(k kind, pattern, text string) bool {
+// mayBeEquivalent reports whether a canonical text that does not match the pattern may be equivalent to a value that
+// does: another word for true, another name of this machine, a URL without its scheme, or a path relative to another
+// working directory.
+func mayBeEquivalent(k kind, pattern, text string) bool {
 	text, _, _ = strings.Cut(text, "?")
 	p, host := hostOf(k, pattern), hostOf(k, text)
 	switch k {
@@ -110,28 +116,31 @@ func mayMean(k kind, pattern, text string) bool {
 	case kindBool:
 		return booleanWords[pattern] == booleanWords[text]
 	case kindPath:
+		// The pattern is a host name, and the text may be a URL of that host.
 		schemeless := p == pattern && strings.Contains(p, ".") && host != text && matchesSegments(p, host)
-		if schemeless || leadsTo(pattern, text) {
+		if schemeless || mayBeSamePath(pattern, text) {
 			return true
 		}
 	}
-	return loopback(p) && loopback(host)
+	return isLoopback(p) && isLoopback(host)
 }
 
-func loopback(host string) bool { return host == "localhost" || strings.HasPrefix(host, "127.") }
+// isLoopback reports whether host is a name or an address of this machine.
+func isLoopback(host string) bool { return host == "localhost" || strings.HasPrefix(host, "127.") }
 
-// leadsTo reports whether a path may be one that the pattern means, if working directories are unknown: the end of a
-// path may match a relative pattern, and a relative path may match the end of a pattern. It ignores ends that are all
-// wildcards, because they would assume a working directory in the very folder that the pattern names.
-func leadsTo(pattern, text string) bool {
+// mayBeSamePath reports whether the path text, relative to an unknown working directory, may lead to a path that
+// matches the pattern: the end of text may match a relative pattern, and a relative text may match the end of the
+// pattern. It ignores ends of the pattern that consist of wildcards only, because the working directory would have to
+// be the very folder that the pattern names.
+func mayBeSamePath(pattern, text string) bool {
 	p, patternRooted := strings.CutPrefix(pattern, "/")
 	t, textRooted := strings.CutPrefix(text, "/")
-	named := func(end string) bool { return strings.Trim(end, "*?/") != "" && matchesOrFolder(end, t) }
-	return !patternRooted && anyEnd(t, func(end string) bool { return matchesOrFolder(p, end) }) || !textRooted &&
-		anyEnd(p, named)
+	matchesText := func(end string) bool { return strings.Trim(end, "*?/") != "" && matchesOrFolder(end, t) }
+	return !patternRooted && anyEnd(t, func(end string) bool { return matchesOrFolder(p, end) }) ||
+		!textRooted && anyEnd(p, matchesText)
 }
 
-// anyEnd reports whether holds is true of a path, or of the rest of it without some of its first folders.
+// anyEnd reports whether holds is true of the path, or of what remains of it after the first segments are removed.
 func anyEnd(path string, holds func(end string) bool) bool {
 	for more := true; more; _, path, more = strings.Cut(path, "/") {
 		if holds(path) {
@@ -141,7 +150,8 @@ func anyEnd(path string, holds func(end string) bool) bool {
 	return false
 }
 
-// matchesOrFolder is like spans, and also matches the folder of a /** itself.
+// matchesOrFolder reports what matchesSegments does. In addition, a pattern that ends in /** matches the folder
+// itself.
 func matchesOrFolder(pattern, text string) bool {
 	folder, deep := strings.CutSuffix(pattern, "/**")
 	return matchesSegments(pattern, text) || deep && matchesSegments(folder, text)
@@ -150,8 +160,9 @@ func matchesOrFolder(pattern, text string) bool {
 // matchesAll reports whether a pattern matches any one value.
 func matchesAll(pattern string) bool { return pattern == "*" || pattern == "**" }
 
-// matchesSegments matches a text segment by segment with path.Match. A /** at the end matches any number of segments. A
-// pattern for the contents of a folder does not match the folder itself.
+// matchesSegments reports whether a text matches a pattern, segment by segment with path.Match. A /** at the end of
+// the pattern matches one or more segments, so a pattern for the contents of a folder does not match the folder
+// itself. The pattern ** matches every text.
 func matchesSegments(pattern, text string) bool {
 	if pattern == "**" {
 		return true
@@ -163,7 +174,7 @@ func matchesSegments(pattern, text string) bool {
 		if ok, err := path.Match(p, t); err != nil || !ok {
 			return false
 		}
-		if !more {
+		if !more { // the pattern has ended: the text has further segments exactly if the pattern had /**
 			return follows == deep && (!deep || restText != "")
 		}
 		if !follows {

@@ -39,8 +39,8 @@ type Progress struct {
 	// Pending are the results of the last step that are not in the transcript yet. The next inference or Finish appends
 	// them.
 	Pending []CallOutcome `json:"pending,omitempty"`
-	// Inbox are accepted messages that are not merged yet. Merging are those that the next inference appends to the
-	// transcript; they stay here until a completion arrives.
+	// Inbox are accepted messages that are not merged yet. Merging are the messages that the next inference appends to
+	// the transcript; they stay here until a completion arrives.
 	Inbox   []UserMessage `json:"inbox,omitempty"`
 	Merging []UserMessage `json:"merging,omitempty"`
 	// Retries counts the repetitions of the step. While the step is repeated, the messages that it merged stay the same,
@@ -65,19 +65,21 @@ type Progress struct {
 	Observe func(Transition) `json:"-"`
 }
 
-// Waiting is the proposal with requests that a turn waits for, and when these expire; the zero time means never.
+// Waiting is the state of a turn that waits for decisions: the proposal that needs them, and the time when its
+// requests expire. The zero ExpiresAt means never.
 type Waiting struct {
 	Proposal  Proposal  `json:"proposal"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// Requests are those that are open. Decisions can arrive before the next run has opened them.
+	// Requests are the open requests. Decisions about them can arrive before the next run has opened them again.
 	Requests []Request `json:"requests,omitempty"`
-	// MessagesBefore is the number of messages in the inbox that do not answer the question.
+	// MessagesBefore is the number of messages that waited to be merged when the question was asked, so they do not
+	// answer it.
 	MessagesBefore int `json:"messages_before,omitempty"`
 }
 
-// CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the journal has them: the call
-// was claimed. Otherwise the workflow settles the call: it never ran, or nothing is known of its end. See ToolResult
-// for Code.
+// CallOutcome says how a call ended, for the transcript. If Outcome and Text are empty, the call was claimed, and the
+// journal has its result. Otherwise the workflow reports them: the call did not run, or its end is unknown. See
+// ToolResult for Code.
 type CallOutcome struct {
 	CallID  string  `json:"call_id"`
 	Outcome Outcome `json:"outcome,omitempty"`
@@ -96,7 +98,8 @@ type Result struct {
 	DuplicateOf string       `json:"duplicate_of,omitempty"` // for a duplicate: the turn that had the message first
 }
 
-func (p *Progress) moved(from, to PhaseName) *Progress {
+// observe passes the transition to Observe, if that is set, and returns p.
+func (p *Progress) observe(from, to PhaseName) *Progress {
 	if p.Observe != nil {
 		p.Observe(Transition{From: from, To: to, Step: p.Counters.Step})
 	}
@@ -136,8 +139,8 @@ type Done struct {
 // Open begins a turn.
 func Open(p *Progress) Start { return Start{p} }
 
-// Resume continues a turn in a new run, with the proposal that it waits with if it is waiting. A turn can move to a new
-// run only at these phases.
+// Resume continues a turn in a new run. If the turn waits for decisions, it continues with the proposal that needs
+// them; otherwise it builds the next prompt. A turn can move to a new run only in these two phases.
 func Resume(p *Progress) Phase {
 	if p.Waiting != nil && (p.Waiting.Proposal.Kind == ProposeCalls || p.Waiting.Proposal.Kind == ProposeAsk) {
 		return ParseAction{p: p, Proposal: p.Waiting.Proposal}
@@ -146,33 +149,35 @@ func Resume(p *Progress) Phase {
 }
 
 // BuildPrompt follows when the message is in the transcript and the turn config is frozen.
-func (s Start) BuildPrompt() BuildPrompt { return BuildPrompt{s.p.moved(PhaseStart, PhaseBuildPrompt)} }
+func (s Start) BuildPrompt() BuildPrompt {
+	return BuildPrompt{s.p.observe(PhaseStart, PhaseBuildPrompt)}
+}
 
-// Done ends the turn before its first step: there is nothing to do, or it cannot be done.
-func (s Start) Done(e Result) Done { return Done{s.p.moved(PhaseStart, PhaseDone), e} }
+// Done ends the turn before its first step, because there is nothing to do or the turn cannot begin.
+func (s Start) Done(e Result) Done { return Done{s.p.observe(PhaseStart, PhaseDone), e} }
 
 // LlmInfer opens the next step and plans its inference.
 func (b BuildPrompt) LlmInfer() LlmInfer {
 	p := b.p
 	p.Counters.Step++
 	p.Counters.Spent++
-	// The head is the completion whose results are pending. The window contains it, however many results there are.
+	// The head is the completion whose results are pending. The window must include it, however many results there are.
 	p.From = min(Window(p.From, p.Head.Seq+int64(len(p.Pending)+len(p.Merging)), p.Config.Limits), p.Head.Seq)
 	plan := PromptSpec{
 		Model: p.Config.Model, Mode: p.Config.Mode, PromptConfig: p.Config.PromptConfig, From: p.From, Anchor: p.Anchor,
 		Note: p.Note, Temperature: p.Config.Temperature, MaxTokens: p.Config.MaxTokens,
 	}
 	p.Note = ""
-	return LlmInfer{p: p.moved(PhaseBuildPrompt, PhaseLlmInfer), Prompt: plan}
+	return LlmInfer{p: p.observe(PhaseBuildPrompt, PhaseLlmInfer), Prompt: plan}
 }
 
 // Done ends the turn because a limit does not allow another inference.
-func (b BuildPrompt) Done(e Result) Done { return Done{b.p.moved(PhaseBuildPrompt, PhaseDone), e} }
+func (b BuildPrompt) Done(e Result) Done { return Done{b.p.observe(PhaseBuildPrompt, PhaseDone), e} }
 
 // ParseAction follows when the model has returned a completion.
 func (i LlmInfer) ParseAction(proposal Proposal) ParseAction {
 	i.p.Pending, i.p.Merging, i.p.Retries = nil, nil, 0 // the inference has appended them
-	return ParseAction{p: i.p.moved(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
+	return ParseAction{p: i.p.observe(PhaseLlmInfer, PhaseParseAction), Proposal: proposal}
 }
 
 // BuildPrompt repeats the step after a failed inference that the policy retries. The retry counts against max_steps.
@@ -180,13 +185,14 @@ func (i LlmInfer) BuildPrompt(note string) BuildPrompt {
 	i.p.Note = note
 	i.p.Retries++
 	i.p.Counters.Step--
-	return BuildPrompt{i.p.moved(PhaseLlmInfer, PhaseBuildPrompt)}
+	return BuildPrompt{i.p.observe(PhaseLlmInfer, PhaseBuildPrompt)}
 }
 
 // Done ends the turn after an inference that failed permanently or was cancelled.
-func (i LlmInfer) Done(e Result) Done { return Done{i.p.moved(PhaseLlmInfer, PhaseDone), e} }
+func (i LlmInfer) Done(e Result) Done { return Done{i.p.observe(PhaseLlmInfer, PhaseDone), e} }
 
-// Merge moves the messages that are not queued from the inbox to Merging.
+// Merge moves the messages that are not queued from the inbox to Merging. It does nothing while a step is repeated or
+// still has messages to merge, because a repeated inference must append the same messages.
 func (b BuildPrompt) Merge() {
 	p := b.p
 	if p.Retries > 0 || len(p.Merging) > 0 {
@@ -206,39 +212,39 @@ func (b BuildPrompt) Merge() {
 // Answered continues after a question to the user. If the user did not answer in time, note tells the model.
 func (a ParseAction) Answered(note string) BuildPrompt {
 	a.p.Note = note
-	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
+	return BuildPrompt{a.p.observe(PhaseParseAction, PhaseBuildPrompt)}
 }
 
 // CallTool follows if the model requests calls and all of them are valid.
 func (a ParseAction) CallTool(calls []CallProposal) CallTool {
-	return CallTool{p: a.p.moved(PhaseParseAction, PhaseCallTool), Calls: calls}
+	return CallTool{p: a.p.observe(PhaseParseAction, PhaseCallTool), Calls: calls}
 }
 
-// BuildPrompt reprompts the model. The results tell the model why each call did not run, and note does if there were no
-// calls.
+// BuildPrompt reprompts the model. Each of results says why its call did not run. If the completion had no calls,
+// note says what was wrong with it.
 func (a ParseAction) BuildPrompt(results []CallOutcome, note string) BuildPrompt {
 	a.p.Pending, a.p.Note = results, note
 	a.p.Counters.Reprompts++
-	return BuildPrompt{a.p.moved(PhaseParseAction, PhaseBuildPrompt)}
+	return BuildPrompt{a.p.observe(PhaseParseAction, PhaseBuildPrompt)}
 }
 
 // Done ends the turn with an answer, at a limit, or after an invalid action that the policy does not
 // reprompt. The transcript keeps the results of the calls that did not run.
 func (a ParseAction) Done(e Result, results []CallOutcome) Done {
 	a.p.Pending = results
-	return Done{a.p.moved(PhaseParseAction, PhaseDone), e}
+	return Done{a.p.observe(PhaseParseAction, PhaseDone), e}
 }
 
 // BuildPrompt follows when every call has a result; results are in request order.
 func (c CallTool) BuildPrompt(results []CallOutcome) BuildPrompt {
 	c.p.Pending = results
-	return BuildPrompt{c.p.moved(PhaseCallTool, PhaseBuildPrompt)}
+	return BuildPrompt{c.p.observe(PhaseCallTool, PhaseBuildPrompt)}
 }
 
 // Done ends the turn during its calls: it was cancelled, or the policy for tool errors is fail or interrupt.
 func (c CallTool) Done(e Result, results []CallOutcome) Done {
 	c.p.Pending = results
-	return Done{c.p.moved(PhaseCallTool, PhaseDone), e}
+	return Done{c.p.observe(PhaseCallTool, PhaseDone), e}
 }
 
 // Name implements Phase.

@@ -73,9 +73,10 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Permit decides whether t may be called with these arguments, and returns the reason if not. If it asks, widest is the
-// widest grant that satisfies it: GrantCall if a rule with arguments decided, or may apply and so leads to ask,
-// GrantHost if the call goes to a host that is not listed, or else empty, which means GrantTool.
+// Permit decides whether t may be called with these arguments. why is the reason, unless the decision is Allow. If it
+// is Ask, widest is the widest grant that would replace the approval: GrantCall if a rule with arguments decided or
+// may apply, or if the call's host is unclear; GrantHost if its host is not listed; otherwise empty, which means
+// GrantTool.
 func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission, why string, widest GrantScope) {
 	if matches(p.Deny, t.ID) {
 		return Deny, fmt.Sprintf("policy denies %s", t.ID), ""
@@ -83,7 +84,7 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 	if p.excludes(t) {
 		return Deny, fmt.Sprintf("the user's message excludes %s from this turn", t.ID), ""
 	}
-	doubt := ""
+	doubt := "" // the reason to ask, if a rule may apply before the one that decides
 	for _, r := range p.Rules {
 		switch c := r.applies(t, arguments); {
 		case c == surely:
@@ -106,13 +107,13 @@ func (p Policy) Permit(t Tool, arguments json.RawMessage) (permission Permission
 	if doubt != "" {
 		return permission, why, GrantCall
 	}
-	if reason, scope := t.Hosts.ask(t, arguments); reason != "" {
+	if reason, scope := t.Hosts.reasonToAsk(t, arguments); reason != "" {
 		return Ask, reason, scope
 	}
 	return permission, why, ""
 }
 
-// Offered reports whether the model is offered the tool, which needs a call that the policy does not deny.
+// Offered reports whether the model is offered the tool: it is, unless the policy denies every call of it.
 func (p Policy) Offered(t Tool) bool {
 	if matches(p.Deny, t.ID) || p.excludes(t) {
 		return false
@@ -120,9 +121,9 @@ func (p Policy) Offered(t Tool) bool {
 	for _, r := range p.Rules {
 		switch {
 		case !matches([]string{r.Tool}, t.ID):
-		case r.Permit == Allow || r.Permit == Ask:
+		case r.Permit == Allow || r.Permit == Ask: // at least for some arguments
 			return true
-		case len(r.Arguments) == 0:
+		case len(r.Arguments) == 0: // the rule denies all calls that earlier rules do not permit
 			return false
 		}
 	}
@@ -130,9 +131,11 @@ func (p Policy) Offered(t Tool) bool {
 	return permission != Deny
 }
 
+// excludes reports whether the user's message narrows the turn to other tools.
 func (p Policy) excludes(t Tool) bool { return len(p.Only) > 0 && !matches(p.Only, t.ID) }
 
-// decideByLists decides by the lists and the tool's risk, if neither Deny nor a rule decides.
+// decideByLists decides by the lists Ask and Allow and the tool's risk, and returns the reason unless it allows. It
+// applies to calls about which neither Deny nor a rule decides.
 func (p Policy) decideByLists(t Tool) (Permission, string) {
 	switch {
 	case matches(p.Ask, t.ID):
@@ -145,7 +148,7 @@ func (p Policy) decideByLists(t Tool) (Permission, string) {
 	return Allow, ""
 }
 
-// AfterInvalid decides what follows an invalid action.
+// AfterInvalid decides what follows an invalid action. A turn without reprompts left fails.
 func (p Policy) AfterInvalid(l Limits, c Counters) ErrorAction {
 	if p.OnInvalidAction == ErrorReprompt && c.Reprompts >= l.MaxReprompts {
 		return ErrorFail
@@ -153,7 +156,9 @@ func (p Policy) AfterInvalid(l Limits, c Counters) ErrorAction {
 	return p.OnInvalidAction
 }
 
-// AfterModelError decides what follows an inference that failed permanently. It retries retryable codes only.
+// AfterModelError decides what follows an inference that failed permanently. The turn fails if the code is not
+// retryable but the policy is ErrorRetry. It also fails if the policy is ErrorReprompt but no reprompt is left, or
+// another prompt would fail in the same way.
 func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	switch p.OnModelError {
 	case ErrorRetry:
@@ -169,7 +174,7 @@ func (p Policy) AfterModelError(code Code, l Limits, c Counters) ErrorAction {
 	return p.OnModelError
 }
 
-// matches reports whether one of the patterns matches id.
+// matches reports whether one of the patterns matches a tool ID. See Policy.Allow for the patterns.
 func matches(patterns []string, id string) bool {
 	for _, p := range patterns {
 		if p == "*" {
@@ -185,6 +190,7 @@ func matches(patterns []string, id string) bool {
 	return false
 }
 
+// riskRank returns the position of a risk in rising order, from 1 to 3.
 func riskRank(r Risk) int {
 	switch r {
 	case RiskLow:

@@ -32,7 +32,7 @@ func (u *USD) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("%q is not an amount in dollars", Truncate(n.String(), 40))
 	}
 	f.Mul(f, new(big.Float).SetInt64(int64(Dollar)))
-	half := 0.5
+	half := 0.5 // Int truncates towards zero, so adding half away from zero rounds
 	if f.Sign() < 0 {
 		half = -0.5
 	}
@@ -52,7 +52,7 @@ func (u USD) Dollars() float64 { return float64(u) / float64(Dollar) }
 func (u USD) String() string {
 	digits, a := 2, max(u, -u)
 	if a < Dollar/100 {
-		for ; a > 0 && a < Dollar/10 && digits < 12; a *= 10 {
+		for ; a > 0 && a < Dollar/10 && digits < 12; a *= 10 { // one digit for each zero after the point
 			digits++
 		}
 	}
@@ -80,10 +80,11 @@ type Tier struct {
 	Rates
 }
 
-// maxCost is the cost at which Cost stops counting. The sum of several does not overflow.
+// maxCost is the largest result of Price.Cost. It is so far below the largest USD that the sum of several does not
+// overflow.
 const maxCost = math.MaxInt64 / 8
 
-// Cost returns the price of the usage.
+// Cost returns the price of the usage, but at most about 1.15 million dollars.
 func (p Price) Cost(u Usage) USD {
 	r := p.Rates
 	for _, t := range p.Tiers {
@@ -91,10 +92,13 @@ func (p Price) Cost(u Usage) USD {
 			r = t.Rates
 		}
 	}
-	plain := max(u.InputTokens-u.CachedTokens-u.CacheWriteTokens, 0)
-	if about := float64(plain)*float64(r.Input) + float64(u.CachedTokens)*float64(r.CachedInput) +
-		float64(u.CacheWriteTokens)*float64(r.CacheWrite) + float64(u.OutputTokens)*float64(r.Output); about > maxCost {
+	uncached := max(u.InputTokens-u.CachedTokens-u.CacheWriteTokens, 0)
+	// The sum of floats shows whether the sum of integers would overflow.
+	about := float64(uncached)*float64(r.Input) + float64(u.CachedTokens)*float64(r.CachedInput) +
+		float64(u.CacheWriteTokens)*float64(r.CacheWrite) + float64(u.OutputTokens)*float64(r.Output)
+	if about > maxCost {
 		return maxCost
 	}
-	return USD(plain*r.Input + u.CachedTokens*r.CachedInput + u.CacheWriteTokens*r.CacheWrite + u.OutputTokens*r.Output)
+	return USD(uncached*r.Input + u.CachedTokens*r.CachedInput + u.CacheWriteTokens*r.CacheWrite +
+		u.OutputTokens*r.Output)
 }

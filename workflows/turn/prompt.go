@@ -9,7 +9,7 @@ type Prompt struct {
 	API      API    // empty means APIChat
 	Model    string
 	System   string
-	Messages []Message  // the slice of the transcript; tool messages follow the assistant message that requested them
+	Messages []Message  // from the transcript; tool messages follow the assistant message that requested them
 	Tools    []WireTool // native mode only, in catalogue order
 	// Note follows the messages and gives the reason for a reprompt. It never enters the transcript.
 	Note        string
@@ -19,7 +19,7 @@ type Prompt struct {
 	CacheKey string
 	// OutputSchema is the JSON schema of the final text; nil means free text.
 	OutputSchema json.RawMessage
-	// ActionSchema is the JSON schema of every answer in JSON mode, for models that keep to one.
+	// ActionSchema is the JSON schema of every answer in JSON mode, for models that can be bound to a schema.
 	ActionSchema json.RawMessage
 }
 
@@ -47,9 +47,10 @@ type PromptSpec struct {
 	MaxTokens   int      `json:"max_tokens,omitempty"`
 }
 
-// Window returns the first message of the prompt's window. The window stays in place until it exceeds
-// max_history_messages, so that each prompt extends the previous one. It is then cut at once to keep_history_messages.
-// Without a maximum it stays, and the prompt is compacted when it becomes too long.
+// Window returns the sequence number of the first message in the window of the next prompt. from is that of the
+// previous prompt, and head is the last message of the transcript. The window begins at from until it exceeds
+// max_history_messages, so that each prompt extends the previous one. Then it is cut to keep_history_messages at
+// once. Without a maximum it always begins at from, and a prompt that becomes too long is compacted.
 func Window(from, head int64, l Limits) int64 {
 	from = max(from, 1)
 	if l.MaxHistoryMessages == 0 || head-from+1 <= int64(l.MaxHistoryMessages) {
@@ -58,8 +59,8 @@ func Window(from, head int64, l Limits) int64 {
 	return head - int64(l.KeepHistoryMessages) + 1
 }
 
-// Align drops results at the beginning of a window if their calls were cut off. A call and its results are never
-// separated.
+// Align drops the tool results at the beginning of a window, because their calls are before the window. Providers
+// reject a result without its call.
 func Align(window []Message) []Message {
 	for len(window) > 0 && window[0].Role == RoleTool {
 		window = window[1:]

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Render returns the prompt of a plan: the system prompt, the anchor and the window in the form that the mode requires.
-// With the same plan, a longer transcript only extends the prompt's messages.
+// Render returns the prompt that plan specifies: the system prompt, the anchor and the window in the form that the
+// mode requires. anchor is nil if the window contains it. With the same plan, a longer transcript only extends the
+// prompt's messages.
 func Render(plan PromptSpec, promptConfig PromptConfig, anchor *Message, window []Message) Prompt {
 	window = Align(window)
 	messages := make([]Message, 0, len(window)+1)
@@ -43,17 +44,18 @@ var actionSchema = json.RawMessage(`{"type":"object","properties":{` +
 	`"string"},"arguments":{"type":"object"},"question":{"type":"string"}},"required":["type"],` +
 	`"additionalProperties":false}`)
 
-// outputProtocol returns the instructions for an answer that a program reads. All models get them, because a provider
-// may ignore the schema of a request.
+// outputProtocol returns the instructions for an answer that matches the output schema. All models get them, because
+// a provider may ignore the schema in a request.
 func outputProtocol(mode Mode, schema json.RawMessage) string {
-	where := "Your final answer must be one JSON object of the following JSON schema, with nothing around it:\n"
+	intro := "Your final answer must be one JSON object of the following JSON schema, with nothing around it:\n"
 	if mode == ModeJSON {
-		where = "The content of your final answer must be a string that holds one JSON object of the following JSON schema:\n"
+		intro = "The content of your final answer must be a string that holds one JSON object of the following JSON schema:\n"
 	}
-	return where + string(schema)
+	return intro + string(schema)
 }
 
-// OutputText returns the JSON of an answer that a program reads, without the code fence that models like to add.
+// OutputText returns the JSON of an answer that must match an output schema, without the Markdown code fence that
+// models often add.
 func OutputText(text string) string {
 	s := strings.TrimSpace(text)
 	inner, fenced := strings.CutPrefix(s, "```")
@@ -70,16 +72,17 @@ var askUser = WireTool{
 		`{"type":"object","properties":{"question":{"type":"string"}},"required":["question"],"additionalProperties":false}`),
 }
 
-// renderMessage adapts a message of the transcript to the mode. Providers reject assistant messages without content.
+// renderMessage returns a message of the transcript in the form that the mode requires. Providers reject assistant
+// messages without content, so it gives them some.
 func renderMessage(mode Mode, m Message) Message {
 	switch {
 	case m.Role == RoleAssistant && m.Text == "" && len(m.ToolCalls) == 0:
 		m.Text = "(no content)"
 	case m.Role == RoleAssistant && m.Outcome != "":
-		m.Text += cutShort(m.Outcome)
+		m.Text += cutOffNote(m.Outcome)
 	case m.Role == RoleTool && m.Outcome == OutcomeError && mode == ModeNative:
 		m.Text = "Error: " + m.Text // providers have no other way to mark an error
-	case mode != ModeJSON:
+	case mode != ModeJSON: // unchanged
 	case m.Role == RoleAssistant && len(m.ToolCalls) > 0:
 		m = Message{Role: RoleAssistant, Text: callsAsText(m)}
 	case m.Role == RoleTool:
@@ -89,14 +92,17 @@ func renderMessage(mode Mode, m Message) Message {
 	return m
 }
 
-// cutShort tells the model where an answer of its own was cut.
-func cutShort(outcome Outcome) string {
+// cutOffNote returns the note that follows the text of an incomplete answer, so that the model knows that it ends
+// early.
+func cutOffNote(outcome Outcome) string {
 	if outcome == OutcomeCancelled {
 		return "\n\n[The user interrupted this answer here.]"
 	}
 	return "\n\n[This answer was cut off here.]"
 }
 
+// callsAsText returns an assistant message as text: its text, followed by its tool calls as JSON objects in the form
+// of jsonProtocol. Arguments that are not valid JSON become a JSON string.
 func callsAsText(m Message) string {
 	parts := make([]string, 0, len(m.ToolCalls)+1)
 	if m.Text != "" {

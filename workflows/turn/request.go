@@ -39,8 +39,7 @@ type Request struct {
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	Risk          Risk   `json:"risk,omitempty"`
 	Why           string `json:"why,omitempty"`
-	// MaxGrant is the widest grant that would make this request unnecessary: GrantCall, GrantHost, GrantNever, or empty
-	// if GrantTool would.
+	// MaxGrant is the widest grant that would make this request unnecessary. Empty means GrantTool.
 	MaxGrant GrantScope `json:"max_grant,omitempty"`
 	// Question is a preview; the transcript has the whole text.
 	Question string `json:"question,omitempty"`
@@ -58,18 +57,23 @@ func (r Request) Grants(s GrantScope) bool {
 	case GrantHost:
 		return s == GrantCall || s == GrantHost
 	}
-	return r.MaxGrant == s
+	return r.MaxGrant == s // GrantCall, or never for GrantNever
 }
 
-// Covers reports whether a grant of scope s, given with the approval w, makes the approval other of the same turn
-// unnecessary.
+// Covers reports whether a grant of scope s, given with the approval r, also makes the approval other of the same
+// turn unnecessary.
 func (r Request) Covers(s GrantScope, other Request) bool {
-	return s != "" && other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk &&
-		r.Grants(s) && other.Grants(s) && (s == GrantTool || r.ArgumentsHash == other.ArgumentsHash ||
-		s == GrantHost && HostOf(r.Arguments) != "" && HostOf(r.Arguments) == HostOf(other.Arguments))
+	sameTool := other.Kind == RequestApproval && r.ID != other.ID && r.Tool == other.Tool && r.Risk == other.Risk
+	if s == "" || !sameTool || !r.Grants(s) || !other.Grants(s) {
+		return false
+	}
+	host := HostOf(r.Arguments)
+	sameHost := host != "" && host == HostOf(other.Arguments)
+	return s == GrantTool || r.ArgumentsHash == other.ArgumentsHash || s == GrantHost && sameHost
 }
 
-// WhyNoGrant says why the request cannot be remembered with the wanted scope, and which scope it accepts. See Grants.
+// WhyNoGrant returns the message for a user whose grant Grants refused: why the request does not accept the scope,
+// and which scopes it accepts.
 func (r Request) WhyNoGrant() string {
 	switch r.MaxGrant {
 	case "":
@@ -114,7 +118,7 @@ const (
 	ElicitationCancel  ElicitationAction = "cancel"  // the request ended without a response
 )
 
-// checkChangedPlan returns an error if d does not allow the plan that it has.
+// checkChangedPlan returns an error unless d allows the call and its response contains a valid plan.
 func checkChangedPlan(d Decision) *Error {
 	if d.Status != StatusAllowed || d.Response.Action != ElicitationAccept {
 		return invalid("a changed plan goes with allow")

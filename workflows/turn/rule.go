@@ -27,7 +27,7 @@ type Rule struct {
 	Why string `json:"why,omitempty"`
 }
 
-// applies reports whether the rule applies to a call of the tool with these arguments.
+// applies returns how certainly the rule applies to a call of the tool with these arguments.
 func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	switch {
 	case !matches([]string{r.Tool}, t.ID):
@@ -42,12 +42,13 @@ func (r Rule) applies(t Tool, arguments json.RawMessage) certainty {
 	sure := surely
 	//workflowcheck:ignore
 	for key, pattern := range r.Arguments {
-		sure = min(sure, r.holds(fields, key, pattern))
+		sure = min(sure, r.matchArgument(fields, key, pattern))
 	}
 	return sure
 }
 
-// decide returns the rule's permission for a call. If an earlier rule may apply, doubt is the reason to ask.
+// decide returns the permission of a rule that applies to a call, and the reason if it is not Allow. doubt is not
+// empty if an earlier rule may apply: then it is the reason why an allowed call needs an approval.
 func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	call := t.ID
 	if len(r.Arguments) > 0 {
@@ -64,7 +65,7 @@ func (r Rule) decide(t Tool, doubt string) (Permission, string) {
 	return Deny, r.because("policy denies " + call)
 }
 
-// doubt returns the reason to ask if the rule may apply.
+// doubt returns the reason for an approval if it is unclear whether the rule applies.
 func (r Rule) doubt(t Tool) string {
 	if r.Permit == Allow {
 		return "policy requires approval of " + t.ID + " with arguments that are not in canonical form"
@@ -72,7 +73,7 @@ func (r Rule) doubt(t Tool) string {
 	return r.because("policy requires approval of " + t.ID + " with such arguments")
 }
 
-// because appends the operator's own reason.
+// because appends the reason in the operator's configuration to the text, if there is one.
 func (r Rule) because(what string) string {
 	if r.Why == "" {
 		return what
@@ -80,8 +81,8 @@ func (r Rule) because(what string) string {
 	return what + ": " + r.Why
 }
 
-// readArguments reads arguments as one object without duplicate keys. Models send nothing, or null, to tools without
-// parameters.
+// readArguments reads arguments as one object without duplicate keys. It accepts empty arguments and null, which
+// models send to tools without parameters.
 func readArguments(arguments json.RawMessage) (map[string]any, error) {
 	switch strings.TrimSpace(string(arguments)) {
 	case "", "null":
@@ -97,25 +98,27 @@ func readArguments(arguments json.RawMessage) (map[string]any, error) {
 	return fields, err
 }
 
-// holds reports whether the value at a dotted key matches a pattern.
-func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
+// matchArgument returns how certainly the value at a dotted key matches a pattern. The result is perhaps if readers
+// may find different values at the key.
+func (r Rule) matchArgument(fields map[string]any, key, pattern string) certainty {
 	readings := valuesAt(fields, key)
-	plain, value := false, any(fields)
+	exact, value := false, any(fields) // exact: the object has exactly this key
 	for name := range strings.SplitSeq(key, ".") {
 		object, _ := value.(map[string]any)
-		value, plain = object[name]
+		value, exact = object[name]
 	}
 	list, isList := value.([]any)
 	switch {
 	case len(readings) == 0:
 		return never
-	case !plain || len(readings) > 1:
+	case !exact || len(readings) > 1:
 		return perhaps
 	case !isList:
 		list = []any{value}
-	case len(list) == 0 && (r.Permit == Allow || matchesAll(pattern)):
+	case len(list) == 0 && (r.Permit == Allow || matchesAll(pattern)): // it is unclear whether an empty list matches
 		return perhaps
 	}
+	// A rule that allows needs all elements to match; a rule that denies or asks, only one.
 	sure := never
 	for i, v := range list {
 		c := r.compare(pattern, v)
@@ -126,11 +129,12 @@ func (r Rule) holds(fields map[string]any, key, pattern string) certainty {
 	return sure
 }
 
-// compare compares one value with a pattern, by its JSON type first: a rule does not look into objects and nested
-// lists, and a number or a boolean matches only patterns of its kind, * and **.
+// compare returns how certainly one value matches a pattern. The value's JSON type must fit the pattern: a number or
+// a boolean matches only patterns of its kind, * and **. The result for objects and nested lists is perhaps, because
+// rules do not look into them.
 func (r Rule) compare(pattern string, value any) certainty {
 	k := kindOf(pattern)
-	text, fits := "null", matchesAll(pattern)
+	text, fits := "null", matchesAll(pattern) // fits: the value's type can match the pattern
 	switch v := value.(type) {
 	case string:
 		text, fits = v, true
@@ -147,9 +151,9 @@ func (r Rule) compare(pattern string, value any) certainty {
 	case !fits:
 		return perhaps
 	case r.Permit == Allow:
-		return allows(pattern, text)
+		return matchToAllow(pattern, text)
 	}
-	return denies(pattern, text)
+	return matchToDeny(pattern, text)
 }
 
 // valuesAt returns all values that some reader may find at a dotted key. Many readers, such as Go's own decoder, ignore
@@ -164,7 +168,7 @@ func valuesAt(value any, key string) []any {
 			if sameKey(name, key) {
 				found = append(found, inner)
 			}
-			for i, c := range key {
+			for i, c := range key { // a name may contain the key up to any of its dots
 				if c == '.' && sameKey(name, key[:i]) {
 					found = append(found, valuesAt(inner, key[i+1:])...)
 				}
@@ -178,7 +182,8 @@ func valuesAt(value any, key string) []any {
 	return found
 }
 
-// sameKey reports whether some reader may confuse two keys because they differ only in case and punctuation.
+// sameKey reports whether some reader may take two keys for the same one, because they differ only in case and
+// punctuation.
 func sameKey(a, b string) bool {
 	return strings.EqualFold(alphanumeric(a), alphanumeric(b))
 }

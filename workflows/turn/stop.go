@@ -16,9 +16,10 @@ const (
 	StopRefusal       StopCause = "refusal"        // the model declined; the text contains the refusal
 )
 
-// stopCauses maps finish reasons, in lower case, to stop causes. They are those of OpenAI's Chat Completions, and those
-// that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral. Any other value, even an unknown one,
-// means that the completion is complete, because endpoints have many values for that.
+// stopCauses maps the finish reasons of providers, in lower case, to stop causes. They are the finish reasons of
+// OpenAI's Chat Completions, and those that OpenAI-compatible endpoints pass on from Anthropic, Gemini and Mistral.
+// Any other finish reason, even an unknown one, means that the completion is complete, because endpoints have many
+// names for that.
 var stopCauses = map[string]StopCause{
 	"length": StopLength, "max_tokens": StopLength, "max_output_tokens": StopLength, "model_length": StopLength,
 	"model_context_window_exceeded": StopLength,
@@ -28,7 +29,7 @@ var stopCauses = map[string]StopCause{
 	"refusal": StopRefusal,
 }
 
-// Stop returns the reason why the completion ended early.
+// Stop returns the reason why the completion ended early, or "" if it is complete.
 func (c Completion) Stop() StopCause {
 	if c.Refused {
 		return StopRefusal
@@ -44,7 +45,7 @@ type Partial struct {
 	Action bool
 }
 
-// ParsePartial parses a completion that ended early.
+// ParsePartial returns the usable part of a completion that ended early. See Parse for the parameters.
 func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 	action, err := Parse(mode, step, c, tools)
 	switch act := action.(type) {
@@ -59,6 +60,7 @@ func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 		}
 		return p
 	}
+	// There is no valid action. In JSON mode, the text may be the beginning of one.
 	if mode != ModeJSON || err == nil || !strings.HasPrefix(strings.TrimSpace(c.Text), "{") {
 		return Partial{Text: c.Text, Action: len(c.ToolCalls) > 0}
 	}
@@ -69,9 +71,11 @@ func ParsePartial(mode Mode, step int, c Completion, tools []Tool) Partial {
 // maxEscape is the size of the longest escape in a JSON string, in bytes: \u0041.
 const maxEscape = 6
 
-// partialFinal returns the content of a JSON action "final" that is cut off, perhaps within an escape.
-func partialFinal(text string) (string, bool) {
+// partialFinal returns the content of a JSON action "final" that is cut off within the content. It drops the end of
+// the text if that is an incomplete escape. ok is false if text is not the beginning of such an action.
+func partialFinal(text string) (content string, ok bool) {
 	text = strings.TrimSpace(text)
+	// Complete the text to a JSON object, without its last bytes if they are the beginning of an escape.
 	for cut := 0; cut <= min(maxEscape, len(text)); cut++ {
 		var fields map[string]json.RawMessage
 		if json.Unmarshal([]byte(text[:len(text)-cut]+`"}`), &fields) != nil {

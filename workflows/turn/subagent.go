@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// AgentTools begins the IDs of the tools that stand for agents: "agent/<id>".
+// AgentTools is the prefix of the IDs of the tools that call agents: "agent/<id>".
 const AgentTools = "agent/"
 
-// SubagentSession returns the session of the agent that a call of an agent's tool starts. It derives from the call alone,
-// so a repeated call finds the same session, and every reader finds the session's parent.
+// SubagentSession returns the ID of the session in which a subagent works for this call. It depends on the call
+// alone, so a repeated call finds the same session, and every reader of the session can find the call.
 func SubagentSession(turnID, callID string) string { return AgentTools + turnID + "/" + callID }
 
 var subagentSession = regexp.MustCompile(`^agent/([^/]+)/(\d{1,9}\.\d{1,9})$`)
 
-// ParentCall returns the call that started the session; ok is false for a session that no call started.
+// ParentCall returns the call that started a subagent's session; ok is false if the session is not a subagent's.
 func ParentCall(session string) (turnID, callID string, ok bool) {
 	m := subagentSession.FindStringSubmatch(session)
 	if m == nil {
@@ -23,15 +23,16 @@ func ParentCall(session string) (turnID, callID string, ok bool) {
 	return m[1], m[2], true
 }
 
-// answerSuffix ends the ID of the message with the answer of a subagent in the background, and the workflow ID of the
-// delivery that sends it.
+// answerSuffix ends the ID of the message with the answer of a background subagent, and the ID of the workflow that
+// delivers this message.
 const answerSuffix = "/answer"
 
-// SubagentAnswerID returns the ID of the message with which the answer of the subagent with this session reaches its caller's
-// session. Only a subagent's answer has such an ID.
+// SubagentAnswerID returns the ID of the message with which a background subagent's answer is sent to its caller's
+// session. session is the subagent's session. No other message has such an ID.
 func SubagentAnswerID(session string) string { return session + answerSuffix }
 
-// AnsweredCall returns the call of the subagent whose answer a message is; ok is false for every other message.
+// AnsweredCall returns the call that a subagent answers with the message messageID; ok is false for every other
+// message.
 func AnsweredCall(messageID string) (turnID, callID string, ok bool) {
 	session, ok := strings.CutSuffix(messageID, answerSuffix)
 	if !ok {

@@ -66,8 +66,8 @@ type Descriptor struct {
 	Hosts *HostRule `json:"hosts,omitempty"`
 }
 
-// Effects describes what a call can do besides returning its result. The zero value is the cautious one for what a call
-// may do.
+// Effects describes what a call can do besides returning its result. The zero value assumes that the call may change
+// or send anything.
 type Effects struct {
 	// ReadOnly means that a call changes nothing and sends nothing out.
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -94,7 +94,7 @@ type Tool struct {
 	Hosts              *HostRule     `json:"hosts,omitempty"`
 }
 
-// Pinned returns the part of d that a turn config holds.
+// Pinned returns the fields of d that a turn config holds.
 func (d Descriptor) Pinned() Tool {
 	return Tool{
 		ID: d.ID, Wire: d.Wire, Hash: d.Hash, Activity: d.Activity, Risk: d.Risk, Repeatable: d.Repeatable,
@@ -128,14 +128,14 @@ type Catalogue struct {
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
-// Usable reports whether turns may use the server's tools: the server is available, or became unavailable less than
-// Grace ago. In the latter case a call waits for its server.
+// Usable reports whether turns may use the server's tools at the time now: the server is available, or it became
+// unavailable less than Grace ago and its last good tools are known. In the latter case a call waits for the server.
 func (c Catalogue) Usable(now time.Time) bool {
 	return c.Problem == "" || len(c.Tools) > 0 && now.Before(c.Since.Add(c.Grace))
 }
 
-// Version identifies what a worker offers of a server, by the operator's configuration and the tools. Workers with other
-// configurations or programs offer other versions.
+// Version returns an identifier of this version of the server's catalogue. It differs if the operator's configuration
+// or the tools differ.
 func (c Catalogue) Version() string { return c.ConfigHash + "/" + c.Hash }
 
 // QuarantinedTool is a tool that is new or differs from its approved version.

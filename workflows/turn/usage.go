@@ -10,10 +10,10 @@ type Usage struct {
 	// CacheWriteTokens are the input tokens that the provider wrote to its cache, if it charges for them.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 	ReasoningTokens  int64 `json:"reasoning_tokens,omitempty"`
-	// Estimated is set if the provider reported no usage, or only part of it because the inference was interrupted. What
-	// is missing is then estimated at four bytes per token.
+	// Estimated is set if the provider reported no usage, or only part of it because the inference was interrupted. The
+	// missing part is estimated at four bytes per token.
 	Estimated bool `json:"estimated,omitempty"`
-	// Cost is the price of the tokens. It is incomplete if Unpriced is set: a price was unknown.
+	// Cost is the price of the tokens. If Unpriced is set, a price was unknown, and Cost is only the known part.
 	Cost     USD  `json:"cost_usd,omitempty"`
 	Unpriced bool `json:"unpriced,omitempty"`
 }
@@ -32,7 +32,7 @@ func (u Usage) Add(o Usage) Usage {
 	}
 }
 
-// Describe returns the tokens for display: input with those from the cache, output with those of reasoning.
+// Describe returns the tokens for display, such as "1200 in (1000 cached), 80 out (50 reasoning)".
 func (u Usage) Describe() string {
 	text := fmt.Sprintf("%d in", u.InputTokens)
 	if u.CachedTokens > 0 {
@@ -48,7 +48,7 @@ func (u Usage) Describe() string {
 	return text
 }
 
-// DescribeCost returns the cost for display, or nothing if there are no tokens.
+// DescribeCost returns the cost for display. It is empty if there are no tokens.
 func (u Usage) DescribeCost() string {
 	switch {
 	case u.Total() == 0:

@@ -10,14 +10,14 @@ import (
 // maxWire is the longest function name that providers accept (^[a-zA-Z0-9_-]{1,64}$, OpenAI API reference).
 const maxWire = 64
 
-// hashed matches every name that ends in a hash. Servers choose the names of their tools. A tool whose own name ends
-// like this also gets a hash, because otherwise a server could claim the name of another server's tool.
+// hashed matches every name that ends like a hash. A tool whose own name ends like this also gets a hash. Otherwise a
+// server, which chooses the names of its tools, could claim the wire name of another server's tool.
 var hashed = regexp.MustCompile(`_[0-9a-f]{16}$`)
 
-// WireName returns the provider's name for the tool with this catalogue ID. Letters, digits, _ and - stay, and a slash
-// becomes _. If anything else had to be replaced, if an underscore makes the name ambiguous, or if the name would
-// exceed 64 bytes, it is truncated and ends in 16 hex digits of the ID's SHA-256, so that two IDs never share a name:
-// finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
+// WireName returns the name under which providers know the tool with this catalogue ID. Letters, digits, _ and -
+// stay, and a slash becomes _. If another character had to be replaced, if an underscore makes the name ambiguous, or
+// if the name would exceed 64 bytes, it is truncated and ends in 16 hex digits of the ID's SHA-256. So two IDs never
+// share a name: finding a second ID for a given name takes 2^64 attempts. The name depends on the ID alone.
 func WireName(id string) string {
 	var b strings.Builder
 	exact := id != ""
@@ -54,6 +54,7 @@ func WireName(id string) string {
 	return name + suffix
 }
 
+// wireRune reports whether providers accept r in a function name.
 func wireRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// source is the package, in the version that the snapshot is made of.
+// source is the npm package, with its version, from which the snapshot is made.
 const source = "@earendil-works/pi-ai@1.5.2"
 
-// vendors are the providers that the snapshot has.
+// vendors are the providers whose models go into the snapshot.
 var vendors = []string{
 	"anthropic", "cerebras", "deepseek", "google", "groq", "meta", "mistral", "moonshotai", "openai", "xai", "zai",
 }
@@ -90,7 +90,8 @@ func main() {
 	write(list)
 }
 
-// add appends the chat models of a vendor, sorted by name.
+// add appends a vendor and its chat models, sorted by name, to the list. byAPI has the entries of the package by wire
+// protocol and model ID.
 func add(list *models.List, vendor string, byAPI map[string]map[string]entry) {
 	v := models.Vendor{ID: vendor}
 	first := len(list.Models)
@@ -106,6 +107,7 @@ func add(list *models.List, vendor string, byAPI map[string]map[string]entry) {
 	list.Vendors = append(list.Vendors, v)
 }
 
+// profile returns the snapshot's description of a model. api is the package's name of its wire protocol.
 func profile(vendor, api string, e entry) models.Profile {
 	p := models.Profile{Provider: vendor, Name: e.ID, API: turn.APIChat, ContextTokens: e.ContextWindow,
 		MaxOutputTokens: min(e.MaxTokens, e.ContextWindow), Capabilities: capabilities(vendor, e)}
@@ -124,7 +126,7 @@ func profile(vendor, api string, e entry) models.Profile {
 	return p
 }
 
-// capabilities returns what a model can do. The package lists only models that take tools.
+// capabilities returns the capabilities of a model. All models in the package accept tools.
 func capabilities(vendor string, e entry) []models.Capability {
 	out := []models.Capability{models.ToolUse}
 	if slices.Contains(e.Input, "image") {
@@ -136,7 +138,8 @@ func capabilities(vendor string, e entry) []models.Capability {
 	if e.Reasoning {
 		out = append(out, models.Reasoning)
 	}
-	// The vendors that document a schema of the answer for their current models; for others the package's word counts.
+	// These vendors document that their current models accept a JSON schema for the answer. For other vendors, the
+	// package says whether a model does.
 	documented := []string{"anthropic", "google", "meta", "mistral", "openai", "xai"}
 	old := strings.HasPrefix(e.ID, "gpt-3") || e.ID == "gpt-4" || strings.HasPrefix(e.ID, "gpt-4-")
 	if slices.Contains(documented, vendor) && !old || e.Compat.Strict != nil && *e.Compat.Strict && !old {
@@ -145,7 +148,7 @@ func capabilities(vendor string, e entry) []models.Capability {
 	return out
 }
 
-// write writes one model per line, so that changes are easy to review.
+// write writes the list to snapshot.json, one model per line, so that changes are easy to review.
 func write(list models.List) {
 	var out bytes.Buffer
 	text := func(v any) []byte {
