@@ -22,8 +22,8 @@ import (
 // listLimit is how many schedules List returns.
 const listLimit = 100
 
-// memoKey is the key of a Schedule in Temporal's memo, which distinguishes Everturn's schedules from others. The memo
-// has what does not change: the fields from Name to TaskQueue.
+// memoKey is the key of a Schedule in the memo that Temporal keeps with the schedule. A schedule without it is not one
+// of Everturn's. The memo has the fields that do not change, from Name to TaskQueue.
 const memoKey = "everturn"
 
 // Schedule is a schedule with its next and its latest runs.
@@ -111,7 +111,8 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return schedule, nil
 }
 
-// describe returns what Temporal has of a schedule. Schedule.Last is empty.
+// describe returns a schedule and its recent runs, as Temporal has them. Schedule.Last is empty, because that takes the
+// journal too.
 func (s Schedules) describe(ctx context.Context, name string) (Schedule, []client.ScheduleActionResult, error) {
 	if s.c.temporal == nil {
 		return Schedule{}, nil, ErrUnreachable
@@ -132,12 +133,13 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 		schedule.Next = d.Info.NextActionTimes
 	}
 	runs := slices.DeleteFunc(d.Info.RecentActions, func(a client.ScheduleActionResult) bool {
-		return a.StartWorkflowResult == nil
+		return a.StartWorkflowResult == nil // it started no workflow
 	})
 	return schedule, runs, nil
 }
 
-// run returns the outcome of one run: the turn that took its message, if the journal has it.
+// run returns one run of a schedule, with the turn that has taken its message if the journal has that turn. session is
+// the session of the schedule, empty if each run has its own.
 func (s Schedules) run(ctx context.Context, session string, action client.ScheduleActionResult) (ScheduleRun, error) {
 	w := *action.StartWorkflowResult
 	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
@@ -191,7 +193,8 @@ func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 	})
 }
 
-// do applies an operation to a schedule of Everturn.
+// do applies an operation to a schedule and returns the schedule as it was before. It refuses a schedule that is not
+// Everturn's.
 func (s Schedules) do(
 	ctx context.Context, name string, do func(client.ScheduleHandle, context.Context) error,
 ) (Schedule, error) {
@@ -206,7 +209,7 @@ func (c *Client) schedule(ctx context.Context, name string) client.ScheduleHandl
 	return c.temporal.ScheduleClient().GetHandle(ctx, c.WorkflowID(name))
 }
 
-// scheduleError converts an error of Temporal to the package's error.
+// scheduleError converts an error of Temporal about the schedule name to an error of this package.
 func scheduleError(name string, err error) error {
 	var invalid *serviceerror.InvalidArgument
 	var unknown *serviceerror.NotFound
