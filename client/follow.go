@@ -53,11 +53,11 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	switch {
 	case err != nil && f.outcome == nil:
 		return workflows.Result{}, err
-	case f.t.Merged:
+	case f.t.Merged: // no turn has taken the message
 		return workflows.Result{}, cmp.Or(err, f.outcome.err)
 	}
 	r, err := c.journalResult(ctx, f.t.ID)
-	if (err != nil || !r.State.Terminal()) && f.outcome != nil {
+	if (err != nil || !r.State.Terminal()) && f.outcome != nil { // only Temporal has the turn's end
 		return f.outcome.result, f.outcome.err
 	}
 	return r, err
@@ -131,7 +131,7 @@ func (f *follower) awaitOutcome(ctx context.Context) {
 func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (done bool, err error) {
 	if f.t.Merged {
 		if taken, err := f.findMergedTurn(ctx); !taken || err != nil {
-			return f.outcome != nil, err
+			return f.outcome != nil, err // with an outcome, no turn will take the message
 		}
 	}
 	for {

@@ -25,7 +25,7 @@ type PendingInput struct {
 
 // Pending returns the requests that turns wait for, the oldest first: approvals of tool calls with their exact
 // arguments, questions of the model, and elicitations of MCP servers. A subagent's request names the session of the
-// subagent, which is the one to decide it in.
+// subagent: send the decision to that session.
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {

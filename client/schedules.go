@@ -64,7 +64,7 @@ type Schedules struct{ c *Client }
 // Schedules returns the client's schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
-// List returns at most 100 schedules by name. Temporal's list lags slightly.
+// List returns at most 100 schedules, sorted by name. Temporal's list lags slightly, so it may lack a new schedule.
 func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	if s.c.temporal == nil {
 		return nil, ErrUnreachable
@@ -79,8 +79,9 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the schedules: %w", asClientError(err))
 		}
-		name, own := workflows.SessionOf(s.c.options.Tenant, entry.ID)
-		if known, ours := s.c.scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
+		name, ofTenant := workflows.SessionOf(s.c.options.Tenant, entry.ID)
+		known, ofEverturn := s.c.scheduleOf(entry.Memo)
+		if !ofTenant || !ofEverturn || known.TaskQueue != s.c.options.TaskQueue {
 			continue
 		}
 		schedule, err := s.Get(ctx, name)
@@ -121,8 +122,8 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 	if err != nil {
 		return Schedule{}, nil, scheduleError(name, err)
 	}
-	schedule, ours := s.c.scheduleOf(d.Memo)
-	if !ours {
+	schedule, ofEverturn := s.c.scheduleOf(d.Memo)
+	if !ofEverturn {
 		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
 	schedule.Name, schedule.Next, schedule.Last = name, nil, nil
@@ -161,7 +162,7 @@ func (s Schedules) run(ctx context.Context, session string, action client.Schedu
 		return run, nil
 	case err == nil:
 		run.Turn, run.State, run.Reason = rec.ID, rec.State, rec.Reason
-		run.WorkflowID, run.RunID = s.c.WorkflowID(rec.Session), rec.ID
+		run.WorkflowID, run.RunID = s.c.WorkflowID(rec.Session), rec.ID // those of the turn, not of its delivery
 	}
 	return run, err
 }
@@ -226,8 +227,8 @@ func scheduleError(name string, err error) error {
 	return fmt.Errorf("schedule %q: %w", name, asClientError(err))
 }
 
-// scheduleOf decodes the memo of a schedule, and reports whether it is one of Everturn's.
-func (c *Client) scheduleOf(memo *commonpb.Memo) (s Schedule, ours bool) {
+// scheduleOf decodes the memo of a schedule. It returns false if the schedule is not one of Everturn's.
+func (c *Client) scheduleOf(memo *commonpb.Memo) (s Schedule, ofEverturn bool) {
 	payload := memo.GetFields()[memoKey]
 	return s, payload != nil && c.options.DataConverter.FromPayload(payload, &s) == nil
 }

@@ -64,8 +64,8 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	return t, nil
 }
 
-// Snapshot returns the state of the session's running turn, with the messages that it has accepted and not used yet. A
-// worker answers it.
+// Snapshot returns the state of the session's running turn, with the messages that it has accepted and not used yet. It
+// needs a running worker, which answers the query.
 //
 // Errors: ErrNotRunning, ErrNoWorker, ErrUnreachable.
 func (c *Client) Snapshot(ctx context.Context, session string) (workflows.Snapshot, error) {
@@ -92,7 +92,7 @@ func (c *Client) describe(
 }
 
 // recordedTurn returns the journal's record of the turn t.ID, or of the session's last turn if t.ID is empty. If the
-// journal has no such turn, it returns a zero record and, as a rule, ErrNotFound.
+// journal has no such turn, it returns a zero record and ErrNotFound, or no error if the session exists without turns.
 func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
 	case c.journal == nil:

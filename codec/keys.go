@@ -83,7 +83,8 @@ func Open(cfg config.Encryption) (*Keys, error) {
 	return nil, nil
 }
 
-// OpenFile returns the keys of a file, which `everturn keys` and Tink's own tool write.
+// OpenFile reads the keys in a key file, as `everturn keys` and Tink's own tool write it. The error is
+// config.ErrInvalid.
 func OpenFile(path string) (*Keys, error) {
 	k := &Keys{path: path}
 	set, err := k.read(nil)

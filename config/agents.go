@@ -48,8 +48,8 @@ type Agent struct {
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 }
 
-// Agent returns the agent with this name, and whether there is one. "" and runtime.agent mean the default agent, which
-// takes everything except its ID and the agents that it may call from other sections.
+// Agent returns the agent with this name, and whether there is one. For "" and the name in runtime.agent it returns the
+// default agent, with only its ID and Agents set: its other settings are those of [runtime], [llm] and [policy].
 func (c Config) Agent(id string) (Agent, bool) {
 	if id == "" || id == c.Runtime.Agent {
 		return Agent{ID: c.Runtime.Agent, Agents: c.Runtime.Agents}, true
@@ -73,7 +73,8 @@ func (v *validator) callees(key string, ids []string, c Config) {
 	}
 }
 
-// agents checks [[agents]].
+// agents checks [[agents]]: the number of agents, their IDs, the tools and agents that they name, and that their limits
+// do not exceed those of [runtime].
 func (v *validator) agents(c Config) {
 	if len(c.Agents) > maxAgents {
 		v.add("agents", "has %d agents; the maximum is %d", len(c.Agents), maxAgents)

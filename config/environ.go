@@ -47,7 +47,7 @@ func (l *loader) applyEnviron() {
 		names[i] = variable(f.key)
 		name := names[i]
 		if _, inFile := l.loaded.places.key[f.key]; !inFile && l.env[name] == "" {
-			name = borrowed[f.key]
+			name = borrowed[f.key] // "" for most keys
 		}
 		if value := l.env[name]; name != "" && value != "" {
 			l.set(f, value, "environment "+name)

@@ -30,9 +30,11 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 		return s, f.value.Kind() == reflect.String && f.value.Type() != durationType
 	}
 	ok, secret := true, f.value.Type() == secretType
-	// refuse adds a problem at the first occurrence of text in the string as it is written.
+	// refuse adds a problem, at the position in the file where text first occurs in the string. credentials says that the
+	// problem is only a missing secret. The message begins with the key.
 	refuse := func(text string, credentials bool, format string, args ...any) {
-		if ok = false; len(l.problems) >= maxProblems {
+		ok = false
+		if len(l.problems) >= maxProblems {
 			return
 		}
 		raw := l.loaded.places.value[f.key]
@@ -75,7 +77,8 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 }
 
 // secretFile returns the content of a file that holds a secret, without its trailing newlines. secret says whether the
-// setting that refers to the file is a Secret. Others may not: the configuration is shown with their values.
+// setting that refers to the file is a Secret. Other settings may not refer to files, because commands print their
+// values.
 func secretFile(path string, secret bool) (string, error) {
 	if !secret {
 		return "", errors.New("only secrets may come from files")

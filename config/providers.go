@@ -31,8 +31,8 @@ func KeyVariable(id Provider) string {
 	return strings.ToUpper(strings.ReplaceAll(string(id), "-", "_")) + "_API_KEY"
 }
 
-// applyProviderKeys sets the API keys of blocks of [[providers]] that have none from the environment. It also adds a
-// block for each known provider whose key is in the environment, except openai: its key is that of [llm].
+// applyProviderKeys takes API keys from the environment. It sets the key of each block of [[providers]] that has none,
+// and adds a block for each known provider whose key is there. It adds none for openai, whose key is that of [llm].
 func (l *loader) applyProviderKeys() {
 	c := &l.loaded.Config
 	for i := range c.Providers {

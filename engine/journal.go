@@ -46,10 +46,10 @@ type Workers interface {
 
 var _ Journal = (*journal.DB)(nil)
 
-// OpenJournal opens the configured journal, with the keys of [encryption] if that includes the journal. A Postgres
-// database must already have its tables: see MigrateJournal. A SQLite file in the working folder must have been created
-// there, because one that comes with a clone can hold grants and running turns. An absolute path is the operator's own
-// choice. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
+// OpenJournal opens the configured journal, with the keys of [encryption] if encryption.journal is set. A Postgres
+// database must already have its tables: see MigrateJournal. A SQLite file at a relative path must have been created on
+// this machine, because a file that comes with a clone of a repository may contain grants and running turns; at an
+// absolute path, it is trusted. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	keys, err := journalKeys(cfg.Encryption)
 	if err != nil {

@@ -90,8 +90,8 @@ func Selection(s config.Select) models.Selection {
 	return out
 }
 
-// openModels loads the list of models, and sets the default model of e.model. It checks that the models of the
-// configuration, its agents and the summaries exist.
+// openModels loads the list of models, and sets the default model of e.model. It returns an error if a model that the
+// configuration names does not exist: the default model, a fallback, an agent's model or the one for summaries.
 func (e *Engine) openModels(context.Context) error {
 	all, err := Models(e.cfg)
 	if err != nil {

@@ -112,7 +112,7 @@ func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool 
 		return false
 	}
 	for _, w := range workers {
-		// A version begins with the hash of the server's configuration: see turn.Catalogue.Version.
+		// The worker has another configuration of the server: a version begins with the hash of the configuration.
 		if version, ok := w.Offers[c.Server]; ok && !strings.HasPrefix(version, c.ConfigHash+"/") {
 			continue
 		}

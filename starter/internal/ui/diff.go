@@ -88,8 +88,8 @@ func editHunks(fields map[string]json.RawMessage) (out string) {
 	return out
 }
 
-// hunksOfEdit returns the hunks between the old and the new text of one edit. It returns false unless fields contains
-// exactly one pair of edits. An edit that changes nothing has no hunks.
+// hunksOfEdit returns the hunks of the diff between the old and the new text of an edit. It returns false unless fields
+// contains exactly these two texts. An edit that changes nothing has no hunks.
 func hunksOfEdit(fields map[string]json.RawMessage) (hunks string, ok bool) {
 	for _, names := range edits {
 		var old, text string

@@ -114,8 +114,8 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 // secondPressWithin is how soon a second Ctrl-C must follow the first one to have its own effect: see interrupt.
 const secondPressWithin = 3 * time.Second
 
-// key handles a key press. Ctrl-C, Ctrl-D and Ctrl-O always have their effect, and scroll keys unless the current
-// request has the keys. All others go to the current request or to the input.
+// key handles a key press. Ctrl-C and Ctrl-O always have their effect, Ctrl-D if the input is empty, and scroll keys
+// unless the current request has the keys. All other keys go to the current request or to the input.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	defer func() { m.pressed = m.now() }()

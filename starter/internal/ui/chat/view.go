@@ -108,7 +108,7 @@ func (m *Model) View() tea.View {
 	}
 	v.Content = strings.Join(lines, "\n")
 	if c := m.input.Cursor(); c != nil && !m.focused {
-		c.Y += max(0, m.height-m.inputRows()-len(m.footer()))
+		c.Y += max(0, m.height-m.inputRows()-len(m.footer())) // from a row of the input to a row of the screen
 		c.Blink = false
 		v.Cursor = c
 	}
@@ -130,7 +130,9 @@ func (m *Model) footer() []string {
 func (m *Model) below() []string {
 	input := strings.Split(m.input.View(), "\n")
 	footer := m.footer()
-	room := max(0, m.height-len(input)-len(footer))
+	room := max(0, m.height-len(input)-len(footer)) // for the menu, the request and the outgoing messages
+	// The menu gets at most a third of the screen, and the request at most two thirds of the room, but each may have a few
+	// rows on a small screen.
 	lines := m.menu.view(m, min(room, max(3, m.height/3)))
 	lines = append(m.panel(min(room-len(lines), max(room*2/3, 8))), lines...)
 	pending := clip(m.pendingLines(), max(0, min(room-len(lines), pendingRows)))

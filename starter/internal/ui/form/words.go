@@ -45,8 +45,8 @@ const Recipients = "the server and the journal get your answer: enter no passwor
 // word returns a text of the server on one line of at most n characters, with invisible characters as escapes.
 func word(s string, n int) string { return termsafe.Line(termsafe.Visible(s), n) }
 
-// Lines describes the field, safe for a terminal: its name and what it takes, then its description and its choices. The
-// choices are numbered if the user may name them by number.
+// Lines describes the field, safe for a terminal: its name and which values it accepts, then its description and its
+// choices. The choices have numbers if the user may give them by number.
 func (f Field) Lines() []string {
 	head := word(f.Name, shownName)
 	if f.Title != "" && f.Title != f.Name {
