@@ -62,9 +62,9 @@ func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 		return c.runOutcome(ctx, t)
 	}
 	for {
-		first, run, err := c.currentRun(ctx, t)
+		id, run, err := c.currentRun(ctx, t)
 		if err == nil {
-			t.ID = first
+			t.ID = id
 			err = c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, nil)
 		}
 		if !ended(err) {

@@ -142,20 +142,20 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 // run returns one run of a schedule, with the turn that has taken its message if the journal has that turn. session is
 // the session of the schedule, empty if each run has its own.
 func (s Schedules) run(ctx context.Context, session string, action client.ScheduleActionResult) (ScheduleRun, error) {
-	w := *action.StartWorkflowResult
-	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	workflowID, runID := action.StartWorkflowResult.WorkflowID, action.StartWorkflowResult.FirstExecutionRunID
+	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: workflowID, RunID: runID}
 	if session == "" {
-		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
+		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, workflowID)
 	}
 	if s.c.journal == nil {
 		return run, nil
 	}
 	var rec journal.TurnRecord
 	var err error
-	if session != "" {
-		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
-	} else {
-		rec, err = s.c.journal.Turn(ctx, w.FirstExecutionRunID)
+	if session != "" { // the workflow is a delivery, from which the message has its ID
+		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(workflowID, runID))
+	} else { // the workflow is the turn
+		rec, err = s.c.journal.Turn(ctx, runID)
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):

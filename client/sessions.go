@@ -258,8 +258,9 @@ func (c *Client) stopSubagents(ctx context.Context, session string) (any bool, e
 	return len(names) > 0, err
 }
 
-// end ends the session's running turn with request, which it retries. All attempts name the same run, because the reply
-// to one may be lost, and the next attempt must not end a turn that has started since.
+// end ends the session's running turn. request asks Temporal to cancel or terminate a run; end retries it. All attempts
+// name the same run, because the reply to one may be lost, and the next attempt must not end a turn that has started
+// since.
 func (c *Client) end(ctx context.Context, session string, request func(ctx context.Context, run string) error) error {
 	for last := ""; ; {
 		// Temporal accepts the cancellation of a run that has ended, so end must find out itself whether a turn is running.
@@ -267,7 +268,7 @@ func (c *Client) end(ctx context.Context, session string, request func(ctx conte
 		switch {
 		case err != nil:
 			return err
-		case run == "", run == last:
+		case run == "", run == last: // no run, or the one that has just ended
 			return ErrNotRunning
 		}
 		last = run

@@ -17,7 +17,7 @@ type places struct {
 	lists map[string]int            // number of elements of a [[list]] so far
 }
 
-// findPlaces reads the positions of a document that go-toml has accepted.
+// findPlaces returns the positions of the keys and values in a TOML document, which go-toml must have accepted.
 func findPlaces(data []byte) places {
 	p := places{data: data, key: map[string]int{}, value: map[string]unstable.Range{}, lists: map[string]int{}}
 	var parser unstable.Parser
@@ -25,14 +25,14 @@ func findPlaces(data []byte) places {
 	table := ""
 	for parser.NextExpression() {
 		switch e := parser.Expression(); e.Kind {
-		case unstable.Table:
+		case unstable.Table: // [table]
 			table = p.keyOf("", e)
-		case unstable.ArrayTable:
+		case unstable.ArrayTable: // [[list]], the header of its next element
 			list := p.keyOf("", e)
 			table = fmt.Sprintf("%s[%d]", list, p.lists[list])
 			p.key[table] = p.key[list]
 			p.lists[list]++
-		case unstable.KeyValue:
+		case unstable.KeyValue: // a setting of the last table
 			p.add(p.keyOf(table, e), e.Value(), 0)
 		}
 	}

@@ -111,7 +111,7 @@ func (c Config) EffectiveLLM() LLM {
 			l.Provider, l.Model = id, name
 		}
 	}
-	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil {
+	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil { // the block counts like api_key or base_url in [llm]
 		l.Provider = ProviderOpenAI
 	}
 	return l.Effective()

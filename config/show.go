@@ -80,7 +80,7 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	if f.value.Type() == secretType {
 		return literal(f.value.Interface().(Secret).String()), true
 	}
-	if written, ok := s.loaded.written[f.key]; ok {
+	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
 		if strings.HasSuffix(f.key, "url") {
 			written = cmp.Or(printable.Address(written), written)
 		}

@@ -142,6 +142,7 @@ func (v *validator) duration(f field, d time.Duration) {
 // tenantName matches valid tenant names, which become part of workflow IDs and of processes' environments.
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
+// tenant checks the tenant's name. "default" is reserved, because an empty name means the default tenant.
 func (v *validator) tenant(name string) {
 	switch {
 	case strings.EqualFold(name, "default"):
@@ -153,6 +154,7 @@ func (v *validator) tenant(name string) {
 	}
 }
 
+// runtime checks [runtime], beyond the tags of its fields.
 func (v *validator) runtime(r Runtime) {
 	if r.MaxHistoryMessages > 0 && r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
@@ -175,6 +177,7 @@ func (v *validator) prompt(p Prompt) {
 	}
 }
 
+// localFiles checks the patterns of [local_files].
 func (v *validator) localFiles(l LocalFiles) {
 	for i, p := range l.Deny {
 		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
@@ -214,6 +217,7 @@ func (v *validator) approvals(a Approvals) {
 	}
 }
 
+// journal checks [journal]. It rejects paths that SQLite would not take as the name of a file.
 func (v *validator) journal(j Journal) {
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
 		v.add("journal.path", "is %s; it must be the path of a file", quote(j.Path))
@@ -224,6 +228,7 @@ func (v *validator) journal(j Journal) {
 	}
 }
 
+// temporal checks [temporal]. It rejects an unencrypted connection to another machine unless the operator permits it.
 func (v *validator) temporal(t Temporal) {
 	v.address("temporal.ui_url", t.UIURL)
 	if t.Address == "" {
@@ -241,6 +246,7 @@ func (v *validator) temporal(t Temporal) {
 	}
 }
 
+// telemetry checks [telemetry].
 func (v *validator) telemetry(t Telemetry) {
 	if t.MetricsAddress == "" {
 		return

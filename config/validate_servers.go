@@ -64,6 +64,7 @@ func (v *validator) queue(key string, s MCPServer) {
 	}
 }
 
+// serverID checks the ID of an MCP server. "local" is reserved, because it names the built-in tools in tool IDs.
 func (v *validator) serverID(key, id string) {
 	switch {
 	case id == "":

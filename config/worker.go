@@ -79,6 +79,7 @@ func (l LLM) Known() bool {
 // queueName matches valid names of server queues, which become part of the names of task queues.
 var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
+// worker checks [worker], also against the MCP servers and the provider.
 func (v *validator) worker(c Config) {
 	w := c.Worker
 	if len(w.Roles) == 0 && len(w.ServerQueues) == 0 {

@@ -71,7 +71,8 @@ func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
 	}
-	// A relative path may lead to a file that came with a clone of a repository: see OpenJournal.
+	// A relative path may lead to a file that came with a clone of a repository: see OpenJournal. For a file in the state
+	// folder, sqlite.Open checks the folder.
 	if path := cfg.Journal.Path; !filepath.IsAbs(path) && filepath.Base(filepath.Dir(path)) != statedir.Name {
 		if err := statedir.SecureFile(path); err != nil {
 			return nil, err

@@ -196,6 +196,7 @@ func modalities(m config.Media) *inference.Modalities {
 	return nil
 }
 
+// close closes the endpoints of the providers and the demo's server.
 func (m *model) close() error {
 	var errs []error
 	for _, endpoint := range m.providers {

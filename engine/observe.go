@@ -116,7 +116,7 @@ func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journa
 	return out, nil
 }
 
-// Finish implements Journal.
+// Finish implements Journal. It measures the end of the turn, and the calls that did not run, once.
 func (j *observedJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
 	out, err := j.Journal.Finish(ctx, in)
 	if err == nil {
@@ -150,7 +150,8 @@ func (j *observedJournal) Decide(ctx context.Context, in turn.DecideInput) error
 	return err
 }
 
-// StartInference implements Journal.
+// StartInference implements Journal. The first attempt of an inference measures the calls of the last step that did not
+// run.
 func (j *observedJournal) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	out, err := j.Journal.StartInference(ctx, in)
 	if err == nil {
@@ -162,7 +163,7 @@ func (j *observedJournal) StartInference(ctx context.Context, in journal.StartIn
 	return out, err
 }
 
-// SettleInference implements Journal.
+// SettleInference implements Journal. It measures an inference that it has settled: a step, and its usage.
 func (j *observedJournal) SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error) {
 	out, err := j.Journal.SettleInference(ctx, in)
 	if err == nil && j.telemetry != nil && out.SettledAt.Equal(in.At) { // not settled by an earlier attempt
@@ -190,7 +191,7 @@ func (j *observedJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) 
 	return out, err
 }
 
-// SettleCall implements Journal.
+// SettleCall implements Journal. It measures a call that it has settled.
 func (j *observedJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	out, err := j.Journal.SettleCall(ctx, in)
 	if err == nil && j.telemetry != nil && !out.Late && out.SettledAt.Equal(in.At) { // not settled before

@@ -134,5 +134,5 @@ func isAvailable(s ServerHealth) bool {
 			state = t.State
 		}
 	}
-	return state == ServerConnected || state == ServerIdle
+	return state == ServerConnected || state == ServerIdle // an idle server is connected when it is needed
 }

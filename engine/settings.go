@@ -88,7 +88,7 @@ func (e *Engine) agent() activities.Agent {
 	}
 }
 
-// compactionSettings returns how prompts are compacted, nil if they are not.
+// compactionSettings returns the settings of the compaction of prompts, or nil if it is off.
 func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 	if cfg.Prompt.Compaction == config.CompactionOff {
 		return nil

@@ -136,6 +136,7 @@ func (s *sink) forward(turnID string, after int64) {
 			waitsForUser = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
 			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: e}, &patience)
 		}
+		// Without new events, a follower ends if the turn waits for its user or the worker stops.
 		position, stop := reader.After, err != nil || len(events) == 0 && (waitsForUser || s.stopping())
 		if reader.Done {
 			position, stop = ended, true
@@ -240,7 +241,7 @@ func (s *sink) deliver() {
 	}
 }
 
-// try sends an event, at most sinkTries times.
+// try sends an event, at most sinkTries times with growing pauses, and returns the last error.
 func (s *sink) try(e Event) (err error) {
 	for n := 1; ; n++ {
 		if err = s.sendOnce(e); err == nil || n == sinkTries || s.ctx.Err() != nil { // s.ctx ends when the sink closes
@@ -285,7 +286,7 @@ func (s *sink) close() {
 	case <-s.ctx.Done():
 	}
 	s.cancel()
-	for range s.queue {
+	for range s.queue { // the events that were not sent in time
 		s.drop(errStopped)
 	}
 	s.mu.Lock()

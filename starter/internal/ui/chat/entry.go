@@ -127,6 +127,7 @@ func (m *Model) callLines(e *entry, width int) []string {
 		mark = "late result: " + mark
 	}
 	head := strings.TrimSpace(mark + " " + ui.Preview(c.Tool))
+	// The arguments get the room that the tool, the result and the separators between them (4 columns) leave.
 	if room := width - len([]rune(head)) - len([]rune(result)) - 4; room > 8 && !e.open && c.Arguments != "" {
 		head += " " + cutWidth(ui.Excerpt(c.Arguments, room, c.ArgumentsBytes), room)
 	}

@@ -198,7 +198,7 @@ func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	if p == nil {
 		return nil
 	}
-	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" {
+	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" { // keys that type nothing decide nothing
 		return m.decide(p, v)
 	}
 	switch strings.ToLower(msg.String()) {

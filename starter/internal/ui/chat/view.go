@@ -151,7 +151,8 @@ func (m *Model) pendingLines() []string {
 		case p.accepted:
 			state = " · accepted"
 		}
-		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, m.cols()-len(state)+1))
+		width := m.cols() - len(state) + 1 // the dot in state is 2 bytes but 1 column
+		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, width))
 		lines = append(lines, m.theme.dim.Render(text+state))
 	}
 	return lines
