@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. It
-// may be for any tenant: the client uses that of its own.
+// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. The
+// journal may be that of any tenant: New takes the journal of the client's own tenant from it.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)

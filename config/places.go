@@ -101,7 +101,7 @@ func (p places) position(offset int) (line, column int) {
 }
 
 // locate sets a problem's position to that of its key in the file. If the file lacks the key, locate takes the nearest
-// list or table around it that is not a whole section. Otherwise it leaves the problem as it is.
+// list or table around it that is not a whole section. If there is none, the problem gets no position.
 func (l *Loaded) locate(p *Problem) {
 	for key := p.Key; key != ""; key = enclosing(key) {
 		_, inFile := l.places.key[key]

@@ -19,8 +19,8 @@ func Count(n int, noun string) string { return english.Plural(n, noun, "") }
 // Withdrawn is shown when an interrupted inference starts again: the text that it has streamed so far is void.
 const Withdrawn = "the inference was interrupted and starts again; its text so far is withdrawn"
 
-// Failure describes why an inference failed, and says that it is retried. A completion that is not a valid action may
-// end the turn instead, so Failure does not say that of it.
+// Failure describes why an inference failed, and adds that it is retried. It does not add that for a completion that is
+// not a valid action, because such a completion may end the turn.
 func Failure(why string, code turn.Code) string {
 	why = strings.TrimSuffix(termsafe.Line(why, 300), ".")
 	if code == turn.CodeInvalidAction {
