@@ -15,8 +15,8 @@ import (
 // Ask sends a message, waits for the end of its turn and decodes the answer into a T, which must be a struct. The tags
 // json and jsonschema of its fields name and describe them to the model. A turn that waits for a decision has not ended.
 //
-// The result is that of the turn, whether it has such an answer or not. If it has none, the error is a *turn.Error with
-// the result's code: invalid_output if the model's answer did not match.
+// Ask returns the result of the turn in any case. If the turn ended without an answer, the error is a *turn.Error with
+// the result's code. If the answer does not match the schema, the code is invalid_output.
 //
 // Errors: those of Send and Wait.
 func Ask[T any](ctx context.Context, c *Client, in SendInput) (answer T, result workflows.Result, err error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. It
-// may be for any tenant: the client uses that of its own.
+// Journal is the part of the journal that a client uses. A journal.DB implements it and documents its methods. The
+// journal may be that of any tenant: New takes the journal of the client's own tenant from it.
 type Journal interface {
 	Session(ctx context.Context, id string) (journal.SessionRecord, error)
 	Sessions(ctx context.Context, limit int) ([]journal.SessionRecord, error)
@@ -39,7 +39,7 @@ type Journal interface {
 
 var _ Journal = (*journal.DB)(nil)
 
-// tenants is a Journal of several tenants. A client uses that of its own.
+// tenants is a Journal with the sessions of all tenants. New takes the journal of the client's own tenant from it.
 type tenants interface {
 	Tenant(tenant string) *journal.DB
 }
@@ -85,7 +85,7 @@ func New(temporal client.Client, o Options) *Client {
 }
 
 // Dial connects to the Temporal server of a configuration and returns a client for its task queue, agent and tenant.
-// The journal stays the caller's; engine.OpenJournal opens the configured one.
+// The caller opens the journal (see engine.OpenJournal), and closes it after the client.
 //
 // Temporal's environment variables (TEMPORAL_*) and profiles apply as they do to a worker.
 //
@@ -107,7 +107,7 @@ func Dial(ctx context.Context, cfg config.Config, journal Journal) (*Client, err
 		return nil, err
 	}
 	err = temporalconn.CheckOwner(ctx, temporal, address, namespace, cfg.Journal.Path)
-	if errors.Is(err, config.ErrInvalid) {
+	if errors.Is(err, config.ErrInvalid) { // any other error means that the owner is not known
 		temporal.Close()
 		return nil, err
 	}

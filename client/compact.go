@@ -19,9 +19,9 @@ type CompactInput struct {
 	Focus string
 }
 
-// Compact compacts the conversation of a session whose turn has ended: a model summarizes it, and the prompts of later
-// turns contain the summary instead. The transcript stays as it is, and a fork from before has the whole conversation.
-// Compact waits for the worker that does it. If ctx ends first, the worker goes on.
+// Compact compacts the conversation of a session that has no running turn: a model summarizes it, and the prompts of
+// later turns contain the summary instead. The transcript stays as it is, so a fork at an earlier message has the whole
+// conversation. Compact waits until a worker has done this. If ctx ends first, the worker continues.
 //
 // Errors: ErrNotFound, ErrBusy if a turn is running, ErrInvalid, ErrUnreachable.
 func (c *Client) Compact(ctx context.Context, in CompactInput) (workflows.CompactResult, error) {

@@ -72,7 +72,8 @@ var refusalKinds = map[turn.Code]error{
 	turn.CodeApprovalExpired: ErrExpired,
 }
 
-// asClientError converts an error of an update to the package's error.
+// asClientError converts an error of Temporal's client to an error of this package, if one fits: the refusal of a turn,
+// ErrNotRunning or ErrUnreachable.
 func asClientError(err error) error {
 	var app *temporal.ApplicationError
 	var gone *serviceerror.NotFound
@@ -89,6 +90,8 @@ func asClientError(err error) error {
 	return err
 }
 
+// refusalError returns the error with which a workflow has refused a request: a *DecidedError, or a *turn.Error that
+// also is the error of this package for its code, if there is one.
 func refusalError(app *temporal.ApplicationError) error {
 	e := turn.Errorf(turn.Code(app.Type()), app, app.Message())
 	var decided turn.Decision

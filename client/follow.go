@@ -53,11 +53,11 @@ func (c *Client) Wait(ctx context.Context, t Turn) (workflows.Result, error) {
 	switch {
 	case err != nil && f.outcome == nil:
 		return workflows.Result{}, err
-	case f.t.Merged:
+	case f.t.Merged: // no turn has taken the message
 		return workflows.Result{}, cmp.Or(err, f.outcome.err)
 	}
 	r, err := c.journalResult(ctx, f.t.ID)
-	if (err != nil || !r.State.Terminal()) && f.outcome != nil {
+	if (err != nil || !r.State.Terminal()) && f.outcome != nil { // only Temporal has the turn's end
 		return f.outcome.result, f.outcome.err
 	}
 	return r, err
@@ -68,25 +68,27 @@ type follower struct {
 	c          *Client
 	t          Turn
 	reader     follow.TurnReader
-	onlyResult bool         // the caller wants only the end, from the journal or from Temporal
-	message    string       // events before this message are skipped; empty once it has been reached
-	outcomes   chan outcome // receives the end from Temporal; nil once it has been received
-	outcome    *outcome     // the end as Temporal reported it
+	onlyResult bool         // the caller is Wait, which needs no events
+	message    string       // events before this message are skipped; empty if none are, or if it has been reached
+	outcomes   chan outcome // receives the turn's outcome from Temporal; nil once it has been received
+	outcome    *outcome     // the turn's outcome as Temporal reported it; nil until then
 	cancel     func()       // cancels the request to Temporal
 }
 
+// run passes the turn's events to emit as they appear, and returns when the turn is over or emit returns false.
 func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 	if f.c.journal == nil {
 		return errNoJournal
 	}
-	ctx, cancel := context.WithCancel(ctx) // the journal forgets the follower, and Temporal the request
+	ctx, cancel := context.WithCancel(ctx) // ends the subscription to the journal and the request to Temporal
 	defer cancel()
 	f.awaitOutcome(ctx)
 	for {
 		changed := f.changed(ctx) // before the read, so that no change is missed
 		done, err := f.advance(ctx, emit)
 		if err != nil && f.onlyResult && !f.t.Merged && f.outcome == nil && f.outcomes != nil {
-			changed, err = nil, nil // the journal cannot be read; Temporal reports the end
+			// The journal cannot be read. Wait does not need it, because Temporal will report the result.
+			changed, err = nil, nil
 		}
 		if done || err != nil {
 			return err
@@ -101,8 +103,8 @@ func (f *follower) run(ctx context.Context, emit func(turn.Event) bool) error {
 	}
 }
 
-// changed returns a channel that is closed when the journal may have more of the turn, or may have the turn that takes
-// the message.
+// changed returns a channel that is closed when the journal may have new events of the turn. While it is not known
+// which turn takes the message, any change of the session closes the channel too.
 func (f *follower) changed(ctx context.Context) <-chan struct{} {
 	topics := []journal.Topic{{Turn: f.t.ID}}
 	if f.t.Merged {
@@ -111,8 +113,8 @@ func (f *follower) changed(ctx context.Context) <-chan struct{} {
 	return f.c.journal.Changed(ctx, topics...)
 }
 
-// awaitOutcome starts asking Temporal for the end of the turn, or of the session's workflow if no turn has taken the
-// message.
+// awaitOutcome starts a request to Temporal that waits for the end of the turn f.t, in place of an earlier request for
+// another turn. Its answer arrives on f.outcomes.
 func (f *follower) awaitOutcome(ctx context.Context) {
 	if f.cancel != nil {
 		f.cancel()
@@ -124,11 +126,12 @@ func (f *follower) awaitOutcome(ctx context.Context) {
 	}
 }
 
-// advance reads what the journal has and reports whether the turn is over.
+// advance passes the events that the journal has by now to emit. It returns true if the turn is over or emit returned
+// false.
 func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (done bool, err error) {
 	if f.t.Merged {
 		if taken, err := f.findMergedTurn(ctx); !taken || err != nil {
-			return f.outcome != nil, err
+			return f.outcome != nil, err // with an outcome, no turn will take the message
 		}
 	}
 	for {
@@ -157,7 +160,7 @@ func (f *follower) advance(ctx context.Context, emit func(turn.Event) bool) (don
 	}
 }
 
-// findMergedTurn finds the turn that has taken a merged message.
+// findMergedTurn makes f follow the turn that has taken a merged message. It returns false if no turn has taken it yet.
 func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	row, err := f.c.journal.Delivered(ctx, f.t.Session, f.t.MessageID)
 	switch {
@@ -166,7 +169,7 @@ func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	if row.MessageID != f.t.MessageID {
+	if row.MessageID != f.t.MessageID { // another message began the turn: its earlier events are not for this caller
 		f.message = f.t.MessageID
 	}
 	f.t.ID, f.t.Merged = row.ID, false
@@ -174,21 +177,22 @@ func (f *follower) findMergedTurn(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// decideEnd decides whether the follower is done when Temporal has reported an end that the journal does not have.
-// known means that the journal has the turn. again means that the follower has switched to the turn that has the
-// message.
-func (f *follower) decideEnd(ctx context.Context, known bool) (again, done bool) {
+// decideEnd decides how the follower goes on after it has read all events of a turn whose end the journal does not
+// have. inJournal means that the journal has the turn. The follower is done if Temporal has reported the turn's end,
+// unless another turn has the message: then the follower switches to that turn, and again is true.
+func (f *follower) decideEnd(ctx context.Context, inJournal bool) (again, done bool) {
 	switch {
 	case f.outcome == nil:
 		return false, false
-	case !known && f.switchTurn(ctx):
+	case !inJournal && f.switchTurn(ctx):
 		f.awaitOutcome(ctx)
 		return true, false
 	}
 	return false, true
 }
 
-// switchTurn finds the turn that has the message if the one that was started for it does not.
+// switchTurn makes f follow another turn that has its message, and reports whether there is one. There is one, for
+// example, if the message is a duplicate: the turn that was started for it ends at once, and an earlier one has it.
 func (f *follower) switchTurn(ctx context.Context) bool {
 	id := f.outcome.result.Turn
 	if f.t.MessageID != "" {
@@ -208,8 +212,9 @@ func (f *follower) switchTurn(ctx context.Context) bool {
 	return true
 }
 
-// awaitClose waits until Temporal has closed the run too. Otherwise the request for its end is cancelled while the
-// server closes the run; a development server's database was seen to refuse everything after that ("interrupted (9)").
+// awaitClose waits until Temporal has closed the turn's run too, for at most closeWithin. Otherwise run would cancel
+// the request to Temporal while the server closes the run: a development server's database then sometimes refused all
+// further requests ("interrupted (9)").
 func (f *follower) awaitClose(ctx context.Context) {
 	if f.outcomes == nil {
 		return
@@ -221,15 +226,16 @@ func (f *follower) awaitClose(ctx context.Context) {
 	}
 }
 
-// passesMessage reports whether Follow yields an event: the message's or a later one.
+// passesMessage reports whether Follow yields an event. It is false for the events before the one that adds f.message
+// to the turn. The turn's last event is always yielded.
 func (f *follower) passesMessage(e turn.Event) bool {
 	if f.message == "" {
 		return true
 	}
 	switch e.Kind {
 	case turn.EventMessageAdded:
-		var joined turn.MessageEvent
-		if json.Unmarshal(e.Data, &joined) == nil && joined.MessageID != f.message {
+		var added turn.MessageEvent
+		if json.Unmarshal(e.Data, &added) == nil && added.MessageID != f.message {
 			return false
 		}
 	case turn.EventTurnCompleted:

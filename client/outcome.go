@@ -17,34 +17,36 @@ import (
 // Some turns never reach the journal or never end there: a message that was sent before, an input that cannot be run, a
 // turn that was terminated. Temporal reports how those ended.
 
-// outcome is Temporal's answer to the question how a turn ended.
+// outcome is how a turn ended, as Temporal reports it: with a result or an error.
 type outcome struct {
 	result workflows.Result
 	err    error
-	// failed means that Temporal rejected the question: the turn may be running.
+	// failed means that the request to Temporal failed with err: the turn may be running.
 	failed bool
 }
 
 // askAgainAfter is the pause before the client asks Temporal or the journal again after a failure.
 const askAgainAfter = time.Second
 
-// awaitOutcome asks Temporal for the end of a turn, and asks again while Temporal does not answer. If persistent is
-// set, it also asks again after every other failure.
+// awaitOutcome waits in the background for the end of a turn, and returns a channel that receives the outcome. It
+// repeats the request while Temporal does not answer; with persistent, it also repeats a request that Temporal rejects.
 func (c *Client) awaitOutcome(ctx context.Context, t Turn, persistent bool) chan outcome {
-	over := make(chan outcome, 1)
+	outcomes := make(chan outcome, 1) // buffered: the receiver may have gone
 	go func() {
 		for {
-			end := c.turnOutcome(ctx, t)
-			if !end.failed || !persistent && !isUnavailable(end.err) || ctx.Err() != nil {
-				over <- end
+			o := c.turnOutcome(ctx, t)
+			repeat := o.failed && (persistent || isUnavailable(o.err)) && ctx.Err() == nil
+			if !repeat {
+				outcomes <- o
 				return
 			}
 			pause(ctx)
 		}
 	}()
-	return over
+	return outcomes
 }
 
+// pause waits for askAgainAfter, or until ctx ends.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -52,16 +54,17 @@ func pause(ctx context.Context) {
 	}
 }
 
-// turnOutcome waits for the end of a turn, across all of its runs. If no turn has used the message that t names, it
-// waits until all turns that have accepted the message, one after the other, have ended: the message is lost then.
+// turnOutcome waits for the end of a turn, across all of its runs. If t names a merged message, no turn has used it
+// yet. turnOutcome then waits for the end of each turn that accepts the message, because one that does not use it hands
+// it on to the next. When the last one has ended, the message is lost: the outcome is ErrUndelivered.
 func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	if !t.Merged {
 		return c.runOutcome(ctx, t, t.ID)
 	}
 	for {
-		first, run, err := c.currentRun(ctx, t)
+		id, run, err := c.currentRun(ctx, t)
 		if err == nil {
-			t.ID = first
+			t.ID = id
 			err = c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, nil)
 		}
 		if !ended(err) {
@@ -76,46 +79,46 @@ func (c *Client) turnOutcome(ctx context.Context, t Turn) outcome {
 	}
 }
 
-// currentRun returns the turn's ID and its latest run, which is not that of the ID if the turn was reset. If t names no
-// turn, it is the session's latest one.
+// currentRun returns the ID of the turn t, or of the session's latest turn if t names none, and the ID of its latest
+// run. The two differ if the turn has continued in another run or was reset: a turn's ID is the ID of its first run.
 func (c *Client) currentRun(ctx context.Context, t Turn) (id, run string, err error) {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, c.WorkflowID(t.Session), "")
 	if err != nil {
 		return t.ID, "", err
 	}
 	info := d.WorkflowExecutionInfo
-	if t.ID != "" && t.ID != info.GetFirstRunId() {
+	if t.ID != "" && t.ID != info.GetFirstRunId() { // the latest run belongs to a later turn
 		return t.ID, t.ID, nil
 	}
 	return cmp.Or(info.GetFirstRunId(), info.GetExecution().GetRunId()), info.GetExecution().GetRunId(), nil
 }
 
-// nextTurn returns the turn that accepted the message after the turn t ended without using it, or an empty string if the
-// message was not sent again.
+// nextTurn waits for the delivery of the messages that the turn t has left, and returns the turn that has accepted the
+// message t.MessageID, or "" if the delivery did not send it.
 func (c *Client) nextTurn(ctx context.Context, t Turn) (string, error) {
-	var sent workflows.DeliverResult
-	err := c.temporal.GetWorkflow(ctx, workflows.HandOnID(c.WorkflowID(t.Session), t.ID), "").Get(ctx, &sent)
-	if err != nil && ended(err) {
+	var delivered workflows.DeliverResult
+	err := c.temporal.GetWorkflow(ctx, workflows.HandOnID(c.WorkflowID(t.Session), t.ID), "").Get(ctx, &delivered)
+	if err != nil && ended(err) { // the delivery failed, or there was none
 		return "", nil
 	}
-	return sent.Accepted[t.MessageID], err
+	return delivered.Accepted[t.MessageID], err
 }
 
-// ended reports whether a run has ended, from the error of waiting for its end. Otherwise Temporal has rejected the
-// request, and the run may continue.
+// ended reports whether a run has ended or does not exist. err is the result of waiting for its end. Any other error
+// means that the wait failed, and that the run may continue.
 func ended(err error) bool {
 	var execution *temporal.WorkflowExecutionError
 	var unknown *serviceerror.NotFound
 	return err == nil || errors.As(err, &execution) || errors.As(err, &unknown)
 }
 
-// unanswered returns the outcome if Temporal rejects the question.
+// unanswered returns the outcome of a turn for whose end the client could not wait, because of err.
 func unanswered(err error) outcome {
 	return outcome{err: fmt.Errorf("asking Temporal for the end of the turn: %w", asClientError(err)), failed: true}
 }
 
-// runOutcome waits for the end of a turn, which is in the chain of runs that run belongs to, or in a later one if the
-// turn was reset. The result is its value, or the detail of its failure or cancellation.
+// runOutcome waits for the end of the turn's chain of runs to which run belongs, or of the chain that replaced it if the
+// turn was reset. A turn that failed or was cancelled has its result in the details of the error.
 func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	var r workflows.Result
 	err := c.temporal.GetWorkflow(ctx, c.WorkflowID(t.Session), run).Get(ctx, &r)
@@ -152,8 +155,8 @@ func (c *Client) runOutcome(ctx context.Context, t Turn, run string) outcome {
 	return outcome{err: fmt.Errorf("waiting for the turn: %w", err)}
 }
 
-// completeDuplicate completes the answer of a duplicate from the journal. The duplicate's result has only the beginning
-// of another turn's answer.
+// completeDuplicate returns r with its whole answer, if r is the result of a turn whose message is a duplicate and the
+// answer is truncated. The whole answer is in the journal, in the turn that has answered the message.
 func (c *Client) completeDuplicate(ctx context.Context, r workflows.Result) workflows.Result {
 	if r.DuplicateOf == "" || !r.Truncated {
 		return r

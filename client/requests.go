@@ -14,16 +14,18 @@ import (
 
 // PendingInput selects pending requests.
 type PendingInput struct {
-	Session string // with the subagents at work for it; empty: all sessions of the tenant
-	// Turn selects those that this turn waits for, with those of the subagents whose answers it waits for. Session and
-	// Limit are ignored then.
+	// Session selects the requests of a session and of the subagents that work for it; empty selects those of all
+	// sessions of the tenant.
+	Session string
+	// Turn selects the requests of a turn and of the subagents whose answers it waits for. Session and Limit are ignored
+	// then.
 	Turn  string
 	Limit int // the maximum to return; 0 means 100
 }
 
 // Pending returns the requests that turns wait for, the oldest first: approvals of tool calls with their exact
 // arguments, questions of the model, and elicitations of MCP servers. A subagent's request names the session of the
-// subagent, which is the one to decide it in.
+// subagent: send the decision to that session.
 //
 // Errors: ErrNotFound if PendingInput names a turn that no worker has begun, and those of the journal.
 func (c *Client) Pending(ctx context.Context, in PendingInput) ([]journal.RequestRecord, error) {
@@ -81,7 +83,7 @@ func (c *Client) Approve(ctx context.Context, in DecideInput) (DecideResult, err
 	return result, err
 }
 
-// approveCovered allows the pending calls that the grant of an approval covers.
+// approveCovered allows the pending calls of the turn that the grant of the approval in covers. It adds them to result.
 func (c *Client) approveCovered(ctx context.Context, in DecideInput, result *DecideResult) error {
 	all, err := c.journal.Requests(ctx, result.Turn)
 	if err != nil {
@@ -89,22 +91,22 @@ func (c *Client) approveCovered(ctx context.Context, in DecideInput, result *Dec
 	}
 	i := slices.IndexFunc(all, func(r journal.RequestRecord) bool { return r.ID == in.Call })
 	if i < 0 {
-		return nil // Ask records the requests before the turn takes decisions
+		return nil // cannot happen: a turn records its requests in the journal before it takes decisions
 	}
-	given := all[i].Request
-	for _, w := range all {
-		if w.Decision != nil || !given.Covers(in.Grant, w.Request) {
+	approved := all[i].Request
+	for _, other := range all {
+		if other.Decision != nil || !approved.Covers(in.Grant, other.Request) {
 			continue
 		}
-		in.Turn, in.Call, in.ArgumentsHash = result.Turn, w.ID, w.ArgumentsHash
-		also, err := c.decide(ctx, in, true)
+		in.Turn, in.Call, in.ArgumentsHash = result.Turn, other.ID, other.ArgumentsHash
+		decided, err := c.decide(ctx, in, true)
 		switch {
 		case errors.Is(err, ErrNotPending), errors.Is(err, ErrAlreadyDecided), errors.Is(err, ErrExpired),
 			errors.Is(err, ErrNotRunning): // settled meanwhile
 		case err != nil:
-			return fmt.Errorf("allowing call %s, which the grant of call %s covers: %w", w.ID, given.ID, err)
+			return fmt.Errorf("allowing call %s, which the grant of call %s covers: %w", other.ID, approved.ID, err)
 		default:
-			result.Pending, result.Covered = also.Pending, append(result.Covered, w.ID)
+			result.Pending, result.Covered = decided.Pending, append(result.Covered, other.ID)
 		}
 	}
 	return nil
@@ -117,6 +119,7 @@ func (c *Client) Deny(ctx context.Context, in DecideInput) (DecideResult, error)
 	return c.decide(ctx, in, false)
 }
 
+// decide sends the decision on a tool call to its turn: allow it, or deny it.
 func (c *Client) decide(ctx context.Context, in DecideInput, allow bool) (DecideResult, error) {
 	var res workflows.ApprovalResult
 	err := c.update(ctx, in.Session, workflows.ApproveUpdate, workflows.Approval{

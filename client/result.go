@@ -27,9 +27,9 @@ func (c *Client) Result(ctx context.Context, t Turn) (workflows.Result, error) {
 	return c.journalResult(ctx, t.ID)
 }
 
-// journalResult returns the result of a turn whose workflow cannot be asked, for example because Temporal no longer has
-// it. The journal's record of the turn may have a truncated answer; the last settled message, or else the streamed
-// text, completes it.
+// journalResult returns the result of a turn from the journal, which keeps it longer than Temporal does. The answer in
+// the journal's record of the turn may be truncated. journalResult then takes the whole answer from the last settled
+// inference or, if a turn ended in the middle of one, from its streamed text.
 func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Result, error) {
 	row, err := c.journal.Turn(ctx, turnID)
 	if err != nil {
@@ -61,8 +61,8 @@ func (c *Client) journalResult(ctx context.Context, turnID string) (workflows.Re
 	return r, nil
 }
 
-// streamedText returns the last text in the events of a turn, which no inference has settled if the turn ended in the
-// middle of one.
+// streamedText returns the last text of the model in the events of a turn. Events also have the text of an inference
+// that was not settled.
 func (c *Client) streamedText(ctx context.Context, turnID string) (string, error) {
 	var reader turn.Reader
 	for r := (follow.TurnReader{Journal: c.journal, Turn: turnID, After: -1}); ; {
@@ -76,12 +76,12 @@ func (c *Client) streamedText(ctx context.Context, turnID string) (string, error
 	}
 }
 
-// completeAnswer returns the text that preview is the truncated beginning of, if text is that text. Otherwise it
-// returns preview and whether it is truncated.
+// completeAnswer returns text if preview, which ends in an ellipsis, is its truncated beginning. Otherwise it returns
+// preview, and whether that is truncated.
 func completeAnswer(preview, text string) (answer string, truncated bool) {
-	beginning, cut := strings.CutSuffix(preview, "…")
+	beginning, hasEllipsis := strings.CutSuffix(preview, "…")
 	switch {
-	case !cut:
+	case !hasEllipsis:
 		return preview, false
 	case len(text) > len(beginning) && strings.HasPrefix(text, beginning):
 		return text, false

@@ -20,17 +20,19 @@ const (
 	// attemptWithin bounds one attempt: an update hangs instead of failing if no worker runs, or if ten others are in
 	// flight for its workflow.
 	attemptWithin = 10 * time.Second
-	// versionLostAfter is how long a worker has time to answer before the client looks whether any can.
+	// versionLostAfter is how long a request waits for a worker before the client checks whether a worker of the turn's
+	// version runs.
 	versionLostAfter = time.Second
-	// healthWithin bounds the question whether Temporal answers at all, after a request that it did not answer.
+	// healthWithin bounds the health check of Temporal after a request that got no answer.
 	healthWithin = 2 * time.Second
 )
 
-// errClosing means that the run that an update was for has closed. The next attempt starts a new one.
+// errClosing means that the run of the turn closed before it took an update. The next attempt starts a new turn.
 var errClosing = fmt.Errorf("%w: the turn has just ended", ErrBusy)
 
-// update sends an update to the running turn. It sends the update again if the turn reports no such request: a worker
-// that takes over a turn receives the update before it has replayed up to the request.
+// update sends the update name with the argument arg to the session's running turn, and stores its result in res. If
+// the turn answers ErrNotPending, it sends the update once more: a worker that has just taken over the turn may handle
+// the update before its replay has reached the request.
 func (c *Client) update(ctx context.Context, session, name string, arg, res any) error {
 	if c.temporal == nil {
 		return ErrUnreachable
@@ -42,7 +44,7 @@ func (c *Client) update(ctx context.Context, session, name string, arg, res any)
 	return err
 }
 
-// request sends an update. All attempts have one update ID, so it takes effect once.
+// request sends an update, and retries it. All attempts have the same update ID, so the update takes effect once.
 func (c *Client) request(ctx context.Context, session, name string, arg, res any) error {
 	id := rand.Text()
 	return c.askWorker(ctx, session, func(ctx context.Context) error {
@@ -57,22 +59,23 @@ func (c *Client) request(ctx context.Context, session, name string, arg, res any
 	})
 }
 
-// askWorker persists in a request that only a worker of the session's turn answers. It gives up early, with an error
-// that says so, if the turn stays on a version of the worker that no longer runs.
+// askWorker retries a request that a worker of the session's turn must answer. If no worker of the version to which the
+// turn is pinned runs, it does not wait any longer and returns ErrVersionLost.
 func (c *Client) askWorker(ctx context.Context, session string, request func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	look := func() {
+	checkVersion := func() {
 		if why, err := temporalconn.VersionLost(ctx, c.temporal, c.WorkflowID(session)); err == nil && why != "" {
 			cancel(temporalconn.WithKind(ErrVersionLost, errors.New(why)))
 		}
 	}
-	timer := time.AfterFunc(versionLostAfter, look)
+	timer := time.AfterFunc(versionLostAfter, checkVersion)
 	defer timer.Stop()
 	err := c.retry(ctx, ErrNoWorker, request)
-	var unpolled *serviceerror.FailedPrecondition // the server refuses a query at once
-	if errors.As(err, &unpolled) {
-		look()
+	// Without a worker, an update waits, but the server rejects a query at once, before the timer fires.
+	var noPoller *serviceerror.FailedPrecondition
+	if errors.As(err, &noPoller) {
+		checkVersion()
 	}
 	if lost := context.Cause(ctx); err != nil && errors.Is(lost, ErrVersionLost) {
 		return lost
@@ -80,7 +83,7 @@ func (c *Client) askWorker(ctx context.Context, session string, request func(con
 	return err
 }
 
-// retryRequest persists in a request that Temporal answers without a worker.
+// retryRequest retries a request that Temporal answers without a worker, and returns its result.
 func retryRequest[T any](ctx context.Context, c *Client, request func(context.Context) (T, error)) (res T, err error) {
 	err = c.retry(ctx, ErrUnreachable, func(ctx context.Context) error {
 		res, err = request(ctx)
@@ -89,9 +92,10 @@ func retryRequest[T any](ctx context.Context, c *Client, request func(context.Co
 	return res, err
 }
 
-// retry retries a request while its failure may be temporary: a run that closes, a server that is busy or
-// unavailable, a turn that is ending. The request must be idempotent. unanswered is the error of a request that got no
-// answer although Temporal is healthy.
+// retry repeats a request while its failure may be temporary: a server that is busy or unavailable, or a turn that is
+// ending. It stops at the deadline of ctx, or after persistFor if there is none. The request must be idempotent. If the
+// last attempt got no answer, the error is ErrUnreachable if Temporal does not answer a health check either, and
+// otherwise unanswered.
 func (c *Client) retry(ctx context.Context, unanswered error, request func(context.Context) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -108,7 +112,7 @@ func (c *Client) retry(ctx context.Context, unanswered error, request func(conte
 			return nil
 		case errors.Is(ctx.Err(), context.Canceled):
 			return ctx.Err()
-		case slow:
+		case slow: // the attempt got no answer: try again
 		case !isRetryable(asClientError(err)):
 			return asClientError(err)
 		}
@@ -128,7 +132,7 @@ func (c *Client) retry(ctx context.Context, unanswered error, request func(conte
 	}
 }
 
-// healthy reports whether Temporal answers, even if ctx has ended.
+// healthy reports whether Temporal answers a health check. It works even if ctx has ended.
 func (c *Client) healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthWithin)
 	defer cancel()
@@ -136,7 +140,8 @@ func (c *Client) healthy(ctx context.Context) bool {
 	return ctx.Err() == nil && !isUnavailable(err)
 }
 
-// isRetryable reports whether a retry may help.
+// isRetryable reports whether a retry may succeed after err, an error of this package: the turn is ending, or Temporal
+// is unavailable or busy.
 func isRetryable(err error) bool {
 	var refusal *turn.Error
 	var aborted *serviceerror.Aborted

@@ -74,6 +74,7 @@ func (s Schedules) Create(ctx context.Context, in ScheduleInput) (Schedule, erro
 	return s.Get(ctx, in.Name)
 }
 
+// check returns an error if Temporal or the workflow would reject the schedule: for its name, its text or its limits.
 func (in ScheduleInput) check() error {
 	if err := CheckScheduleName(in.Name); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (in ScheduleInput) check() error {
 	}.Check()
 }
 
-// CheckScheduleName reports what is wrong with a schedule's name, nil if nothing is.
+// CheckScheduleName returns an error if a schedule cannot have this name.
 func CheckScheduleName(name string) error {
 	if err := turn.CheckSession(name); err != nil {
 		return err
@@ -97,6 +98,7 @@ func CheckScheduleName(name string) error {
 	return nil
 }
 
+// spec returns the times of the schedule in the form of Temporal.
 func (in ScheduleInput) spec() client.ScheduleSpec {
 	spec := client.ScheduleSpec{Jitter: in.Jitter, TimeZoneName: in.Zone}
 	if in.Cron != "" {
@@ -107,8 +109,9 @@ func (in ScheduleInput) spec() client.ScheduleSpec {
 	return spec
 }
 
-// action returns the workflow of a run: a turn of its own, or a delivery to the shared session. A message without an ID
-// gets one from its run.
+// action returns the workflow that each run of the schedule starts. Without a session, it is a turn, whose session is
+// named after the workflow's ID. With one, it is a delivery, which sends the message to that session. The workflows
+// derive the ID of the message from their run.
 func (s Schedules) action(in ScheduleInput) *client.ScheduleWorkflowAction {
 	o := s.c.options
 	agent := workflows.AttrAgent.ValueSet(o.Agent)

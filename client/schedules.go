@@ -22,8 +22,8 @@ import (
 // listLimit is how many schedules List returns.
 const listLimit = 100
 
-// memoKey is the key of a Schedule in Temporal's memo, which distinguishes Everturn's schedules from others. The memo
-// has what does not change: the fields from Name to TaskQueue.
+// memoKey is the key of a Schedule in the memo that Temporal keeps with the schedule. A schedule without it is not one
+// of Everturn's. The memo has the fields that do not change, from Name to TaskQueue.
 const memoKey = "everturn"
 
 // Schedule is a schedule with its next and its latest runs.
@@ -64,7 +64,7 @@ type Schedules struct{ c *Client }
 // Schedules returns the client's schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
-// List returns at most 100 schedules by name. Temporal's list lags slightly.
+// List returns at most 100 schedules, sorted by name. Temporal's list lags slightly, so it may lack a new schedule.
 func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 	if s.c.temporal == nil {
 		return nil, ErrUnreachable
@@ -79,8 +79,9 @@ func (s Schedules) List(ctx context.Context) ([]Schedule, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the schedules: %w", asClientError(err))
 		}
-		name, own := workflows.SessionOf(s.c.options.Tenant, entry.ID)
-		if known, ours := s.c.scheduleOf(entry.Memo); !own || !ours || known.TaskQueue != s.c.options.TaskQueue {
+		name, ofTenant := workflows.SessionOf(s.c.options.Tenant, entry.ID)
+		known, ofEverturn := s.c.scheduleOf(entry.Memo)
+		if !ofTenant || !ofEverturn || known.TaskQueue != s.c.options.TaskQueue {
 			continue
 		}
 		schedule, err := s.Get(ctx, name)
@@ -111,7 +112,8 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	return schedule, nil
 }
 
-// describe returns what Temporal has of a schedule. Schedule.Last is empty.
+// describe returns a schedule and its recent runs, as Temporal has them. Schedule.Last is empty, because that takes the
+// journal too.
 func (s Schedules) describe(ctx context.Context, name string) (Schedule, []client.ScheduleActionResult, error) {
 	if s.c.temporal == nil {
 		return Schedule{}, nil, ErrUnreachable
@@ -120,8 +122,8 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 	if err != nil {
 		return Schedule{}, nil, scheduleError(name, err)
 	}
-	schedule, ours := s.c.scheduleOf(d.Memo)
-	if !ours {
+	schedule, ofEverturn := s.c.scheduleOf(d.Memo)
+	if !ofEverturn {
 		return Schedule{}, nil, fmt.Errorf("schedule %q: %w", name, ErrForeign)
 	}
 	schedule.Name, schedule.Next, schedule.Last = name, nil, nil
@@ -132,34 +134,35 @@ func (s Schedules) describe(ctx context.Context, name string) (Schedule, []clien
 		schedule.Next = d.Info.NextActionTimes
 	}
 	runs := slices.DeleteFunc(d.Info.RecentActions, func(a client.ScheduleActionResult) bool {
-		return a.StartWorkflowResult == nil
+		return a.StartWorkflowResult == nil // it started no workflow
 	})
 	return schedule, runs, nil
 }
 
-// run returns the outcome of one run: the turn that took its message, if the journal has it.
+// run returns one run of a schedule, with the turn that has taken its message if the journal has that turn. session is
+// the session of the schedule, empty if each run has its own.
 func (s Schedules) run(ctx context.Context, session string, action client.ScheduleActionResult) (ScheduleRun, error) {
-	w := *action.StartWorkflowResult
-	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: w.WorkflowID, RunID: w.FirstExecutionRunID}
+	workflowID, runID := action.StartWorkflowResult.WorkflowID, action.StartWorkflowResult.FirstExecutionRunID
+	run := ScheduleRun{At: action.ActualTime, Session: session, WorkflowID: workflowID, RunID: runID}
 	if session == "" {
-		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, w.WorkflowID)
+		run.Session, _ = workflows.SessionOf(s.c.options.Tenant, workflowID)
 	}
 	if s.c.journal == nil {
 		return run, nil
 	}
 	var rec journal.TurnRecord
 	var err error
-	if session != "" {
-		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(w.WorkflowID, w.FirstExecutionRunID))
-	} else {
-		rec, err = s.c.journal.Turn(ctx, w.FirstExecutionRunID)
+	if session != "" { // the workflow is a delivery, from which the message has its ID
+		rec, err = s.c.journal.Delivered(ctx, session, workflows.DeliveryID(workflowID, runID))
+	} else { // the workflow is the turn
+		rec, err = s.c.journal.Turn(ctx, runID)
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return run, nil
 	case err == nil:
 		run.Turn, run.State, run.Reason = rec.ID, rec.State, rec.Reason
-		run.WorkflowID, run.RunID = s.c.WorkflowID(rec.Session), rec.ID
+		run.WorkflowID, run.RunID = s.c.WorkflowID(rec.Session), rec.ID // those of the turn, not of its delivery
 	}
 	return run, err
 }
@@ -191,7 +194,8 @@ func (s Schedules) Trigger(ctx context.Context, name string) (Schedule, error) {
 	})
 }
 
-// do applies an operation to a schedule of Everturn.
+// do applies an operation to a schedule and returns the schedule as it was before. It refuses a schedule that is not
+// Everturn's.
 func (s Schedules) do(
 	ctx context.Context, name string, do func(client.ScheduleHandle, context.Context) error,
 ) (Schedule, error) {
@@ -206,7 +210,7 @@ func (c *Client) schedule(ctx context.Context, name string) client.ScheduleHandl
 	return c.temporal.ScheduleClient().GetHandle(ctx, c.WorkflowID(name))
 }
 
-// scheduleError converts an error of Temporal to the package's error.
+// scheduleError converts an error of Temporal about the schedule name to an error of this package.
 func scheduleError(name string, err error) error {
 	var invalid *serviceerror.InvalidArgument
 	var unknown *serviceerror.NotFound
@@ -223,8 +227,8 @@ func scheduleError(name string, err error) error {
 	return fmt.Errorf("schedule %q: %w", name, asClientError(err))
 }
 
-// scheduleOf decodes the memo of a schedule, and reports whether it is one of Everturn's.
-func (c *Client) scheduleOf(memo *commonpb.Memo) (s Schedule, ours bool) {
+// scheduleOf decodes the memo of a schedule. It returns false if the schedule is not one of Everturn's.
+func (c *Client) scheduleOf(memo *commonpb.Memo) (s Schedule, ofEverturn bool) {
 	payload := memo.GetFields()[memoKey]
 	return s, payload != nil && c.options.DataConverter.FromPayload(payload, &s) == nil
 }

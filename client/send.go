@@ -39,8 +39,8 @@ type SendInput struct {
 	// turn has its own. Ask derives it from a type.
 	OutputSchema json.RawMessage
 
-	summary  string // for the Web UI
-	updateID string
+	summary  string // the beginning of the text, for the Web UI
+	updateID string // of the update that sends the message to a running turn
 }
 
 // MaxAttachmentBytes is the size of the largest attachment.
@@ -77,7 +77,9 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	}
 	in.Alone = in.Alone || len(in.OutputSchema) > 0
 	in.updateID = in.Message.ID
-	if in.Message.Late { // under its own ID, the turn that has left the message would repeat its acknowledgement
+	if in.Message.Late {
+		// A turn has accepted the message in an update with the message's ID, and left it. Temporal answers another update
+		// with that ID by repeating the result of the first.
 		in.updateID = rand.Text()
 	}
 	t := Turn{Session: in.Session, MessageID: in.Message.ID}
@@ -108,18 +110,18 @@ func (c *Client) Send(ctx context.Context, in SendInput) (Turn, error) {
 	return t, err
 }
 
-// checkRepeated refuses a message whose ID began a turn with another text. Without it, the caller would get the answer
-// to that text.
+// checkRepeated refuses a message if a message with the same ID and another text began a turn. Otherwise the caller
+// would get the answer to the other text. If the journal does not tell, it returns nil.
 func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 	if c.journal == nil || in.Message.Blob != "" {
 		return nil
 	}
 	row, err := c.journal.Delivered(ctx, in.Session, in.Message.ID)
 	if err != nil || row.MessageID != in.Message.ID {
-		return nil // the session does not have it, or Begin compares the texts
+		return nil // the session does not have the message, or it was merged into a turn
 	}
-	had, err := c.journal.Messages(ctx, row.Session, row.MessageSeq, row.MessageSeq)
-	if err != nil || len(had) != 1 || had[0].Text == record.CleanText(in.Message.Text) {
+	first, err := c.journal.Messages(ctx, row.Session, row.MessageSeq, row.MessageSeq)
+	if err != nil || len(first) != 1 || first[0].Text == record.CleanText(in.Message.Text) {
 		return nil
 	}
 	return temporalconn.WithKind(ErrInvalid, turn.Errorf(turn.CodeInputInvalid, nil, fmt.Sprintf(
@@ -127,15 +129,15 @@ func (c *Client) checkRepeated(ctx context.Context, in SendInput) error {
 		turn.Truncate(in.Message.ID, 200))))
 }
 
-// traceParent returns the trace context of the caller, or an empty string.
+// traceParent returns the trace context of ctx in the form of a W3C traceparent header, or "" if ctx has no span.
 func traceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier["traceparent"]
 }
 
-// send starts a turn with the message, or sends it to the running turn. repeated means that the running turn may be one
-// that an earlier attempt has started.
+// send makes one attempt of Send: it starts a turn with the message, or sends the message to the running turn. It
+// stores the turn in t. repeated means that an earlier attempt may have started the running turn.
 func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool) error {
 	run, err := c.startTurn(ctx, in)
 	var running *serviceerror.WorkflowExecutionAlreadyStarted
@@ -147,6 +149,7 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 		return startError(err)
 	}
 	if in.Alone || repeated {
+		// The message may be in the running turn already, because of an earlier attempt or an earlier Send.
 		if found, err := c.findAccepted(ctx, t, running.RunId); found || err != nil {
 			return err
 		}
@@ -161,8 +164,9 @@ func (c *Client) send(ctx context.Context, in SendInput, t *Turn, repeated bool)
 	return err
 }
 
-// findAccepted reports whether a turn has the message of t, which an earlier Send has delivered, and sets t to this
-// turn. run is the session's running turn; the journal does not know it before a worker has begun it.
+// findAccepted reports whether a turn already has the message t.MessageID, and sets t to that turn. It looks in the
+// journal and, because the journal has a turn only after a worker has begun it, in the input of the session's running
+// turn, whose run ID is run.
 func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) (bool, error) {
 	if c.journal != nil {
 		if row, err := c.journal.Delivered(ctx, t.Session, t.MessageID); err == nil {
@@ -186,7 +190,8 @@ func (c *Client) findAccepted(ctx context.Context, t *Turn, run string) (bool, e
 	return true, nil
 }
 
-// startError explains why a workflow could not be started.
+// startError adds to an error that a turn could not be started, and the remedy if the namespace lacks search
+// attributes.
 func startError(err error) error {
 	var invalid *serviceerror.InvalidArgument
 	if errors.As(err, &invalid) && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {
@@ -195,8 +200,9 @@ func startError(err error) error {
 	return fmt.Errorf("starting the turn: %w", err)
 }
 
-// storeLongText stores a long text in the journal and returns its hash instead.
-func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, string, error) {
+// storeLongText stores a text of more than inlineText in the journal and returns its hash as the blob, with an empty
+// text. It returns a shorter text, and a text whose blob is set already, unchanged.
+func (c *Client) storeLongText(ctx context.Context, text, blob string) (newText, newBlob string, err error) {
 	if len(text) > record.MaxMessageBytes {
 		return "", "", fmt.Errorf("%w: the message is %d bytes; the maximum is %d",
 			ErrInvalid, len(text), record.MaxMessageBytes)
@@ -214,7 +220,7 @@ func (c *Client) storeLongText(ctx context.Context, text, blob string) (string, 
 	return "", hash, nil
 }
 
-// attach stores the attachments in the journal, and names them in the message.
+// attach stores the attachments in the journal and adds references to them to the message.
 func (c *Client) attach(ctx context.Context, in *SendInput) error {
 	if len(in.Attachments) > workflows.MaxAttachments {
 		return fmt.Errorf("%w: the message has %d attachments; the maximum is %d", ErrInvalid, len(in.Attachments),
@@ -240,8 +246,8 @@ func (c *Client) attach(ctx context.Context, in *SendInput) error {
 	return nil
 }
 
-// startTurn starts a turn with its message. It costs two events less than an update, and needs no worker to be
-// accepted.
+// startTurn starts a turn with the message in its input. Unlike an update, that needs no worker, and it saves two
+// events in the history. If a turn is running, the error is a WorkflowExecutionAlreadyStarted.
 func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRun, error) {
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL)
 	// Otherwise the SDK returns the running turn instead of an error, and the message is lost.
@@ -249,7 +255,8 @@ func (c *Client) startTurn(ctx context.Context, in SendInput) (client.WorkflowRu
 	return c.temporal.ExecuteWorkflow(ctx, o, workflows.TurnWorkflow, c.input(in, &in.Message))
 }
 
-// updateWithStart sends the message to the running turn, or to a new one if that has just ended.
+// updateWithStart sends the message to the running turn in an update. If that turn has just ended, the same request
+// starts a new turn for the message.
 func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflows.SendResult) error {
 	o := c.start(in, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING)
 	h, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
@@ -269,6 +276,7 @@ func (c *Client) updateWithStart(ctx context.Context, in SendInput, res *workflo
 	return err
 }
 
+// input returns the input of a turn. m is its message; nil if the message comes in an update.
 func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	return workflows.Input{
 		Version: workflows.WireVersion, Session: in.Session, Tenant: c.options.Tenant, Message: m, Agent: in.Agent,
@@ -276,7 +284,7 @@ func (c *Client) input(in SendInput, m *turn.UserMessage) workflows.Input {
 	}
 }
 
-// start returns the options with which a turn of the session starts.
+// start returns the options for the workflow of a turn. conflict says what happens if the session has a running turn.
 func (c *Client) start(in SendInput, conflict enumspb.WorkflowIdConflictPolicy) client.StartWorkflowOptions {
 	short := turn.Truncate(in.Session, 80)
 	return client.StartWorkflowOptions{

@@ -38,9 +38,11 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return t, err
 	}
-	named := id != "" && known.ID != ""
+	found := id != "" && known.ID != ""
 	t.ID = cmp.Or(known.ID, id)
-	if named || known.ID != "" && (c.temporal == nil || !known.State.Terminal()) {
+	// The journal's last turn is also the session's last one while it has not ended. Otherwise a newer turn may have
+	// started in Temporal that no worker has begun.
+	if found || known.ID != "" && (c.temporal == nil || !known.State.Terminal()) {
 		return t, nil
 	}
 	if c.temporal == nil {
@@ -62,8 +64,8 @@ func (c *Client) Find(ctx context.Context, session, id string) (Turn, error) {
 	return t, nil
 }
 
-// Snapshot returns the state of the session's running turn, with the messages that it has accepted and not used yet. A
-// worker answers it.
+// Snapshot returns the state of the session's running turn, with the messages that it has accepted and not used yet. It
+// needs a running worker, which answers the query.
 //
 // Errors: ErrNotRunning, ErrNoWorker, ErrUnreachable.
 func (c *Client) Snapshot(ctx context.Context, session string) (workflows.Snapshot, error) {
@@ -89,8 +91,8 @@ func (c *Client) describe(
 	})
 }
 
-// recordedTurn returns the turn in the journal: the named one, or the session's last one. A zero record with
-// ErrNotFound means that the journal has none.
+// recordedTurn returns the journal's record of the turn t.ID, or of the session's last turn if t.ID is empty. If the
+// journal has no such turn, it returns a zero record and ErrNotFound, or no error if the session exists without turns.
 func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, error) {
 	switch {
 	case c.journal == nil:
@@ -106,7 +108,7 @@ func (c *Client) recordedTurn(ctx context.Context, t Turn) (journal.TurnRecord, 
 	return row, err
 }
 
-// isNewerRun reports whether a run began a turn that the journal does not have yet.
+// isNewerRun reports whether run belongs to a later turn than known, the last turn in the journal.
 func isNewerRun(run *workflowpb.WorkflowExecutionInfo, known journal.TurnRecord) bool {
 	id := run.GetExecution().GetRunId()
 	if id == known.ID || id == known.RunID {
@@ -162,8 +164,9 @@ func (c *Client) RunningSessions(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// runningCandidates returns the sessions that may have a turn: those of Temporal's list, which lags slightly, and those
-// of the journal, which lacks turns that no worker has begun.
+// runningCandidates returns the sessions that may have a running turn. It combines Temporal's list, which lags
+// slightly, with the journal's, which lacks turns that no worker has begun. If only the journal fails, it returns
+// Temporal's sessions with the error.
 func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.temporal == nil {
 		return nil, ErrUnreachable
@@ -188,8 +191,8 @@ func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	if c.journal == nil {
 		return found, nil
 	}
-	known, err := c.journal.Sessions(ctx, runningLimit)
-	for _, s := range known {
+	recent, err := c.journal.Sessions(ctx, runningLimit)
+	for _, s := range recent {
 		if !s.LastTurn.State.Terminal() && !slices.Contains(found, s.ID) {
 			found = append(found, s.ID)
 		}
@@ -197,10 +200,10 @@ func (c *Client) runningCandidates(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// Stop stops the session's running turn and the subagents that work for the session in the background, whichever turn has
-// called them. It returns as soon as Temporal has accepted the stop; the turn ends within moments if a worker runs, and
-// Wait returns how. Everything done so far is kept. A client without a journal stops only the running turn, which then
-// stops the subagents.
+// Stop stops the session's running turn, and the subagents in the background that this or an earlier turn has called.
+// It returns as soon as Temporal has accepted the stop. If a worker runs, the turn ends within moments; Wait returns
+// its result. Everything done so far is kept. A client without a journal stops only the running turn, which then stops
+// the subagents.
 //
 // Errors: ErrNotRunning, ErrUnreachable, and those of the journal.
 func (c *Client) Stop(ctx context.Context, session string) error {
@@ -220,21 +223,24 @@ func (c *Client) Terminate(ctx context.Context, session string) error {
 	})
 }
 
-// endAll ends the session's running turn, after it has stopped the subagents in the background: from then on, no answer
-// of theirs begins another turn.
+// endAll stops the session's subagents in the background and then ends its running turn with request. The subagents
+// come first, because the answer of one could begin another turn. endAll returns ErrNotRunning only if there was
+// neither a turn nor a subagent to stop.
 func (c *Client) endAll(ctx context.Context, session string, request func(ctx context.Context, run string) error) error {
 	if c.temporal == nil {
 		return ErrUnreachable
 	}
-	stopped, unstopped := c.stopSubagents(ctx, session)
-	err := c.end(ctx, session, request) // a turn that is stopped stops them, too
-	if errors.Is(err, ErrNotRunning) && (stopped || unstopped != nil) {
-		return unstopped
+	stopped, subagentsErr := c.stopSubagents(ctx, session)
+	err := c.end(ctx, session, request)
+	// If a turn was running, an error about subagents does not matter: a turn that ends stops them, too.
+	if errors.Is(err, ErrNotRunning) && (stopped || subagentsErr != nil) {
+		return subagentsErr
 	}
 	return err
 }
 
-// stopSubagents stops the subagents in the background, and reports whether there are any.
+// stopSubagents stops the session's subagents in the background, and reports whether there are any. Without a journal,
+// the client does not know them.
 func (c *Client) stopSubagents(ctx context.Context, session string) (any bool, err error) {
 	if c.journal == nil {
 		return false, nil
@@ -252,26 +258,28 @@ func (c *Client) stopSubagents(ctx context.Context, session string) (any bool, e
 	return len(names) > 0, err
 }
 
-// end persists in a request that ends the session's running turn. All attempts name the same run: if the reply to one
-// is lost, the next must not end a turn that has begun since.
+// end ends the session's running turn. request asks Temporal to cancel or terminate a run; end retries it. All attempts
+// name the same run, because the reply to one may be lost, and the next attempt must not end a turn that has started
+// since.
 func (c *Client) end(ctx context.Context, session string, request func(ctx context.Context, run string) error) error {
 	for last := ""; ; {
-		run, err := c.runningRun(ctx, session) // Temporal accepts the cancellation of a run that has ended
+		// Temporal accepts the cancellation of a run that has ended, so end must find out itself whether a turn is running.
+		run, err := c.runningRun(ctx, session)
 		switch {
 		case err != nil:
 			return err
-		case run == "", run == last:
+		case run == "", run == last: // no run, or the one that has just ended
 			return ErrNotRunning
 		}
 		last = run
-		unanswered := false
+		mayHaveEnded := false // an earlier attempt failed, but Temporal may have carried it out
 		err = c.retry(ctx, ErrUnreachable, func(ctx context.Context) error {
 			err := request(ctx, run)
 			gone := errors.Is(asClientError(err), ErrNotRunning)
-			if unanswered && gone {
-				return nil // an earlier attempt ended it
+			if mayHaveEnded && gone {
+				return nil
 			}
-			unanswered = unanswered || err != nil && !gone
+			mayHaveEnded = mayHaveEnded || err != nil && !gone
 			return err
 		})
 		switch {

@@ -18,9 +18,10 @@ import (
 	"github.com/everturn/everturn/config"
 )
 
-// The errors of decryption. No turn ends by them: its task fails, and runs again until the key is there.
+// The errors of decryption. They do not end a turn: its workflow task fails, and the server repeats it until the worker
+// has the key.
 var (
-	// ErrUnknownKey means that the keyset does not have the key. The key may come: see Keys.
+	// ErrUnknownKey means that the keyset does not have the key. A later version of the key file may have it.
 	ErrUnknownKey = errors.New("unknown encryption key")
 	// ErrNamespace means that the payload was encrypted for another namespace.
 	ErrNamespace = errors.New("encrypted for another namespace")
@@ -34,30 +35,30 @@ func IsError(err error) bool {
 }
 
 const (
-	// refreshEvery is the time after which a use of Keys makes it read its file again, in the background.
+	// refreshEvery is how often Keys reads its file again, in the background, while it is in use.
 	refreshEvery = 5 * time.Second
-	// missEvery bounds how often an unknown key makes Keys read its file at once.
+	// missEvery is the shortest time after which an unknown key makes Keys read its file again at once.
 	missEvery = time.Second
 )
 
 // Keys encrypts and decrypts with a keyset. It is safe for concurrent use and needs no closing.
 type Keys struct {
-	path    string // empty: the keyset does not change
-	plain   bool   // payloads are not encrypted
+	path    string // the key file; empty if the keys come from elsewhere and never change
+	plain   bool   // payloads are decrypted but not encrypted
 	current atomic.Pointer[loaded]
 
-	reading sync.Mutex // held while the file is read
-	learn   func(secrets ...string)
+	reading sync.Mutex              // held while the file is read
+	learn   func(secrets ...string) // see Learn; may be nil
 }
 
-// loaded is a keyset as it was read.
+// loaded is a keyset that was read.
 type loaded struct {
-	data    []byte // of the file
+	data    []byte // the content of the file
 	aead    tink.AEAD
 	list    []Key
-	secrets []string
-	at      time.Time // of the last look at the file
-	problem error     // of the last look
+	secrets []string  // the keys themselves, in base64
+	at      time.Time // when the file was last read, even if it had not changed or could not be read
+	problem error     // why the file could not be read at that time; nil if it could
 }
 
 // Open returns the configured keys, or nil if the configuration has none. The error is config.ErrInvalid for a keyset
@@ -82,7 +83,8 @@ func Open(cfg config.Encryption) (*Keys, error) {
 	return nil, nil
 }
 
-// OpenFile returns the keys of a file, which `everturn keys` and Tink's own tool write.
+// OpenFile reads the keys in a key file, as `everturn keys` and Tink's own tool write it. The error is
+// config.ErrInvalid.
 func OpenFile(path string) (*Keys, error) {
 	k := &Keys{path: path}
 	set, err := k.read(nil)
@@ -100,7 +102,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", config.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// parse reads a keyset in Tink's JSON form.
+// parse reads a keyset in Tink's JSON form. It refuses keys that Keys cannot use.
 func parse(data []byte) (*loaded, error) {
 	handle, err := readKeyset(data)
 	if err != nil {
@@ -118,7 +120,8 @@ func parse(data []byte) (*loaded, error) {
 	return set, err
 }
 
-// read returns the file's keyset, which is before if the file has not changed. before may be nil.
+// read returns the keyset of the file. before is the keyset that was read last, or nil: if the file has not changed,
+// read returns a copy of it with a new time.
 func (k *Keys) read(before *loaded) (*loaded, error) {
 	data, err := readFile(k.path)
 	if err != nil {
@@ -136,7 +139,8 @@ func (k *Keys) read(before *loaded) (*loaded, error) {
 	return set, nil
 }
 
-// refresh reads the file again. If that fails, the keys stay as they were. The caller holds k.reading.
+// refresh replaces the current keyset by that of the file. If the file cannot be read, the keys stay and refresh
+// records the problem. New keys go to k.learn before they are used. The caller holds k.reading.
 func (k *Keys) refresh() {
 	before := k.current.Load()
 	set, err := k.read(before)
@@ -151,7 +155,8 @@ func (k *Keys) refresh() {
 	k.current.Store(set)
 }
 
-// set returns the keyset. It never waits for the file: a workflow task may be waiting.
+// set returns the current keyset. If the file was last read more than refreshEvery ago, set starts to read it in the
+// background. It does not wait, because a workflow task may be waiting for it.
 func (k *Keys) set() *loaded {
 	set := k.current.Load()
 	if k.path != "" && time.Since(set.at) > refreshEvery && k.reading.TryLock() {
@@ -172,7 +177,8 @@ func (k *Keys) Seal(plain, associated []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Open decrypts what Seal has encrypted. ErrUnknownKey, ErrCiphertext.
+// Open decrypts a ciphertext of Seal. If the keyset lacks its key, Open reads the file again, at most once a second.
+// The error is ErrUnknownKey or ErrCiphertext.
 func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	id, ok := keyID(sealed)
 	if !ok {
@@ -195,6 +201,7 @@ func (k *Keys) Open(sealed, associated []byte) ([]byte, error) {
 	return plain, nil
 }
 
+// unknown returns the error for a ciphertext whose key the keyset does not have.
 func (l *loaded) unknown(id uint32) error {
 	err := fmt.Errorf("decrypting: %w %d: add it to the keyset of this process (it has %s)", ErrUnknownKey, id, l.names())
 	if l.problem != nil {
@@ -203,6 +210,7 @@ func (l *loaded) unknown(id uint32) error {
 	return err
 }
 
+// has reports whether the keyset can decrypt with the key of this ID.
 func (l *loaded) has(id uint32) bool {
 	for _, k := range l.list {
 		if k.ID == id && k.Enabled {
@@ -212,6 +220,7 @@ func (l *loaded) has(id uint32) bool {
 	return false
 }
 
+// names lists the IDs of the keys for an error message.
 func (l *loaded) names() string {
 	var b bytes.Buffer
 	for i, k := range l.list {
@@ -223,10 +232,10 @@ func (l *loaded) names() string {
 	return b.String()
 }
 
-// Secrets returns the keys as they are in the file, for the redaction of logs.
+// Secrets returns the keys in base64, as they are in the file, so that logs can redact them.
 func (k *Keys) Secrets() []string { return k.current.Load().secrets }
 
-// Learn calls learn with the secrets, and again when the file has other keys, before they are used.
+// Learn calls learn with the Secrets now, and again whenever the file has other keys, before these are used.
 func (k *Keys) Learn(learn func(secrets ...string)) {
 	k.reading.Lock()
 	defer k.reading.Unlock()
@@ -237,7 +246,7 @@ func (k *Keys) Learn(learn func(secrets ...string)) {
 // prefixBytes is the length of Tink's prefix of a ciphertext: 1, and the key's ID in big endian.
 const prefixBytes = 5
 
-// keyID returns the ID of the key of a ciphertext.
+// keyID returns the ID of the key that encrypted a ciphertext. It returns false if the ciphertext has no such prefix.
 func keyID(sealed []byte) (uint32, bool) {
 	if len(sealed) < prefixBytes || sealed[0] != 1 {
 		return 0, false

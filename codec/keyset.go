@@ -17,20 +17,21 @@ import (
 // Key describes a key of a keyset.
 type Key struct {
 	ID      uint32 `json:"id"`
-	Primary bool   `json:"primary,omitempty"` // new content is encrypted with it
-	Enabled bool   `json:"enabled"`           // it decrypts; Tink's own tool can disable it
+	Primary bool   `json:"primary,omitempty"` // it encrypts new content
+	Enabled bool   `json:"enabled"`           // it may decrypt; Tink's own tool can disable it
 	Type    string `json:"type"`              // Tink's type URL
 }
 
 // maxKeyBytes bounds a key file.
 const maxKeyBytes = 1 << 20
 
-// template makes the keys: XAES-256-GCM, whose random nonces of 192 bits need no limit of messages for each key. With
-// the 96 bits of AES-GCM a key would be used up after 2^32 messages (NIST SP 800-38D, 8.3), which a fleet that streams
-// reaches in weeks.
+// template returns the template of new keys: XAES-256-GCM. Its random nonces have 192 bits, so a key may encrypt any
+// number of messages. With the 96 bits of AES-GCM the limit would be 2^32 messages (NIST SP 800-38D, 8.3), which a
+// fleet that streams reaches in weeks.
 var template = aead.XAES256GCM192BitNonceKeyTemplate
 
-// Create makes a keyset with one key in a new file, which only its owner can read. It does not replace a file.
+// Create makes a keyset with one key and writes it to a new file, which only its owner can read. It returns an error if
+// the file exists.
 func Create(path string) (Key, error) {
 	manager := keyset.NewManager()
 	id, err := manager.Add(template())
@@ -55,7 +56,8 @@ func Create(path string) (Key, error) {
 	return list[0], nil
 }
 
-// Add adds a key to a file. The key decrypts, and does not encrypt before Promote.
+// Add adds a new key to the keyset in a file. The key can decrypt at once, but encrypts nothing until Promote makes it
+// the primary key.
 func Add(path string) (added Key, err error) {
 	err = edit(path, func(m *keyset.Manager) error {
 		added.ID, err = m.Add(template())
@@ -64,7 +66,7 @@ func Add(path string) (added Key, err error) {
 	return added, err
 }
 
-// Promote makes a key of a file its primary key. The other keys go on decrypting.
+// Promote makes a key the primary key of the keyset in a file. The other keys can still decrypt.
 func Promote(path string, id uint32) error {
 	return edit(path, func(m *keyset.Manager) error { return m.SetPrimary(id) })
 }
@@ -78,6 +80,7 @@ func List(path string) ([]Key, error) {
 	return keysOf(handle)
 }
 
+// open reads the keyset in a file.
 func open(path string) (*keyset.Handle, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -90,6 +93,7 @@ func open(path string) (*keyset.Handle, error) {
 	return handle, nil
 }
 
+// readFile returns the content of a key file of at most maxKeyBytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,7 +107,7 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// readKeyset reads Tink's JSON form. The parser's own error is left out, because it may quote a key.
+// readKeyset parses a keyset in Tink's JSON form. Its error leaves out the parser's own text, which may quote a key.
 func readKeyset(data []byte) (*keyset.Handle, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
 	if err != nil {
@@ -112,7 +116,8 @@ func readKeyset(data []byte) (*keyset.Handle, error) {
 	return handle, nil
 }
 
-// keysOf lists the keys of a keyset. It refuses keys whose ciphertexts do not begin with their ID.
+// keysOf lists the keys of a keyset. It refuses keys whose ciphertexts do not begin with the key's ID, because Keys
+// finds the key of a ciphertext by that ID.
 func keysOf(handle *keyset.Handle) (list []Key, err error) {
 	info := handle.KeysetInfo()
 	for _, k := range info.GetKeyInfo() {
@@ -126,7 +131,8 @@ func keysOf(handle *keyset.Handle) (list []Key, err error) {
 	return list, nil
 }
 
-// edit changes the keyset of a file and replaces the file, so that a reader sees the old or the new one.
+// edit applies change to the keyset in a file. It replaces the file as a whole, so that a reader gets either the old or
+// the new keyset.
 func edit(path string, change func(*keyset.Manager) error) error {
 	handle, err := open(path)
 	if err != nil {
@@ -146,7 +152,8 @@ func edit(path string, change func(*keyset.Manager) error) error {
 	return replace(path, data)
 }
 
-// replace writes a file of mode 0600 beside path and renames it.
+// replace atomically replaces the file at path: it writes data to a new file of mode 0600 in the same directory, and
+// renames that file.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".keys-*") // of mode 0600
 	if err != nil {
@@ -162,6 +169,7 @@ func replace(path string, data []byte) error {
 	return nil
 }
 
+// write returns the manager's keyset in Tink's JSON form, and its keys.
 func write(manager *keyset.Manager) (data []byte, list []Key, err error) {
 	handle, err := manager.Handle()
 	if err != nil {

@@ -34,10 +34,12 @@ type payloads struct {
 // errors are ErrUnknownKey, ErrNamespace and ErrCiphertext.
 func (k *Keys) Payloads(namespace string) converter.PayloadCodec { return &payloads{k, namespace} }
 
-// associated is the associated data of a payload. The prefix separates payloads from other content of the same keys.
+// associated returns the associated data with which payloads are encrypted. The namespace in it keeps a payload from
+// being decrypted in another namespace. The prefix separates payloads from other content that the same keys encrypt.
 func (p *payloads) associated() []byte { return []byte("everturn payload\x00" + p.namespace) }
 
-// Encode implements converter.PayloadCodec.
+// Encode implements converter.PayloadCodec. It encrypts each payload as a whole, with its metadata, unless the
+// configuration says decrypt_only.
 func (p *payloads) Encode(list []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	if p.keys.plain {
 		return list, nil
@@ -60,14 +62,14 @@ func (p *payloads) Encode(list []*commonpb.Payload) ([]*commonpb.Payload, error)
 	})
 }
 
-// Decode implements converter.PayloadCodec.
+// Decode implements converter.PayloadCodec. It returns payloads that are not encrypted unchanged.
 func (p *payloads) Decode(list []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	return each(list, func(sealed *commonpb.Payload) (*commonpb.Payload, error) {
 		if string(sealed.GetMetadata()[converter.MetadataEncoding]) != Encoding {
 			return sealed, nil
 		}
-		if of := string(sealed.GetMetadata()[MetadataNamespace]); of != p.namespace {
-			return nil, fmt.Errorf("decrypting a payload in namespace %q: %w, %q", p.namespace, ErrNamespace, of)
+		if other := string(sealed.GetMetadata()[MetadataNamespace]); other != p.namespace {
+			return nil, fmt.Errorf("decrypting a payload in namespace %q: %w, %q", p.namespace, ErrNamespace, other)
 		}
 		b, err := p.keys.Open(sealed.GetData(), p.associated())
 		if err != nil {
@@ -81,6 +83,7 @@ func (p *payloads) Decode(list []*commonpb.Payload) ([]*commonpb.Payload, error)
 	})
 }
 
+// each returns the results of do for the payloads of list, or the first error.
 func each(list []*commonpb.Payload,
 	do func(*commonpb.Payload) (*commonpb.Payload, error)) ([]*commonpb.Payload, error) {
 	out := make([]*commonpb.Payload, len(list))
@@ -101,9 +104,9 @@ func (k *Keys) DataConverter(namespace string) converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), k.Payloads(namespace))
 }
 
-// WorkerDataConverter is DataConverter for a worker. If it cannot decrypt a payload while it processes a workflow task,
-// it panics: the SDK then fails the task, which the server repeats. An error would end the workflow, or reach its code
-// as the failure of an activity.
+// WorkerDataConverter is like DataConverter, for a worker. If the converter cannot decrypt a payload in a workflow
+// task, it panics, so that the SDK fails the task and the server repeats it. An error would end the workflow, or reach
+// the workflow's code as the failure of an activity.
 func (k *Keys) WorkerDataConverter(namespace string) converter.DataConverter {
 	if k == nil {
 		return converter.GetDefaultDataConverter()
@@ -111,20 +114,21 @@ func (k *Keys) WorkerDataConverter(namespace string) converter.DataConverter {
 	return taskConverter{k.DataConverter(namespace)}
 }
 
-// FailureConverter returns the converter of failures that encrypts their messages and stack traces as dc does payloads.
-// An activity whose input a worker cannot decrypt fails with KeyErrorType.
+// FailureConverter returns a converter of failures that encrypts their messages and stack traces with dc. If a worker
+// cannot decrypt the input of an activity, the failure of that activity has the type KeyErrorType.
 func FailureConverter(dc converter.DataConverter) converter.FailureConverter {
 	return keyFailures{temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: dc, EncodeCommonAttributes: true,
 	})}
 }
 
-// KeyErrorType is the type of the failure of an activity that did not run, because its worker could not decrypt its
-// input. The server retries it. Without it, the failure would have the type of a Go error that the SDK wraps, as if the
-// activity's result was lost.
+// KeyErrorType is the type of the failure of an activity that did not run because its worker could not decrypt its
+// input. The server retries the activity. By this type, the workflow can tell such a failure from one of an activity
+// that ran.
 const KeyErrorType = "EncryptionKey"
 
-// keyFailures gives the errors of decryption their type. An error that an activity has given a type keeps it.
+// keyFailures is a FailureConverter that gives errors of decryption the type KeyErrorType, unless they have a type
+// already.
 type keyFailures struct{ converter.FailureConverter }
 
 // ErrorToFailure implements converter.FailureConverter.
@@ -136,8 +140,8 @@ func (k keyFailures) ErrorToFailure(err error) *failurepb.Failure {
 	return k.FailureConverter.ErrorToFailure(err)
 }
 
-// taskConverter panics if it cannot decrypt: see WorkerDataConverter. Activities get the converter inside, whose errors
-// fail only the attempt.
+// taskConverter is a DataConverter that panics if it cannot decrypt a payload: see WorkerDataConverter. Activities get
+// the converter in it, whose error fails only the attempt.
 type taskConverter struct{ converter.DataConverter }
 
 var _ workflow.ContextAware = taskConverter{}

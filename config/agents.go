@@ -48,7 +48,8 @@ type Agent struct {
 	MaxCostUSD float64 `toml:"max_cost_usd" min:"0" max:"1000000"`
 }
 
-// Agent returns the agent with this name; "" is that of [runtime], which has no settings of its own.
+// Agent returns the agent with this name, and whether there is one. For "" and the name in runtime.agent it returns the
+// default agent, with only its ID and Agents set: its other settings are those of [runtime], [llm] and [policy].
 func (c Config) Agent(id string) (Agent, bool) {
 	if id == "" || id == c.Runtime.Agent {
 		return Agent{ID: c.Runtime.Agent, Agents: c.Runtime.Agents}, true
@@ -63,7 +64,7 @@ func (c Config) Agent(id string) (Agent, bool) {
 // maxAgents bounds [[agents]].
 const maxAgents = 100
 
-// callees checks the agents that an agent may call.
+// callees checks that the agents that an agent may call exist. key is the key of the list ids.
 func (v *validator) callees(key string, ids []string, c Config) {
 	for i, id := range ids {
 		if slices.IndexFunc(c.Agents, func(a Agent) bool { return a.ID == id }) < 0 {
@@ -72,7 +73,8 @@ func (v *validator) callees(key string, ids []string, c Config) {
 	}
 }
 
-// agents checks [[agents]].
+// agents checks [[agents]]: the number of agents, their IDs, the tools and agents that they name, and that their limits
+// do not exceed those of [runtime].
 func (v *validator) agents(c Config) {
 	if len(c.Agents) > maxAgents {
 		v.add("agents", "has %d agents; the maximum is %d", len(c.Agents), maxAgents)
@@ -97,7 +99,7 @@ func (v *validator) agents(c Config) {
 		}
 		for _, l := range []struct {
 			name     string
-			own, all float64
+			own, all float64 // the limit of the agent and that of [runtime], both in the same unit
 		}{
 			{"max_steps", float64(a.MaxSteps), float64(c.Runtime.MaxSteps)},
 			{"max_tool_calls", float64(a.MaxToolCalls), float64(c.Runtime.MaxToolCalls)},

@@ -73,8 +73,8 @@ func defaultDeny() []string {
 	}
 }
 
-// Effective returns l with its provider and model resolved. Config.EffectiveLLM also resolves a model that names its
-// provider.
+// Effective returns l with the provider "auto" and an empty model replaced by what they stand for. It leaves a model
+// "provider:name" as it is: Config.EffectiveLLM resolves that too.
 func (l LLM) Effective() LLM {
 	if l.Provider == ProviderAuto {
 		l.Provider = ProviderDemo

@@ -39,6 +39,7 @@ type CodecServer struct {
 	TLSKey string `toml:"tls_key"`
 }
 
+// encryption checks [encryption].
 func (v *validator) encryption(e Encryption) {
 	switch {
 	case e.KeyFile != "" && e.Keys != "":
@@ -48,6 +49,7 @@ func (v *validator) encryption(e Encryption) {
 	}
 }
 
+// codecServer checks [codec_server].
 func (v *validator) codecServer(c CodecServer) {
 	v.address("codec_server.url", c.URL)
 	v.address("codec_server.origin", c.Origin)

@@ -14,7 +14,8 @@ import (
 	"github.com/everturn/everturn/internal/nearest"
 )
 
-// borrowed are other programs' variables, by the key that they set if nothing else sets it.
+// borrowed names other programs' variables by key. They set the key if neither the file nor its own EVERTURN_ variable
+// does.
 var borrowed = map[string]string{
 	"llm.api_key": "OPENAI_API_KEY", "llm.base_url": "OPENAI_BASE_URL",
 	// set by Temporal's Worker Controller
@@ -37,7 +38,8 @@ func variable(key string) string {
 	return "EVERTURN_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// applyEnviron applies the environment's variables. An empty variable counts as unset.
+// applyEnviron sets the settings that have a variable in the environment, and reports EVERTURN_ variables that have the
+// name of a section but not of a key. An empty variable counts as unset.
 func (l *loader) applyEnviron() {
 	all := settings(&l.loaded.Config)
 	names := make([]string, len(all))
@@ -45,7 +47,7 @@ func (l *loader) applyEnviron() {
 		names[i] = variable(f.key)
 		name := names[i]
 		if _, inFile := l.loaded.places.key[f.key]; !inFile && l.env[name] == "" {
-			name = borrowed[f.key]
+			name = borrowed[f.key] // "" for most keys
 		}
 		if value := l.env[name]; name != "" && value != "" {
 			l.set(f, value, "environment "+name)
@@ -74,7 +76,7 @@ func suggest(message, name string, known []string) string {
 	return message
 }
 
-// applyOverrides applies the overrides of the command line.
+// applyOverrides sets the settings that the command line gives by dotted key, and reports unknown keys.
 func (l *loader) applyOverrides(overrides map[string]string) {
 	all := settings(&l.loaded.Config)
 	for _, key := range slices.Sorted(maps.Keys(overrides)) {
@@ -88,14 +90,15 @@ func (l *loader) applyOverrides(overrides map[string]string) {
 	}
 }
 
-// set parses a value of the environment or the command line into a setting.
+// set parses a value of the environment or the command line into a setting. source names the variable or flag.
 func (l *loader) set(f field, value, source string) {
 	if err := parseInto(f.value, value); err != nil {
-		message := fmt.Sprintf("%s is %s; it must be %s", f.key, quote(value), f.wants()) // secrets always parse
+		// The message may quote the value: a secret always parses.
+		message := fmt.Sprintf("%s is %s; it must be %s", f.key, quote(value), f.accepted())
 		l.add(Problem{Key: f.key, Source: source, Message: message})
 	}
 	l.loaded.overridden[f.key] = source
-	delete(l.loaded.written, f.key)
+	delete(l.loaded.written, f.key) // the value of the file no longer applies
 }
 
 // parseInto sets v from text, or leaves v unchanged and returns an error; lists are separated by commas.
@@ -107,6 +110,8 @@ func parseInto(v reflect.Value, text string) error {
 	return err
 }
 
+// parsed parses text as a value of type t, or as one that converts to t: an integer as int64, for instance. Numbers
+// must be finite; lists are separated by commas.
 func parsed(t reflect.Type, text string) (any, error) {
 	if t == durationType {
 		return time.ParseDuration(text)
@@ -137,9 +142,9 @@ func parsed(t reflect.Type, text string) (any, error) {
 	return text, nil
 }
 
-// CheckEnviron reports the variables that the configured servers may inherit (env_allow) and that the environment
-// lacks. The process that starts the servers calls it: a client that starts none does not need their secrets. The error
-// is an *Error, and ErrCredentials as for a secret that a ${VAR} refers to.
+// CheckEnviron reports variables that a server of this worker inherits (env_allow) and that environ, in the form of
+// os.Environ, lacks. Only a process that starts servers calls it: a client does not need their secrets. The error is an
+// *Error that matches ErrCredentials, like that of a secret whose ${VAR} is not set.
 func (c Config) CheckEnviron(environ []string) error {
 	have := environment(environ)
 	var problems []Problem

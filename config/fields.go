@@ -18,8 +18,8 @@ type field struct {
 	value reflect.Value
 }
 
-// members returns the fields of a struct in their order, the elements of a list, or the entries of a map by name. A
-// setting has none.
+// members returns the fields of a struct in their order, the elements of a list, or the entries of a map sorted by
+// name. A scalar has none.
 func (f field) members() (out []field) {
 	switch f.value.Kind() {
 	case reflect.Struct:
@@ -50,7 +50,7 @@ func (f field) element(i int) field {
 	return field{fmt.Sprintf("%s[%d]", f.key, i), f.name, f.tag, f.value.Index(i)}
 }
 
-// member returns the field of a struct with this name in TOML.
+// member returns the field of a struct with this name in TOML, and whether there is one.
 func (f field) member(name string) (field, bool) {
 	all := f.members()
 	i := slices.IndexFunc(all, func(m field) bool { return m.name == name })
@@ -101,8 +101,8 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// wants describes the values that a field accepts.
-func (f field) wants() string {
+// accepted describes the values that a field accepts, for messages that say "it must be …".
+func (f field) accepted() string {
 	if list, ok := f.tag.Lookup("enum"); ok {
 		kind := "a string, "
 		if f.value.Kind() == reflect.Slice {
@@ -110,10 +110,11 @@ func (f field) wants() string {
 		}
 		return kind + oneOf(strings.Split(list, ","))
 	}
-	return wants(f.value.Type())
+	return acceptedBy(f.value.Type())
 }
 
-func wants(t reflect.Type) string {
+// acceptedBy describes the TOML values that a field of type t accepts.
+func acceptedBy(t reflect.Type) string {
 	switch {
 	case t == durationType:
 		return `a duration such as "15s" or "2m30s"`
@@ -126,7 +127,7 @@ func wants(t reflect.Type) string {
 	case t.Kind() == reflect.Float64:
 		return "a number"
 	case t.Kind() == reflect.Pointer:
-		return wants(t.Elem())
+		return acceptedBy(t.Elem())
 	case t.Kind() == reflect.Slice && table(t):
 		return "a list of tables, written [[...]]"
 	case t.Kind() == reflect.Slice:
@@ -152,7 +153,7 @@ func bare(name string) bool {
 	return name != "" && strings.Trim(name, letters) == ""
 }
 
-// foreign are keys of other agents' configurations, and what to write instead.
+// foreign maps keys from other programs' configurations to the text that tells what to write instead.
 var foreign = map[string]string{
 	"tool_timeout_ms": `runtime.tool_timeout = "15s"`,
 	"timeout_ms":      `a duration such as timeouts.call = "15s"`,
@@ -166,8 +167,8 @@ var foreign = map[string]string{
 	"mcp_servers":     "[[mcp.servers]]",
 }
 
-// unknownKey returns the message for a key that a table does not have. It suggests the most similar key, of the same
-// table or of another section.
+// unknownKey returns the message for a key in a table that has no such key. It suggests the most similar key of that
+// table, or a key of the same name in another section.
 func unknownKey(in field, name string) string {
 	key := join(in.key, name)
 	if instead := foreign[name]; instead != "" {

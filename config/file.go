@@ -21,7 +21,8 @@ const DefaultPath = "agent.toml"
 // maxFileBytes bounds agent.toml.
 const maxFileBytes = 1 << 20
 
-// applyFile applies the layer of a file, unless it is empty. Its error means that loading cannot continue.
+// applyFile parses data, the content of the file at path, and stores its values in the configuration. Empty data
+// changes nothing. applyFile returns an error only if data is not valid TOML; wrong keys and values become problems.
 func (l *loader) applyFile(path string, data []byte) error {
 	l.loaded.Config.addSource(path)
 	if len(data) == 0 {
@@ -59,7 +60,7 @@ func ReadFile(path string) ([]byte, error) {
 	if len(data) > maxFileBytes {
 		return nil, unreadable(path, fmt.Sprintf("the file is larger than %d bytes; is it an agent.toml?", maxFileBytes))
 	}
-	return append([]byte{}, data...), nil
+	return append([]byte{}, data...), nil // not nil, even if the file is empty
 }
 
 func unreadable(path, why string) error {
@@ -90,7 +91,8 @@ func (l *loader) assign(f field, v any) {
 	}
 }
 
-// assignTable stores a table, its keys in the order of the file.
+// assignTable stores a TOML table in a struct or a map. It takes the keys in the order of the file, so that the
+// problems have that order too.
 func (l *loader) assignTable(f field, table map[string]any) {
 	kind := f.value.Kind()
 	if kind != reflect.Struct && kind != reflect.Map {
@@ -100,16 +102,18 @@ func (l *loader) assignTable(f field, table map[string]any) {
 	if kind == reflect.Map {
 		f.value.Set(reflect.MakeMap(f.value.Type()))
 	}
-	at := func(name string) int { return l.loaded.places.key[join(f.key, name)] }
-	for _, name := range slices.SortedFunc(maps.Keys(table), func(a, b string) int { return cmp.Compare(at(a), at(b)) }) {
+	offset := func(name string) int { return l.loaded.places.key[join(f.key, name)] }
+	byOffset := func(a, b string) int { return cmp.Compare(offset(a), offset(b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(table), byOffset) {
 		if kind == reflect.Map {
+			// Go cannot assign to a part of a map's entry, so the entry is filled before it is stored.
 			entry := field{key: join(f.key, name), name: name, value: newElement(f.value.Type())}
 			l.assign(entry, table[name])
 			f.value.SetMapIndex(reflect.ValueOf(name), entry.value)
 		} else if m, ok := f.member(name); ok {
 			l.assign(m, table[name])
 		} else {
-			l.addAt(join(f.key, name), at(name), unknownKey(f, name))
+			l.addAt(join(f.key, name), offset(name), unknownKey(f, name))
 		}
 		if len(l.problems) >= maxProblems {
 			return
@@ -117,13 +121,14 @@ func (l *loader) assignTable(f field, table map[string]any) {
 	}
 }
 
-// assignScalar stores a string, a number, true or false.
+// assignScalar stores a string, a number or a boolean, or reports that its type does not fit the field. It resolves the
+// references (${VAR}) in a string.
 func (l *loader) assignScalar(f field, v any) {
 	t := f.value.Type()
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	fits := false
+	fits := false // whether the field accepts a value of v's TOML type
 	switch v.(type) {
 	case string:
 		fits = t.Kind() == reflect.String || t == durationType
@@ -153,18 +158,21 @@ func (l *loader) assignScalar(f field, v any) {
 // mismatch reports a value that does not fit its field.
 func (l *loader) mismatch(f field, v any) { l.refuse(f, kindOf(v)) }
 
-// refuse reports a value by its description, which leaves out its content if it may be a secret.
-func (l *loader) refuse(f field, is string) {
-	l.addAt(f.key, l.loaded.places.offset(f.key), fmt.Sprintf("%s is %s; it must be %s", f.key, is, f.wants()))
+// refuse reports that a field does not accept its value. description stands for the value in the message: it must not
+// contain a value that may be a secret.
+func (l *loader) refuse(f field, description string) {
+	message := fmt.Sprintf("%s is %s; it must be %s", f.key, description, f.accepted())
+	l.addAt(f.key, l.loaded.places.offset(f.key), message)
 }
 
-// addAt adds a problem at an offset of the file.
+// addAt adds a problem at a byte offset of the file.
 func (l *loader) addAt(key string, offset int, message string) {
 	p := Problem{Key: key, Source: l.loaded.Path, Message: message}
 	p.Line, p.Column = l.loaded.places.position(offset)
 	l.add(p)
 }
 
+// kindOf describes the TOML type of a decoded value.
 func kindOf(v any) string {
 	switch v.(type) {
 	case string:

@@ -18,19 +18,23 @@ var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-)([
 // maxSecretBytes bounds the size of a file that holds a secret.
 const maxSecretBytes = 64 << 10
 
-// interpolate replaces the references in a string of the file. It reports false if one of them cannot be resolved.
+// interpolate returns s, a string of the file for the setting f, with its references (${VAR}) replaced by their values.
+// It adds a problem and returns false if one of them cannot be resolved.
 func (l *loader) interpolate(f field, s string) (string, bool) {
 	if !strings.Contains(s, "${") {
 		return s, true
 	}
 	l.loaded.written[f.key] = s
 	if l.asis {
+		// The reference itself becomes the value of a string. No other type can hold it: the default stays.
 		return s, f.value.Kind() == reflect.String && f.value.Type() != durationType
 	}
 	ok, secret := true, f.value.Type() == secretType
-	// refuse adds a problem at the first occurrence of text in the string as it is written.
+	// refuse adds a problem, at the position in the file where text first occurs in the string. credentials says that the
+	// problem is only a missing secret. The message begins with the key.
 	refuse := func(text string, credentials bool, format string, args ...any) {
-		if ok = false; len(l.problems) >= maxProblems {
+		ok = false
+		if len(l.problems) >= maxProblems {
 			return
 		}
 		raw := l.loaded.places.value[f.key]
@@ -41,6 +45,7 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 		l.add(p)
 	}
 	out := reference.ReplaceAllStringFunc(s, func(match string) string {
+		// m[1] is NAME; m[2] is ":-" if there is a default, m[3]; m[4] is the PATH of a file.
 		m := reference.FindStringSubmatch(match)
 		name := m[1]
 		switch {
@@ -71,9 +76,9 @@ func (l *loader) interpolate(f field, s string) (string, bool) {
 	return out, ok
 }
 
-// secretFile reads a file that holds a secret, without its trailing newlines. Only secrets may come from files, because
-// other values are shown. A secret in a file, unlike one in the environment, stays hidden from processes that cannot
-// read the file.
+// secretFile returns the content of a file that holds a secret, without its trailing newlines. secret says whether the
+// setting that refers to the file is a Secret. Other settings may not refer to files, because commands print their
+// values.
 func secretFile(path string, secret bool) (string, error) {
 	if !secret {
 		return "", errors.New("only secrets may come from files")

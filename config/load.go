@@ -27,8 +27,8 @@ type Loaded struct {
 	// Path is the path of the file that was read; empty if there is none.
 	Path       string
 	places     places
-	overridden map[string]string // the variable or flag that sets a key
-	written    map[string]string // file values that hold ${}, as they are written
+	overridden map[string]string // by key: the variable or flag that sets it
+	written    map[string]string // by key: a value of the file that holds ${}, as it is written
 }
 
 // Load reads, merges and validates a configuration. Its error is an *Error with every problem found, unless the file
@@ -55,7 +55,7 @@ func Load(o LoadOptions) (*Loaded, error) {
 	return l.loaded, nil
 }
 
-// loader merges the layers into loaded and collects the problems.
+// loader merges the file, the environment and the command line into loaded, in this order, and collects the problems.
 type loader struct {
 	env      map[string]string
 	loaded   *Loaded
@@ -89,9 +89,10 @@ func (l *loader) validate() {
 	if !errors.As(l.loaded.Config.Validate(), &e) {
 		return
 	}
-	known := slices.Clone(l.problems)
+	earlier := slices.Clone(l.problems)
 	for _, p := range e.Problems {
-		if slices.ContainsFunc(known, func(k Problem) bool { return within(k.Key, p.Key) || within(p.Key, k.Key) }) {
+		related := func(k Problem) bool { return within(k.Key, p.Key) || within(p.Key, k.Key) }
+		if slices.ContainsFunc(earlier, related) {
 			continue
 		}
 		if p.Source = l.loaded.override(p.Key); p.Source == "" {
@@ -107,7 +108,7 @@ func within(outer, inner string) bool {
 	return outer != "" && ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// override returns the variable or flag that sets a key or the list that it is in, "" if there is none.
+// override returns the variable or flag that sets a key or a list or table around it, "" if there is none.
 func (l *Loaded) override(key string) string {
 	for ; key != ""; key = enclosing(key) {
 		if source := l.overridden[key]; source != "" {

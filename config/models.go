@@ -41,6 +41,7 @@ type Select struct {
 	MinContextTokens int64 `toml:"min_context_tokens" min:"0"`
 }
 
+// models checks [[models]]: that no model occurs twice, and that its prices are complete.
 func (v *validator) models(list []Model) {
 	seen := map[string]bool{}
 	for i, m := range list {

@@ -8,16 +8,16 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// places are the positions of a file's keys and values, by dotted key; list elements are key[0] and so on. go-toml
-// gives them only while it parses.
+// places are the positions of a file's keys and values, by dotted key; list elements are key[0] and so on. The decoder
+// of go-toml does not return them, so findPlaces parses the file a second time.
 type places struct {
-	data  []byte
-	key   map[string]int // offset
-	value map[string]unstable.Range
-	lists map[string]int // elements of a [[list]] so far
+	data  []byte                    // the file
+	key   map[string]int            // byte offset of the key
+	value map[string]unstable.Range // byte offset and length of the value
+	lists map[string]int            // number of elements of a [[list]] so far
 }
 
-// findPlaces reads the positions of a document that go-toml has accepted.
+// findPlaces returns the positions of the keys and values in a TOML document, which go-toml must have accepted.
 func findPlaces(data []byte) places {
 	p := places{data: data, key: map[string]int{}, value: map[string]unstable.Range{}, lists: map[string]int{}}
 	var parser unstable.Parser
@@ -25,30 +25,30 @@ func findPlaces(data []byte) places {
 	table := ""
 	for parser.NextExpression() {
 		switch e := parser.Expression(); e.Kind {
-		case unstable.Table:
+		case unstable.Table: // [table]
 			table = p.keyOf("", e)
-		case unstable.ArrayTable:
+		case unstable.ArrayTable: // [[list]], the header of its next element
 			list := p.keyOf("", e)
 			table = fmt.Sprintf("%s[%d]", list, p.lists[list])
 			p.key[table] = p.key[list]
 			p.lists[list]++
-		case unstable.KeyValue:
+		case unstable.KeyValue: // a setting of the last table
 			p.add(p.keyOf(table, e), e.Value(), 0)
 		}
 	}
 	return p
 }
 
-// The bounds of what is looked at; no key of agent.toml exceeds them.
+// findPlaces does not record keys that exceed these bounds. No valid key of agent.toml does.
 const (
-	maxDepth = 8    // names of a key, and values in each other
+	maxDepth = 8    // names in a key, and levels of nested values
 	maxKey   = 1000 // bytes
 
-	beyond = "\x00" // stands for any key that exceeds them
+	beyond = "\x00" // the key under which everything beyond the bounds is recorded
 )
 
-// keyOf returns the dotted key of a header or a setting in a table, and adds its names' positions. A name before the
-// last one that is a [[list]] means its latest element.
+// keyOf returns the dotted key of e, a table header or a setting in table, and records the position of each name in it.
+// As in TOML, a [[list]] in the middle of a key means its latest element.
 func (p places) keyOf(table string, e *unstable.Node) string {
 	depth := 0
 	for it := e.Key(); it.Next(); depth++ {
@@ -64,7 +64,7 @@ func (p places) keyOf(table string, e *unstable.Node) string {
 	return table
 }
 
-// add adds a value's position, and those of the values in it.
+// add records the position of the value n of a key, and those of the values in it. depth is how many values n is in.
 func (p places) add(key string, n *unstable.Node, depth int) {
 	if n.Raw.Length > 0 {
 		p.value[key] = n.Raw
@@ -85,26 +85,28 @@ func (p places) add(key string, n *unstable.Node, depth int) {
 	}
 }
 
-// offset returns where a key's value is, or else the key itself.
+// offset returns the byte offset of a key's value. Without one, it returns that of the key, or 0 if the file lacks it.
 func (p places) offset(key string) int {
-	if at, ok := p.value[key]; ok {
-		return int(at.Offset)
+	if value, ok := p.value[key]; ok {
+		return int(value.Offset)
 	}
 	return p.key[key]
 }
 
-// position converts an offset to line and column. Both count from 1; column is in characters.
+// position converts a byte offset to a line and a column. Both count from 1; the column is in characters.
 func (p places) position(offset int) (line, column int) {
 	before := p.data[:offset]
 	lastLine := before[bytes.LastIndexByte(before, '\n')+1:]
 	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(lastLine))) + 1
 }
 
-// locate sets a problem's position to that of its key, or of the nearest enclosing key in the file that is not a
-// section.
+// locate sets a problem's position to that of its key in the file. If the file lacks the key, locate takes the nearest
+// list or table around it that is not a whole section. If there is none, the problem gets no position.
 func (l *Loaded) locate(p *Problem) {
 	for key := p.Key; key != ""; key = enclosing(key) {
-		if _, ok := l.places.key[key]; ok && (key == p.Key || enclosing(key) != "") {
+		_, inFile := l.places.key[key]
+		isSection := enclosing(key) == ""
+		if inFile && (key == p.Key || !isSection) {
 			p.Source = l.Path
 			p.Line, p.Column = l.places.position(l.places.offset(key))
 			return

@@ -31,8 +31,8 @@ func KeyVariable(id Provider) string {
 	return strings.ToUpper(strings.ReplaceAll(string(id), "-", "_")) + "_API_KEY"
 }
 
-// applyProviderKeys takes the keys that [[providers]] leaves out from the environment. A known provider whose key is
-// there needs no block.
+// applyProviderKeys takes API keys from the environment. It sets the key of each block of [[providers]] that has none,
+// and adds a block for each known provider whose key is there. It adds none for openai, whose key is that of [llm].
 func (l *loader) applyProviderKeys() {
 	c := &l.loaded.Config
 	for i := range c.Providers {
@@ -74,8 +74,9 @@ func (c Config) ProviderIDs() []Provider {
 	return slices.Compact(ids)
 }
 
-// ModelProvider returns the settings of a provider: those of its block over what is known of it. The base_url and
-// api_key of [llm] are those of openai, unless openai has a block. It reports whether there is such a provider.
+// ModelProvider returns the settings of a provider: those of its block in [[providers]], completed by the built-in ones
+// of a known provider. Without a block, openai has the base_url and api_key of [llm]. The second result is false if id
+// neither has a block nor is known.
 func (c Config) ModelProvider(id Provider) (ModelProvider, bool) {
 	known, ok := knownProviders[id]
 	p := ModelProvider{ID: id, API: APIAuto}
@@ -98,28 +99,31 @@ func (p ModelProvider) Official() bool {
 }
 
 // EffectiveLLM returns [llm] with its provider and model resolved. A model "anthropic:claude-…" names its provider,
-// unless llm.provider names another. A server at llm.base_url may have models such as "mistral:7b": then only the
-// providers of [[providers]] count.
+// unless llm.provider names another. If llm.base_url is set, a prefix names a provider only if it is openai or has a
+// block in [[providers]], because the server there may have models such as "mistral:7b".
 func (c Config) EffectiveLLM() LLM {
 	l := c.LLM
 	if before, name, ok := strings.Cut(l.Model, ":"); ok && name != "" {
 		id := Provider(before)
 		_, exists := c.ModelProvider(id)
-		own := l.BaseURL == "" || id == ProviderOpenAI || c.block(id) != nil
-		if exists && own && (l.Provider == ProviderAuto || l.Provider == id) {
+		isProvider := exists && (l.BaseURL == "" || id == ProviderOpenAI || c.block(id) != nil)
+		if isProvider && (l.Provider == ProviderAuto || l.Provider == id) {
 			l.Provider, l.Model = id, name
 		}
 	}
-	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil {
+	if l.Provider == ProviderAuto && c.block(ProviderOpenAI) != nil { // the block counts like api_key or base_url in [llm]
 		l.Provider = ProviderOpenAI
 	}
 	return l.Effective()
 }
 
-// TapeFolder splits llm.tape. Without a tape, folder is empty.
+// TapeFolder returns the folder of llm.tape, and whether models' answers are replayed from it rather than recorded into
+// it. Without a tape, folder is empty. The text of an error continues after the key llm.tape.
 func (l LLM) TapeFolder() (folder string, replays bool, err error) {
 	mode, folder, _ := strings.Cut(l.Tape, ":")
-	if replays = mode == "replay"; l.Tape != "" && (folder == "" || !replays && mode != "record") {
+	replays = mode == "replay"
+	valid := folder != "" && (replays || mode == "record")
+	if l.Tape != "" && !valid {
 		return "", false, fmt.Errorf(`is %s; it must be "record:DIR" or "replay:DIR"`, quote(l.Tape))
 	}
 	return folder, replays, nil
@@ -131,8 +135,8 @@ func (l LLM) Replays() bool {
 	return err == nil && replays
 }
 
-// CheckCredentials returns an *Error that is ErrCredentials if the provider of [llm] needs a key and there is none. At
-// an address other than the vendor's own no key is required.
+// CheckCredentials returns an *Error that matches ErrCredentials if the provider of [llm] needs an API key and has
+// none. The demo, a replayed tape, and a server at an address other than the vendor's own need no key.
 func (c Config) CheckCredentials() error {
 	l := c.EffectiveLLM()
 	p, ok := c.ModelProvider(l.Provider)
@@ -148,7 +152,7 @@ func (c Config) CheckCredentials() error {
 		instead)}}}
 }
 
-// providers checks [[providers]], and that [llm] names one of them.
+// providers checks [[providers]], and that the provider of [llm] exists and has a model.
 func (v *validator) providers(c Config) {
 	for i, p := range c.Providers {
 		key := fmt.Sprintf("providers[%d]", i)
@@ -186,7 +190,8 @@ func (v *validator) providers(c Config) {
 	}
 }
 
-// endpoint names the provider of [llm], or the host of an endpoint other than the provider's own.
+// endpoint returns the ID of the provider of [llm], or the host of its base_url if that is not the vendor's own
+// address. It distinguishes the task queues of inferences: see Queue.
 func (c Config) endpoint() string {
 	id := c.EffectiveLLM().Provider
 	p, _ := c.ModelProvider(id)

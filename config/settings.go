@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 )
 
-// Settings returns a short hash of what a turn takes from the worker that begins it: agent, limits, model, policy,
-// approvals and servers. Commands compare it with their own, because a worker keeps what it read when it started. The
-// workspace, which only a worker needs, secrets, and how fast the demo answers, do not count.
+// Settings returns a short hash of the settings that turns get from the worker that begins them: agent, limits, model,
+// policy, approvals and servers. A command compares a worker's hash with its own, because agent.toml may have changed
+// since the worker started. The hash leaves out the workspace and API keys, which commands may lack, and llm.demo_slow.
 func (c Config) Settings() string {
 	c.Runtime.Workspace, c.Runtime.TrustWorkspace, c.LLM.APIKey, c.LLM.DemoSlow = "", nil, "", false
 	model, _ := c.ModelProvider(c.EffectiveLLM().Provider)

@@ -24,14 +24,15 @@ func (l *Loaded) Show(w io.Writer, origin bool) error {
 	return nil
 }
 
+// tomlWriter writes a configuration as TOML.
 type tomlWriter struct {
 	loaded *Loaded
-	origin bool
+	origin bool // add a comment with the source of each value
 	out    strings.Builder
 }
 
-// table writes a table: its settings first, then the tables in it, as TOML requires. name is its dotted name without
-// indexes, header its header.
+// table writes the table f: its settings first, then the tables in it, as TOML requires. name is its dotted key without
+// indexes. header is the line before its settings ("[policy]"); table omits it if there are no settings.
 func (s *tomlWriter) table(name, header string, f field) {
 	members := f.members()
 	for _, m := range members {
@@ -46,8 +47,9 @@ func (s *tomlWriter) table(name, header string, f field) {
 	}
 	for _, m := range members {
 		inner := join(name, m.name)
+		unset := name != "" && f.value.Kind() == reflect.Struct && m.value.IsZero() // a table in a section, left out
 		switch {
-		case !table(m.value.Type()), name != "" && f.value.Kind() == reflect.Struct && m.value.IsZero():
+		case !table(m.value.Type()), unset:
 		case m.value.Kind() == reflect.Slice:
 			for _, element := range m.members() {
 				s.table(inner, "[["+inner+"]]", element)
@@ -58,6 +60,7 @@ func (s *tomlWriter) table(name, header string, f field) {
 	}
 }
 
+// setting writes the line of a setting, or a comment if it has no value.
 func (s *tomlWriter) setting(f field) {
 	value, ok := s.value(f)
 	name := join("", f.name)
@@ -71,12 +74,13 @@ func (s *tomlWriter) setting(f field) {
 	s.out.WriteByte('\n')
 }
 
-// value renders one value as TOML. It reports false for a value that is unset and has no default.
+// value returns the value of a setting as TOML, and false if it is unset and has no default. It hides secrets, also
+// those that are part of a URL.
 func (s *tomlWriter) value(f field) (string, bool) {
 	if f.value.Type() == secretType {
 		return literal(f.value.Interface().(Secret).String()), true
 	}
-	if written, ok := s.loaded.written[f.key]; ok {
+	if written, ok := s.loaded.written[f.key]; ok { // it has references, whose values may be secret
 		if strings.HasSuffix(f.key, "url") {
 			written = cmp.Or(printable.Address(written), written)
 		}
@@ -96,7 +100,8 @@ func (s *tomlWriter) value(f field) (string, bool) {
 	return literal(p), ok
 }
 
-// plain converts a scalar or a list of scalars to a type that TOML and JSON can encode.
+// plain converts a scalar or a list of scalars to a type that TOML and JSON can encode. It returns false for a nil
+// pointer, a secret and a table.
 func plain(v reflect.Value) (any, bool) {
 	switch {
 	case v.Type() == durationType:

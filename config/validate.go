@@ -42,17 +42,17 @@ func (c Config) Validate() error {
 	return asError(v.problems)
 }
 
-// validator collects problems.
+// validator collects problems. A method with the name of a section of agent.toml checks that section.
 type validator struct{ problems []Problem }
 
-// add records that a key's value is wrong; the message continues after the key.
+// add records a problem with a key. The format is for the text after the key: "is empty; …".
 func (v *validator) add(key, format string, args ...any) {
 	if len(v.problems) < maxProblems {
 		v.problems = append(v.problems, Problem{Key: key, Message: key + " " + fmt.Sprintf(format, args...)})
 	}
 }
 
-// check checks the tags of a field and of its members: enum, min, max, zero, maxbytes and required.
+// check checks a field and its members against their tags: enum, min, max, zero, maxbytes and required.
 func (v *validator) check(f field) {
 	if f.value.Kind() == reflect.Pointer && !f.value.IsNil() {
 		f.value = f.value.Elem()
@@ -70,6 +70,7 @@ func (v *validator) check(f field) {
 	}
 }
 
+// text checks a string against the tags enum, required and maxbytes.
 func (v *validator) text(f field) {
 	value := f.value.String()
 	v.enum(f.key, f.tag, value)
@@ -89,7 +90,7 @@ func (v *validator) enum(key string, tag reflect.StructTag, value string) {
 	}
 }
 
-// oneOf lists the values of an enum. The empty value means that the key is left out.
+// oneOf lists the values of an enum for an error message. An empty value among them means that the key may be left out.
 func oneOf(allowed []string) string {
 	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
 	switch {
@@ -108,6 +109,7 @@ func (v *validator) bounds(f field) {
 		v.duration(f, time.Duration(f.value.Int()))
 		return
 	}
+	// The comparisons are negated, so that they reject NaN.
 	value := f.value.Convert(reflect.TypeFor[float64]()).Float()
 	if least, err := strconv.ParseFloat(f.tag.Get("min"), 64); err == nil && !(value >= least) {
 		v.add(f.key, "is %v; it must be at least %s", f.value.Interface(), f.tag.Get("min"))
@@ -118,6 +120,8 @@ func (v *validator) bounds(f field) {
 	}
 }
 
+// duration checks d, the value of f, against the tags min, max and zero. A field with the tag zero accepts 0 even if
+// min is larger; the tag's text says what 0 means.
 func (v *validator) duration(f field, d time.Duration) {
 	zero, orZero := f.tag.Lookup("zero")
 	if least, err := time.ParseDuration(f.tag.Get("min")); err == nil && d < least && !(orZero && d == 0) {
@@ -138,6 +142,7 @@ func (v *validator) duration(f field, d time.Duration) {
 // tenantName matches valid tenant names, which become part of workflow IDs and of processes' environments.
 var tenantName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
+// tenant checks the tenant's name. "default" is reserved, because an empty name means the default tenant.
 func (v *validator) tenant(name string) {
 	switch {
 	case strings.EqualFold(name, "default"):
@@ -149,6 +154,7 @@ func (v *validator) tenant(name string) {
 	}
 }
 
+// runtime checks [runtime], beyond the tags of its fields.
 func (v *validator) runtime(r Runtime) {
 	if r.MaxHistoryMessages > 0 && r.KeepHistoryMessages >= r.MaxHistoryMessages {
 		v.add("runtime.keep_history_messages", "is %d; it must be below max_history_messages, which is %d",
@@ -171,6 +177,7 @@ func (v *validator) prompt(p Prompt) {
 	}
 }
 
+// localFiles checks the patterns of [local_files].
 func (v *validator) localFiles(l LocalFiles) {
 	for i, p := range l.Deny {
 		name := strings.Trim(strings.TrimPrefix(p, "!"), "/")
@@ -181,6 +188,7 @@ func (v *validator) localFiles(l LocalFiles) {
 	}
 }
 
+// llm checks [llm], except its provider and model: see providers.
 func (v *validator) llm(l LLM) {
 	v.address("llm.base_url", l.BaseURL)
 	if _, _, err := l.TapeFolder(); err != nil {
@@ -209,6 +217,7 @@ func (v *validator) approvals(a Approvals) {
 	}
 }
 
+// journal checks [journal]. It rejects paths that SQLite would not take as the name of a file.
 func (v *validator) journal(j Journal) {
 	if strings.HasPrefix(j.Path, "file:") || strings.ContainsAny(j.Path, "?\x00") || j.Path == ":memory:" {
 		v.add("journal.path", "is %s; it must be the path of a file", quote(j.Path))
@@ -219,6 +228,7 @@ func (v *validator) journal(j Journal) {
 	}
 }
 
+// temporal checks [temporal]. It rejects an unencrypted connection to another machine unless the operator permits it.
 func (v *validator) temporal(t Temporal) {
 	v.address("temporal.ui_url", t.UIURL)
 	if t.Address == "" {
@@ -229,12 +239,14 @@ func (v *validator) temporal(t Temporal) {
 		v.add("temporal.address", "is %s; it must be host:port, for instance 127.0.0.1:7233", quote(t.Address))
 		return
 	}
+	// An API key implies TLS, and a profile may set it.
 	if !loopback.Host(host) && !t.TLS && t.APIKey == "" && t.Profile == "" && !t.AllowPlaintext {
 		v.add("temporal.address", "is %s, which is another machine, and the connection is not encrypted; set tls = true, "+
 			"an api_key or a profile, or permit it with allow_plaintext = true", quote(t.Address))
 	}
 }
 
+// telemetry checks [telemetry].
 func (v *validator) telemetry(t Telemetry) {
 	if t.MetricsAddress == "" {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// policy checks [policy], also against the number of reprompts in [runtime].
 func (v *validator) policy(p Policy, r Runtime) {
 	for i, patterns := range [][]string{p.Allow, p.Deny, p.Ask} {
 		for j, pattern := range patterns {
@@ -35,12 +36,11 @@ func (v *validator) policy(p Policy, r Runtime) {
 	}
 }
 
-// toolPattern rejects a pattern that cannot match any tool ID. It quotes the pattern, which may come from the
-// environment.
+// toolPattern rejects a pattern that is malformed or cannot match a tool ID, which begins with local/ or mcp/.
 func (v *validator) toolPattern(key, pattern string) {
 	source, _, prefixed := strings.Cut(pattern, "/")
-	known := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
-	if _, err := path.Match(pattern, ""); err != nil || !known {
+	canMatch := pattern == "*" || prefixed && slices.Contains([]string{"local", "mcp", "*"}, source)
+	if _, err := path.Match(pattern, ""); err != nil || !canMatch {
 		v.add(key, "is %s; it must be local/<tool>, mcp/<server>/<tool>, a pattern of those, or * for all", quote(pattern))
 	}
 }
@@ -52,6 +52,7 @@ const (
 	maxArgumentName  = 400 // bytes
 )
 
+// rules checks [[policy.rules]].
 func (v *validator) rules(p Policy) {
 	if len(p.Rules) > maxRules {
 		v.add("policy.rules", "has %d rules; the maximum is %d, because every turn carries them", len(p.Rules), maxRules)
@@ -79,7 +80,8 @@ func (v *validator) printable(key, text string) {
 	}
 }
 
-// argument checks the key and the pattern of one argument of a rule.
+// argument checks the pattern for one argument of a rule. name is the dotted key of the argument in a tool call, key
+// the configuration key of the pattern.
 func (v *validator) argument(key, name, pattern string) {
 	v.printable(key, name+pattern)
 	if len(name) > maxArgumentName {
@@ -91,7 +93,7 @@ func (v *validator) argument(key, name, pattern string) {
 	}
 }
 
-// reachable rejects a rule that can never decide because the deny list or an earlier rule decides all of its calls.
+// reachable rejects rule i, whose configuration key is key, if policy.deny or an earlier rule decides all of its calls.
 func (v *validator) reachable(key string, i int, p Policy) {
 	r := p.Rules[i]
 	for j, d := range p.Deny {
@@ -101,16 +103,16 @@ func (v *validator) reachable(key string, i int, p Policy) {
 		}
 	}
 	for j, earlier := range p.Rules[:i] {
-		all := len(earlier.Arguments) == 0 || maps.Equal(earlier.Arguments, r.Arguments)
-		if all && includes(earlier.Tool, r.Tool) {
+		anyArguments := len(earlier.Arguments) == 0 || maps.Equal(earlier.Arguments, r.Arguments)
+		if anyArguments && includes(earlier.Tool, r.Tool) {
 			v.add(key, "can never decide: policy.rules[%d] matches all of its calls first; move it up, or remove one of them", j)
 			return
 		}
 	}
 }
 
-// includes reports whether the pattern outer clearly matches every tool that inner matches. Patterns that only overlap
-// are not a contradiction.
+// includes reports whether the pattern outer matches every tool ID that the pattern inner matches. It recognizes equal
+// patterns, "*" and "<folder>/*", and returns false for everything else.
 func includes(outer, inner string) bool {
 	if outer == inner || outer == "*" {
 		return true

@@ -21,8 +21,9 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// servers checks [[mcp.servers]].
 func (v *validator) servers(servers []MCPServer) {
-	first := map[string]int{}
+	first := map[string]int{} // by ID: the index of the first server that has it
 	for i, s := range servers {
 		if len(v.problems) >= maxProblems {
 			return
@@ -52,6 +53,7 @@ func (v *validator) servers(servers []MCPServer) {
 	}
 }
 
+// queue checks the name of a server's own task queue. key is the configuration key of the server.
 func (v *validator) queue(key string, s MCPServer) {
 	switch {
 	case s.Queue != "" && !queueName.MatchString(s.Queue):
@@ -62,6 +64,7 @@ func (v *validator) queue(key string, s MCPServer) {
 	}
 }
 
+// serverID checks the ID of an MCP server. "local" is reserved, because it names the built-in tools in tool IDs.
 func (v *validator) serverID(key, id string) {
 	switch {
 	case id == "":
@@ -73,18 +76,20 @@ func (v *validator) serverID(key, id string) {
 	}
 }
 
-// transport checks that a server has what its transport needs, and no settings of other transports.
+// transport checks that a server has the settings that its transport needs, and none of another transport. key is the
+// configuration key of the server.
 func (v *validator) transport(key string, s MCPServer) {
-	started := s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" || s.User != ""
-	reached := s.URL != "" || len(s.Headers) > 0 || len(s.Networks) > 0 || s.OAuth.configured()
+	hasProcess := s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || len(s.EnvAllow) > 0 || s.Dir != "" ||
+		s.User != ""
+	hasURL := s.URL != "" || len(s.Headers) > 0 || len(s.Networks) > 0 || s.OAuth.configured()
 	byURL := s.Transport == TransportHTTP || s.Transport == TransportSSE // else stdio, or a value that is reported already
 	switch {
-	case s.Transport == TransportStdio && reached:
+	case s.Transport == TransportStdio && hasURL:
 		v.add(key, `sets url, headers, networks or oauth, which need transport = "http"; set it, or remove them (pass `+
 			`secrets to a stdio server in env)`)
 	case s.Transport == TransportStdio && s.Command == "":
 		v.add(key+".command", `is missing; name the server's program, or set transport = "http" and url`)
-	case byURL && started:
+	case byURL && hasProcess:
 		v.add(key, `has transport = "%s"; remove command, args, env, env_allow, dir and user, which are for "stdio"`,
 			s.Transport)
 	case byURL && s.URL == "":
@@ -93,8 +98,8 @@ func (v *validator) transport(key string, s MCPServer) {
 	v.remote(key+".url", s.URL, s.Networks)
 }
 
-// remote checks a URL that is not empty. It rejects plain text to another machine unless the operator lists its
-// network.
+// remote checks a URL that is not empty. It rejects unencrypted http to another machine, unless networks lists private
+// networks: the URL may then only resolve to these.
 func (v *validator) remote(key, raw string, networks []string) {
 	v.address(key, raw)
 	u, err := url.Parse(raw)
@@ -104,7 +109,8 @@ func (v *validator) remote(key, raw string, networks []string) {
 	}
 }
 
-// networks checks CIDR prefixes. They cannot include loopback: a URL that means this machine names it itself.
+// networks checks CIDR prefixes. They must not include loopback addresses: a server on this machine is reached only if
+// its URL names this machine.
 func (v *validator) networks(key string, list []string) {
 	for i, raw := range list {
 		at := fmt.Sprintf("%s[%d]", key, i)
@@ -127,6 +133,7 @@ func (o OAuth) configured() bool {
 	return o.TokenURL != "" || o.ClientID != "" || o.ClientSecret != "" || len(o.Scopes) > 0
 }
 
+// oauth checks the OAuth settings of a server, if there are any.
 func (v *validator) oauth(key string, s MCPServer) {
 	o := s.OAuth
 	if !o.configured() {
@@ -146,6 +153,7 @@ func (v *validator) oauth(key string, s MCPServer) {
 	}
 }
 
+// environment checks the names of the environment variables that a server gets.
 func (v *validator) environment(key string, s MCPServer) {
 	for i, name := range s.EnvAllow {
 		if !variableName.MatchString(name) {
@@ -168,17 +176,17 @@ func (v *validator) toolNames(key string, patterns []string) {
 	}
 }
 
-// tool checks the settings of a tool of s.
+// tool checks t, the settings of one tool of the server s. key is their configuration key.
 func (v *validator) tool(key string, s MCPServer, t MCPTool) {
-	timeout, of := t.Timeout, "timeout"
+	timeout, timeoutName := t.Timeout, "timeout"
 	if timeout == 0 {
-		timeout, of = s.Timeouts.Call, "the server's timeouts.call"
+		timeout, timeoutName = s.Timeouts.Call, "the server's timeouts.call"
 	}
 	if most := s.Timeouts.Total; t.TotalTimeout == 0 && most > 0 && t.Timeout > most {
 		v.add(key+".timeout", "is %s, longer than the server's timeouts.total, which is %s; set a total_timeout for the tool",
 			t.Timeout, most)
 	}
-	v.total(key+".total_timeout", t.TotalTimeout, timeout, of)
+	v.total(key+".total_timeout", t.TotalTimeout, timeout, timeoutName)
 	const runsWithTurn = "a local activity runs on whichever worker runs the turn"
 	switch {
 	case !t.LocalActivity:
@@ -195,8 +203,10 @@ func (v *validator) tool(key string, s MCPServer, t MCPTool) {
 	}
 }
 
-func (v *validator) total(key string, total, timeout time.Duration, of string) {
+// total rejects a total timeout of calls that is shorter than their timeout, which progress restarts. timeoutName names
+// the setting of that timeout. A total of 0 means that there is none.
+func (v *validator) total(key string, total, timeout time.Duration, timeoutName string) {
 	if total > 0 && total < timeout {
-		v.add(key, "is %s, shorter than %s, which is %s; raise it, or leave it out", total, of, timeout)
+		v.add(key, "is %s, shorter than %s, which is %s; raise it, or leave it out", total, timeoutName, timeout)
 	}
 }

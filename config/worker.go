@@ -50,8 +50,8 @@ func (w Worker) HealthListen() string {
 	return w.HealthAddress
 }
 
-// Queue returns the task queue of a role. That of inferences belongs to one provider endpoint, because a provider's
-// limits apply to all inferences that it gets.
+// Queue returns the task queue of a role. Inferences have one task queue for each provider endpoint, because a
+// provider's limits apply to all requests that it gets.
 func (c Config) Queue(r Role) string {
 	switch r {
 	case RoleInference:
@@ -62,7 +62,7 @@ func (c Config) Queue(r Role) string {
 	return c.Temporal.TaskQueue
 }
 
-// ServerQueue returns the task queue for the calls of the servers whose key queue has this value, "" if it is empty.
+// ServerQueue returns the task queue for calls to the MCP servers whose key queue is name; "" if name is empty.
 func (c Config) ServerQueue(name string) string {
 	if name == "" {
 		return ""
@@ -70,7 +70,8 @@ func (c Config) ServerQueue(name string) string {
 	return c.Queue(RoleTools) + "-" + name
 }
 
-// Known reports whether the configuration says which provider "auto" means. A process without the API key cannot tell.
+// Known reports whether the configuration determines the provider. It does not if the provider is "auto" and base_url,
+// api_key and a provider in the model's name are all missing: then the API key may be set for other workers only.
 func (l LLM) Known() bool {
 	return l.Provider != ProviderAuto || l.BaseURL != "" || l.APIKey != "" || strings.Contains(l.Model, ":")
 }
@@ -78,6 +79,7 @@ func (l LLM) Known() bool {
 // queueName matches valid names of server queues, which become part of the names of task queues.
 var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
+// worker checks [worker], also against the MCP servers and the provider.
 func (v *validator) worker(c Config) {
 	w := c.Worker
 	if len(w.Roles) == 0 && len(w.ServerQueues) == 0 {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Written parses the content of a configuration file as it is written: references such as ${VAR} stay, and neither the
-// environment nor another file is read. It is for showing a file before it is used, and checks only names and types.
+// Written parses the content of a configuration file without resolving its references: ${VAR} stays as it is written,
+// and neither the environment nor another file is read. It checks only names and types. A command shows a file in this
+// form before the user decides whether to trust it.
 func Written(path string, content []byte) (*Loaded, error) {
 	l := newLoader(nil)
 	l.asis = true
@@ -26,36 +27,38 @@ func (l *Loaded) Changes() []string {
 	return s.changes("", f, reflect.ValueOf(Default()))
 }
 
-// changes returns the settings in f that differ from those in unchanged. name is the key of f for display.
-func (s *tomlWriter) changes(name string, f field, unchanged reflect.Value) (lines []string) {
+// changes returns the settings in f that differ from defaults, the default value of f, one line each. name is the key
+// of f for display: IDs take the place of list indexes. A setting with a reference (${VAR}) always counts as changed.
+func (s *tomlWriter) changes(name string, f field, defaults reflect.Value) (lines []string) {
 	if !table(f.value.Type()) {
-		_, written := s.loaded.written[f.key]
-		if !written && reflect.DeepEqual(f.value.Interface(), unchanged.Interface()) {
+		written, hasReference := s.loaded.written[f.key]
+		if !hasReference && reflect.DeepEqual(f.value.Interface(), defaults.Interface()) {
 			return nil
 		}
 		value, _ := s.value(f)
-		if from := reference.FindAllString(s.loaded.written[f.key], -1); f.value.Type() == secretType && from != nil {
-			value += " with " + strings.Join(from, ", ")
+		if refs := reference.FindAllString(written, -1); f.value.Type() == secretType && refs != nil {
+			value += " with " + strings.Join(refs, ", ")
 		}
 		return []string{name + " = " + value}
 	}
 	for i, m := range f.members() {
-		inner := join(name, m.name)
-		var before reflect.Value
+		memberName := join(name, m.name)
+		var memberDefaults reflect.Value
 		switch f.value.Kind() {
 		case reflect.Struct:
-			before = unchanged.Field(i)
+			memberDefaults = defaults.Field(i) // i is also the index of the Go field: only the last one is no setting
 		case reflect.Slice:
-			inner, before = fmt.Sprintf("%s[%s]", name, elementName(m, i)), newElement(f.value.Type())
+			memberName = fmt.Sprintf("%s[%s]", name, elementName(m, i))
+			memberDefaults = newElement(f.value.Type())
 		default:
-			before = newElement(f.value.Type())
+			memberDefaults = newElement(f.value.Type())
 		}
-		lines = slices.Concat(lines, s.changes(inner, m, before))
+		lines = slices.Concat(lines, s.changes(memberName, m, memberDefaults))
 	}
 	return lines
 }
 
-// elementName returns the ID of an element of a list, or its index if it has none.
+// elementName returns the id, name or path of a list element, or its index i if it has none of them.
 func elementName(f field, i int) string {
 	for _, name := range []string{"id", "name", "path"} {
 		if m, ok := f.member(name); ok && m.value.String() != "" {

@@ -19,10 +19,10 @@ type artifacts interface {
 	Artifact(ctx context.Context, turnID, hash string) (mediaType string, b []byte, err error)
 }
 
-// The bounds of one read, in bytes. The text and the note around it must fit into one result.
+// The bounds of one read, in bytes. The text and the note about its position must fit into one tool result.
 const (
 	maxRead   = 64 << 10
-	noteBytes = 256
+	noteBytes = 256 // room for the note
 )
 
 // readArtifactInput holds the arguments of local/read_artifact.
@@ -42,13 +42,14 @@ func (e *Engine) artifacts() artifacts {
 	return e.journal
 }
 
-// registerArtifacts adds local/read_artifact, which reads the rest of a truncated result. The journal is opened after
-// the tools are built, so the tool calls open when it needs it. maxResult bounds a result, in bytes.
-func registerArtifacts(r *tools.Registry, open func() artifacts, maxResult int) error {
+// registerArtifacts adds the tool local/read_artifact, which reads the rest of a truncated result. The engine opens its
+// journal after it registers the tools, so each call gets the journal from source, which returns nil if there is none.
+// maxResult is the maximum size of a tool result in bytes.
+func registerArtifacts(r *tools.Registry, source func() artifacts, maxResult int) error {
 	most := max(min(maxRead, maxResult)-noteBytes, noteBytes)
 	read := func(ctx context.Context, in readArtifactInput) (string, error) {
 		req, ok := tools.CallInfo(ctx)
-		j := open()
+		j := source()
 		if !ok || j == nil {
 			return "", errors.New("this worker has no journal to read artifacts from")
 		}
@@ -69,8 +70,9 @@ func registerArtifacts(r *tools.Registry, open func() artifacts, maxResult int) 
 		tools.LocalActivity(), tools.ReadOnly(), tools.Risk(turn.RiskLow))
 }
 
-// readPart returns a part of a text, cut on character boundaries, with a line that gives its position. If the artifact
-// is not text, it returns a description.
+// readPart returns the part of the artifact b that in selects, at most most bytes, cut on character boundaries. A last
+// line tells the model the part's position and where to read on. If the artifact is not text, readPart returns only its
+// media type and size.
 func readPart(mediaType string, b []byte, in readArtifactInput, most int) (string, error) {
 	size := int64(len(b))
 	switch {
@@ -85,12 +87,13 @@ func readPart(mediaType string, b []byte, in readArtifactInput, most int) (strin
 		in.Length = most
 	}
 	from := printable.Start(b, int(in.Offset))
+	// A part has room for one character at least: otherwise it could be empty, and reading on would not advance.
 	to := printable.Start(b, min(from+max(in.Length, utf8.UTFMax), len(b)))
-	where := fmt.Sprintf("[bytes %d to %d of %d; end]", from, to, size)
+	note := fmt.Sprintf("[bytes %d to %d of %d; end]", from, to, size)
 	if to < len(b) {
-		where = fmt.Sprintf("[bytes %d to %d of %d; read on with offset %d]", from, to, size, to)
+		note = fmt.Sprintf("[bytes %d to %d of %d; read on with offset %d]", from, to, size, to)
 	}
-	return string(b[from:to]) + "\n" + where, nil
+	return string(b[from:to]) + "\n" + note, nil
 }
 
 // readable reports whether b is text.

@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Budget converts a configured budget to that of the journal.
+// Budget converts a configured budget to that of the journal. A limit that is not set stays nil.
 func Budget(b config.Budget) journal.Budget {
 	return journal.Budget{Session: usd(b.SessionUSD), SessionTokens: b.SessionTokens, TenantDay: usd(b.TenantUSDPerDay),
 		TenantMonth: usd(b.TenantUSDPerMonth)}

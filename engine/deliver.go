@@ -8,9 +8,10 @@ import (
 	"github.com/everturn/everturn/workflows"
 )
 
-// deliveries sends messages to shared sessions, as clients do.
+// deliveries returns the activities of the workflow Deliver. They send a message to its session with package client,
+// like any other program, so that it starts a turn or is merged into the running one.
 func (e *Engine) deliveries() *activities.Deliveries {
-	sessions := func(tenant string) *client.Client {
+	clientOf := func(tenant string) *client.Client {
 		return client.New(e.client, client.Options{
 			Journal: e.journal, TaskQueue: e.cfg.Temporal.TaskQueue, Agent: e.cfg.Runtime.Agent, Tenant: tenant,
 			DataConverter: e.converter,
@@ -20,10 +21,10 @@ func (e *Engine) deliveries() *activities.Deliveries {
 		RetryFor: e.cfg.Journal.RetryFor,
 		Journal:  func(tenant string) activities.Deliverer { return e.journal.Tenant(tenant) },
 		Running: func(ctx context.Context, in workflows.HandOverInput) (bool, error) {
-			return sessions(in.Tenant).Running(ctx, in.Session)
+			return clientOf(in.Tenant).Running(ctx, in.Session)
 		},
 		Send: func(ctx context.Context, in workflows.HandOverInput) (string, error) {
-			t, err := sessions(in.Tenant).Send(ctx, client.SendInput{
+			t, err := clientOf(in.Tenant).Send(ctx, client.SendInput{
 				Session: in.Session, Message: in.Message, Agent: in.Agent, Limits: in.Limits,
 			})
 			return t.ID, err

@@ -12,17 +12,18 @@ import (
 	"github.com/everturn/everturn/journal"
 )
 
-// openKeys reads the keys of the encryption. They are blanked in logs and in what leaves a tool.
+// openKeys reads the encryption keys, if any are configured. The engine redacts them in logs and in the output of
+// tools, and logs no error texts of activities, because these may quote content.
 func (e *Engine) openKeys(context.Context) (err error) {
 	if e.keys, err = codec.Open(e.cfg.Encryption); err != nil || e.keys == nil {
 		return err
 	}
-	e.keys.Learn(e.secrets.Add)
+	e.keys.Learn(e.secrets.Add) // also keys that a later version of the file adds
 	e.log = slog.New(temporalconn.ContentFree(e.log.Handler()))
 	return nil
 }
 
-// journalKeys returns the keys of the journal, nil if it is not to be encrypted.
+// journalKeys returns the keys that encrypt the journal, or nil if encryption.journal is off.
 func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 	if !cfg.Journal {
 		return nil, nil
@@ -37,8 +38,8 @@ func journalKeys(cfg config.Encryption) (journal.Keys, error) {
 	return keys, nil
 }
 
-// sealed returns the journal with its encryption. An encryption that the configuration does not fit is
-// config.ErrInvalid.
+// sealed returns j with its content encrypted by keys; nil means that it is not encrypted. If the configuration does
+// not match how the journal is stored, the error is config.ErrInvalid.
 func sealed(ctx context.Context, j *journal.DB, keys journal.Keys) (*journal.DB, error) {
 	db, err := j.Sealed(ctx, keys)
 	if errors.Is(err, journal.ErrSealed) || codec.IsError(err) {

@@ -33,8 +33,8 @@ import (
 // Engine is a worker: it hosts tools, keeps a journal and runs turns.
 type Engine struct {
 	id        string // of this process, in the journal's reports on workers
-	home      string // the task queue that only this process polls
-	offers    offers // what it offers of its tool servers
+	home      string // the task queue that only this process polls; empty if it runs no calls
+	offers    offers // the versions of the catalogues that this worker offers
 	cfg       config.Config
 	options   options
 	journal   Journal
@@ -42,8 +42,8 @@ type Engine struct {
 	tools     *tools.Registry
 	model     *model
 	skills    skills.Set
-	// projectWords are those of a trusted workspace's AGENTS.md, for the system prompt.
-	projectWords string
+	// instructions is the part of the system prompt from a trusted workspace's AGENTS.md; it may be empty.
+	instructions string
 	models       atomic.Pointer[models.Models]
 	keys         *codec.Keys // nil without encryption
 	converter    converter.DataConverter
@@ -67,6 +67,7 @@ type Engine struct {
 // journal.ErrReadOnly, journal.ErrNewer, and that of a required MCP server.
 func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error) {
 	e := newEngine(cfg, opts)
+	// Each step may use what the earlier ones have opened: secrets, models, tools, the journal, the connection.
 	for _, step := range []func(context.Context) error{
 		e.openKeys, e.openProbe, e.openModel, e.openModels, e.openTelemetry, e.openTools, e.openSkills,
 		e.openJournal,
@@ -84,15 +85,17 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (*Engine, error
 // longer than the SDK accepts: two minutes of polls that the server calls invalid, for instance because the namespace
 // was deleted.
 func (e *Engine) Run(ctx context.Context) error {
-	watched, stop := context.WithCancel(ctx)
+	background, stop := context.WithCancel(ctx)
 	defer stop()
-	var beside sync.WaitGroup
-	beside.Go(func() { e.watch(watched) })
-	beside.Go(func() { e.prune(watched, pruneEvery) })
-	beside.Go(func() { e.watchJournal(watched) })
-	beside.Go(func() { e.watchGauges(watched) })
-	beside.Go(func() { e.refreshModels(watched) })
-	e.reportOnce(ctx) // before it polls: calls of its turns may go to other workers, which send them back
+	var tasks sync.WaitGroup
+	tasks.Go(func() { e.watch(background) })
+	tasks.Go(func() { e.prune(background, pruneEvery) })
+	tasks.Go(func() { e.watchJournal(background) })
+	tasks.Go(func() { e.watchGauges(background) })
+	tasks.Go(func() { e.refreshModels(background) })
+	// The report must precede the first poll: another worker that lacks a tool of this worker's turns finds this one by
+	// it.
+	e.reportOnce(ctx)
 	err := e.start()
 	if err == nil {
 		e.probe.polls.Store(true)
@@ -109,11 +112,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		err = fmt.Errorf("starting the worker: %w", err)
 	}
 	stop()
-	beside.Wait()
+	tasks.Wait()
 	return err
 }
 
-// fail makes Run drain and return err. Only the first error counts.
+// fail makes Run drain and return err. It never blocks: errors after the first one are dropped.
 func (e *Engine) fail(err error) {
 	select {
 	case e.fatal <- err:
@@ -124,7 +127,7 @@ func (e *Engine) fail(err error) {
 // Journal returns the engine's journal, for programs that are also a client: see client.Options. Close closes it.
 func (e *Engine) Journal() Journal { return e.journal }
 
-// Close closes tools, model, connection and journal. It is safe after a New that failed.
+// Close closes tools, model, connection and journal. New calls it on an engine that it could not complete.
 func (e *Engine) Close() error {
 	var errs []error
 	if e.probe.server != nil {
@@ -148,6 +151,7 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
+// openJournal opens the journal and reads its ID. It rejects a journal that this process may only read.
 func (e *Engine) openJournal(ctx context.Context) error {
 	j, err := OpenJournal(ctx, e.cfg)
 	if err != nil {
@@ -162,9 +166,11 @@ func (e *Engine) openJournal(ctx context.Context) error {
 	return err
 }
 
-// prepareWithin bounds the preparation of a namespace before the worker polls.
+// prepareWithin bounds the checks and changes of a namespace before the worker polls.
 const prepareWithin = 30 * time.Second
 
+// connect connects to Temporal, rejects the development server of another journal, and creates the search attributes
+// that the workflows use. The connection's identity tells other processes the worker's journal and settings.
 func (e *Engine) connect(ctx context.Context) error {
 	opts := temporalconn.FromConfig(e.cfg.Temporal, e.options.environ)
 	opts.Identity, opts.Logger = temporalconn.WithMarks(e.identity(), e.journalID, e.cfg.Settings()),
@@ -191,9 +197,9 @@ func (e *Engine) connect(ctx context.Context) error {
 	return temporalconn.EnsureAttributes(ctx, c, namespace, workflows.SearchAttributes())
 }
 
-// warnOfOtherJournals logs a warning about workers on the task queue that would write this worker's turns to another
-// journal. It never refuses to start: except on a development server, a worker that stopped a moment ago looks like a
-// running one.
+// warnOfOtherJournals logs a warning about each worker on the task queue that keeps another journal, because a
+// session's turns would then be split between both. It is no error, because Temporal lists a worker of another machine
+// for minutes after it has stopped.
 func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	queue := e.cfg.Temporal.TaskQueue
 	pollers, err := temporalconn.Pollers(ctx, e.client, queue)
@@ -208,17 +214,18 @@ func (e *Engine) warnOfOtherJournals(ctx context.Context, namespace string) {
 	}
 }
 
-// publish records the servers' catalogues in the journal before the first turn can ask for them. It does not wait for
-// an optional server that the journal already knows: turns use its last tools, or take them up when it is back.
+// publish records the servers' catalogues in the journal before a turn needs them. It waits only briefly for an
+// optional server whose catalogue is in the journal: turns begin with its last tools, and watch publishes changes
+// later.
 func (e *Engine) publish(ctx context.Context) error {
-	known, err := e.journal.OfferedBy(ctx, nil)
+	recorded, err := e.journal.OfferedBy(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("reading the catalogues: %w", err)
 	}
-	heardOf := func(server string) bool {
-		return slices.ContainsFunc(known, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
+	mayBeLate := func(server string) bool {
+		return slices.ContainsFunc(recorded, func(c turn.Catalogue) bool { return c.Server == server && !c.Required })
 	}
-	for _, c := range e.tools.CataloguesSoon(ctx, heardOf) {
+	for _, c := range e.tools.CataloguesSoon(ctx, mayBeLate) {
 		e.offers.set(c)
 		if err := e.publishUnlessAvailable(ctx, c); err != nil {
 			return err
@@ -227,10 +234,12 @@ func (e *Engine) publish(ctx context.Context) error {
 	return nil
 }
 
+// publishCatalogue records a catalogue in the journal, and logs a warning if its server is unavailable or if tools of
+// it are left out.
 func (e *Engine) publishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	switch {
 	case c.Problem != "":
-		c.Since = time.Now() // the journal keeps an earlier time
+		c.Since = time.Now() // if the server was unavailable before, the journal keeps the time since when
 		e.log.Warn("MCP server is not available", "server", c.Server, "required", c.Required, "problem", c.Problem)
 	case len(c.Dropped) > 0:
 		e.log.Warn("tools were left out", "server", c.Server, "dropped", c.Dropped)
@@ -241,6 +250,7 @@ func (e *Engine) publishCatalogue(ctx context.Context, c turn.Catalogue) error {
 	return nil
 }
 
+// identity returns the worker's name in Temporal: worker.identity, or else the process ID and host name.
 func (e *Engine) identity() string {
 	if e.cfg.Worker.Identity != "" {
 		return e.cfg.Worker.Identity
@@ -252,7 +262,7 @@ func (e *Engine) identity() string {
 	return fmt.Sprintf("%d@%s", os.Getpid(), host)
 }
 
-// build creates the activities and the workers.
+// build creates the activities, and a worker of the SDK for each task queue.
 func (e *Engine) build(context.Context) (err error) {
 	if e.version, err = rollout.VersionOf(e.cfg.Worker); err != nil {
 		return err

@@ -41,15 +41,16 @@ type WorkerHealth struct {
 	Offers map[string]string
 }
 
-// A worker checks every healthLook whether the state of its servers has changed, and reports it every healthEvery even
-// if it has not. When it stops, it spends at most removeWithin on the removal of its report.
+// A worker checks every healthLook whether the state of its servers has changed, and reports it at least every
+// healthEvery. When it stops, it spends at most removeWithin on the removal of its report.
 const (
 	healthLook   = time.Second
 	healthEvery  = fleet.WorkerExpiry / 3
 	removeWithin = 2 * time.Second
 )
 
-// Health returns the state of the tool servers of all running workers with this journal that run calls, as each worker has last reported it. A worker that was killed is included for at most fleet.WorkerExpiry.
+// Health returns the state of the tool servers of all workers with this journal that run calls, as each worker has last
+// reported it. It includes a worker that was killed for at most fleet.WorkerExpiry.
 func Health(ctx context.Context, j Workers) ([]WorkerHealth, error) {
 	reports, err := j.Workers(ctx)
 	if err != nil {
@@ -67,7 +68,7 @@ func Health(ctx context.Context, j Workers) ([]WorkerHealth, error) {
 }
 
 // reportHealth reports the state of this worker's servers to the journal until ctx ends, and then removes the report.
-// An error stops no turn: it is logged once.
+// A report that fails is only logged, once, and repeated: turns do not need it.
 func (e *Engine) reportHealth(ctx context.Context) {
 	if e.home == "" {
 		return
@@ -81,14 +82,15 @@ func (e *Engine) reportHealth(ctx context.Context) {
 	}()
 	tick := time.NewTicker(healthLook)
 	defer tick.Stop()
-	var last []ServerHealth
-	var offered map[string]string
-	var reported time.Time
+	var lastServers []ServerHealth // as last reported
+	var lastOffers map[string]string
+	var reportedAt time.Time
 	for warned := false; ; {
 		servers, offers := e.tools.Health(), e.offers.versions()
-		if time.Since(reported) >= healthEvery || !reflect.DeepEqual(servers, last) || !maps.Equal(offers, offered) {
+		changed := !reflect.DeepEqual(servers, lastServers) || !maps.Equal(offers, lastOffers)
+		if changed || time.Since(reportedAt) >= healthEvery {
 			if err := e.report(ctx, servers, offers); err == nil {
-				last, offered, reported, warned = servers, offers, time.Now(), false
+				lastServers, lastOffers, reportedAt, warned = servers, offers, time.Now(), false
 			} else if !warned && ctx.Err() == nil {
 				e.log.Warn("reporting this worker's health to the journal", "error", err)
 				warned = true
@@ -102,7 +104,8 @@ func (e *Engine) reportHealth(ctx context.Context) {
 	}
 }
 
-// reportOnce reports the worker before it polls. reportHealth repeats a report that fails.
+// reportOnce reports the worker's servers to the journal before the worker polls. An error is only logged, because
+// reportHealth reports them again. A worker that runs no calls has no report.
 func (e *Engine) reportOnce(ctx context.Context) {
 	if e.home == "" {
 		return
@@ -112,6 +115,7 @@ func (e *Engine) reportOnce(ctx context.Context) {
 	}
 }
 
+// report writes this worker's report to the journal. offers are the versions of its catalogues, by server.
 func (e *Engine) report(ctx context.Context, servers []ServerHealth, offers map[string]string) error {
 	b, err := json.Marshal(servers)
 	if err != nil {
@@ -121,8 +125,8 @@ func (e *Engine) report(ctx context.Context, servers []ServerHealth, offers map[
 		TaskQueue: e.cfg.Temporal.TaskQueue, Servers: b, Home: e.home, Offers: offers})
 }
 
-// AskServers connects to the configured servers, lists their tools and closes them again, without journal, model or
-// Temporal. The catalogues are those of the local tools and of every server.
+// AskServers connects to the configured servers, lists their tools and closes the connections. It needs no journal,
+// model or Temporal server. It returns the catalogues of the local tools and of every server, and the servers' state.
 func AskServers(ctx context.Context, cfg config.Config, opts ...Option) ([]turn.Catalogue, []ServerHealth, error) {
 	e := newEngine(cfg, opts)
 	for _, open := range []func(context.Context) error{e.openTools, e.openSkills} { // skills are a tool, too

@@ -46,10 +46,10 @@ type Workers interface {
 
 var _ Journal = (*journal.DB)(nil)
 
-// OpenJournal opens the configured journal, with the keys of [encryption] if that includes the journal. A Postgres
-// database must already have its tables: see MigrateJournal. A SQLite file in the working folder must have been created
-// there, because one that comes with a clone can hold grants and running turns. An absolute path is the operator's own
-// choice. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
+// OpenJournal opens the configured journal, with the keys of [encryption] if encryption.journal is set. A Postgres
+// database must already have its tables: see MigrateJournal. A SQLite file at a relative path must have been created on
+// this machine, because a file that comes with a clone of a repository may contain grants and running turns; at an
+// absolute path, it is trusted. The error wraps journal.ErrUnavailable if the database cannot be reached or is locked.
 func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	keys, err := journalKeys(cfg.Encryption)
 	if err != nil {
@@ -66,10 +66,13 @@ func OpenJournal(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	return encrypted, nil
 }
 
+// openDatabase opens the configured journal without encryption.
 func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Open(ctx, cfg.Journal.URL.Reveal(), postgres.Options{})
 	}
+	// A relative path may lead to a file that came with a clone of a repository: see OpenJournal. For a file in the state
+	// folder, sqlite.Open checks the folder.
 	if path := cfg.Journal.Path; !filepath.IsAbs(path) && filepath.Base(filepath.Dir(path)) != statedir.Name {
 		if err := statedir.SecureFile(path); err != nil {
 			return nil, err
@@ -78,39 +81,40 @@ func openDatabase(ctx context.Context, cfg config.Config) (*journal.DB, error) {
 	return sqlite.Open(ctx, cfg.Journal.Path, sqlite.Options{Synchronous: string(cfg.Journal.Synchronous)})
 }
 
-// MigrateJournal creates the journal's tables, and reports whether they were missing. In SQLite, OpenJournal also
-// creates them.
+// MigrateJournal creates the journal's tables, and reports whether they were missing. For SQLite, OpenJournal creates
+// them too; for Postgres it does not.
 func MigrateJournal(ctx context.Context, cfg config.Config) (changed bool, err error) {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return postgres.Migrate(ctx, cfg.Journal.URL.Reveal())
 	}
-	there := HasJournal(cfg)
+	existed := HasJournal(cfg)
 	j, err := openDatabase(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
-	return !there, j.Close()
+	return !existed, j.Close()
 }
 
-// CopyJournal copies everything in one journal to another, which must be empty: see journal.Copy. Each is the path of a
-// SQLite file, or the connection string of a Postgres database. It creates a SQLite file to copy to. The copy is
-// encrypted if keys says so, whether the original is or not.
+// CopyJournal copies everything in the journal from to the journal to, which must be empty: see journal.Copy. Each is
+// the path of a SQLite file, or the connection string of a Postgres database. CopyJournal creates a missing SQLite file
+// to. keys.Journal says whether the copy is encrypted; the original may be encrypted or not. It returns the number of
+// copied sessions.
 func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (sessions int, err error) {
-	if named := journalAt(from); !HasJournal(named) {
+	if !HasJournal(journalAt(from)) {
 		return 0, fmt.Errorf("there is no journal at %s", from)
 	}
-	plain, err := openDatabase(ctx, journalAt(from))
+	database, err := openDatabase(ctx, journalAt(from))
 	if err != nil {
 		return 0, err
 	}
-	defer plain.Close()
-	source, err := asItIs(ctx, plain, keys)
+	defer database.Close()
+	source, err := decrypted(ctx, database, keys)
 	if err != nil {
 		return 0, err
 	}
-	copied := journalAt(to)
-	copied.Encryption = keys
-	target, err := OpenJournal(ctx, copied)
+	targetConfig := journalAt(to)
+	targetConfig.Encryption = keys
+	target, err := OpenJournal(ctx, targetConfig)
 	if err != nil {
 		return 0, err
 	}
@@ -118,8 +122,9 @@ func CopyJournal(ctx context.Context, from, to string, keys config.Encryption) (
 	return sessions, errors.Join(err, target.Close())
 }
 
-// asItIs returns a journal with the keys if it is encrypted.
-func asItIs(ctx context.Context, j *journal.DB, keys config.Encryption) (_ *journal.DB, err error) {
+// decrypted returns the journal j so that its content can be read: with the keys if j is encrypted, and without them if
+// it is not, whatever keys.Journal says.
+func decrypted(ctx context.Context, j *journal.DB, keys config.Encryption) (_ *journal.DB, err error) {
 	if keys.Journal, err = j.Encrypted(ctx); err != nil {
 		return nil, err
 	}
@@ -130,6 +135,8 @@ func asItIs(ctx context.Context, j *journal.DB, keys config.Encryption) (_ *jour
 	return sealed(ctx, j, opened)
 }
 
+// journalAt returns the default configuration with the journal at a place: the connection string of a Postgres
+// database, or the path of a SQLite file.
 func journalAt(place string) config.Config {
 	cfg := config.Default()
 	cfg.Journal.Path = place
@@ -139,7 +146,7 @@ func journalAt(place string) config.Config {
 	return cfg
 }
 
-// HasJournal reports whether the journal may exist: a SQLite file may not have been created yet.
+// HasJournal reports whether the journal's SQLite file exists. For Postgres it returns true without connecting.
 func HasJournal(cfg config.Config) bool {
 	if cfg.Journal.Driver == config.DriverPostgres {
 		return true
@@ -151,14 +158,14 @@ func HasJournal(cfg config.Config) bool {
 // journalEvery is how often a worker checks that the journal's file is still the one that it has open.
 const journalEvery = time.Second
 
-// watchJournal stops the worker if the journal was deleted or replaced. It does not watch Postgres, because a database
-// cannot disappear unnoticed.
+// watchJournal stops the worker if the journal's SQLite file was deleted or replaced. Otherwise the worker would write
+// to a file that no other process sees. Postgres needs no such check, because a missing database is an error.
 func (e *Engine) watchJournal(ctx context.Context) {
 	if e.cfg.Journal.Driver == config.DriverPostgres {
 		return
 	}
 	every(ctx, journalEvery, func() bool {
-		_, err := e.journal.Turn(ctx, "")
+		_, err := e.journal.Turn(ctx, "") // no turn has this ID: any read compares the files
 		if errors.Is(err, journal.ErrReplaced) {
 			e.fail(err)
 			return false

@@ -23,8 +23,9 @@ func WithLogin(server string, l Login) Option {
 	}
 }
 
-// logIn sets each server's login.
-func (o options) logIn(servers []mcp.Server) ([]mcp.Server, error) {
+// setLogins sets the logins of WithLogin on the servers that they are for, and returns the servers. It returns an error
+// if a login is for a server that is not configured.
+func (o options) setLogins(servers []mcp.Server) ([]mcp.Server, error) {
 	for id, l := range o.logins {
 		i := slices.IndexFunc(servers, func(s mcp.Server) bool { return s.ID == id })
 		if i < 0 {

@@ -19,10 +19,10 @@ func (nobody) Renew(context.Context, *http.Response) error { return nil }
 
 func TestALoginGoesToTheServerThatItIsFor(t *testing.T) {
 	o := newOptions([]Option{WithLogin("b", nobody{})})
-	servers, err := o.logIn([]mcp.Server{{ID: "a"}, {ID: "b"}})
+	servers, err := o.setLogins([]mcp.Server{{ID: "a"}, {ID: "b"}})
 	require.NoError(t, err)
 	assert.Nil(t, servers[0].Login)
 	assert.NotNil(t, servers[1].Login)
-	_, err = o.logIn([]mcp.Server{{ID: "a"}})
+	_, err = o.setLogins([]mcp.Server{{ID: "a"}})
 	assert.ErrorContains(t, err, `MCP server "b", which is not configured`)
 }

@@ -21,15 +21,17 @@ import (
 
 // model sends each prompt to its provider. It implements activities.Model.
 type model struct {
-	provider  string // the default
-	name      string // the default provider's model
-	api       turn.API
-	own       activities.Model               // replaces the providers; nil: see WithModel
+	provider  string                         // the default provider
+	name      string                         // the default model
+	api       turn.API                       // the wire API of the default model
+	own       activities.Model               // replaces the providers (see WithModel); nil if there is none
 	tape      *tape.Tape                     // records or replays; nil without llm.tape
 	providers map[string]*inference.Endpoint // nil if this worker makes no inferences
 	demo      *demo.Server
 }
 
+// openModel sets e.model. On a worker that makes inferences, it also opens the tape and the providers' endpoints, and
+// starts the demo's server if the demo is the provider. Endpoints are not contacted.
 func (e *Engine) openModel(ctx context.Context) error {
 	c := e.cfg.EffectiveLLM()
 	m := &model{provider: string(c.Provider), name: c.Model}
@@ -55,8 +57,9 @@ func (e *Engine) openModel(ctx context.Context) error {
 			return err
 		}
 		m.demo = server
-		own := config.ModelProvider{ID: c.Provider, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
-		if err := e.openProvider(own); err != nil {
+		// Inferences reach the demo over HTTP in the wire format of a real provider.
+		demoProvider := config.ModelProvider{ID: c.Provider, API: turn.APIChat, BaseURL: server.URL(), APIKey: "none"}
+		if err := e.openProvider(demoProvider); err != nil {
 			return err
 		}
 	}
@@ -69,7 +72,8 @@ func (e *Engine) openModel(ctx context.Context) error {
 	return nil
 }
 
-// openTape opens the tape of llm.tape, which is between the activities and the model.
+// openTape opens the tape of llm.tape, if one is configured. Inferences go through the tape, which records the answers
+// of the model behind it, or answers in its place.
 func (e *Engine) openTape() error {
 	folder, replays, err := e.cfg.LLM.TapeFolder()
 	if folder == "" || err != nil {
@@ -83,13 +87,15 @@ func (e *Engine) openTape() error {
 	return nil
 }
 
-// untaped is the model behind the tape.
+// untaped is the model whose answers the tape records: its Infer does not go through the tape.
 type untaped struct{ *model }
 
 func (m untaped) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
-	return m.ask(ctx, p, sink)
+	return m.inferUntaped(ctx, p, sink)
 }
 
+// openProvider adds the endpoint of a provider to e.model. The endpoint resolves a model's capabilities at each prompt,
+// because the list of models may change while the worker runs.
 func (e *Engine) openProvider(p config.ModelProvider) error {
 	c := e.cfg.LLM
 	endpoint, err := inference.New(inference.Options{
@@ -113,6 +119,7 @@ func (e *Engine) openProvider(p config.ModelProvider) error {
 	return nil
 }
 
+// wires are the implementations of the wire APIs.
 var wires = map[turn.API]inference.Wire{
 	turn.APIChat: chat.Wire{}, turn.APIResponses: responses.Wire{}, turn.APIMessages: messages.Wire{},
 }
@@ -120,7 +127,9 @@ var wires = map[turn.API]inference.Wire{
 // newerOpenAI matches the models of OpenAI that Responses serves best. Some of them take tools nowhere else.
 var newerOpenAI = regexp.MustCompile(`^(gpt-([5-9]|\d\d)|o\d|codex)`)
 
-// apiOf returns the wire API for a prompt: the provider's own, else the prompt's, else by the model's name.
+// apiOf returns the wire API for a prompt: the one that is configured or known for the provider, else that of the
+// prompt. Otherwise it is Responses for newer models of OpenAI at OpenAI's own address, and Chat Completions for all
+// others.
 func apiOf(p config.ModelProvider, prompt turn.Prompt) turn.API {
 	switch {
 	case p.API != config.APIAuto && p.API != "":
@@ -133,7 +142,7 @@ func apiOf(p config.ModelProvider, prompt turn.Prompt) turn.API {
 	return turn.APIChat
 }
 
-// endpoint returns the endpoint of a prompt's provider.
+// endpoint returns the endpoint of the prompt's provider, or of the default one if the prompt names none.
 func (m *model) endpoint(p turn.Prompt) (*inference.Endpoint, error) {
 	id := cmp.Or(p.Provider, m.provider)
 	if endpoint := m.providers[id]; endpoint != nil {
@@ -149,11 +158,11 @@ func (m *model) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.
 	if m.tape != nil {
 		return m.tape.Infer(ctx, p, sink)
 	}
-	return m.ask(ctx, p, sink)
+	return m.inferUntaped(ctx, p, sink)
 }
 
-// ask asks the prompt's provider.
-func (m *model) ask(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
+// inferUntaped sends a prompt to the embedding program's model, if it has one, and otherwise to the prompt's provider.
+func (m *model) inferUntaped(ctx context.Context, p turn.Prompt, sink turn.Sink) (turn.Completion, error) {
 	if m.own != nil {
 		return m.own.Infer(ctx, p, sink)
 	}
@@ -173,8 +182,8 @@ func (m *model) Takes(p turn.Prompt, mediaType string) bool {
 	return err == nil && endpoint.Takes(p, mediaType)
 }
 
-// modalities returns the modalities that the operator configures for models; nil leaves them to the model's known
-// capabilities.
+// modalities converts llm.media to the modalities that every model gets. Nil, for "auto", leaves them to the model's
+// known capabilities.
 func modalities(m config.Media) *inference.Modalities {
 	switch m {
 	case config.MediaNone:
@@ -187,6 +196,7 @@ func modalities(m config.Media) *inference.Modalities {
 	return nil
 }
 
+// close closes the endpoints of the providers and the demo's server.
 func (m *model) close() error {
 	var errs []error
 	for _, endpoint := range m.providers {
@@ -198,8 +208,8 @@ func (m *model) close() error {
 	return errors.Join(errs...)
 }
 
-// CheckModel checks that the configured provider answers, without an inference. It returns the names of the provider
-// and the model, for display.
+// CheckModel checks that the configured provider answers, without making an inference. It returns the provider and the
+// model for display. It sends nothing if this worker makes no inferences or if a tape answers.
 func CheckModel(ctx context.Context, cfg config.Config) (string, error) {
 	e := newEngine(cfg, nil)
 	if err := e.openModel(ctx); err != nil {

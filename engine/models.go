@@ -20,7 +20,7 @@ func Models(cfg config.Config) (models.Models, error) {
 	if cfg.Runtime.Mode != config.ModeAuto {
 		m.Mode = cfg.Runtime.Mode
 	}
-	if m.Endpoints[0].ID == models.Demo { // a set of rules, which costs nothing unless [[models]] says otherwise
+	if m.Endpoints[0].ID == models.Demo { // the demo is free, unless [[models]] sets a price for it
 		m.Overrides = append(m.Overrides, models.Override{Model: "demo:demo", Price: &models.Price{}})
 	}
 	for _, d := range cfg.Models {
@@ -29,8 +29,8 @@ func Models(cfg config.Config) (models.Models, error) {
 	return m, err
 }
 
-// endpoints returns the configured providers, the default one first. A vendor without a key is left out, because it
-// would refuse every request.
+// endpoints returns the configured providers, the default one first. It leaves out a vendor without a key, which would
+// refuse every request, unless this worker makes no inferences and so needs no keys.
 func endpoints(cfg config.Config, list *models.List) []models.Endpoint {
 	chosen := cfg.EffectiveLLM().Provider
 	if chosen == config.ProviderDemo {
@@ -43,7 +43,7 @@ func endpoints(cfg config.Config, list *models.List) []models.Endpoint {
 		switch {
 		case p.API != config.APIAuto:
 			e.API = p.API
-		case e.Vendor == "":
+		case e.Vendor == "": // a server of no known vendor most likely implements Chat Completions
 			e.API = turn.APIChat
 		}
 		switch {
@@ -56,10 +56,11 @@ func endpoints(cfg config.Config, list *models.List) []models.Endpoint {
 	return append(first, rest...)
 }
 
+// override converts an entry of [[models]] to what replaces the list's description of the model.
 func override(d config.Model) models.Override {
 	o := models.Override{Model: d.Name, ContextTokens: d.ContextTokens, MaxOutputTokens: d.MaxOutputTokens,
 		Latency: d.Latency, Quality: d.Quality}
-	if d.Capabilities != nil {
+	if d.Capabilities != nil { // not nil means that they replace the list's, even if there are none
 		o.Capabilities = []models.Capability{}
 		for _, c := range d.Capabilities {
 			o.Capabilities = append(o.Capabilities, models.Capability(c))
@@ -79,7 +80,7 @@ func zeroIfNil(n *float64) float64 {
 	return *n
 }
 
-// Selection returns the configured selection.
+// Selection converts llm.select to the criteria by which models.Models selects a model.
 func Selection(s config.Select) models.Selection {
 	out := models.Selection{MaxInputPrice: s.MaxInputPrice, MaxOutputPrice: s.MaxOutputPrice,
 		MinContextTokens: s.MinContextTokens, Preference: models.Preference(s.Preference)}
@@ -89,7 +90,8 @@ func Selection(s config.Select) models.Selection {
 	return out
 }
 
-// openModels checks that the configured models exist, and shows the one that turns use by default.
+// openModels loads the list of models, and sets the default model of e.model. It returns an error if a model that the
+// configuration names does not exist: the default model, a fallback, an agent's model or the one for summaries.
 func (e *Engine) openModels(context.Context) error {
 	all, err := Models(e.cfg)
 	if err != nil {
@@ -114,25 +116,29 @@ func (e *Engine) openModels(context.Context) error {
 	return nil
 }
 
-// SeesImages reports whether the model that a message with this choice gets takes images. It is true if this
-// configuration cannot tell.
+// SeesImages reports whether the model for a message accepts images. requested is the model that the message names, or
+// empty. SeesImages returns true if this configuration does not determine the model.
 func SeesImages(cfg config.Config, requested string) bool {
 	all, _ := Models(cfg)
 	chain, err := Chain(all, cfg, requested)
-	if err != nil || cfg.LLM.Media != config.MediaAuto || chain[0].Provider == models.Demo {
-		return err != nil || cfg.LLM.Media != config.MediaNone
+	if err != nil {
+		return true
+	}
+	if cfg.LLM.Media != config.MediaAuto || chain[0].Provider == models.Demo {
+		return cfg.LLM.Media != config.MediaNone
 	}
 	r, err := all.Resolve(chain[0].Provider + ":" + chain[0].Name)
 	return err != nil || r.Has(models.Vision)
 }
 
-// chain returns the models of a turn that begins now.
+// chain is Chain with the current list of models, which refreshModels may replace, and the engine's configuration.
 func (e *Engine) chain(requested string) ([]turn.Model, error) {
 	return Chain(*e.models.Load(), e.cfg, requested)
 }
 
-// Chain returns the models that a turn may use: the requested one, or else the agent's, or else the one that the
-// configuration selects; then the fallbacks. An error names the model that does not exist, and the nearest ones.
+// Chain returns the models that a turn may use, in the order in which they take over. The first is the requested one,
+// or if that is empty, the one of llm.model or llm.select; the fallbacks follow. The error for an unknown model
+// suggests similar names.
 func Chain(all models.Models, cfg config.Config, requested string) ([]turn.Model, error) {
 	first, err := firstModel(all, cfg, requested)
 	if err != nil {
@@ -155,6 +161,7 @@ func Chain(all models.Models, cfg config.Config, requested string) ([]turn.Model
 	return chain, nil
 }
 
+// firstModel returns the first model of Chain, with the reason for the choice.
 func firstModel(all models.Models, cfg config.Config, requested string) (turn.Model, error) {
 	resolve := func(name, why string) (turn.Model, error) {
 		r, err := all.Resolve(name)
@@ -189,7 +196,7 @@ func (e *Engine) refreshModels(ctx context.Context) {
 		return
 	}
 	every(ctx, models.RefreshEvery, func() bool {
-		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 {
+		if time.Since(e.models.Load().List.Fetched) < models.RefreshEvery/2 { // it is recent
 			return true
 		}
 		list, err := models.Fetch(ctx, e.cfg.LLM.ModelsURL)

@@ -15,6 +15,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
+// openTelemetry starts the telemetry, if it is configured. Its credentials are redacted in logs and tool output.
 func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	e.secrets.Add(telemetry.Credentials()...)
 	e.telemetry, err = telemetry.New(ctx, telemetry.Options{
@@ -27,8 +28,8 @@ func (e *Engine) openTelemetry(ctx context.Context) (err error) {
 	return nil
 }
 
-// observed returns the journal with the telemetry and the sinks that follow what this worker writes. Without them it is
-// the journal itself.
+// observed creates the engine's sinks, and returns the journal j in a wrapper that notifies the sinks and the telemetry
+// of this worker's writes. Without sinks and telemetry it returns j itself.
 func (e *Engine) observed(j Journal) Journal {
 	for _, send := range e.options.sinks {
 		e.sinks = append(e.sinks, newSink(send, j, e.telemetry, e.log))
@@ -42,7 +43,7 @@ func (e *Engine) observed(j Journal) Journal {
 	return &observedJournal{Journal: j, telemetry: e.telemetry, sinks: e.sinks}
 }
 
-// closeSinks closes the sinks at the same time, so that each has the whole sinkTimeout.
+// closeSinks closes the sinks concurrently, so that each has the whole sinkTimeout for its last events.
 func (e *Engine) closeSinks() {
 	var all sync.WaitGroup
 	for _, s := range e.sinks {
@@ -51,11 +52,12 @@ func (e *Engine) closeSinks() {
 	all.Wait()
 }
 
-// gaugesEvery is how often a worker reads what no event tells it: open requests and the backlog of its task queue.
+// gaugesEvery is how often a worker updates its gauges: the numbers of open requests and the backlog of its task queue.
+// No event reports their changes.
 const gaugesEvery = 5 * time.Second
 
-// watchGauges reads the gauges until ctx ends. They are not read while metrics are collected, because the reading
-// itself is measured by the Temporal SDK, which would wait for the collection to end.
+// watchGauges updates the gauges until ctx ends. It runs beside the collection of metrics, not as a callback of it: the
+// Temporal SDK measures the calls that read the backlog, and that would wait for the collection to end.
 func (e *Engine) watchGauges(ctx context.Context) {
 	if !e.telemetry.Metrics() {
 		return
@@ -71,6 +73,7 @@ func (e *Engine) watchGauges(ctx context.Context) {
 	})
 }
 
+// readGauges updates the gauges once. If one read fails, it still makes the other.
 func (e *Engine) readGauges(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, gaugesEvery)
 	defer cancel()
@@ -83,21 +86,22 @@ func (e *Engine) readGauges(ctx context.Context) error {
 	return errors.Join(err, err2)
 }
 
-// observedJournal tells telemetry and sinks about the ledger's changes.
+// observedJournal is a journal that measures this worker's writes, and lets the sinks follow the turns that it writes
+// to.
 type observedJournal struct {
 	Journal
 	telemetry *telemetry.Telemetry // may be nil
 	sinks     []*sink
 }
 
-// follow lets the sinks follow a turn; owned means that this worker runs the turn's workflow.
+// follow makes each sink follow a turn: see sink.follow. owned means that this worker runs the turn's workflow.
 func (j *observedJournal) follow(turnID string, owned bool) {
 	for _, s := range j.sinks {
 		s.follow(turnID, owned)
 	}
 }
 
-// Begin implements Journal. It may close the session's unfinished turn, which has ended then.
+// Begin implements Journal. If Begin has closed an unfinished turn of the session, it measures the end of that turn.
 func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journal.BeginResult, error) {
 	out, err := j.Journal.Begin(ctx, in)
 	if err != nil || out.DuplicateOf != nil || out.Kept {
@@ -112,14 +116,14 @@ func (j *observedJournal) Begin(ctx context.Context, in turn.BeginInput) (journa
 	return out, nil
 }
 
-// Finish implements Journal.
+// Finish implements Journal. It measures the end of the turn, and the calls that did not run, once.
 func (j *observedJournal) Finish(ctx context.Context, in turn.FinishInput) (journal.TurnRecord, error) {
 	out, err := j.Journal.Finish(ctx, in)
 	if err == nil {
 		j.follow(in.Turn, true)
 	}
 	if err == nil && j.telemetry != nil {
-		repeated := !out.EndedAt.Equal(in.At)
+		repeated := !out.EndedAt.Equal(in.At) // the turn had ended already
 		j.telemetry.TurnEnded(ctx, out, repeated)
 		if !repeated {
 			j.telemetry.CallsNotRun(ctx, in.Outcomes)
@@ -146,22 +150,23 @@ func (j *observedJournal) Decide(ctx context.Context, in turn.DecideInput) error
 	return err
 }
 
-// StartInference implements Journal.
+// StartInference implements Journal. The first attempt of an inference measures the calls of the last step that did not
+// run.
 func (j *observedJournal) StartInference(ctx context.Context, in journal.StartInference) (journal.Inference, error) {
 	out, err := j.Journal.StartInference(ctx, in)
 	if err == nil {
 		j.follow(in.Key.Turn, false)
 	}
-	if err == nil && j.telemetry != nil && out.Attempt == 1 && !out.Settled {
+	if err == nil && j.telemetry != nil && out.Attempt == 1 && !out.Settled { // later attempts bring the same outcomes
 		j.telemetry.CallsNotRun(ctx, in.Outcomes)
 	}
 	return out, err
 }
 
-// SettleInference implements Journal.
+// SettleInference implements Journal. It measures an inference that it has settled: a step, and its usage.
 func (j *observedJournal) SettleInference(ctx context.Context, in journal.SettleInference) (journal.Inference, error) {
 	out, err := j.Journal.SettleInference(ctx, in)
-	if err == nil && j.telemetry != nil && out.SettledAt.Equal(in.At) {
+	if err == nil && j.telemetry != nil && out.SettledAt.Equal(in.At) { // not settled by an earlier attempt
 		j.telemetry.StepSettled(ctx)
 		j.telemetry.Used(ctx, out.Model, out.Completion.Usage)
 	}
@@ -186,16 +191,17 @@ func (j *observedJournal) ClaimCall(ctx context.Context, in journal.ClaimInput) 
 	return out, err
 }
 
-// SettleCall implements Journal.
+// SettleCall implements Journal. It measures a call that it has settled.
 func (j *observedJournal) SettleCall(ctx context.Context, in journal.SettleInput) (journal.CallRecord, error) {
 	out, err := j.Journal.SettleCall(ctx, in)
-	if err == nil && j.telemetry != nil && !out.Late && out.SettledAt.Equal(in.At) {
+	if err == nil && j.telemetry != nil && !out.Late && out.SettledAt.Equal(in.At) { // not settled before
 		j.telemetry.CallSettled(ctx, out)
 	}
 	return out, err
 }
 
-// observedTools returns the tools, each call with the span context that it has in its turn's trace.
+// observedTools returns the tools in a wrapper that makes each call part of its turn's trace. Without telemetry it
+// returns the tools themselves.
 func (e *Engine) observedTools() activities.Tools {
 	if e.telemetry == nil {
 		return e.tools
@@ -203,6 +209,7 @@ func (e *Engine) observedTools() activities.Tools {
 	return tracedTools{e.tools, e.telemetry}
 }
 
+// tracedTools calls tools with the span context that the call has in the trace of its turn.
 type tracedTools struct {
 	activities.Tools
 	telemetry *telemetry.Telemetry
@@ -213,7 +220,8 @@ func (t tracedTools) Call(ctx context.Context, c turn.ToolRequest) (turn.ToolRes
 	return t.Tools.Call(t.telemetry.CallContext(ctx, c.Turn, c.CallID), c)
 }
 
-// observedModel returns the model, whose requests are measured.
+// observedModel returns the model in a wrapper that measures its inferences. Without telemetry it returns the model
+// itself.
 func (e *Engine) observedModel() activities.Model {
 	if e.telemetry == nil {
 		return e.model
@@ -221,6 +229,7 @@ func (e *Engine) observedModel() activities.Model {
 	return measuredModel{e.model, e.telemetry}
 }
 
+// measuredModel measures the duration and the first output of each inference.
 type measuredModel struct {
 	activities.Model
 	telemetry *telemetry.Telemetry
@@ -235,10 +244,10 @@ func (m measuredModel) Infer(ctx context.Context, p turn.Prompt, sink turn.Sink)
 	return answer, err
 }
 
-// firstEvent notes when a completion's first delta arrives.
+// firstEvent is a turn.Sink that records when the first delta of a completion arrives.
 type firstEvent struct {
 	turn.Sink
-	at time.Time
+	at time.Time // zero until then
 }
 
 func (f *firstEvent) note() {

@@ -7,15 +7,15 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// offers are the versions that this worker offers of its tool servers and of the local tools, by server: see
-// turn.Catalogue.Version.
+// offers records the versions of the catalogues that this worker offers, those of its MCP servers and of the local
+// tools: see turn.Catalogue.Version.
 type offers struct {
 	mu sync.Mutex
-	m  map[string]string
+	m  map[string]string // by server
 }
 
-// set records what the worker offers of a server. While the server is unavailable, it offers the tools that it had
-// before.
+// set records the version of a server's catalogue. If the server is unavailable, set keeps the version from before,
+// because calls of its tools may wait until it is back.
 func (o *offers) set(c turn.Catalogue) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -27,6 +27,7 @@ func (o *offers) set(c turn.Catalogue) {
 	}
 }
 
+// versions returns a copy of the versions, by server.
 func (o *offers) versions() map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

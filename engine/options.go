@@ -27,6 +27,7 @@ type options struct {
 	model       Model
 }
 
+// newOptions applies opts to the defaults: no logging, and the journal without a wrapper.
 func newOptions(opts []Option) options {
 	o := options{log: slog.New(slog.DiscardHandler), wrapJournal: func(s Journal) Journal { return s }}
 	for _, opt := range opts {

@@ -25,7 +25,8 @@ type probe struct {
 // readyWithin bounds the checks of a request to /readyz.
 const readyWithin = 3 * time.Second
 
-// openProbe serves health from the first step of the start on, if the operator has configured an address.
+// openProbe starts to serve /healthz and /readyz if worker.health_address is set. It is one of the first steps of New,
+// so that a process manager sees that the process runs while the other steps take time.
 func (e *Engine) openProbe(ctx context.Context) error {
 	address := e.cfg.Worker.HealthListen()
 	if address == "" {
@@ -41,7 +42,7 @@ func (e *Engine) openProbe(ctx context.Context) error {
 		writeHealth(w, e.checkReady(r.Context()))
 	})
 	e.probe.server = &http.Server{Handler: mux, ReadHeaderTimeout: readyWithin, WriteTimeout: 2 * readyWithin}
-	go func() { _ = e.probe.server.Serve(listener) }() // it returns when the engine closes
+	go func() { _ = e.probe.server.Serve(listener) }() // Close ends it
 	return nil
 }
 
@@ -53,9 +54,11 @@ func writeHealth(w http.ResponseWriter, problem error) {
 		answer["problem"] = problem.Error()
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // the caller has gone
+	_ = json.NewEncoder(w).Encode(answer) // an error means that the caller has gone
 }
 
+// checkReady returns nil if the worker polls and can reach what it needs; otherwise its error, without secrets, says
+// what is missing. It answers /readyz, and is the activity of the workflow Ready.
 func (e *Engine) checkReady(ctx context.Context) error {
 	if !e.probe.polls.Load() {
 		return errors.New("the worker does not poll: it is starting or stopping")
@@ -68,7 +71,8 @@ func (e *Engine) checkReady(ctx context.Context) error {
 	return nil
 }
 
-// reachable checks everything without which this worker's turns, inferences or calls would wait.
+// reachable returns an error if this worker cannot reach Temporal, its journal or a required MCP server, because its
+// turns and calls would then wait.
 func (e *Engine) reachable(ctx context.Context) error {
 	if _, err := e.client.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
 		return fmt.Errorf("asking Temporal: %w", err)
@@ -88,6 +92,7 @@ func (e *Engine) reachable(ctx context.Context) error {
 	return nil
 }
 
+// required reports whether the MCP server with this ID is configured as required.
 func (e *Engine) required(server string) bool {
 	for _, s := range e.cfg.MCP.Servers {
 		if s.ID == server {

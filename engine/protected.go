@@ -14,7 +14,7 @@ import (
 	"github.com/everturn/everturn/internal/trust"
 )
 
-// fileRules returns the rules of the file tools.
+// fileRules returns what the file tools may do in the workspace, and which files they must not touch.
 func fileRules(cfg config.Config, environ temporalconn.Environ) files.Options {
 	l := cfg.LocalFiles
 	return files.Options{Deny: l.Deny, HardLinks: l.HardLinks, Write: l.Write, Protected: protectedFiles(cfg, environ)}
@@ -23,6 +23,8 @@ func fileRules(cfg config.Config, environ temporalconn.Environ) files.Options {
 // protectedFiles returns the files that a configuration names: its own, the journal, keys and tapes, which no tool
 // reads or changes, and the skills and the programs of MCP servers, which no tool changes.
 func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []files.Protected) {
+	// add protects paths that are not empty. unread means that no tool may read them either; use tells the model what they
+	// are.
 	add := func(unread bool, use string, paths ...string) {
 		for _, p := range paths {
 			if p != "" {
@@ -38,11 +40,12 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	}
 	_, tape, _ := strings.Cut(cfg.LLM.Tape, ":")
 	add(true, "a tape", tape)
-	if _, err := os.Stat(filepath.Join(cfg.Canvas.Repo, "HEAD")); cfg.Canvas.Repo != "" && err == nil { // it is bare
+	// A bare repository has its HEAD in its root. In any other, the repository's data is in .git, which no tool reaches.
+	if _, err := os.Stat(filepath.Join(cfg.Canvas.Repo, "HEAD")); cfg.Canvas.Repo != "" && err == nil {
 		add(true, "the repository of canvases", cfg.Canvas.Repo)
 	}
 	add(false, "the certificate of the codec server", cfg.CodecServer.TLSCert)
-	for _, name := range []string{projectFile, ".agents", ".claude"} { // links lead to what is read
+	for _, name := range []string{projectFile, ".agents", ".claude"} { // if one is a link, its target is protected too
 		add(false, "instructions for agents", filepath.Join(cfg.Runtime.Workspace, name))
 	}
 	for _, s := range cfg.Skills.Sources {
@@ -54,7 +57,8 @@ func protectedFiles(cfg config.Config, environ temporalconn.Environ) (out []file
 	return out
 }
 
-// sqliteFiles returns the files of a SQLite database. It has them where the file is to which a link leads.
+// sqliteFiles returns the database at path and the files that SQLite keeps beside it. If path is a symbolic link,
+// SQLite keeps them beside the link's target, so sqliteFiles returns both names of each.
 func sqliteFiles(path string) (out []string) {
 	paths := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -66,15 +70,16 @@ func sqliteFiles(path string) (out []string) {
 	return out
 }
 
-// programs returns the files that a server may run: its whole directory if they are too many to find.
+// programs returns the files that a stdio MCP server may run. If they cannot be determined, for instance because its
+// command line names too many files, it returns the directory in which the server runs.
 func programs(s config.MCPServer, environ temporalconn.Environ) (out []string) {
-	here, err := os.Getwd()
+	workingDir, err := os.Getwd()
 	if err != nil {
-		here = "."
+		workingDir = "."
 	}
-	found, err := trust.Programs(s, here, func(name string) string { v, _ := environ.LookupEnv(name); return v })
+	found, err := trust.Programs(s, workingDir, func(name string) string { v, _ := environ.LookupEnv(name); return v })
 	if err != nil {
-		return []string{cmp.Or(s.Dir, here)}
+		return []string{cmp.Or(s.Dir, workingDir)}
 	}
 	for _, p := range found {
 		out = append(out, p.Path)
@@ -82,7 +87,8 @@ func programs(s config.MCPServer, environ temporalconn.Environ) (out []string) {
 	return out
 }
 
-// temporalFiles returns the files of Temporal's own configuration: it has keys, and names files of keys.
+// temporalFiles returns the files of Temporal's own configuration that hold keys: temporal.toml, and the files of TLS
+// keys that it and the environment name.
 func temporalFiles(environ temporalconn.Environ) []string {
 	named, _ := environ.LookupEnv("TEMPORAL_CONFIG_FILE")
 	key, _ := environ.LookupEnv("TEMPORAL_TLS_CLIENT_KEY_PATH")

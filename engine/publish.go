@@ -22,22 +22,22 @@ const (
 // reconcileEvery is how often a worker compares the journal's catalogues with its own.
 const reconcileEvery = 10 * time.Second
 
-// publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while one is
-// published, so that an older one cannot follow it.
+// publishedCatalogues holds the last catalogue of each of this worker's servers. The lock is held while a catalogue is
+// published, so that an older one cannot overwrite a newer one.
 type publishedCatalogues struct {
 	mu   sync.Mutex
-	last map[string]turn.Catalogue
+	last map[string]turn.Catalogue // by server
 }
 
-// watch publishes changes while the worker runs: servers that come back, and tool lists that change. The host reports a
-// change once, so watch publishes it again until the journal accepts it. Otherwise every turn would lack those tools
-// until the server changes again.
+// watch publishes the catalogues that change while the worker runs: of servers that become available or unavailable, or
+// whose tools change. The registry reports a change only once, so watch tries to publish it until the journal accepts
+// it. Otherwise turns would not see the change until the server changes again. watch also reports the servers' health.
 func (e *Engine) watch(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
 	known := &publishedCatalogues{last: map[string]turn.Catalogue{}}
-	beside.Go(func() { e.reportHealth(ctx) })
-	beside.Go(func() {
+	tasks.Go(func() { e.reportHealth(ctx) })
+	tasks.Go(func() {
 		every(ctx, reconcileEvery, func() bool {
 			e.reconcile(ctx, known)
 			return true
@@ -59,7 +59,7 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// publishChange publishes a server's current catalogue.
+// publishChange records c as the last catalogue of its server, and publishes it.
 func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, c turn.Catalogue) error {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -68,9 +68,9 @@ func (e *Engine) publishChange(ctx context.Context, known *publishedCatalogues, 
 	return e.publishUnlessAvailable(ctx, c)
 }
 
-// publishUnlessAvailable publishes a catalogue. It does not publish that this worker cannot reach a server while
-// another worker can, because turns would lose tools that are available. A worker without the role tools publishes only
-// the servers of its server_queues.
+// publishUnlessAvailable publishes a catalogue, unless it says that this worker cannot reach a server that another
+// worker can: turns would lose tools that are available. A worker without the role tools does not publish local tools,
+// because it runs none.
 func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) error {
 	if c.Server == tools.Local && !e.cfg.Worker.Has(config.RoleTools) {
 		return nil
@@ -82,9 +82,9 @@ func (e *Engine) publishUnlessAvailable(ctx context.Context, c turn.Catalogue) e
 	return e.publishCatalogue(ctx, c)
 }
 
-// reconcile republishes a catalogue that is missing, or that another worker, unable to reach the server, has marked as
-// unavailable. It also publishes that a server is unavailable to all workers with its configuration when the last worker
-// that could reach it is gone.
+// reconcile publishes this worker's catalogues again if the journal's are outdated: if one is missing, if another
+// worker has marked a server as unavailable that this worker can reach, or if a server is marked as available although
+// the last worker that could reach it has stopped.
 func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
@@ -93,7 +93,8 @@ func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 		return
 	}
 	for server, ours := range known.last {
-		i := slices.IndexFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server }) // this worker's own
+		// The first catalogue of a server is the one of this worker's configuration: see OfferedBy.
+		i := slices.IndexFunc(catalogues, func(c turn.Catalogue) bool { return c.Server == server })
 		if i >= 0 && !e.outdated(ctx, catalogues[i], ours) {
 			continue
 		}
@@ -103,14 +104,16 @@ func (e *Engine) reconcile(ctx context.Context, known *publishedCatalogues) {
 	}
 }
 
-// availableElsewhere reports whether another running worker with this configuration of a server can reach it.
+// availableElsewhere reports whether another running worker can reach the server of the catalogue c, and has the same
+// configuration of that server.
 func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool {
 	workers, err := Health(ctx, e.journal)
 	if err != nil { // no worker is known to reach the server
 		return false
 	}
 	for _, w := range workers {
-		if offer, ok := w.Offers[c.Server]; ok && !strings.HasPrefix(offer, c.ConfigHash+"/") {
+		// The worker has another configuration of the server: a version begins with the hash of the configuration.
+		if version, ok := w.Offers[c.Server]; ok && !strings.HasPrefix(version, c.ConfigHash+"/") {
 			continue
 		}
 		for _, s := range w.Servers {
@@ -122,7 +125,8 @@ func (e *Engine) availableElsewhere(ctx context.Context, c turn.Catalogue) bool 
 	return false
 }
 
-// isAvailable reports whether a server's catalogue can be read, which uses the default tenant's connection.
+// isAvailable reports whether a worker can read a server's catalogue. That takes the default tenant's connection, so
+// the state of the default tenant counts if the report has one.
 func isAvailable(s ServerHealth) bool {
 	state := s.State
 	for _, t := range s.Tenants {
@@ -130,5 +134,5 @@ func isAvailable(s ServerHealth) bool {
 			state = t.State
 		}
 	}
-	return state == ServerConnected || state == ServerIdle
+	return state == ServerConnected || state == ServerIdle // an idle server is connected when it is needed
 }

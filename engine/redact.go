@@ -9,8 +9,8 @@ import (
 	"github.com/everturn/everturn/internal/temporalconn"
 )
 
-// newEngine returns an engine without its parts. Its redactor knows the keys of the model and of Temporal; the tool
-// host adds the secrets of the MCP servers' configuration and the access tokens that it gets for them.
+// newEngine returns an engine that has opened nothing yet. Its logs and its redactor leave out the keys of providers
+// and of Temporal. The host of MCP servers later adds the secrets of their configuration and their access tokens.
 func newEngine(cfg config.Config, opts []Option) *Engine {
 	e := &Engine{
 		id: rand.Text(), home: homeQueue(cfg), cfg: cfg, options: newOptions(opts), fatal: make(chan error, 1),

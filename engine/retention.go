@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// The pace at which events of old turns are removed: a few turns at a time with a pause after each batch, because the
-// journal's other writers wait meanwhile.
+// The pace at which events of old turns are removed: a few turns at a time, with a pause after each batch, because
+// other writers of the journal wait during a batch.
 const (
 	pruneEvery = time.Hour
 	pruneBatch = 16 // turns
 	prunePause = 50 * time.Millisecond
 )
 
-// every calls do now and at every interval until ctx ends or do returns false.
+// every calls do at once and then at every interval, until ctx ends or do returns false.
 func every(ctx context.Context, interval time.Duration, do func() bool) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -47,13 +47,14 @@ func (e *Engine) prune(ctx context.Context, interval time.Duration) {
 	})
 }
 
-// pruneOnce removes the events of turns that ended before a time, and returns the number of turns.
+// pruneOnce removes the events of all turns that ended before a time, batch by batch, and returns the number of these
+// turns. After an error or the end of ctx, that number is less.
 func (e *Engine) pruneOnce(ctx context.Context, before time.Time) (turns int, err error) {
 	every(ctx, prunePause, func() bool {
 		var n int
 		n, err = e.journal.PruneEvents(ctx, before, pruneBatch)
 		turns += n
-		return err == nil && n == pruneBatch
+		return err == nil && n == pruneBatch // a smaller batch was the last one
 	})
 	return turns, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// elsewhere returns the task queues of the roles that a worker lacks.
+// elsewhere returns the task queues of the roles that this worker lacks. The queue of a role that it has is empty.
 func elsewhere(cfg config.Config) (q turn.Queues) {
 	if !cfg.Worker.Has(config.RoleInference) {
 		q.Inference = cfg.Queue(config.RoleInference)
@@ -24,7 +24,8 @@ func elsewhere(cfg config.Config) (q turn.Queues) {
 	return q
 }
 
-// queuesOf returns the task queues for the turns that begin on a worker.
+// queuesOf returns the task queues for the inferences and calls of turns that begin on this worker. An empty one means
+// the task queue of the turn itself.
 func queuesOf(cfg config.Config) turn.Queues {
 	if cfg.Worker.SeparateQueues {
 		return turn.Queues{Inference: cfg.Queue(config.RoleInference), Tools: cfg.Queue(config.RoleTools)}
@@ -32,7 +33,8 @@ func queuesOf(cfg config.Config) turn.Queues {
 	return elsewhere(cfg)
 }
 
-// agents returns the agents that turns may have; the first one is that of [runtime].
+// agents returns the agents that turns may have: first the default one, of [runtime], then those of [[agents]]. These
+// take what they do not set from the default one.
 func (e *Engine) agents() []activities.Agent {
 	base := e.agent()
 	all := []activities.Agent{base}
@@ -41,7 +43,7 @@ func (e *Engine) agents() []activities.Agent {
 		a.Description, a.Agents, a.Plan = c.Description, c.Agents, c.Plan
 		a.Name, a.Tools, a.Temperature = c.ID, c.Tools, cmp.Or(c.Temperature, base.Temperature)
 		if c.SystemPrompt != "" {
-			a.SystemPrompt = c.SystemPrompt + e.projectWords
+			a.SystemPrompt = c.SystemPrompt + e.instructions
 		}
 		if c.Model != "" {
 			a.Models = func(requested string) ([]turn.Model, error) { return e.chain(cmp.Or(requested, c.Model)) }
@@ -65,7 +67,7 @@ func (e *Engine) agents() []activities.Agent {
 	return all
 }
 
-// agent returns the part of the configuration that a turn freezes in its turn config.
+// agent returns the default agent: the settings that a turn copies into its turn config when it begins.
 func (e *Engine) agent() activities.Agent {
 	cfg := e.cfg
 	servers, required := []string{"local"}, []string(nil)
@@ -76,7 +78,7 @@ func (e *Engine) agent() activities.Agent {
 		}
 	}
 	return activities.Agent{
-		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.projectWords, Models: e.chain,
+		Name: cfg.Runtime.Agent, SystemPrompt: cfg.Runtime.SystemPrompt + e.instructions, Models: e.chain,
 		Skills: e.skills, Agents: cfg.Runtime.Agents, MaxDepth: cfg.Runtime.MaxAgentDepth,
 		Limits: limits(cfg), MaxArgumentBytes: cfg.Runtime.MaxArgumentBytes, Policy: policy(cfg.Policy),
 		Approvals: turn.Approvals(cfg.Approvals),
@@ -86,7 +88,7 @@ func (e *Engine) agent() activities.Agent {
 	}
 }
 
-// compacting returns how prompts are compacted, nil if they are not.
+// compactionSettings returns the settings of the compaction of prompts, or nil if it is off.
 func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 	if cfg.Prompt.Compaction == config.CompactionOff {
 		return nil
@@ -97,6 +99,7 @@ func compactionSettings(cfg config.Config) *turn.CompactionSettings {
 	}
 }
 
+// limits returns the limits of a turn.
 func limits(cfg config.Config) turn.Limits {
 	r := cfg.Runtime
 	return turn.Limits{
@@ -108,8 +111,9 @@ func limits(cfg config.Config) turn.Limits {
 	}
 }
 
+// policy converts [policy] to the policy of turns.
 func policy(p config.Policy) turn.Policy {
-	if p.AskRisk == config.AskNever {
+	if p.AskRisk == config.AskNever { // turn.Policy has no value for never: without a risk, risk decides nothing
 		p.AskRisk = ""
 	}
 	rules := make([]turn.Rule, len(p.Rules))
@@ -163,7 +167,8 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 // workspace returns the folder that the file tools are confined to.
 func workspace(cfg config.Config) (string, error) { return filepath.Abs(cfg.Runtime.Workspace) }
 
-// summaryModel returns the configured model of summaries. The demo has only one model.
+// summaryModel returns the model that writes summaries. It is empty if that is the turn's own model, as with the demo,
+// which has only one.
 func summaryModel(cfg config.Config) string {
 	if cfg.EffectiveLLM().Provider == config.ProviderDemo {
 		return ""

@@ -59,39 +59,41 @@ type sink struct {
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
 	queue     chan Event
-	delivered chan struct{} // closed when the queue is empty and closed
-	closing   chan struct{}
+	delivered chan struct{} // closed when deliver has sent all events of the closed queue
+	closing   chan struct{} // closed when the worker stops
 	ctx       context.Context
 	cancel    context.CancelFunc
 	followers sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	running  map[string]bool           // turns that are followed; true: look again before the follower ends
-	position *lru.Cache[string, int64] // the index of the last event that was queued, of turns that are not followed
-	dropped  int                       // since logged
-	logged   time.Time
+	mu        sync.Mutex
+	closed    bool
+	following map[string]bool           // turns with a follower; true: follow was called again, so it must not end yet
+	position  *lru.Cache[string, int64] // of turns without a follower: the index of the last event that was queued
+	dropped   int                       // events that were dropped since logged
+	logged    time.Time                 // when drops were last logged
 }
 
-// ended is the position after a turn's last event.
+// ended is the position of a turn whose last event was queued.
 const ended = math.MaxInt64
 
+// newSink returns a sink that sends events to send. The caller closes it.
 func newSink(send Sink, j Journal, t *telemetry.Telemetry, log *slog.Logger) *sink {
 	position, _ := lru.New[string, int64](sinkTurns) // its only error is a size below 1
 	s := &sink{send: send, journal: j, telemetry: t, log: log, queue: make(chan Event, sinkQueue),
-		delivered: make(chan struct{}), closing: make(chan struct{}), running: map[string]bool{}, position: position}
+		delivered: make(chan struct{}), closing: make(chan struct{}), following: map[string]bool{}, position: position}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.deliver()
 	return s
 }
 
-// follow forwards the events of a turn until it ends or waits for its user. If this worker does not own the turn,
-// follow only continues what it began earlier.
+// follow starts a follower, which forwards the events of a turn until the turn ends or waits for its user. If the turn
+// already has one, it makes that one read again before it ends. owned means that this worker runs the turn's workflow;
+// other turns are only followed if this worker has forwarded their first events.
 func (s *sink) follow(turnID string, owned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.running[turnID]; ok {
-		s.running[turnID] = true
+	if _, ok := s.following[turnID]; ok {
+		s.following[turnID] = true
 		return
 	}
 	after, known := s.position.Get(turnID)
@@ -101,42 +103,46 @@ func (s *sink) follow(turnID string, owned bool) {
 	if !known {
 		after = -1
 	}
-	s.running[turnID] = false
+	s.following[turnID] = false
 	s.followers.Go(func() { s.forward(turnID, after) })
 }
 
-// leave ends the follower of a turn, unless the turn went on meanwhile.
+// leave removes the follower of a turn and keeps its position, after, for a later one. It returns false if the follower
+// must go on, because follow was called meanwhile. done means that the follower cannot go on.
 func (s *sink) leave(turnID string, after int64, done bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running[turnID] && !done && !s.closed {
-		s.running[turnID] = false
+	if s.following[turnID] && !done && !s.closed {
+		s.following[turnID] = false
 		return false
 	}
-	delete(s.running, turnID)
+	delete(s.following, turnID)
 	s.position.Add(turnID, after)
 	return true
 }
 
+// forward queues the events of a turn with an index greater than after, as they appear. It returns when the turn has
+// ended, when it waits for its user, when the worker stops, or after an error.
 func (s *sink) forward(turnID string, after int64) {
 	patience := sinkPatience
 	reader := &follow.TurnReader{Turn: turnID, After: after}
-	var of journal.TurnConfig
-	waits := false
+	var cfg journal.TurnConfig
+	waitsForUser := false
 	for {
-		ctx, forget := context.WithCancel(s.ctx)
-		changed := s.journal.Changed(ctx, journal.Topic{Turn: turnID})
-		events, err := s.read(ctx, reader, &of)
+		ctx, unsubscribe := context.WithCancel(s.ctx)
+		changed := s.journal.Changed(ctx, journal.Topic{Turn: turnID}) // before the read, so that no event is missed
+		events, err := s.read(ctx, reader, &cfg)
 		for _, e := range events {
-			waits = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
-			s.push(Event{Tenant: of.Tenant, Session: of.Session, Event: e}, &patience)
+			waitsForUser = e.Kind == turn.EventApprovalRequested || e.Kind == turn.EventQuestionAsked
+			s.push(Event{Tenant: cfg.Tenant, Session: cfg.Session, Event: e}, &patience)
 		}
-		at, stop := reader.After, err != nil || len(events) == 0 && (waits || s.stopping())
+		// Without new events, a follower ends if the turn waits for its user or the worker stops.
+		position, stop := reader.After, err != nil || len(events) == 0 && (waitsForUser || s.stopping())
 		if reader.Done {
-			at, stop = ended, true
+			position, stop = ended, true
 		}
-		if stop && s.leave(turnID, at, reader.Done || err != nil) {
-			forget()
+		if stop && s.leave(turnID, position, reader.Done || err != nil) {
+			unsubscribe()
 			return
 		}
 		if !stop && len(events) == 0 {
@@ -145,14 +151,15 @@ func (s *sink) forward(turnID string, after int64) {
 			case <-s.closing:
 			}
 		}
-		forget()
+		unsubscribe()
 	}
 }
 
-// read returns the next events. It repeats a read that failed until the worker stops.
-func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) ([]turn.Event, error) {
+// read returns the next events of a turn. It repeats a read that fails until the worker stops, but returns
+// journal.ErrNotFound at once. cfg is for the turn's config: see next.
+func (s *sink) read(ctx context.Context, r *follow.TurnReader, cfg *journal.TurnConfig) ([]turn.Event, error) {
 	for warned := false; ; warned = true {
-		events, err := s.next(ctx, r, of)
+		events, err := s.next(ctx, r, cfg)
 		if err == nil || errors.Is(err, journal.ErrNotFound) {
 			return events, err
 		}
@@ -167,17 +174,19 @@ func (s *sink) read(ctx context.Context, r *follow.TurnReader, of *journal.TurnC
 	}
 }
 
-// next returns the next events. Before the first ones it looks up the turn's tenant, who alone can read them.
-func (s *sink) next(ctx context.Context, r *follow.TurnReader, of *journal.TurnConfig) (_ []turn.Event, err error) {
+// next returns the next events of a turn. Before the first read, it sets cfg to the turn's config and r.Journal to the
+// journal of the turn's tenant, because a journal returns only the events of its own tenant.
+func (s *sink) next(ctx context.Context, r *follow.TurnReader, cfg *journal.TurnConfig) (_ []turn.Event, err error) {
 	if r.Journal == nil {
-		if *of, err = s.journal.TurnConfig(ctx, r.Turn); err != nil {
+		if *cfg, err = s.journal.TurnConfig(ctx, r.Turn); err != nil {
 			return nil, err
 		}
-		r.Journal = s.journal.Tenant(of.Tenant)
+		r.Journal = s.journal.Tenant(cfg.Tenant)
 	}
 	return r.Next(ctx)
 }
 
+// stopping reports whether close was called.
 func (s *sink) stopping() bool {
 	select {
 	case <-s.closing:
@@ -187,7 +196,8 @@ func (s *sink) stopping() bool {
 	}
 }
 
-// push queues an event. If there is no room, it waits for at most what is left of patience, and then drops the event.
+// push queues an event. If the queue is full, it waits for at most patience, reduces patience by the time that it has
+// waited, and drops the event if there is still no room.
 func (s *sink) push(e Event, patience *time.Duration) {
 	select {
 	case s.queue <- e:
@@ -207,6 +217,7 @@ func (s *sink) push(e Event, patience *time.Duration) {
 	*patience = max(*patience-time.Since(began), 0)
 }
 
+// drop counts an event that the sink does not get. It logs the number of dropped events, at most every sinkLogEvery.
 func (s *sink) drop(why error) {
 	s.telemetry.Delivered(context.Background(), false)
 	s.mu.Lock()
@@ -218,7 +229,7 @@ func (s *sink) drop(why error) {
 	}
 }
 
-// deliver sends what is queued.
+// deliver sends the queued events to the sink, one at a time, until the queue is closed and empty.
 func (s *sink) deliver() {
 	defer close(s.delivered)
 	for e := range s.queue {
@@ -230,10 +241,10 @@ func (s *sink) deliver() {
 	}
 }
 
-// try sends an event, at most sinkTries times.
+// try sends an event, at most sinkTries times with growing pauses, and returns the last error.
 func (s *sink) try(e Event) (err error) {
 	for n := 1; ; n++ {
-		if err = s.sendOnce(e); err == nil || n == sinkTries || s.ctx.Err() != nil {
+		if err = s.sendOnce(e); err == nil || n == sinkTries || s.ctx.Err() != nil { // s.ctx ends when the sink closes
 			return err
 		}
 		select {
@@ -243,6 +254,7 @@ func (s *sink) try(e Event) (err error) {
 	}
 }
 
+// sendOnce sends an event once, within sinkTimeout. It returns a panic of the sink as an error.
 func (s *sink) sendOnce(e Event) (err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, sinkTimeout)
 	defer cancel()
@@ -254,7 +266,8 @@ func (s *sink) sendOnce(e Event) (err error) {
 	return s.send(ctx, e)
 }
 
-// close delivers what the journal has, for at most sinkTimeout.
+// close forwards the events that are in the journal already, for at most sinkTimeout, and drops the rest. The order
+// matters: followers write to the queue, so they end before it is closed.
 func (s *sink) close() {
 	s.mu.Lock()
 	first := !s.closed
@@ -273,7 +286,7 @@ func (s *sink) close() {
 	case <-s.ctx.Done():
 	}
 	s.cancel()
-	for range s.queue {
+	for range s.queue { // the events that were not sent in time
 		s.drop(errStopped)
 	}
 	s.mu.Lock()

@@ -66,7 +66,7 @@ func (f *sinkFixture) left() {
 	require.Eventually(f.t, func() bool {
 		f.sink.mu.Lock()
 		defer f.sink.mu.Unlock()
-		return len(f.running) == 0
+		return len(f.following) == 0
 	}, 30*time.Second, 5*time.Millisecond)
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Skills reads the skills of a configuration, and says which folders hold no usable one. Of a trusted workspace, the
-// skills come first.
+// Skills reads the configured skills. Those of a trusted workspace come first. It also returns a problem for each
+// folder that holds no usable skill.
 func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
 	sources, outside := workspaceSkills(cfg)
 	for _, s := range cfg.Skills.Sources {
@@ -33,7 +33,8 @@ func Skills(cfg config.Config) (skills.Set, []skills.Problem, error) {
 		append(outside, problems...), err
 }
 
-// workspaceSkills returns the folders of a trusted workspace that may hold skills, and those that are links out of it.
+// workspaceSkills returns the folders of a trusted workspace that may hold skills. It returns a problem for each of
+// them that is a link out of the workspace, because the user's trust does not cover its target.
 func workspaceSkills(cfg config.Config) (sources []skills.Source, outside []skills.Problem) {
 	if !trustsWorkspace(cfg) {
 		return nil, nil
@@ -66,7 +67,7 @@ func (e *Engine) openSkills(context.Context) error {
 		e.log.Warn("a skill is left out", "path", p.Path, "problem", p.Message)
 	}
 	e.skills = set
-	if e.projectWords, err = projectWords(e.cfg); err != nil {
+	if e.instructions, err = projectInstructions(e.cfg); err != nil {
 		e.log.Warn(projectFile+" is left out", "error", err)
 	}
 	if len(set.All) == 0 {
@@ -75,15 +76,16 @@ func (e *Engine) openSkills(context.Context) error {
 	return registerSkills(e.tools, set.All)
 }
 
-// projectFile is the file with which a project instructs agents (agents.md), and maxProjectFile how much of it the
-// prompt gets, in bytes.
+// projectFile is the file with a project's instructions for agents (https://agents.md). The prompt contains at most its
+// first maxProjectFile bytes.
 const (
 	projectFile    = "AGENTS.md"
 	maxProjectFile = 32 << 10
 )
 
-// projectWords returns the part of the system prompt with the AGENTS.md of a trusted workspace.
-func projectWords(cfg config.Config) (string, error) {
+// projectInstructions returns the part of the system prompt with the AGENTS.md of a trusted workspace, or "" if the
+// workspace is not trusted or has no such file.
+func projectInstructions(cfg config.Config) (string, error) {
 	if !trustsWorkspace(cfg) {
 		return "", nil
 	}
@@ -102,8 +104,8 @@ func projectWords(cfg config.Config) (string, error) {
 	return "\n\n# Instructions of the project (" + projectFile + ")\n\n" + strings.TrimSpace(text) + note, nil
 }
 
-// readProjectFile reads the beginning of a workspace's AGENTS.md. A link is followed within the workspace, and only to
-// another Markdown file.
+// readProjectFile returns the beginning of a workspace's AGENTS.md, one byte more than maxProjectFile if the file is
+// longer. It follows a link only to a Markdown file in the workspace, so that no other file gets into the prompt.
 func readProjectFile(workspace string) ([]byte, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -135,7 +137,8 @@ func readProjectFile(workspace string) ([]byte, error) {
 // maxSkillLines bounds the list of skills in the description of local/activate_skill, in bytes.
 const maxSkillLines = 8 << 10
 
-// registerSkills adds local/activate_skill, with which the model reads skills that were not selected for its turn.
+// registerSkills adds the tool local/activate_skill, with which the model reads a skill that was not selected for its
+// turn. The tool's description lists as many skills as fit, but the tool accepts the names of all.
 func registerSkills(r *tools.Registry, all []skills.Skill) error {
 	byName := map[string]skills.Skill{}
 	var names []any

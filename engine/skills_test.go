@@ -54,11 +54,11 @@ func TestInstructionsOfTheProjectStayInItsWorkspace(t *testing.T) {
 			outside := filepath.Join(t.TempDir(), "notes.md")
 			require.NoError(t, os.WriteFile(outside, []byte("canary"), 0o600))
 			require.NoError(t, c.make(t, dir, outside))
-			words, err := projectWords(cfg)
+			words, err := projectInstructions(cfg)
 			assert.Equal(t, c.used, strings.Contains(words, "canary"), "%s", words)
 			assert.Equal(t, c.used, err == nil)
 			cfg.Runtime.TrustWorkspace = nil
-			words, err = projectWords(cfg)
+			words, err = projectInstructions(cfg)
 			require.NoError(t, err)
 			assert.Empty(t, words, "only a trusted workspace has any")
 		})

@@ -16,8 +16,8 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// openTools creates the registry with the file tools, the embedding program's own and the MCP servers. It connects to
-// none of them.
+// openTools creates the registry of the tools that this worker offers: the built-in ones that the configuration turns
+// on, those of the embedding program, and those of MCP servers. It does not connect to the servers.
 func (e *Engine) openTools(ctx context.Context) error {
 	if err := e.cfg.CheckEnviron(e.options.environ); err != nil {
 		return err
@@ -26,16 +26,18 @@ func (e *Engine) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	remote, err := e.options.logIn(servers(e.cfg))
+	remote, err := e.options.setLogins(servers(e.cfg))
 	if err != nil {
 		return err
 	}
+	// Servers that this worker does not host are removed only now, because a login may be for one of them.
 	remote = slices.DeleteFunc(remote, func(s mcp.Server) bool {
 		return !slices.ContainsFunc(e.cfg.MCP.Servers, func(c config.MCPServer) bool {
 			return c.ID == s.ID && e.cfg.Worker.Hosts(c)
 		})
 	})
 	host, err := mcp.New(mcp.Options{
+		// The other quarter of the worker's concurrent activities is for work that does not call an MCP server.
 		MaxCalls: max(e.cfg.Worker.MaxConcurrentActivities*3/4, 1),
 		Servers:  remote, MaxResultBytes: e.cfg.Runtime.MaxResultBytes,
 		Environ: temporalconn.Environ(e.options.environ).LookupEnv, Secrets: e.secrets, Logger: e.log,
@@ -75,10 +77,12 @@ func (e *Engine) openTools(ctx context.Context) error {
 	)
 }
 
-// outdated reports whether a published catalogue is not what this worker offers, or has another availability.
-func (e *Engine) outdated(ctx context.Context, c, ours turn.Catalogue) bool {
+// outdated reports whether ours, this worker's catalogue of a server, must replace the published one: the published one
+// has another version, or is marked as unavailable although this worker reaches the server, or is marked as available
+// although no worker reaches it.
+func (e *Engine) outdated(ctx context.Context, published, ours turn.Catalogue) bool {
 	if ours.Problem != "" {
-		return c.Problem == "" && !e.availableElsewhere(ctx, ours)
+		return published.Problem == "" && !e.availableElsewhere(ctx, ours)
 	}
-	return c.Problem != "" || c.Version() != ours.Version()
+	return published.Problem != "" || published.Version() != ours.Version()
 }

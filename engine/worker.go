@@ -18,10 +18,11 @@ import (
 // response to a heartbeat.
 const heartbeatThrottle = 2 * time.Second
 
-// firstPollers is the number of polls of a worker that starts.
+// firstPollers is the number of polls that a worker opens when it starts, for each task queue and kind of task.
 const firstPollers = 2
 
-// newWorkers returns a worker of the SDK for each task queue that this process polls, home being its own: see homeQueue.
+// newWorkers returns a worker of the SDK for each task queue that this process polls. home is the queue that only this
+// process polls, empty if it has none: see homeQueue.
 func (e *Engine) newWorkers(acts *activities.Activities, home string) (out []worker.Worker) {
 	if e.cfg.Worker.Has(config.RoleTurns) {
 		out = append(out, e.newTurnWorker(acts))
@@ -29,13 +30,14 @@ func (e *Engine) newWorkers(acts *activities.Activities, home string) (out []wor
 	for _, queue := range activityQueues(e.cfg) {
 		out = append(out, e.newActivityWorker(queue, acts, e.cfg.Worker.MaxConcurrentActivities))
 	}
-	if home != "" { // a suspended call needs an activity to keep it open and another one to continue it
+	if home != "" { // twice the number: a suspended call needs one activity to keep it open and another to continue it
 		out = append(out, e.newActivityWorker(home, acts, 2*e.cfg.Worker.MaxConcurrentActivities))
 	}
 	return out
 }
 
-// activityQueues returns the task queues of a worker's roles other than that of its turns.
+// activityQueues returns the task queues that this worker polls only for inferences and tool calls: those of the roles
+// inference and tools, and those of its server_queues.
 func activityQueues(cfg config.Config) (queues []string) {
 	for _, r := range []config.Role{config.RoleInference, config.RoleTools} {
 		if cfg.Worker.Has(r) {
@@ -48,7 +50,7 @@ func activityQueues(cfg config.Config) (queues []string) {
 	return queues
 }
 
-// newTurnWorker registers the workflows for turns, compactions and deliveries, each with the activities of its port.
+// newTurnWorker returns a worker for the task queue of turns, with all workflows and their activities.
 func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
 	worker.SetStickyWorkflowCacheSize(e.cfg.Worker.StickyCache) // process-wide; the SDK ignores it once a worker runs
 	options := e.workerOptions()
@@ -65,8 +67,8 @@ func (e *Engine) newTurnWorker(acts *activities.Activities) worker.Worker {
 	return w
 }
 
-// deployment returns the version on which this worker's turns stay. Inferences and calls have no version unless the
-// worker of the turn runs them itself: their activities accept the inputs of other versions.
+// deployment returns the Worker Deployment version of this worker. Turns are pinned to the version that began them.
+// Only workers of turns have a version: the activities on other task queues accept inputs from all versions.
 func (e *Engine) deployment() worker.DeploymentOptions {
 	if e.version.Deployment == "" {
 		return worker.DeploymentOptions{}
@@ -77,16 +79,17 @@ func (e *Engine) deployment() worker.DeploymentOptions {
 	}
 }
 
-// newActivityWorker returns a worker for inferences and tool calls only.
-func (e *Engine) newActivityWorker(queue string, acts *activities.Activities, most int) worker.Worker {
+// newActivityWorker returns a worker that runs only inferences and tool calls, at most maxConcurrent at the same time.
+func (e *Engine) newActivityWorker(queue string, acts *activities.Activities, maxConcurrent int) worker.Worker {
 	options := e.workerOptions()
 	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize = most
+	options.MaxConcurrentActivityExecutionSize = maxConcurrent
 	w := worker.New(e.client, queue, options)
 	w.RegisterActivity(acts)
 	return w
 }
 
+// workerOptions returns the options that all workers of this process share.
 func (e *Engine) workerOptions() worker.Options {
 	pollers := worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
 		InitialNumberOfPollers: firstPollers, MaximumNumberOfPollers: e.cfg.Worker.MaxPollers,
@@ -103,7 +106,7 @@ func (e *Engine) workerOptions() worker.Options {
 	}
 }
 
-// start starts all workers, or none.
+// start starts all workers. If one does not start, it stops those that have started and returns the error.
 func (e *Engine) start() error {
 	for i, w := range e.workers {
 		if err := w.Start(); err != nil {
@@ -123,10 +126,10 @@ func stopAll(workers []worker.Worker) {
 	all.Wait()
 }
 
-// homeQueue returns a task queue that no other worker polls, for calls that must go to this process: to servers with
-// session affinity, suspended calls of servers that may send elicitations in the middle of a call, and calls of tools
-// that other workers of the task queue lack. It is empty if this worker runs no calls. The queue ends with the process, as
-// the servers' state does.
+// homeQueue returns the name of a new task queue that only this process polls, or "" if this worker runs no calls. It
+// is for calls that must go to this process: calls to servers with session affinity, suspended calls that a server
+// keeps open here, and calls of tools that other workers of the task queue lack. The name is random, because the state
+// of these servers ends with the process.
 func homeQueue(cfg config.Config) string {
 	if !cfg.Worker.Has(config.RoleTools) && len(cfg.Worker.ServerQueues) == 0 {
 		return ""

@@ -24,7 +24,8 @@ const sameSignalWithin = 50 * time.Millisecond
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignalWithin, stop) }) // the second signal kills the process
+	// After stop, a signal has its default effect again: the second one kills the process.
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignalWithin, stop) })
 	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "everturn worker: "+err.Error())
 		os.Exit(exitCode(err))
@@ -49,7 +50,8 @@ func exitCode(err error) int {
 // usage returns a usage error of the command line.
 func usage(err error) error { return temporalconn.WithKind(config.ErrInvalid, err) }
 
-// run is the whole program. It returns when ctx has ended and the worker is drained.
+// run parses the flags in args and runs the worker until ctx ends and the worker is drained. With -version or
+// -healthcheck it does only that. environ has the form of os.Environ.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -18,7 +18,7 @@ func File(t *testing.T) (path string) {
 	return path
 }
 
-// Keys returns the keys of a new file.
+// Keys makes a key file, as File does, and returns its keys.
 func Keys(t *testing.T) *codec.Keys {
 	t.Helper()
 	keys, err := codec.OpenFile(File(t))

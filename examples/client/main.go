@@ -23,6 +23,7 @@ func main() {
 	}
 }
 
+// run sends the question to a new session, prints the answer as it arrives and, at the end, how the turn ended.
 func run(ctx context.Context, question string) error {
 	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()})
 	if err != nil {
@@ -63,7 +64,8 @@ func run(ctx context.Context, question string) error {
 	return nil
 }
 
-// decide asks whether a tool call may run. A decision that was made elsewhere meanwhile stands.
+// decide asks on the terminal whether a tool call may run, and sends the decision. If the call was decided elsewhere
+// meanwhile, decide prints that decision, which stands.
 func decide(ctx context.Context, c *client.Client, session string, event turn.Event) error {
 	var request turn.RequestEvent
 	if err := json.Unmarshal(event.Data, &request); err != nil {
@@ -74,8 +76,10 @@ func decide(ctx context.Context, c *client.Client, session string, event turn.Ev
 	if _, err := fmt.Scanln(&answer); err != nil {
 		return err
 	}
+	// An event has only the beginning of long arguments. A call is not approved without all of its arguments.
+	complete := int(request.ArgumentsBytes) <= len(request.Arguments)
 	decide := c.Deny
-	if whole := int(request.ArgumentsBytes) <= len(request.Arguments); answer == "y" && whole {
+	if answer == "y" && complete {
 		decide = c.Approve
 	}
 	_, err := decide(ctx, client.DecideInput{

@@ -20,11 +20,13 @@ type search struct {
 	Guests int `json:"guests" jsonschema:"the number of guests"`
 }
 
+// table is the result of find_table. The model gets it as JSON.
 type table struct {
 	ID    string `json:"id"`
 	Seats int    `json:"seats"`
 }
 
+// booking holds the arguments of book_table.
 type booking struct {
 	Table string `json:"table" jsonschema:"a table's id"`
 	Name  string `json:"name" jsonschema:"the name of the guest"`
@@ -32,6 +34,7 @@ type booking struct {
 
 var tables = []table{{ID: "window", Seats: 2}, {ID: "garden", Seats: 6}}
 
+// findTable is the tool find_table: it returns the first table with enough seats.
 func findTable(_ context.Context, in search) (table, error) {
 	for _, t := range tables {
 		if t.Seats >= in.Guests {
@@ -57,6 +60,8 @@ func main() {
 	}
 }
 
+// run starts a worker in this process, sends the question to a new session and prints the answer. The worker stops when
+// run returns.
 func run(ctx context.Context, question string) (err error) {
 	loaded, err := config.Load(config.LoadOptions{Environ: os.Environ()}) // agent.toml, if there is one
 	if err != nil {

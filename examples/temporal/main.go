@@ -23,6 +23,7 @@ func main() {
 	}
 }
 
+// run starts a turn of the session with the message text, waits for its result and prints the result as JSON.
 func run(ctx context.Context, queue, session, text string) error {
 	options, err := envconfig.LoadDefaultClientOptions() // TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
 	if err != nil {
@@ -40,8 +41,10 @@ func run(ctx context.Context, queue, session, text string) error {
 	if err != nil {
 		return err
 	}
-	var result map[string]any                      // of this turn, whatever else is sent to the session meanwhile
-	if err := turn.Get(ctx, &result); err != nil { // its type is an error code, its details are the result
+	// The result is that of this turn, even if the session gets other messages meanwhile. The error of a failed turn is an
+	// ApplicationError whose type is an error code and whose details are the result.
+	var result map[string]any
+	if err := turn.Get(ctx, &result); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, result["state"], result["finish_reason"])

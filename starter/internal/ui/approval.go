@@ -13,10 +13,10 @@ import (
 
 // Verdict is a decision that a user can make about a call that waits for approval.
 type Verdict struct {
-	Key, Word string // either of them selects it, in any letter case
-	Label     string
-	Allow     bool
-	Grant     turn.GrantScope // of later calls; empty: none
+	Key, Word string          // what the user types to select it: either of them, in any letter case
+	Label     string          // what it does, for the user
+	Allow     bool            // false: the call is denied
+	Grant     turn.GrantScope // which later calls it allows too; empty: none
 	Edit      bool            // the user changes the plan first
 }
 
@@ -34,8 +34,8 @@ func Verdicts(r turn.Request) []Verdict {
 	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Refused(r) != nil })
 }
 
-// VerdictOf returns the verdict that a key or a word selects; false if there is none. Refused says whether the request
-// permits it.
+// VerdictOf returns the verdict that a key or a word selects, and false if there is none. It does not check whether a
+// request permits the verdict: see Verdict.Refused.
 func VerdictOf(typed string) (Verdict, bool) {
 	typed = strings.ToLower(typed)
 	i := slices.IndexFunc(verdicts, func(v Verdict) bool { return typed == v.Key || typed == v.Word })
@@ -45,7 +45,7 @@ func VerdictOf(typed string) (Verdict, bool) {
 	return verdicts[i], true
 }
 
-// Refused says why the request does not permit the verdict; nil if it does.
+// Refused returns nil if the request permits the verdict, and otherwise an error that tells the user why it does not.
 func (v Verdict) Refused(r turn.Request) error {
 	if !v.Allow {
 		return nil
@@ -62,8 +62,8 @@ func (v Verdict) Refused(r turn.Request) error {
 	return nil
 }
 
-// Exact returns an error if a request does not have exactly the arguments that its call would run with, because the
-// journal has lost them or a part of them. Such a call can only be denied.
+// Exact returns an error if the arguments in a request are not exactly those that its call would run with, because the
+// journal has lost some or all of them. Such a call can only be denied: the user cannot see what it would do.
 func Exact(r turn.Request) error {
 	if r.Kind != turn.RequestApproval || record.HashOf([]byte(r.Arguments)) == r.ArgumentsHash {
 		return nil

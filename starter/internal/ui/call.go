@@ -15,11 +15,11 @@ import (
 // previewRunes is how many runes of a text a line shows.
 const previewRunes = 80
 
-// Preview returns a text as one line of a length that suits a line of the screen.
+// Preview returns a text as one line of at most 80 runes.
 func Preview(s string) string { return termsafe.Line(s, previewRunes) }
 
-// Excerpt returns data as one line of at most n runes, and adds the size of the data if the line shows only a part. If
-// s is only the beginning of the data, size is the size of the whole, in bytes.
+// Excerpt returns s as one line of at most n runes. If s is only the beginning of the data, size is the size of the
+// data in bytes; otherwise it may be 0. If the line does not show all data, Excerpt adds its size.
 func Excerpt(s string, n int, size int64) string {
 	out := termsafe.Line(s, n)
 	if size <= int64(len(s)) && !strings.HasSuffix(out, "…") {
@@ -38,7 +38,8 @@ var outcomeMarks = map[turn.Outcome]string{
 	turn.OutcomeCancelled: "–",
 }
 
-// CallEnded describes a call that has ended, in one line. It omits the size and the duration if they are unknown.
+// CallEnded describes a call that has ended, in one line. media are the parts of its result that are not text. It omits
+// the size and the duration if they are unknown.
 func CallEnded(c turn.CallEvent, media []turn.Media) string {
 	what := strings.TrimSpace(Preview(c.Tool) + " " + Preview(c.Arguments))
 	return strings.TrimSpace(OutcomeMark(c.Outcome)+" "+what) + " · " + CallResult(c, media)
@@ -62,7 +63,8 @@ func CallResult(c turn.CallEvent, media []turn.Media) string {
 	return strings.Join(parts, " · ") + Media(media)
 }
 
-// Outcome describes how a call ended. If the call did not reach its tool, it names the command that shows why.
+// Outcome describes how a call ended. code is the error code of the outcome, or empty. If the call did not reach its
+// tool, the text names the command that shows why.
 func Outcome(outcome turn.Outcome, code turn.Code) string {
 	out := termsafe.Line(string(outcome), previewRunes)
 	switch code {
@@ -88,8 +90,8 @@ func Media(media []turn.Media) string {
 // Bytes formats a size.
 func Bytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
-// Progress describes the progress of a call. The numbers come from a server and may be nonsense. A total of 0 means
-// that the total is unknown.
+// Progress describes the progress of a call. A total of 0 means that the total is unknown. The numbers come from a
+// server and may make no sense.
 func Progress(p turn.ToolProgress) string {
 	out := fmt.Sprintf("%.4g", p.Done)
 	switch {
@@ -101,7 +103,7 @@ func Progress(p turn.ToolProgress) string {
 	return strings.TrimSpace(out + " " + Preview(p.Message))
 }
 
-// Duration formats a duration, rounded.
+// Duration formats a duration, rounded to milliseconds, tenths of a second or seconds, depending on its length.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -11,21 +11,23 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// edits are the pairs of names by which the tools that edit files know the old and the new text.
+// edits are the names that tools which edit files use for the arguments with the old and the new text.
 var edits = [][2]string{{"old_string", "new_string"}, {"oldText", "newText"}}
 
-// patches are the tools whose arguments are a path and a patch of that file, whatever file the patch itself names.
+// patches are the tools whose arguments are a path and a patch. They patch the file at that path, whatever file names
+// the patch itself contains.
 var patches = []string{"local/patch_file", "local/canvas_patch"}
 
-// Diff returns the change that a call makes, as a unified diff that is safe for a terminal and names the file of the
-// call's own path. It is empty unless the arguments are a path and one change of text, a list of changes, or a patch
-// for one of this program's tools, and nothing else: a diff beside other arguments would hide what the call does.
+// Diff returns the change that a call would make to a file, as a unified diff that is safe for a terminal. The diff
+// names the path in the arguments. It is empty unless the arguments are a path and exactly one of these: the old and
+// the new text, a list of such changes, or a patch for a tool of this program. With other arguments the call may do
+// more than a diff shows.
 func Diff(tool, arguments string) string {
 	fields, ok := object(arguments)
 	path := ""
 	for _, name := range []string{"path", "file_path"} {
 		if text, given := fields[name]; ok && given {
-			ok = path == "" && json.Unmarshal(text, &path) == nil
+			ok = path == "" && json.Unmarshal(text, &path) == nil // two paths would be ambiguous
 			delete(fields, name)
 		}
 	}
@@ -34,18 +36,19 @@ func Diff(tool, arguments string) string {
 	}
 	path = strings.ReplaceAll(termsafe.Visible(path), "\n", `\n`)
 	header := fmt.Sprintf("--- %[1]s\n+++ %[1]s\n", path)
-	out := hunksOf(tool, fields)
-	if out == "" {
-		out = changesOf(fields)
+	hunks := patchHunks(tool, fields)
+	if hunks == "" {
+		hunks = editHunks(fields)
 	}
-	if out == "" {
+	if hunks == "" {
 		return ""
 	}
-	return termsafe.Visible(strings.ReplaceAll(header+strings.TrimSuffix(out, "\n"), "\t", "    "))
+	return termsafe.Visible(strings.ReplaceAll(header+strings.TrimSuffix(hunks, "\n"), "\t", "    "))
 }
 
-// hunksOf returns the hunks of a patch. The tool ignores what is above them.
-func hunksOf(tool string, fields map[string]json.RawMessage) string {
+// patchHunks returns the hunks of the argument patch, if fields contains only that and tool is one of patches;
+// otherwise "". It leaves out the lines above the first hunk, because the tool ignores them.
+func patchHunks(tool string, fields map[string]json.RawMessage) string {
 	patch := ""
 	if len(fields) != 1 || !slices.Contains(patches, tool) || json.Unmarshal(fields["patch"], &patch) != nil {
 		return ""
@@ -57,8 +60,9 @@ func hunksOf(tool string, fields map[string]json.RawMessage) string {
 	return "@@ " + hunks
 }
 
-// changesOf returns the hunks of one or several changes of text; none if the fields are anything else.
-func changesOf(fields map[string]json.RawMessage) (out string) {
+// editHunks returns the hunks of the edit in fields, or of the list of edits in its only field "edits". It returns ""
+// if fields contains anything else.
+func editHunks(fields map[string]json.RawMessage) (out string) {
 	list := []map[string]json.RawMessage{fields}
 	if text, given := fields["edits"]; given && len(fields) == 1 {
 		var edits []json.RawMessage
@@ -75,24 +79,27 @@ func changesOf(fields map[string]json.RawMessage) (out string) {
 		}
 	}
 	for _, fields := range list {
-		change, ok := changeOf(fields)
+		hunks, ok := hunksOfEdit(fields)
 		if !ok {
 			return ""
 		}
-		out += change
+		out += hunks
 	}
 	return out
 }
 
-// changeOf returns the hunks of one change of text; ok is false if the fields are not exactly that.
-func changeOf(fields map[string]json.RawMessage) (hunks string, ok bool) {
+// hunksOfEdit returns the hunks of the diff between the old and the new text of an edit. It returns false unless fields
+// contains exactly these two texts. An edit that changes nothing has no hunks.
+func hunksOfEdit(fields map[string]json.RawMessage) (hunks string, ok bool) {
 	for _, names := range edits {
 		var old, text string
 		if len(fields) != 2 || json.Unmarshal(fields[names[0]], &old) != nil ||
 			json.Unmarshal(fields[names[1]], &text) != nil {
 			continue
 		}
-		if strings.HasSuffix(old, "\n") == strings.HasSuffix(text, "\n") { // else a line is joined or split: show it
+		// The texts are usually parts of lines. A newline at their end keeps the diff from marking both as files that lack
+		// one. If only one has a newline, the edit joins or splits a line, and the diff must show that.
+		if strings.HasSuffix(old, "\n") == strings.HasSuffix(text, "\n") {
 			old, text = terminated(old), terminated(text)
 		}
 		_, hunks, _ = strings.Cut(string(diff.Diff("", []byte(old), "", []byte(text))), "\n@@ ")
@@ -104,7 +111,8 @@ func changeOf(fields map[string]json.RawMessage) (hunks string, ok bool) {
 	return "", false
 }
 
-// object decodes a JSON object. It refuses one that names a field twice, because decoders disagree which one counts.
+// object decodes a JSON object. It returns false if text is not an object, or if a field occurs twice: JSON decoders do
+// not agree which value counts, so the tool could use another one than the user sees.
 func object(text string) (map[string]json.RawMessage, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -117,7 +125,7 @@ func object(text string) (map[string]json.RawMessage, bool) {
 			return nil, false
 		}
 		var value json.RawMessage
-		key, _ := name.(string) // the decoder checks it
+		key, _ := name.(string) // the decoder accepts only strings as names
 		if _, twice := fields[key]; twice || d.Decode(&value) != nil {
 			return nil, false
 		}
@@ -126,4 +134,5 @@ func object(text string) (map[string]json.RawMessage, bool) {
 	return fields, true
 }
 
+// terminated returns text with a newline at its end. It adds one only if there is none.
 func terminated(text string) string { return strings.TrimSuffix(text, "\n") + "\n" }

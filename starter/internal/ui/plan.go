@@ -17,7 +17,7 @@ import (
 // maxPlanLine bounds the line of a plan's step, in runes.
 const maxPlanLine = 300
 
-// Plan draws how far a plan has come: a line that counts the steps, and one line for each step.
+// Plan describes how far a plan has come: a line with the number of steps that are done, and one line for each step.
 func Plan(p plan.Progress) string {
 	done := 0
 	for _, s := range p.Steps {
@@ -48,8 +48,9 @@ func Steps(r turn.Request) string {
 	return proposed.String()
 }
 
-// Editor prepares the user's editor ($VISUAL, $EDITOR, or vi) for a plan as JSON. It returns the command to run, and
-// the function that then returns the changed plan and removes the file; the plan is nil if the user did not change it.
+// Editor writes a plan, the arguments of its call, to a temporary file and returns the command that opens the file in
+// the user's editor ($VISUAL, $EDITOR, or vi). The caller runs the command and then calls changed, which returns the
+// changed plan, or nil if the user did not change it, and removes the file.
 func Editor(arguments string) (cmd *exec.Cmd, changed func() (json.RawMessage, error), err error) {
 	var text bytes.Buffer
 	if err := json.Indent(&text, []byte(arguments), "", "  "); err != nil {
@@ -59,8 +60,8 @@ func Editor(arguments string) (cmd *exec.Cmd, changed func() (json.RawMessage, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
 	}
-	_, werr := f.Write(append(text.Bytes(), '\n'))
-	if err := cmp.Or(werr, f.Close()); err != nil {
+	_, writeErr := f.Write(append(text.Bytes(), '\n'))
+	if err := cmp.Or(writeErr, f.Close()); err != nil {
 		os.Remove(f.Name())
 		return nil, nil, fmt.Errorf("writing the plan for the editor: %w", err)
 	}
@@ -79,7 +80,7 @@ func Editor(arguments string) (cmd *exec.Cmd, changed func() (json.RawMessage, e
 	}, nil
 }
 
-// ChangedPlan checks the plan that a user wants instead of the model's.
+// ChangedPlan checks a plan that the user wants instead of the model's, and returns it as compact JSON.
 func ChangedPlan(raw []byte) (json.RawMessage, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {

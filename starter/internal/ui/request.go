@@ -10,17 +10,16 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// Part is a piece of a description. A quoted part is the text of a model or a server: show it behind a bar, so that the
-// user cannot take it for text of this program.
+// Part is a piece of a description.
 type Part struct {
 	Text   string
-	Quoted bool
-	Fields bool // the part lists the fields of a form
+	Quoted bool // a model or a server wrote the text: show it behind a bar, so that it does not look like this program's
+	Fields bool // the part is about the fields of a form
 }
 
 // Describe returns what a user must see to decide about a request: a line that names it, the reason (up to 300
-// characters), and the whole question, form, or arguments of the call. If the arguments change a text, the change comes
-// before them, as a diff.
+// characters), and the whole question, form, or arguments of the call. The steps of a plan, and the diff of a call that
+// edits a file, precede the arguments.
 func Describe(session string, r turn.Request) []Part {
 	var parts []Part
 	add := func(text string) { parts = append(parts, Part{Text: text}) }
@@ -64,7 +63,8 @@ func requestTitle(session string, r turn.Request) string {
 		termsafe.Visible(string(r.Risk)))
 }
 
-// Asks says which server asks, and the call that it has interrupted.
+// Asks returns a phrase that names the server of an elicitation and the call that it interrupts: "the server … asks
+// during call … of …".
 func Asks(r turn.Request) string {
 	out := form.Asker(r) + " asks"
 	if r.Call != "" {
@@ -76,7 +76,8 @@ func Asks(r turn.Request) string {
 	return out
 }
 
-// Elicitation describes everything that an elicitation asks for, and where the response goes.
+// Elicitation describes an elicitation: the server's message, the address or the fields of the form, and who gets the
+// response.
 func Elicitation(r turn.Request) []Part {
 	e := form.ElicitationOf(r)
 	parts := []Part{{Text: e.Message, Quoted: true}}
@@ -95,7 +96,8 @@ func Elicitation(r turn.Request) []Part {
 	return append(parts, Part{Text: form.Recipients})
 }
 
-// address shows the address to which a server sends the user. This program never opens it.
+// address describes raw, the address that a server asks the user to open, with warnings if it may be deceptive. This
+// program never opens it.
 func address(r turn.Request, raw string) []Part {
 	a := form.AddressOf(raw)
 	host := ""
@@ -132,8 +134,8 @@ func Subject(r turn.Request) string {
 	return Preview(r.Question)
 }
 
-// Decided describes the decision on a request in one line. It omits the content of a response, which stays between the
-// user and the server.
+// Decided describes the decision on a request in one line. It omits the content of a response to an elicitation, which
+// is only for the server.
 func Decided(p turn.RequestEvent) string {
 	mark := "?"
 	if p.Kind == turn.RequestApproval {
@@ -142,11 +144,11 @@ func Decided(p turn.RequestEvent) string {
 	return fmt.Sprintf("%s %s · %s", mark, Subject(p.Request), Decision(*p.Decision))
 }
 
-// Decision describes a decision: its status, its author, and what it permits from now on.
+// Decision describes a decision: its status, its author, which later calls it allows, and its reason.
 func Decision(d turn.Decision) string {
 	out := Preview(string(d.Status))
 	switch {
-	case d.Status == turn.StatusAllowed && d.Response != nil:
+	case d.Status == turn.StatusAllowed && d.Response != nil: // the user approved a plan and changed it
 		out += ", changed"
 	case d.Response != nil:
 		out = form.Acted(*d.Response)

@@ -16,10 +16,11 @@ import (
 // Count returns a count with its noun, in the singular or the plural.
 func Count(n int, noun string) string { return english.Plural(n, noun, "") }
 
-// Withdrawn tells the user that an interrupted inference starts again, so that its text so far does not count.
+// Withdrawn is shown when an interrupted inference starts again: the text that it has streamed so far is void.
 const Withdrawn = "the inference was interrupted and starts again; its text so far is withdrawn"
 
-// Failure describes a failed attempt that is repeated, or a completion that is no valid action, which may be.
+// Failure describes why an inference failed, and adds that it is retried. It does not add that for a completion that is
+// not a valid action, because such a completion may end the turn.
 func Failure(why string, code turn.Code) string {
 	why = strings.TrimSuffix(termsafe.Line(why, 300), ".")
 	if code == turn.CodeInvalidAction {
@@ -28,8 +29,8 @@ func Failure(why string, code turn.Code) string {
 	return why + "; retrying"
 }
 
-// Waiting describes the wait of an inference for its model: why, and when the next attempt and the end of the wait
-// come.
+// Waiting describes the wait of an inference for its provider: the reason why, and the times of the next attempt and of
+// the end of the wait. at is the time of the event w.
 func Waiting(why string, at time.Time, w turn.WaitingEvent) string {
 	status := ""
 	if w.Status != 0 && !strings.Contains(why, strconv.Itoa(w.Status)) {
@@ -41,17 +42,17 @@ func Waiting(why string, at time.Time, w turn.WaitingEvent) string {
 		end.Local().Format(time.TimeOnly))
 }
 
-// Tokens describes the tokens that were used: input with those from the provider's cache, and output with those of
-// reasoning.
+// Tokens describes the number of tokens that were used, in and out. It adds how many input tokens came from the
+// provider's cache and how many output tokens were reasoning.
 func Tokens(u turn.Usage) string {
-	of := func(part int64, what string) string {
+	including := func(part int64, what string) string {
 		if part == 0 {
 			return ""
 		}
 		return fmt.Sprintf(" (%s %s)", humanize.Comma(part), what)
 	}
-	return fmt.Sprintf("%s in%s, %s out%s", Count(int(u.InputTokens), "token"), of(u.CachedTokens, "cached"),
-		humanize.Comma(u.OutputTokens), of(u.ReasoningTokens, "reasoning"))
+	return fmt.Sprintf("%s in%s, %s out%s", Count(int(u.InputTokens), "token"), including(u.CachedTokens, "cached"),
+		humanize.Comma(u.OutputTokens), including(u.ReasoningTokens, "reasoning"))
 }
 
 // Cost describes what the tokens cost, or is empty if there were none.
@@ -75,7 +76,7 @@ func Usage(u turn.Usage) string {
 	return text
 }
 
-// Totals describes what a turn took.
+// Totals describes how many steps and tool calls a turn took, and its usage.
 func Totals(steps, calls int, u turn.Usage) string {
 	return fmt.Sprintf("%s · %s · %s", Count(steps, "step"), Count(calls, "tool call"), Usage(u))
 }
@@ -86,7 +87,8 @@ func IsNotice(m turn.Message) bool {
 	return m.Role == turn.RoleUser && m.Step > 0 && strings.HasPrefix(m.ID, "late:")
 }
 
-// CutShort says why an assistant message is only the beginning of an answer; empty if it is a whole one.
+// CutShort returns a note why an assistant message is only the beginning of an answer, or "" if the message is
+// complete.
 func CutShort(m turn.Message) string {
 	switch {
 	case m.Role != turn.RoleAssistant || m.Outcome == "":

@@ -240,12 +240,12 @@ func TestAPlanIsChangedInTheChat(t *testing.T) {
 	s.shows("[ ] 1. look")
 	s.press(tab)
 	key := s.currentRequest().key()
-	s.take(editedMsg{wait: key})
+	s.take(editedMsg{key: key})
 	s.shows("not changed")
 	changed := json.RawMessage(`{"steps":[{"description":"see"}]}`)
-	s.take(editedMsg{wait: "another", plan: changed})
+	s.take(editedMsg{key: "another", plan: changed})
 	assert.Empty(t, s.approvals)
-	s.take(editedMsg{wait: key, plan: changed})
+	s.take(editedMsg{key: key, plan: changed})
 	s.until("it is sent", func() bool { return len(s.approvals) > 0 })
 	require.Len(t, s.approvals, 1)
 	assert.Equal(t, changed, s.approvals[0].ChangedPlan)
@@ -314,7 +314,7 @@ func TestKeysThatStopAndLeave(t *testing.T) {
 	s.until("it is stopped", func() bool { return len(s.stops) > 0 })
 	s.press(ctrlD)
 	s.until("the chat is left", func() bool { return s.quit })
-	assert.Equal(t, Left{Session: "s", Begun: true, Running: true}, s.left())
+	assert.Equal(t, Left{Session: "s", Begun: true, Running: true}, s.leftState())
 	assert.Empty(t, strings.TrimSpace(s.live()))
 }
 
@@ -327,7 +327,7 @@ func TestLeavingWaitsForAMessageOnItsWay(t *testing.T) {
 	assert.False(t, s.leaving)
 	s.press(ctrlD)
 	assert.True(t, s.leaving)
-	assert.Equal(t, []string{"one"}, s.left().Unsent)
+	assert.Equal(t, []string{"one"}, s.leftState().Unsent)
 }
 
 func TestTheInputRemembers(t *testing.T) {

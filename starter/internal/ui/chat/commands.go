@@ -18,12 +18,15 @@ import (
 
 // slashCommand is a command that the user types into the input.
 type slashCommand struct {
-	name, argument, does string
-	run                  func(m *Model, argument string) tea.Cmd
+	name     string // without the slash
+	argument string // the form of the argument, for /help; empty if the command takes none
+	does     string // what the command does, for /help
+	run      func(m *Model, argument string) tea.Cmd
 }
 
-// slashes returns the commands. It is a function because /help lists them.
-func slashes() []slashCommand {
+// slashCommands returns the commands. It is a function, because a variable would refer to itself: /help lists the
+// commands.
+func slashCommands() []slashCommand {
 	return []slashCommand{
 		{"compact", "[FOCUS]", "summarize the conversation for its next prompts; it stays as it is",
 			(*Model).compactCommand},
@@ -42,11 +45,11 @@ func slashes() []slashCommand {
 	}
 }
 
-// command runs a line that begins with a slash.
+// command runs the slash command in a line of the input.
 func (m *Model) command(line string) tea.Cmd {
 	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
 	argument = strings.TrimSpace(argument)
-	all := slashes()
+	all := slashCommands()
 	i := slices.IndexFunc(all, func(s slashCommand) bool { return s.name == name })
 	if i < 0 {
 		m.printError("there is no command /%s; /help lists them", termsafe.Line(name, 20))
@@ -56,7 +59,7 @@ func (m *Model) command(line string) tea.Cmd {
 		m.printError("/%s takes no argument", name)
 		return nil
 	}
-	if name != "queue" { // /queue sends a message, which is accepted with its own text
+	if name != "queue" { // /queue clears the input itself, and only if the outbox takes its message
 		m.clearInput(line)
 	}
 	return all[i].run(m, argument)
@@ -64,12 +67,13 @@ func (m *Model) command(line string) tea.Cmd {
 
 // replyMsg is the result of a command.
 type replyMsg struct {
-	lines  []string
+	lines  []string // to show
 	err    error
-	listed []string // session IDs, in the order in which they were listed
-	open   string   // the session to switch to
+	listed []string // of /sessions: the session IDs in the order of the lines
+	open   string   // the session to switch to; empty: none
 }
 
+// replied shows the result of a command, and switches to another session if the command says so.
 func (m *Model) replied(msg replyMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("%v", msg.err)
@@ -86,14 +90,15 @@ func (m *Model) replied(msg replyMsg) tea.Cmd {
 	return m.switchSession(msg.open)
 }
 
-// switchSession switches to another session.
+// switchSession switches to another session. It refuses while a message has not been accepted, because the outbox would
+// send it to the other session.
 func (m *Model) switchSession(session string) tea.Cmd {
 	if len(m.outbox.unsent()) > 0 {
 		m.printError("a message of this session is still being sent; switch when it has arrived")
 		return nil
 	}
 	m.outbox.list = nil
-	return m.opening(session)
+	return m.loadSession(session)
 }
 
 func (m *Model) queueCommand(text string) tea.Cmd {
@@ -104,8 +109,9 @@ func (m *Model) queueCommand(text string) tea.Cmd {
 	return m.queueMessage(text, true)
 }
 
+// helpCommand lists the slash commands and the keys.
 func (m *Model) helpCommand(string) tea.Cmd {
-	for _, s := range slashes() {
+	for _, s := range slashCommands() {
 		m.note("%-17s %s", strings.TrimSpace("/"+s.name+" "+s.argument), s.does)
 	}
 	for _, k := range [][2]string{
@@ -126,7 +132,8 @@ func (m *Model) helpCommand(string) tea.Cmd {
 	return nil
 }
 
-// modelCommand changes the model of the turns that begin with later messages of this chat. A running turn keeps its own.
+// modelCommand changes the model of the turns that begin with later messages of this chat, or only shows it if name is
+// empty. A running turn keeps its model.
 func (m *Model) modelCommand(name string) tea.Cmd {
 	switch name {
 	case "":
@@ -144,6 +151,7 @@ func (m *Model) modelCommand(name string) tea.Cmd {
 	return nil
 }
 
+// openCommand shows the link to the running turn, or to the session's last turn, in Temporal's Web UI.
 func (m *Model) openCommand(string) tea.Cmd {
 	if m.o.Link == nil {
 		m.note("the address of the Web UI is not known")
@@ -161,7 +169,8 @@ func (m *Model) openCommand(string) tea.Cmd {
 	})
 }
 
-// stop asks the session's workflow to stop the turn, and subagents in the background. The turn is over once the journal has its end.
+// stop stops the session's running turn and its subagents in the background. The chat shows the turn as stopping until
+// the journal has the turn's end.
 func (m *Model) stop() tea.Cmd {
 	if m.turn.id == "" && len(m.outbox.list) == 0 && m.subagents == nil {
 		m.hint("no turn is running")
@@ -181,11 +190,12 @@ func (m *Model) stop() tea.Cmd {
 	})
 }
 
-// compactCommand lets a worker compact the conversation between two turns.
+// compactCommand compacts the conversation, if no turn is running. focus is what the summary must keep; it may be
+// empty.
 func (m *Model) compactCommand(focus string) tea.Cmd {
 	session := m.session
 	m.note("compacting the conversation")
-	return func() tea.Msg { // not in the background, which has little time
+	return func() tea.Msg { // without the timeout of m.background, because a model writes the summary
 		res, err := m.o.Client.Compact(m.ctx, client.CompactInput{Session: session, Focus: focus})
 		switch {
 		case err != nil:
@@ -197,6 +207,7 @@ func (m *Model) compactCommand(focus string) tea.Cmd {
 	}
 }
 
+// toolsCommand lists the tools in the catalogues of all workers.
 func (m *Model) toolsCommand(string) tea.Cmd {
 	return m.background(func(ctx context.Context) tea.Msg {
 		list, err := m.o.Journal.Catalogues(ctx)
@@ -206,7 +217,7 @@ func (m *Model) toolsCommand(string) tea.Cmd {
 		r := replyMsg{}
 		for _, c := range list {
 			for _, line := range toolLines(c) {
-				if !slices.Contains(r.lines, line) { // workers offer two versions of a server that have it
+				if !slices.Contains(r.lines, line) { // two versions of a catalogue have the same tool
 					r.lines = append(r.lines, line)
 				}
 			}
@@ -218,6 +229,7 @@ func (m *Model) toolsCommand(string) tea.Cmd {
 	})
 }
 
+// toolLines describes the tools of a catalogue, one line each.
 func toolLines(c turn.Catalogue) []string {
 	if c.Problem != "" {
 		return []string{fmt.Sprintf("%s is not available: %s", ui.Preview(c.Server), termsafe.Line(c.Problem, 160))}

@@ -17,16 +17,17 @@ import (
 // menu completes the word in the input: a command after a slash, or a file's path after an @.
 type menu struct {
 	list    list.Model
-	word    string // the word that is completed
-	closed  string // the word for which the user closed the menu
-	files   filesMsg
-	reading bool
+	word    string   // the word before the cursor
+	closed  string   // the word for which the user has closed the menu
+	files   filesMsg // the paths that it offers after an @
+	reading bool     // files have been read, or are being read
 }
 
 // choice is an item of the menu.
 type choice struct {
-	text, does string
-	argument   bool // the command takes an argument
+	text     string // what replaces the word
+	does     string // what a command does, for the user
+	argument bool   // the command takes an argument
 }
 
 func (c choice) FilterValue() string { return c.text }
@@ -38,6 +39,7 @@ func (delegate) Height() int                         { return 1 }
 func (delegate) Spacing() int                        { return 0 }
 func (delegate) Update(tea.Msg, *list.Model) tea.Cmd { return nil }
 
+// Render implements list.ItemDelegate. It draws a choice as one line.
 func (d delegate) Render(w io.Writer, l list.Model, index int, item list.Item) {
 	c := item.(choice)
 	line := "  " + c.text
@@ -51,7 +53,7 @@ func (d delegate) Render(w io.Writer, l list.Model, index int, item list.Item) {
 	io.WriteString(w, style.Render(cutWords(line, d.m.cols())))
 }
 
-// cutWords shortens a line to width columns, between two words if possible.
+// cutWords shortens a line to width columns, if possible at the end of a word, and adds an ellipsis.
 func cutWords(line string, width int) string {
 	if wrapped := wrapText(line, max(1, width-1)); len(wrapped) > 1 {
 		return strings.TrimRight(wrapped[0], " ") + "…"
@@ -59,6 +61,7 @@ func cutWords(line string, width int) string {
 	return line
 }
 
+// newMenu returns an empty menu, a list without decoration.
 func newMenu() menu {
 	l := list.New(nil, delegate{}, 0, 0)
 	l.SetShowTitle(false)
@@ -71,6 +74,7 @@ func newMenu() menu {
 
 func (c *menu) shown() bool { return len(c.list.Items()) > 0 }
 
+// view returns the lines of the menu, at most rows; nil if it is not shown.
 func (c *menu) view(m *Model, rows int) []string {
 	if !c.shown() || rows < 1 {
 		return nil
@@ -80,7 +84,8 @@ func (c *menu) view(m *Model, rows int) []string {
 	return strings.Split(c.list.View(), "\n")
 }
 
-// complete updates the menu for the word before the cursor.
+// complete updates the menu for the last word of the input. The first time that the word begins with an @, it returns
+// the command that reads the files.
 func (m *Model) complete() tea.Cmd {
 	c := &m.menu
 	text := m.input.Value()
@@ -88,17 +93,17 @@ func (m *Model) complete() tea.Cmd {
 	var items []list.Item
 	var cmd tea.Cmd
 	switch {
-	case m.focused || m.reason != "" || c.word == c.closed && c.word != "":
+	case m.focused || m.reason != "" || c.word == c.closed && c.word != "": // no menu
 	case strings.HasPrefix(text, "/") && c.word == text:
 		items = commandChoices(text)
 	case strings.HasPrefix(c.word, "@"):
-		items = matching(c.word[1:], c.files)
+		items = matchingFiles(c.word[1:], c.files)
 		if !c.reading {
 			c.reading = true
 			cmd = m.background(readFiles)
 		}
 	}
-	if c.word != c.closed {
+	if c.word != c.closed { // the user has gone on typing: the menu may open again
 		c.closed = ""
 	}
 	c.list.SetItems(items)
@@ -106,9 +111,10 @@ func (m *Model) complete() tea.Cmd {
 	return cmd
 }
 
+// commandChoices returns the commands that begin with text, which includes the slash.
 func commandChoices(text string) []list.Item {
 	var items []list.Item
-	for _, s := range slashes() {
+	for _, s := range slashCommands() {
 		if strings.HasPrefix("/"+s.name, text) {
 			items = append(items, choice{"/" + s.name, s.does, s.argument != ""})
 		}
@@ -119,7 +125,9 @@ func commandChoices(text string) []list.Item {
 // shownFiles is how many files the menu offers.
 const shownFiles = 50
 
-func matching(term string, files []string) []list.Item {
+// matchingFiles returns the files whose paths match term best, the best one first, at most shownFiles. An empty term
+// matches all files.
+func matchingFiles(term string, files []string) []list.Item {
 	var items []list.Item
 	if term == "" {
 		for _, file := range files[:min(len(files), shownFiles)] {
@@ -134,8 +142,9 @@ func matching(term string, files []string) []list.Item {
 	return items
 }
 
-// menuKey handles a key while the menu is shown; false if the key is not the menu's.
-func (m *Model) menuKey(name string) (cmd tea.Cmd, taken bool) {
+// menuKey handles a key while the menu is shown. It returns false if the key is not for the menu: the input then
+// handles it.
+func (m *Model) menuKey(name string) (cmd tea.Cmd, handled bool) {
 	c := &m.menu
 	chosen, _ := c.list.SelectedItem().(choice)
 	switch name {
@@ -147,23 +156,23 @@ func (m *Model) menuKey(name string) (cmd tea.Cmd, taken bool) {
 		c.closed = c.word
 		return m.complete(), true
 	case "enter":
-		if c.word == chosen.text {
+		if c.word == chosen.text { // nothing to complete: Enter submits the input
 			return nil, false
 		}
-		m.takeChoice(chosen)
-		if strings.HasPrefix(chosen.text, "/") && !chosen.argument {
+		m.acceptChoice(chosen)
+		if strings.HasPrefix(chosen.text, "/") && !chosen.argument { // the command is complete
 			return m.submit(), true
 		}
 	case "tab":
-		m.takeChoice(chosen)
+		m.acceptChoice(chosen)
 	default:
 		return nil, false
 	}
 	return nil, true
 }
 
-// takeChoice puts a choice in place of the word.
-func (m *Model) takeChoice(chosen choice) {
+// acceptChoice replaces the last word of the input with a choice.
+func (m *Model) acceptChoice(chosen choice) {
 	m.input.SetValue(strings.TrimSuffix(m.input.Value(), m.menu.word) + chosen.text + " ")
 	m.input.MoveToEnd()
 	m.complete()
@@ -172,14 +181,15 @@ func (m *Model) takeChoice(chosen choice) {
 // filesMsg are the paths of the files below the current directory.
 type filesMsg []string
 
-// maxFiles and maxVisits are how many paths the menu knows, and how many it looks at: the current directory may be a
-// whole disk.
+// maxFiles bounds the paths that the menu offers, and maxVisits the paths that readFiles visits: the current directory
+// may be a whole disk.
 const (
 	maxFiles  = 5000
 	maxVisits = 50_000
 )
 
-// readFiles lists the files below the current directory, without hidden ones.
+// readFiles returns the files below the current directory as a filesMsg. It leaves out hidden files and node_modules,
+// and paths with spaces or unprintable characters, which the menu cannot complete.
 func readFiles(ctx context.Context) tea.Msg {
 	var files filesMsg
 	root, visits := os.DirFS("."), 0

@@ -16,7 +16,7 @@ import (
 // Elicitations: requests by an MCP server in the middle of a tool call. The conversation has the server's text in full;
 // the panel shows the form.
 
-// elicitationText describes everything that an elicitation asks for, and where the response goes.
+// elicitationText describes an elicitation, with its fields and who gets the response, safe for a terminal.
 func elicitationText(r turn.Request) string {
 	var lines []string
 	for _, p := range ui.Elicitation(r) {
@@ -25,7 +25,7 @@ func elicitationText(r turn.Request) string {
 	return strings.Join(lines, "\n")
 }
 
-// startForm makes the form of an elicitation.
+// startForm creates the form of an elicitation, unless the request has one or is something else.
 func (m *Model) startForm(p *pendingRequest) tea.Cmd {
 	if p.Kind != turn.RequestElicitation || p.form != nil {
 		return nil
@@ -41,12 +41,13 @@ func (m *Model) updateForm(msg tea.Msg) tea.Cmd {
 		return nil
 	}
 	cmd := p.form.Update(msg)
-	if r, over := p.form.Response(); over {
+	if r, complete := p.form.Response(); complete {
 		return m.respond(p, r)
 	}
 	return cmd
 }
 
+// respond sends the response r to the elicitation p.
 func (m *Model) respond(p *pendingRequest, r turn.ElicitationResponse) tea.Cmd {
 	p.sent, m.focused = true, false
 	in := client.RespondInput{Session: m.sessionOf(p), Turn: p.turn, Request: p.ID, Response: r, By: m.o.Person}

@@ -20,6 +20,7 @@ import (
 // listSessions is how many sessions /sessions lists.
 const listSessions = 20
 
+// sessionsCommand lists the last sessions, or switches to the one that the argument names.
 func (m *Model) sessionsCommand(argument string) tea.Cmd {
 	if argument != "" {
 		return m.switchTo(argument)
@@ -43,6 +44,7 @@ func (m *Model) sessionsCommand(argument string) tea.Cmd {
 	})
 }
 
+// sessionLine describes a session, the n-th of the list, in one line.
 func sessionLine(n int, s journal.SessionRecord) string {
 	waits := ""
 	if s.PendingRequests > 0 {
@@ -74,7 +76,8 @@ func (m *Model) switchTo(which string) tea.Cmd {
 	})
 }
 
-// forkCommand forks the session and switches to the fork. A running turn stays in the original session.
+// forkCommand forks the session at the message whose number is the argument (see fork) and switches to the new session.
+// A running turn continues in the original session.
 func (m *Model) forkCommand(argument string) tea.Cmd {
 	at := int64(0)
 	if argument != "" {
@@ -95,8 +98,8 @@ func (m *Model) forkCommand(argument string) tea.Cmd {
 	})
 }
 
-// fork forks a session at a message. 0 means the last message before a running turn, or the last of all if no turn
-// runs.
+// fork creates a session that shares the messages of another one up to the number at, which counts from 1. If at is 0,
+// it shares all messages, or those before the running turn if there is one.
 func (m *Model) fork(ctx context.Context, session string, at int64) (journal.SessionRecord, error) {
 	s, err := m.o.Journal.Session(ctx, session)
 	if errors.Is(err, journal.ErrNotFound) {

@@ -17,12 +17,12 @@ type entryKind int
 
 const (
 	entryNote   entryKind = iota // a note by the chat itself
-	entryOwn                     // a user message that was sent from here
-	entryOther                   // a user message that was sent elsewhere
+	entryOwn                     // a user message that was sent from this chat
+	entryOther                   // a user message that was sent from elsewhere
 	entryCall                    // a tool call
 	entryAnswer                  // text of the model
-	entryFault                   // an error
-	entryBarred                  // an elicitation, each line behind a bar
+	entryError                   // an error
+	entryQuoted                  // the text of an elicitation: each line is behind a bar
 )
 
 // entry is a part of the conversation as the chat shows it.
@@ -31,25 +31,26 @@ type entry struct {
 	text   string
 	call   *toolCall // of entryCall
 	open   bool      // the details of the call are shown
-	lines  []string
-	width  int       // the width for which lines were laid out; 0 if they must be laid out again
-	paused time.Time // a growing entry is not laid out again before this time
+	lines  []string  // the layout
+	width  int       // the width of the screen for which lines were laid out; 0 if they must be laid out again
+	paused time.Time // until when a growing entry is not laid out again
 }
 
 // toolCall is a tool call with its result, if it has one.
 type toolCall struct {
 	turn.CallEvent
-	progress string // in words; empty if the server reports none
+	progress string // a description; empty if the server reports no progress
 	media    []turn.Media
 	late     bool // the result came after the outcome was recorded as unknown
 }
 
-// renderPause is how many times its rendering time a growing entry is shown unchanged, so that rendering takes at most
-// a tenth of the time.
+// renderPause is the pause before a growing entry is laid out again, as a multiple of the time that the last layout
+// took. With 9, layouts take at most a tenth of the time.
 const renderPause = 9
 
-// laidOut returns the lines of an entry. It lays out again what has changed.
-func (m *Model) laidOut(e *entry) []string {
+// layOutEntry returns the lines of an entry, and lays the entry out if it or the width has changed. While the answer
+// grows, it may return the last layout instead and set m.stale: see renderPause.
+func (m *Model) layOutEntry(e *entry) []string {
 	if e.width == m.cols() {
 		return e.lines
 	}
@@ -63,6 +64,7 @@ func (m *Model) laidOut(e *entry) []string {
 	return e.lines
 }
 
+// entryLines lays out an entry for the width of the screen.
 func (m *Model) entryLines(e *entry) []string {
 	width := m.cols()
 	switch e.kind {
@@ -74,21 +76,22 @@ func (m *Model) entryLines(e *entry) []string {
 		return m.theme.render(e.text, width)
 	case entryCall:
 		return m.callLines(e, width)
-	case entryFault:
+	case entryError:
 		return paint(m.theme.fault, wrapText(termsafe.Printable(e.text), width))
-	case entryBarred:
+	case entryQuoted:
 		return barred(wrapText(termsafe.Printable(e.text), width-2))
 	}
 	return paint(m.theme.dim, wrapText(termsafe.Printable(e.text), width))
 }
 
-// gap reports whether a blank line stands before an entry.
-func (e *entry) gap(before *entry) bool {
-	return before != nil && (e.kind == entryOwn || e.kind == entryOther || e.kind == entryAnswer ||
-		before.kind == entryAnswer)
+// needsBlankLine reports whether a blank line separates an entry from the previous one, which is nil for the first
+// entry.
+func (e *entry) needsBlankLine(previous *entry) bool {
+	return previous != nil && (e.kind == entryOwn || e.kind == entryOther || e.kind == entryAnswer ||
+		previous.kind == entryAnswer)
 }
 
-// marked puts a mark before the first line and indents the others.
+// marked puts a mark before the first line and indents the others by its width. It changes lines.
 func marked(mark string, lines []string) []string {
 	for i, line := range lines {
 		if i == 0 {
@@ -100,7 +103,8 @@ func marked(mark string, lines []string) []string {
 	return lines
 }
 
-// barred puts lines behind a bar, so that none of them passes for text of the chat itself.
+// barred puts a bar before each line, so that the user cannot take a line for text of the chat itself. It changes
+// lines.
 func barred(lines []string) []string {
 	for i, line := range lines {
 		lines[i] = "│ " + line
@@ -123,6 +127,7 @@ func (m *Model) callLines(e *entry, width int) []string {
 		mark = "late result: " + mark
 	}
 	head := strings.TrimSpace(mark + " " + ui.Preview(c.Tool))
+	// The arguments get the room that the tool, the result and the separators between them (4 columns) leave.
 	if room := width - len([]rune(head)) - len([]rune(result)) - 4; room > 8 && !e.open && c.Arguments != "" {
 		head += " " + cutWidth(ui.Excerpt(c.Arguments, room, c.ArgumentsBytes), room)
 	}
@@ -140,6 +145,8 @@ func (m *Model) callLines(e *entry, width int) []string {
 
 func joinNonEmpty(a, b string) string { return strings.TrimSuffix(a+" · "+b, " · ") }
 
+// callDetails lays out what an open call shows: the diff of a call that edits a file, the exact arguments, and the
+// beginning of the result.
 func (m *Model) callDetails(c *toolCall, width int) []string {
 	arguments := termsafe.Visible(c.Arguments)
 	var indented bytes.Buffer
@@ -171,7 +178,7 @@ func (m *Model) callDetails(c *toolCall, width int) []string {
 // maxEntries is how many entries the chat keeps.
 const maxEntries = 2000
 
-// add appends an entry to the conversation.
+// add appends an entry to the conversation and returns it. It drops the oldest entries above maxEntries.
 func (m *Model) add(e *entry) *entry {
 	m.entries = append(m.entries, e)
 	m.entries = m.entries[max(0, len(m.entries)-maxEntries):]

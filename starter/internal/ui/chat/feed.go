@@ -21,12 +21,13 @@ type item struct {
 	arguments string
 	// media are, for tool_call_completed, the parts of the result that are not text.
 	media []turn.Media
-	// usage is, for an event that follows an inference, what the turn has used so far, and model the last one's model.
+	// usage is what the turn has used so far, and model the model of its last inference. They are set for events of calls
+	// and requests and for the first text of a step; nil and empty otherwise.
 	usage *turn.Usage
 	model string
 }
 
-// itemsMsg is what the feed has read. err is the error after which the feed pauses.
+// itemsMsg has the items that the feed has read, or the error after which it pauses before it reads again.
 type itemsMsg struct {
 	feed  *feed
 	items []item
@@ -38,13 +39,13 @@ type feed struct {
 	journal *journal.DB
 	session string
 	items   chan item
-	errs    chan error
+	errs    chan error // has room for one error
 	cancel  context.CancelFunc
-	done    chan struct{}
+	done    chan struct{} // closed when run has returned
 }
 
-// feedAhead is how many items may wait for a terminal that is slower than the journal. feedBatch is how many items the
-// chat shows at once.
+// feedAhead is how many items the feed reads ahead of the chat. feedBatch is how many items the chat handles before it
+// draws the screen again.
 const (
 	feedAhead = 1024
 	feedBatch = 512
@@ -53,7 +54,7 @@ const (
 // retryFeed is the pause after an error of the journal.
 const retryFeed = time.Second
 
-// newFeed starts to read a session from a cursor on.
+// newFeed starts to read a session's events after the cursor from. The caller closes the feed.
 func newFeed(ctx context.Context, j *journal.DB, session string, from follow.Cursor) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{journal: j, session: session, items: make(chan item, feedAhead), errs: make(chan error, 1),
@@ -70,7 +71,8 @@ func (f *feed) close() {
 	<-f.done
 }
 
-// next waits until the feed has read something, and returns all of it, up to feedBatch items.
+// next waits until the feed has read an item, and returns an itemsMsg with all items that it has read by then, at most
+// feedBatch. It returns nil if the feed is closed.
 func (f *feed) next() tea.Msg {
 	msg := itemsMsg{feed: f}
 	select {
@@ -92,9 +94,9 @@ func (f *feed) next() tea.Msg {
 	return msg
 }
 
-// run reads until ctx ends. It reports each error and tries again.
+// run reads the session's events after the cursor at, until ctx ends. After an error it pauses and reads again.
 func (f *feed) run(ctx context.Context, at follow.Cursor) {
-	step := 0
+	step := 0 // of the last event
 	for ctx.Err() == nil {
 		for e, err := range follow.Session(ctx, f.journal, f.session, at) {
 			if err != nil {
@@ -113,6 +115,7 @@ func (f *feed) run(ctx context.Context, at follow.Cursor) {
 	}
 }
 
+// pause reports an error and waits for retryFeed, or until ctx ends.
 func (f *feed) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -129,8 +132,8 @@ func (f *feed) pause(ctx context.Context, err error) {
 	}
 }
 
-// withDetails adds related data from the journal to an event. It leaves out what it cannot read, because the event
-// itself matters more.
+// withDetails returns an event as an item, with related data from the journal. newStep means that the previous event
+// belongs to another step. If the journal cannot be read, the data is missing: the event is shown without it.
 func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item {
 	i := item{event: e}
 	switch e.Kind {
@@ -144,7 +147,8 @@ func (f *feed) withDetails(ctx context.Context, e turn.Event, newStep bool) item
 	switch e.Kind {
 	case turn.EventToolCallStarted, turn.EventApprovalRequested, turn.EventQuestionAsked, turn.EventTextDelta,
 		turn.EventReasoningDelta:
-		if newStep || e.Kind != turn.EventTextDelta && e.Kind != turn.EventReasoningDelta {
+		isDelta := e.Kind == turn.EventTextDelta || e.Kind == turn.EventReasoningDelta
+		if newStep || !isDelta { // reading the usage for each of many deltas would cost too much
 			i.usage, i.model = usageOf(ctx, f.journal, e.Turn)
 		}
 	}
@@ -164,11 +168,11 @@ func (f *feed) startMessage(ctx context.Context, turnID string) *turn.Message {
 	return &list[0]
 }
 
-// arguments returns the complete arguments of a requested call if the event holds only a part of them, and an empty
-// string otherwise.
+// arguments returns the complete arguments of the call in an approval request if the event has only a part of them, and
+// otherwise "".
 func (f *feed) arguments(ctx context.Context, e turn.Event) string {
-	asked, ok := requestOf(e)
-	if !ok || int64(len(asked.Arguments)) >= asked.ArgumentsBytes {
+	requested, ok := requestOf(e)
+	if !ok || int64(len(requested.Arguments)) >= requested.ArgumentsBytes {
 		return ""
 	}
 	requests, err := f.journal.Requests(ctx, e.Turn)
@@ -176,7 +180,7 @@ func (f *feed) arguments(ctx context.Context, e turn.Event) string {
 		return ""
 	}
 	for _, r := range requests {
-		if r.ID == asked.ID {
+		if r.ID == requested.ID {
 			return r.Arguments
 		}
 	}
@@ -202,7 +206,8 @@ func MediaOf(ctx context.Context, j *journal.DB, e turn.Event) []turn.Media {
 	return nil
 }
 
-// usageOf returns what the attempts of the turn's inferences have used, and the model of the last inference.
+// usageOf returns what all attempts of a turn have used, and the model of its last inference; nil and "" if there is no
+// inference or the journal cannot be read.
 func usageOf(ctx context.Context, j *journal.DB, turnID string) (*turn.Usage, string) {
 	list, err := j.Inferences(ctx, turnID)
 	if err != nil || len(list) == 0 {

@@ -13,16 +13,17 @@ const (
 	historyEntry   = 16 << 10 // a longer text is not kept
 )
 
-// history holds the typed texts, the latest last. It is kept in a file with one JSON string per line, to which several
-// chats may append. If the file cannot be read or written, only the history is lost.
+// history holds the texts that the user has typed, the latest last. Its file has one JSON string per line, so that
+// several chats may append to it. Errors of the file are ignored: without it, the history ends with the chat.
 type history struct {
-	file  string
+	file  string // empty: none
 	texts []string
-	at    int    // the entry that the arrow keys have reached; len(texts) is the draft
+	at    int    // the index of the text that the arrow keys have reached; len(texts) is the draft
 	draft string // the input before the arrow keys replaced it
 }
 
-// loadHistory reads the file, and shortens a file with many more entries than are kept.
+// loadHistory reads the history from a file, which need not exist. It keeps the last historyEntries texts, and removes
+// older ones from the file.
 func loadHistory(file string) *history {
 	h := &history{file: file}
 	content, _ := os.ReadFile(file)
@@ -38,8 +39,8 @@ func loadHistory(file string) *history {
 		for _, text := range h.texts {
 			b.Write(historyLine(text))
 		}
-		if part := file + ".new"; os.WriteFile(part, b.Bytes(), 0o600) == nil {
-			_ = os.Rename(part, file)
+		if temporary := file + ".new"; os.WriteFile(temporary, b.Bytes(), 0o600) == nil {
+			_ = os.Rename(temporary, file)
 		}
 	}
 	h.at = len(h.texts)
@@ -51,7 +52,8 @@ func historyLine(text string) []byte {
 	return append(b, '\n')
 }
 
-// add appends a text unless it is empty, longer than historyEntry, or the same as the last one.
+// add appends a text to the history and its file, unless the text is empty, longer than historyEntry, or the same as
+// the last one. The arrow keys then start from the draft again.
 func (h *history) add(text string) {
 	defer func() { h.at, h.draft = len(h.texts), "" }()
 	if text == "" || len(text) > historyEntry || len(h.texts) > 0 && h.texts[len(h.texts)-1] == text {
@@ -70,8 +72,8 @@ func (h *history) add(text string) {
 	_, _ = f.Write(historyLine(text))
 }
 
-// move moves by entries and returns the text there; false if there is none. current is the text in the input, which
-// move keeps as the draft when it leaves the draft.
+// move moves by a number of texts, negative for older ones, and returns the text there. It returns false if there is
+// none. current is the text in the input: move keeps it as the draft when it moves away from the draft.
 func (h *history) move(by int, current string) (string, bool) {
 	to := h.at + by
 	if to < 0 || to > len(h.texts) {

@@ -15,36 +15,37 @@ import (
 
 // Bounds of the input, in bytes. A longer text is for `everturn run -`.
 const (
-	maxInput = 32 << 10 // typed, or pasted bit by bit
+	maxInput = 32 << 10 // the text in the input, with placeholders in place of long pastes
 	maxPaste = 8 << 20  // one paste
 	allPaste = 32 << 20 // all pastes of one message
 )
 
-// The longest paste that the input shows. A longer one is kept beside the input, which shows a placeholder for it.
+// The bounds of a paste that the input shows. It shows a placeholder for a longer one: see pastes.
 const (
 	shownPaste = 1 << 10 // bytes
 	shownLines = 8
 )
 
-// pastes holds the long pastes of the message that is being written, by placeholder.
+// pastes holds the long pastes of the message that the user is writing.
 type pastes struct {
-	texts map[string]string
-	bytes int
-	count int
+	texts map[string]string // by placeholder
+	bytes int               // of all texts
+	count int               // for the numbers in placeholders
 }
 
+// put stores a text and returns its placeholder.
 func (p *pastes) put(text string) string {
 	if p.texts == nil {
 		p.texts = map[string]string{}
 	}
 	p.count++
 	p.bytes += len(text)
-	word := fmt.Sprintf("[paste %d: %s]", p.count, ui.Count(strings.Count(text, "\n")+1, "line"))
-	p.texts[word] = text
-	return word
+	placeholder := fmt.Sprintf("[paste %d: %s]", p.count, ui.Count(strings.Count(text, "\n")+1, "line"))
+	p.texts[placeholder] = text
+	return placeholder
 }
 
-// fold stores a long text and returns its placeholder. It returns any other text unchanged.
+// fold stores a text that is too long for the input and returns its placeholder. It returns a shorter text unchanged.
 func (p *pastes) fold(text string) string {
 	if len(text) > shownPaste || strings.Count(text, "\n") >= shownLines {
 		return p.put(text)
@@ -54,42 +55,44 @@ func (p *pastes) fold(text string) string {
 
 // expand replaces each placeholder with its paste. A placeholder that the user has edited stays as it is.
 func (p *pastes) expand(text string) string {
-	for word, whole := range p.texts {
-		text = strings.Replace(text, word, whole, 1)
+	for placeholder, paste := range p.texts {
+		text = strings.Replace(text, placeholder, paste, 1)
 	}
 	return text
 }
 
+// newInput returns the input: a text area that grows with its text.
 func newInput() textarea.Model {
 	in := textarea.New()
 	in.Prompt, in.ShowLineNumbers, in.EndOfBufferCharacter = "> ", false, ' '
 	in.CharLimit, in.DynamicHeight, in.MinHeight, in.MaxHeight, in.MaxWidth = maxInput, true, 1, 1, 0
 	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "ctrl+j", "shift+enter"))
-	in.KeyMap.Paste.SetEnabled(false)         // it reads this machine's clipboard, which is not the user's over ssh
-	in.KeyMap.CopySelection.SetEnabled(false) // likewise
+	// These keys use the clipboard of this machine, which over ssh is not the user's.
+	in.KeyMap.Paste.SetEnabled(false)
+	in.KeyMap.CopySelection.SetEnabled(false)
 	in.SetStyles(textarea.Styles{})
 	in.SetVirtualCursor(false)
 	return in
 }
 
-// fitInput gives the input its share of the screen.
+// fitInput sets the input to the width of the screen and at most a quarter of its height.
 func (m *Model) fitInput() {
 	m.input.Prompt = "> "
 	if m.cols() < narrowColumns {
 		m.input.Prompt = ""
 	}
 	m.input.MaxHeight = max(1, m.height/4)
-	m.input.MaxContentHeight = 4 * maxInput // rows; CharLimit is the bound that counts
+	m.input.MaxContentHeight = 4 * maxInput // rows; never reached, because CharLimit bounds the text
 	m.input.SetWidth(m.cols())
 }
 
-// setInput puts a text into the input. A long text is folded, as a paste is.
+// setInput replaces the text of the input. For a long text, it shows a placeholder, as for a paste.
 func (m *Model) setInput(text string) {
 	m.input.SetValue(m.pastes.fold(text))
 	m.input.MoveToEnd()
 }
 
-// paste handles a paste from the terminal.
+// paste handles a paste from the terminal: it goes to the form that has the keys, or else into the input.
 func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	m.pressed = m.now()
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(msg.Content)
@@ -108,10 +111,11 @@ func (m *Model) paste(msg tea.PasteMsg) tea.Cmd {
 	return cmd
 }
 
-// twice is how soon a second Ctrl-C must follow the first.
-const twice = 3 * time.Second
+// secondPressWithin is how soon a second Ctrl-C must follow the first one to have its own effect: see interrupt.
+const secondPressWithin = 3 * time.Second
 
-// key handles a key press.
+// key handles a key press. Ctrl-C and Ctrl-O always have their effect, Ctrl-D if the input is empty, and scroll keys
+// unless the current request has the keys. All other keys go to the current request or to the input.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	defer func() { m.pressed = m.now() }()
@@ -124,7 +128,7 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 			return m.detach()
 		}
 	}
-	m.interrupted = time.Time{}
+	m.interrupted = time.Time{} // another key came between two Ctrl-C
 	switch name {
 	case "ctrl+o":
 		m.foldCalls()
@@ -155,7 +159,7 @@ func (m *Model) requestKey(msg tea.KeyPressMsg) tea.Cmd {
 func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
 	if m.menu.shown() {
-		if cmd, taken := m.menuKey(name); taken {
+		if cmd, handled := m.menuKey(name); handled {
 			return cmd
 		}
 	}
@@ -178,7 +182,7 @@ func (m *Model) inputKey(msg tea.KeyPressMsg) tea.Cmd {
 	return tea.Batch(cmd, m.complete())
 }
 
-// escape goes back from the reason of a denial. Otherwise it shows a hint.
+// escape handles Esc in the input. It ends the input of a denial's reason, or shows a hint how to stop or leave.
 func (m *Model) escape() {
 	switch {
 	case m.reason != "":
@@ -194,7 +198,7 @@ func (m *Model) escape() {
 // interrupt handles Ctrl-C. The first one clears the input or shows a hint; a second one stops the turn, or leaves if
 // no turn runs.
 func (m *Model) interrupt() tea.Cmd {
-	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > twice {
+	if m.interrupted.IsZero() || m.now().Sub(m.interrupted) > secondPressWithin {
 		m.interrupted = m.now()
 		switch {
 		case m.input.Value() != "":
@@ -215,7 +219,8 @@ func (m *Model) interrupt() tea.Cmd {
 	return m.detach()
 }
 
-// detach leaves the chat. If a message is still on its way, the first call shows a warning instead.
+// detach leaves the chat. If a message has not been accepted yet, the first call only shows a warning, and the next one
+// leaves.
 func (m *Model) detach() tea.Cmd {
 	if len(m.outbox.unsent()) > 0 && m.interrupted.IsZero() {
 		m.interrupted = m.now()
@@ -226,20 +231,21 @@ func (m *Model) detach() tea.Cmd {
 	return nil
 }
 
-// recall moves through the history if the cursor is at the input's edge.
+// recall handles the keys up and down in the input. If the cursor is in the first or the last row, it puts the previous
+// or the next text of the history into the input. Otherwise it returns false, and the key moves the cursor.
 func (m *Model) recall(name string) bool {
-	by, edge := -1, m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0
+	by, atEdge := -1, m.input.Line() == 0 && m.input.LineInfo().RowOffset == 0
 	if name == "down" {
 		info := m.input.LineInfo()
-		by, edge = 1, m.input.Line() == m.input.LineCount()-1 && info.RowOffset >= info.Height-1
+		by, atEdge = 1, m.input.Line() == m.input.LineCount()-1 && info.RowOffset >= info.Height-1
 	}
-	if !edge {
+	if !atEdge {
 		return false
 	}
 	if text, ok := m.history.move(by, m.pastes.expand(m.input.Value())); ok {
 		m.pastes = pastes{}
 		m.setInput(text)
-		if by < 0 { // one more key press reaches the next entry, however many lines this one has
+		if by < 0 { // to the first row, so that the next key press recalls the text before
 			m.input.MoveToBegin()
 			m.input.CursorEnd()
 		}
@@ -247,7 +253,8 @@ func (m *Model) recall(name string) bool {
 	return true
 }
 
-// submit handles the text of the input: a command, a reason, an answer, or a message.
+// submit handles Enter in the input. Its text is the reason of a denial, a slash command, the answer to the current
+// question, or a message.
 func (m *Model) submit() tea.Cmd {
 	text := strings.TrimSpace(m.pastes.expand(m.input.Value()))
 	if text == "" {
@@ -275,6 +282,7 @@ func (m *Model) submit() tea.Cmd {
 	return m.queueMessage(text, false)
 }
 
+// denyWithReason denies the call of the current approval with a reason, and restores the input from before.
 func (m *Model) denyWithReason(text string) tea.Cmd {
 	p := m.approval()
 	m.history.add(text)
@@ -283,8 +291,8 @@ func (m *Model) denyWithReason(text string) tea.Cmd {
 	return m.send(p, false, client.DecideInput{Reason: text})
 }
 
-// queueMessage puts a message into the outbox. The message is merged into the running turn or starts a turn. With
-// queue, it is queued for the next turn.
+// queueMessage puts a message into the outbox and clears the input, unless too many messages wait. The message is
+// merged into the running turn or starts a turn. With queue, it is for the next turn instead.
 func (m *Model) queueMessage(text string, queue bool) tea.Cmd {
 	if len(m.outbox.list) >= maxOutbox {
 		m.hint("%d messages are already waiting; wait for the turn, or /stop it", maxOutbox)

@@ -10,22 +10,24 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// Private-use characters that replace & and < while Markdown is rendered: an entity may decode to a control, and the
-// renderer would not show what looks like HTML. If the text itself has these characters, they become U+FFFD. Replacing
-// or removing them instead could form a key that the redactor did not see.
+// Private-use characters that replace & and < while Markdown is rendered, because the renderer would decode an entity
+// to a control character and would not show what looks like HTML. If the text itself has these characters, they become
+// U+FFFD: if they became & and <, or were removed, the text could then contain a key that the redactor has not seen.
 const (
 	ampersand = '\uF5A6'
 	less      = '\uF5A7'
 )
 
-// quoteBar stands for the bar of a quote. The renderer takes each bar for one column wide, and the bar with its space
-// has two.
+// quoteBar is the private-use character that stands for the bar of a quote and the space after it while Markdown is
+// rendered. The renderer counts the bar as one column, so render reserves another one for each level of quotes.
 const quoteBar = '\uF5A9'
 
-// restore replaces the stand-ins with & and < again, also within addresses, where they are percent-encoded.
+// restore replaces the private-use characters with what they stand for, also in addresses, where they are
+// percent-encoded.
 var restore = strings.NewReplacer(string(ampersand), "&", string(less), "<", string(quoteBar), "│ ",
 	"%EF%96%A6", "&", "%EF%96%A7", "<")
 
+// standIn returns the character that stands for r while Markdown is rendered.
 func standIn(r rune) rune {
 	switch r {
 	case ampersand, less, quoteBar:
@@ -38,24 +40,26 @@ func standIn(r rune) rune {
 	return r
 }
 
-// narrowColumns is the width in columns below which nothing is indented or rendered as Markdown.
+// narrowColumns is the width in columns below which Markdown is not rendered and the input has no prompt.
 const narrowColumns = 12
 
-// render lays out Markdown in lines of at most width columns. The lines hold only text and SGR sequences.
+// render lays out Markdown in lines of at most width columns, which contain only text and SGR sequences (colours and
+// styles). If the text is too complex or the screen too narrow, it only wraps the text.
 func (t theme) render(text string, width int) []string {
 	text = termsafe.Printable(text)
-	nested, complex := complexity(text)
-	if width < narrowColumns+nested || complex {
+	quotes, complex := complexity(text)
+	if width < narrowColumns+quotes || complex {
 		return wrapText(text, width)
 	}
-	out, ok := t.tryRender(strings.Map(standIn, steady.Replace(text)), width-nested)
+	// One column less for each level of quotes: see quoteBar.
+	out, ok := t.tryRender(strings.Map(standIn, stableWidth.Replace(text)), width-quotes)
 	if !ok {
 		return wrapText(text, width)
 	}
 	return trimBlank(breakText(restore.Replace(out), width))
 }
 
-// tryRender renders with glamour; false if glamour cannot render the text.
+// tryRender renders Markdown with glamour. It returns false if glamour fails, panics or returns no text.
 func (t theme) tryRender(text string, width int) (out string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -72,28 +76,28 @@ func (t theme) tryRender(text string, width int) (out string, ok bool) {
 	return out, err == nil && strings.TrimSpace(ansi.Strip(out)) != ""
 }
 
-// Bounds on what the renderer receives. Its time grows exponentially with the depth of nested quotes (a hundred levels
-// take hours), and with the square of a table's number of columns.
+// Bounds of a text that is rendered. The renderer's time grows exponentially with the depth of nested quotes (a hundred
+// levels take hours), and with the square of a table's number of columns.
 const (
-	maxNesting  = 8
-	maxColumns  = 16
+	maxNesting  = 8        // levels of quotes and lists
+	maxColumns  = 16       // of a table
 	maxMarkdown = 64 << 10 // bytes
 )
 
-// complexity returns the depth of the text's quotes, and whether the text is longer or has deeper nesting or more
-// columns than text written by hand. Such text is not rendered.
+// complexity returns how deep quotes are nested in a text, and whether the text exceeds the bounds, so that it must not
+// be rendered.
 func complexity(text string) (quotes int, complex bool) {
 	complex = len(text) > maxMarkdown
 	for line := range strings.Lines(text) {
-		deep, levels := nesting(line)
-		quotes = max(quotes, deep)
+		lineQuotes, levels := nesting(line)
+		quotes = max(quotes, lineQuotes)
 		complex = complex || levels > maxNesting || strings.Count(line, "|") > maxColumns+1
 	}
 	return quotes, complex
 }
 
-// nesting is an upper bound on how many quotes, and how many quotes and lists, a line is in. It counts their markers,
-// and one level for every two columns of blanks before and between the markers.
+// nesting returns how many quotes the markers at the beginning of a line open, and an upper bound of the number of
+// quotes and lists that the line is in. For that it also counts every two columns of blanks as a level.
 func nesting(line string) (quotes, levels int) {
 	blanks := 0
 	for i := 0; i < len(line); i++ {
@@ -107,7 +111,7 @@ func nesting(line string) (quotes, levels int) {
 			levels++
 		case strings.IndexByte("-*+:.)", c) >= 0:
 			levels++
-		case c >= '0' && c <= '9':
+		case c >= '0' && c <= '9': // the number of a list item, whose dot counts
 		default:
 			return quotes, levels + blanks/2
 		}

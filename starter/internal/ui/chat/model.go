@@ -26,27 +26,27 @@ type Model struct {
 	width, height int
 
 	session string
-	begun   bool   // the journal has the session
-	model   string // the model of the last inference; of new turns if there was none
-	feed    *feed
-	turn    live
-	used    turn.Usage // by the session's turns that have ended
+	begun   bool        // the journal has the session
+	model   string      // the model of the last inference; that of new turns if there was none
+	feed    *feed       // nil until the first session is open
+	turn    runningTurn // its id is empty if no turn is running
+	used    turn.Usage  // by the session's turns that have ended
 	outbox  outbox
 
 	entries []*entry
-	changed bool  // an entry was added or must be laid out again
-	stale   bool  // an entry has changed but is not laid out again yet
-	rows    []int // the index of the entry of each line of the conversation
-	talk    viewport.Model
-	open    bool // the details of new calls are shown
+	changed bool           // an entry was added or must be laid out again
+	stale   bool           // an entry has changed, but its new layout is delayed: see renderPause
+	rows    []int          // by line of the conversation: the index of its entry
+	talk    viewport.Model // the part of the conversation that is on the screen
+	open    bool           // the details of new calls are shown
 
-	pending   []*pendingRequest
-	subagents *subagents // nil until the session has called an agent
-	focused   bool       // keys go to the current request
-	typing    bool       // the user has switched from the request to the input
-	watched   string     // the key of the request whose calm period has begun
-	reason    string     // the key of the request to deny, while the user types the reason
-	draft     string     // the input before the user began to type a reason
+	pending   []*pendingRequest // the first one is the current request
+	subagents *subagents        // nil until the session has called an agent
+	focused   bool              // keys go to the current request
+	typing    bool              // the user has switched from the request to the input
+	watched   string            // the key of the request whose calm period has begun
+	reason    string            // the key of the request to deny, while the user types the reason
+	draft     string            // the input before the user began to type a reason
 
 	input   textarea.Model
 	pastes  pastes
@@ -55,19 +55,19 @@ type Model struct {
 	pressed time.Time // when the last key was pressed
 
 	spinner  spinner.Model
-	spinning bool
+	spinning bool // the next tick of the spinner is scheduled
 	help     help.Model
 
-	notice      string
-	noticeCount int
-	interrupted time.Time // when the first Ctrl-C of two was pressed
+	notice      string    // the hint below the status; empty: none
+	noticeCount int       // the number of hints so far
+	interrupted time.Time // when Ctrl-C was pressed, if a second one would stop the turn or leave; zero otherwise
 
 	leaving bool
-	listed  []string // the sessions that /sessions has shown
+	listed  []string // the sessions that /sessions has listed, in the order of their numbers
 }
 
-// live is the running turn.
-type live struct {
+// runningTurn is the running turn, as far as the feed has read it.
+type runningTurn struct {
 	id    string
 	began time.Time
 	step  int
@@ -76,12 +76,13 @@ type live struct {
 	// answer is the entry of the step's text, which is still growing; nil if there is none.
 	answer *entry
 	text   growing
-	// thinking reports that reasoning arrived after the last text.
+	// thinking means that reasoning arrived after the last text.
 	thinking bool
-	stopping bool
+	stopping bool // the user has stopped the turn
 }
 
-// NewModel returns a chat that opens its session when it starts. When ctx ends, its reads and its calls end.
+// NewModel returns a chat that opens its session when it starts. The end of ctx cancels its reads of the journal and
+// its requests to the session's workflow.
 func NewModel(ctx context.Context, o Options) *Model {
 	m := &Model{ctx: ctx, o: o, now: time.Now, later: tea.Tick, session: o.Session, model: o.Model,
 		history: loadHistory(o.History), input: newInput(), menu: newMenu(), talk: newTalk(), help: help.New(),
@@ -103,20 +104,22 @@ func (m *Model) close() {
 	}
 }
 
-func (m *Model) left() Left {
+// leftState returns the state in which the user leaves the chat.
+func (m *Model) leftState() Left {
 	return Left{Session: m.session, Begun: m.begun || len(m.outbox.list) > 0, Running: m.turn.id != "",
 		Waiting: len(m.pending) > 0, Unsent: m.outbox.unsent()}
 }
 
 // Init opens the session.
 func (m *Model) Init() tea.Cmd {
-	return tea.Batch(m.opening(m.o.Session), m.input.Focus(), tea.RequestBackgroundColor)
+	return tea.Batch(m.loadSession(m.o.Session), m.input.Focus(), tea.RequestBackgroundColor)
 }
 
-// Update handles a key, a size, what the feed has read, or the result of a call to the session's workflow.
+// Update implements tea.Model. It handles a message, and then does what the new state requires: it sends the next
+// message of the outbox, watches a new request, starts the spinner, removes a new hint later, and lays out the screen.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	before := m.noticeCount
-	cmds := []tea.Cmd{m.take(msg), m.sendNext(), m.watchRequest(), m.spin()}
+	cmds := []tea.Cmd{m.handle(msg), m.sendNext(), m.watchRequest(), m.startSpinner()}
 	if count := m.noticeCount; count != before {
 		cmds = append(cmds, m.later(noticeFor, func(time.Time) tea.Msg { return noticeMsg{count} }))
 	}
@@ -127,7 +130,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, tea.Batch(cmds...)
 }
 
-func (m *Model) take(msg tea.Msg) tea.Cmd {
+// handle handles a message according to its type. A message of an unknown type is for the current form.
+func (m *Model) handle(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.resize(msg)
@@ -147,7 +151,7 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 	case openedMsg:
 		return m.openSession(msg)
 	case itemsMsg:
-		return m.showFed(msg)
+		return m.showItems(msg)
 	case sentMsg:
 		m.sent(msg)
 	case editedMsg:
@@ -156,12 +160,12 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 		m.decided(msg)
 	case subagentsMsg:
 		return m.showSubagents(msg)
-	case lookMsg:
+	case pollMsg:
 		if msg.watch == m.subagents {
-			return m.lookForSubagents()
+			return m.pollSubagents()
 		}
-	case calmMsg:
-		return m.endCalm(msg)
+	case keyDelayMsg:
+		return m.endKeyDelay(msg)
 	case replyMsg:
 		return m.replied(msg)
 	case leaveMsg:
@@ -173,27 +177,28 @@ func (m *Model) take(msg tea.Msg) tea.Cmd {
 			m.notice = ""
 		}
 	case spinner.TickMsg:
-		return m.spun(msg)
+		return m.advanceSpinner(msg)
 	default:
 		return m.updateForm(msg)
 	}
 	return nil
 }
 
-// showFed shows what the feed has read and waits for more.
-func (m *Model) showFed(msg itemsMsg) tea.Cmd {
+// showItems shows the items that the feed has read, and returns the command that waits for more. When a turn calls an
+// agent for the first time, it also starts to look for requests of subagents.
+func (m *Model) showItems(msg itemsMsg) tea.Cmd {
 	if msg.feed != m.feed {
 		return nil // from a session that the chat has left
 	}
 	if msg.err != nil {
 		m.printError("reading the journal: %v (retrying; turns continue)", msg.err)
 	}
-	looks := m.subagents
+	watchBefore := m.subagents
 	for _, i := range msg.items {
 		m.showItem(i)
 	}
-	if m.subagents != looks { // the first call of an agent
-		return tea.Batch(m.feed.next, m.lookForSubagents())
+	if m.subagents != watchBefore {
+		return tea.Batch(m.feed.next, m.pollSubagents())
 	}
 	return m.feed.next
 }
@@ -206,11 +211,12 @@ func (m *Model) resize(msg tea.WindowSizeMsg) {
 	m.fitInput()
 }
 
-// working reports that the chat waits for a turn, so that the spinner moves and the clock counts.
+// working reports whether a turn is running or a message is on its way, so that the spinner turns.
 func (m *Model) working() bool { return m.turn.id != "" || len(m.outbox.list) > 0 }
 
-// spin starts the spinner.
-func (m *Model) spin() tea.Cmd {
+// startSpinner schedules the next tick of the spinner, if one is needed and none is scheduled. An entry whose layout is
+// delayed needs it, too: see advanceSpinner.
+func (m *Model) startSpinner() tea.Cmd {
 	if m.spinning || !m.working() && !m.stale {
 		return nil
 	}
@@ -219,28 +225,31 @@ func (m *Model) spin() tea.Cmd {
 	return m.later(m.spinner.Spinner.FPS, func(time.Time) tea.Msg { return tick() })
 }
 
-func (m *Model) spun(msg spinner.TickMsg) tea.Cmd {
+// advanceSpinner handles a tick of the spinner. It also lets layOut try the layouts again that were delayed.
+func (m *Model) advanceSpinner(msg spinner.TickMsg) tea.Cmd {
 	m.spinning = false
 	m.changed = m.changed || m.stale
-	m.spinner, _ = m.spinner.Update(msg) // spin schedules the next tick
+	m.spinner, _ = m.spinner.Update(msg) // startSpinner schedules the next tick
 	return nil
 }
 
 // noticeFor is how long a hint stays visible.
 const noticeFor = 4 * time.Second
 
-// hint shows a hint below the status. It replaces the previous hint, and disappears at the next key.
+// hint shows a hint below the status, in place of the previous one. It disappears at the next key press, and after
+// noticeFor.
 func (m *Model) hint(format string, args ...any) {
 	m.notice = termsafe.Line(fmt.Sprintf(format, args...), 200)
 	m.noticeCount++
 }
 
-// noticeMsg removes a hint.
+// noticeMsg removes the hint with this count, if it is still the last one.
 type noticeMsg struct{ count int }
 
-// note shows a note by the chat itself, and printError an error.
+// note adds a note by the chat itself to the conversation.
 func (m *Model) note(format string, args ...any) { m.addText(entryNote, fmt.Sprintf(format, args...)) }
 
+// printError adds an error to the conversation.
 func (m *Model) printError(format string, args ...any) {
-	m.addText(entryFault, fmt.Sprintf(format, args...))
+	m.addText(entryError, fmt.Sprintf(format, args...))
 }

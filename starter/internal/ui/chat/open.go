@@ -16,27 +16,27 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// pastMessages is how many messages of a session are shown when the chat opens it, and pastText how much of each, in
-// bytes.
+// pastMessages is how many messages of a session the chat shows when it opens the session. pastText bounds the text of
+// each, in bytes.
 const (
 	pastMessages = 200
 	pastText     = 16 << 10
 )
 
-// openedMsg is the state of a session when the chat opened it.
+// openedMsg is the state of a session in the journal when the chat opens it.
 type openedMsg struct {
 	session string
 	record  journal.SessionRecord
-	found   bool
+	found   bool           // the journal has the session
 	past    []turn.Message // the last messages before the running turn
-	earlier int64          // how many messages come before past
+	earlier int64          // how many messages precede past
 	used    turn.Usage     // by the turns that have ended
 	model   string         // the model of the last inference; empty if there was none
 	err     error
 }
 
-// opening reads the end of a session from the journal.
-func (m *Model) opening(session string) tea.Cmd {
+// loadSession returns the command that reads a session from the journal, so that the chat can open it.
+func (m *Model) loadSession(session string) tea.Cmd {
 	return func() tea.Msg {
 		msg := openedMsg{session: session}
 		msg.err = msg.read(m.ctx, m.o.Journal)
@@ -44,6 +44,7 @@ func (m *Model) opening(session string) tea.Cmd {
 	}
 }
 
+// read fills in the message from the journal. A session that the journal does not have is no error.
 func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
 	var err error
 	o.record, err = j.Session(ctx, o.session)
@@ -62,7 +63,7 @@ func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
 	last := o.record.LastTurn
 	for _, msg := range list {
 		if last.ID != "" && !last.State.Terminal() && msg.TurnID == last.ID {
-			break // the feed shows the whole running turn
+			break // the feed shows the running turn from its beginning
 		}
 		o.past = append(o.past, msg)
 	}
@@ -80,7 +81,8 @@ func (o *openedMsg) read(ctx context.Context, j *journal.DB) error {
 	return nil
 }
 
-// cursor is where the feed starts: at the beginning of the running turn, or after the last turn if none runs.
+// cursor returns where the feed starts: at the beginning of the running turn, or after the last turn if none is
+// running.
 func (o *openedMsg) cursor() follow.Cursor {
 	last := o.record.LastTurn
 	if last.ID != "" && last.State.Terminal() {
@@ -89,7 +91,8 @@ func (o *openedMsg) cursor() follow.Cursor {
 	return follow.Cursor{Turn: last.ID, Index: -1}
 }
 
-// openSession shows a session: its last messages, and from then on what happens in it.
+// openSession makes a session the one that the chat shows: it shows the last messages and starts to read new events. If
+// the session could not be read, the chat stays with its current session, if it has one.
 func (m *Model) openSession(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
 		m.printError("%v", msg.err)
@@ -101,17 +104,19 @@ func (m *Model) openSession(msg openedMsg) tea.Cmd {
 		m.feed.close()
 	}
 	m.session, m.begun = msg.session, msg.found
-	m.turn, m.used, m.model = live{}, msg.used, cmp.Or(msg.model, m.o.Model)
+	m.turn, m.used, m.model = runningTurn{}, msg.used, cmp.Or(msg.model, m.o.Model)
 	m.pending, m.subagents = nil, nil
 	m.dropRequests()
 	m.showPast(msg)
 	m.feed = newFeed(m.ctx, m.o.Journal, msg.session, msg.cursor())
-	if msg.record.PendingRequests > 0 && m.subagents == nil {
+	if msg.record.PendingRequests > 0 && m.subagents == nil { // a subagent may have made them
 		m.subagents = &subagents{m.session}
 	}
-	return tea.Batch(m.feed.next, m.lookForSubagents())
+	return tea.Batch(m.feed.next, m.pollSubagents())
 }
 
+// showPast shows the messages of a session before its running turn. Tool results are shown as calls: the arguments come
+// from the message with the calls.
 func (m *Model) showPast(msg openedMsg) {
 	if !msg.found {
 		m.addText(entryNote, fmt.Sprintf("new session %s; /help lists the commands", msg.session))
@@ -122,7 +127,7 @@ func (m *Model) showPast(msg openedMsg) {
 		m.addText(entryNote, fmt.Sprintf("%d earlier messages are not shown; `everturn show %s` shows them", msg.earlier,
 			msg.session))
 	}
-	calls := map[string]turn.ToolCall{}
+	calls := map[string]turn.ToolCall{} // by turn and call ID
 	for _, p := range msg.past {
 		text := turn.Truncate(p.Text, pastText)
 		switch p.Role {
@@ -135,7 +140,7 @@ func (m *Model) showPast(msg openedMsg) {
 		case turn.RoleAssistant:
 			for _, c := range p.ToolCalls {
 				calls[p.TurnID+" "+c.ID] = c
-				m.noteAgent(c.Tool)
+				m.watchSubagents(c.Tool)
 			}
 			if text != "" {
 				m.addText(entryAnswer, text)
@@ -145,7 +150,7 @@ func (m *Model) showPast(msg openedMsg) {
 			}
 		case turn.RoleTool:
 			c := calls[p.TurnID+" "+p.CallID]
-			size := int64(0) // unknown: the preview is all
+			size := int64(0) // not shown, because the preview is the whole result
 			if len(p.Text) > record.PreviewBytes {
 				size = int64(len(p.Text))
 			}

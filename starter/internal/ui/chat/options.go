@@ -35,11 +35,11 @@ type Options struct {
 	Session string // need not exist yet
 	Person  string // the name that is recorded with decisions and answers
 	Model   string // the model of new turns, for display
-	// Requested is the model of the turns that begin with this chat's messages; empty means Model. CheckModel returns an
-	// error for a name that is not a model.
+	// Requested is the model that the chat's messages ask for; empty means the agent's. CheckModel returns an error if
+	// there is no model of this name.
 	Requested  string
 	CheckModel func(name string) error
-	// Chosen has the Tools and the Temperature of the chat's messages.
+	// Chosen is a message whose Tools and Temperature all messages of the chat get.
 	Chosen turn.UserMessage
 	// Agent is the agent of its turns; empty means the worker's default.
 	Agent string
@@ -65,7 +65,8 @@ type Left struct {
 	Unsent []string
 }
 
-// Run shows a chat until the user leaves it. Running turns go on.
+// Run shows a chat on the terminal until the user leaves it or ctx ends, and returns the state in which the user left
+// it. A running turn continues.
 func Run(ctx context.Context, o Options) (Left, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := NewModel(ctx, o)
@@ -76,25 +77,25 @@ func Run(ctx context.Context, o Options) (Left, error) {
 	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithEnvironment(o.Environ),
 		tea.WithColorProfile(profile),
 		tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
-	watched := make(chan struct{})
+	watchEnded := make(chan struct{})
 	go func() {
-		defer close(watched)
+		defer close(watchEnded)
 		m.watch(ctx, p.Send)
 	}()
 	_, err := p.Run()
 	cancel()
-	<-watched
+	<-watchEnded
 	m.close()
 	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
-		return m.left(), fmt.Errorf("running the chat: %w", err)
+		return m.leftState(), fmt.Errorf("running the chat: %w", err)
 	}
-	return m.left(), nil
+	return m.leftState(), nil
 }
 
 // framesPerSecond bounds the output to a terminal, which may be at the far end of a slow line.
 const framesPerSecond = 30
 
-// watch forwards signals and the end of the worker to the chat.
+// watch waits for a signal or for the end of the worker in this process, and sends the first of them to the chat.
 func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
 	select {
 	case <-ctx.Done():
@@ -109,5 +110,5 @@ func (m *Model) watch(ctx context.Context, send func(tea.Msg)) {
 type leaveMsg struct{}
 type failedMsg struct{ err error }
 
-// callWithin is the timeout of a call to the session's workflow or the journal.
+// callWithin is the timeout of a request to the session's workflow or the journal.
 const callWithin = time.Minute

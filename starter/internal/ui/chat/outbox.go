@@ -10,27 +10,27 @@ import (
 	"github.com/everturn/everturn/client"
 )
 
-// outgoing is a message that was typed here and is not in the journal yet.
+// outgoing is a message that was typed in this chat and that the feed has not read from the journal yet.
 type outgoing struct {
 	id, text string
-	queue    bool
-	accepted bool
+	queue    bool // the message is for the next turn
+	accepted bool // the session's workflow has accepted it
 }
 
-// outbox holds outgoing messages in the order in which they were typed. It sends one at a time, so that no message
+// outbox holds outgoing messages in the order in which they were typed. They are sent one at a time, so that no message
 // overtakes another.
 type outbox struct {
 	list    []outgoing
 	sending bool
-	own     map[string]bool // IDs of all messages sent from here
-	retry   map[string]string
+	own     map[string]bool   // the IDs of all messages that were sent from this chat
+	retry   map[string]string // the IDs of messages that could not be sent, by text
 }
 
 // maxOutbox is how many messages may wait.
 const maxOutbox = 50
 
-// put adds a message. A text that could not be sent before keeps its ID, because the first attempt may have arrived
-// after all.
+// put adds a message. If the same text could not be sent before, it gets the same ID again: the message may have been
+// accepted despite the error, and must not count twice.
 func (o *outbox) put(text string, queue bool) {
 	id := o.retry[text]
 	if id == "" {
@@ -41,7 +41,7 @@ func (o *outbox) put(text string, queue bool) {
 	o.addOwn(id)
 }
 
-// addOwn records that a message was sent from here.
+// addOwn records the ID of a message that was sent from this chat.
 func (o *outbox) addOwn(id string) {
 	if o.own == nil {
 		o.own = map[string]bool{}
@@ -49,12 +49,13 @@ func (o *outbox) addOwn(id string) {
 	o.own[id] = true
 }
 
-// seen removes a message that the journal has, and reports whether it was sent from here.
-func (o *outbox) seen(id string) bool {
+// arrived removes a message that the feed has read from the journal, and reports whether it was sent from this chat.
+func (o *outbox) arrived(id string) bool {
 	o.remove(id)
 	return o.own[id]
 }
 
+// remove removes a message and returns it, or returns false if the outbox does not have it.
 func (o *outbox) remove(id string) (outgoing, bool) {
 	for i, m := range o.list {
 		if m.id == id {
@@ -65,10 +66,11 @@ func (o *outbox) remove(id string) (outgoing, bool) {
 	return outgoing{}, false
 }
 
-// failed removes a message that was not accepted and returns its text; false if the journal has the message.
+// failed removes a message that could not be sent and returns its text. It returns false if the outbox no longer has
+// the message: the feed has read it from the journal, so it was accepted despite the error.
 func (o *outbox) failed(id string) (string, bool) {
 	m, ok := o.remove(id)
-	if !ok { // the journal has it, so it was accepted despite the error
+	if !ok {
 		return "", false
 	}
 	if o.retry == nil {
@@ -78,6 +80,7 @@ func (o *outbox) failed(id string) (string, bool) {
 	return m.text, true
 }
 
+// accept records that the session's workflow has accepted a message.
 func (o *outbox) accept(id string) {
 	for i := range o.list {
 		if o.list[i].id == id {
@@ -103,7 +106,8 @@ type sentMsg struct {
 	err error
 }
 
-// sendNext sends the next message that waits.
+// sendNext returns the command that sends the first message that has not been accepted; nil if there is none, or while
+// another message is being sent.
 func (m *Model) sendNext() tea.Cmd {
 	if m.outbox.sending {
 		return nil
@@ -124,8 +128,8 @@ func (m *Model) sendNext() tea.Cmd {
 	return nil
 }
 
-// sent handles the result of sending a message. A message that was not accepted goes back into the input, or into the
-// history if the input is in use, so that nothing is lost.
+// sent handles the result of sending a message. The text of a message that could not be sent goes back into the input,
+// or into the history if the input is not empty, so that it is not lost.
 func (m *Model) sent(msg sentMsg) {
 	m.outbox.sending = false
 	if msg.err == nil {

@@ -43,8 +43,9 @@ func newPage() viewport.Model {
 
 const tooSmall = "enlarge the window to see the call; n denies"
 
-// approvalPanel lays out a call that waits for approval: its tool, and the rows of its arguments that fit. If the tool
-// and one row of the arguments do not fit, it shows none of them, and the call cannot be allowed.
+// approvalPanel lays out a call that waits for approval in at most rows rows: its tool, the reason if there is room,
+// and as many rows of the arguments as fit. If there is no room for a row of the arguments, it shows only that the
+// window is too small, and the call cannot be allowed.
 func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 	head := m.approvalHead(p)
 	room := rows - len(head)
@@ -56,17 +57,17 @@ func (m *Model) approvalPanel(p *pendingRequest, rows int) []string {
 	}
 	arguments := m.argumentLines(p)
 	if p.page.Width() != m.cols() {
-		p.seen = 0 // the rows are others
+		p.seen = 0 // another width breaks the arguments into other rows
 	}
 	p.page.SetWidth(m.cols())
 	p.page.SetHeight(min(room, len(arguments)))
 	p.page.SetContentLines(arguments)
-	p.show(len(arguments))
+	p.recordShown(len(arguments))
 	return append(head, strings.Split(p.page.View(), "\n")...)
 }
 
-// argumentLines lays out the arguments exactly as they would run. If they change a text, the change comes first, as a
-// diff; the steps of a plan come first, too.
+// argumentLines lays out the arguments of a call, exactly as the call would run with them. The steps of a plan, or the
+// diff of a call that edits a file, precede them.
 func (m *Model) argumentLines(p *pendingRequest) []string {
 	exact := breakText(termsafe.Visible(p.Arguments), m.cols())
 	diff := ui.Diff(p.Tool, p.Arguments)
@@ -76,13 +77,14 @@ func (m *Model) argumentLines(p *pendingRequest) []string {
 	} else if diff == "" {
 		return exact
 	}
-	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2))) // so that no line passes for text of the chat itself
+	lines := barred(m.theme.paintDiff(breakText(diff, m.cols()-2)))
 	return append(append(lines, m.theme.dim.Render("exact arguments:")), exact...)
 }
 
-// show records which rows of the arguments are on the screen. Rows after a gap that the user jumped over do not count.
-// If a new layout has another number of rows, no earlier row counts any more.
-func (p *pendingRequest) show(rows int) {
+// recordShown records which of the rows of the arguments are on the screen now. A call may be allowed once all were:
+// see pendingRequest. Rows after a gap, over which the user has jumped, do not count. If rows, the number of rows, has
+// changed, counting starts again.
+func (p *pendingRequest) recordShown(rows int) {
 	if p.rows != rows {
 		p.seen = 0
 	}
@@ -93,7 +95,7 @@ func (p *pendingRequest) show(rows int) {
 	p.read = p.read || p.seen >= rows
 }
 
-// position describes which rows of the arguments are shown; empty if all are.
+// position describes which rows of the arguments are on the screen: "(rows 1 to 5 of 9)". It is empty if all are.
 func (p *pendingRequest) position() string {
 	if p.rows <= p.page.Height() {
 		return ""
@@ -102,6 +104,7 @@ func (p *pendingRequest) position() string {
 	return fmt.Sprintf("(rows %d to %d of %d)", top+1, min(top+p.page.Height(), p.rows), p.rows)
 }
 
+// approvalHead lays out the question whether to allow a call, with its tool and its risk.
 func (m *Model) approvalHead(p *pendingRequest) []string {
 	title := fmt.Sprintf("Allow %s?", strings.ReplaceAll(termsafe.Visible(p.Tool), "\n", `\n`))
 	if p.Risk != "" {
@@ -113,7 +116,8 @@ func (m *Model) approvalHead(p *pendingRequest) []string {
 	return paint(m.theme.warn, wrapText(title, m.cols()))
 }
 
-// approvalBindings returns the keys that decide.
+// approvalBindings returns the keys of an approval, for the help line: those of the verdicts that are possible now, and
+// those that show more, deny with a reason or switch to the input.
 func (m *Model) approvalBindings(p *pendingRequest) []key.Binding {
 	if !p.fits {
 		return []key.Binding{bind("", "n", "deny")}
@@ -142,7 +146,7 @@ func (m *Model) formPanel(p *pendingRequest, rows int) []string {
 		return head
 	case p.sent:
 		return append(head, m.theme.dim.Render("answered; waiting for the turn to continue"))
-	case rows < 4:
+	case rows < 4: // the form needs all rows
 		head = nil
 	}
 	body := p.form.Resize(m.cols(), max(1, rows-len(head))).View()

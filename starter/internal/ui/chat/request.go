@@ -23,61 +23,65 @@ import (
 // pendingRequest is a request that waits for the user.
 type pendingRequest struct {
 	turn.Request
-	turn string
-	// session is that of a subagent whose turn makes the request; empty for the chat's own.
+	turn string // the ID of the turn that waits
+	// session is the session of the subagent whose turn waits; empty if it is the chat's session.
 	session string
-	// sent reports that a decision is on its way.
+	// sent means that a decision has been sent.
 	sent bool
 
 	page viewport.Model // the visible rows of the arguments
 	rows int            // the number of rows at the last layout
 	seen int            // how many rows have been shown without a gap, counted from the first
-	// read reports that all rows were shown. The chat does not allow a call with rows that were never on the screen.
+	// read means that all rows have been shown. The user cannot allow a call before.
 	read bool
-	// fits reports that the tool and at least one row of the arguments are on the screen.
+	// fits means that the tool and at least one row of the arguments are on the screen now.
 	fits bool
-	// offered are the verdicts that the request permits: see verdicts.
+	// offered caches the result of verdicts.
 	offered []ui.Verdict
 
 	form *form.Dialog // of an elicitation
 }
 
-// requestOf decodes the event of a request or of its decision.
+// requestOf decodes the event of a request or of its decision. It returns false if the event is malformed.
 func requestOf(e turn.Event) (turn.RequestEvent, bool) {
 	var p turn.RequestEvent
 	err := json.Unmarshal(e.Data, &p)
 	return p, err == nil && p.ID != ""
 }
 
-// calm is how long a request must be visible, and how long no key must have been pressed, before keys decide it.
-// Otherwise the y of a word that the user is typing could allow a call.
-const calm = 600 * time.Millisecond
+// keyDelay is the calm period: how long a request must be on the screen, and how long the user must not have pressed a
+// key, before keys go to the request. Otherwise the y of a word that the user is typing could allow a call.
+const keyDelay = 600 * time.Millisecond
 
-// calmMsg arrives when calm has passed since a new approval was requested.
-type calmMsg struct{ wait string }
+// keyDelayMsg arrives when the calm period of the request with this key has passed.
+type keyDelayMsg struct{ key string }
 
+// showRequest adds a new request of the session's turn. arguments are the complete arguments of the call; empty if the
+// event has them.
 func (m *Model) showRequest(e turn.Event, arguments string) {
-	asked, ok := requestOf(e)
+	requested, ok := requestOf(e)
 	if !ok {
 		return
 	}
 	m.endText()
-	p := &pendingRequest{Request: asked.Request, turn: e.Turn, page: newPage()}
+	p := &pendingRequest{Request: requested.Request, turn: e.Turn, page: newPage()}
 	if arguments != "" {
 		p.Arguments = arguments
 	}
 	m.addRequest(p)
 }
 
+// addRequest adds a request to those that wait. The text of an elicitation also becomes part of the conversation,
+// because the panel has room only for its form.
 func (m *Model) addRequest(p *pendingRequest) {
 	m.pending = append(m.pending, p)
 	if p.Kind == turn.RequestElicitation {
 		m.addText(entryNote, "? "+ui.Asks(p.Request)+":")
-		m.addText(entryBarred, elicitationText(p.Request))
+		m.addText(entryQuoted, elicitationText(p.Request))
 	}
 }
 
-// currentRequest returns the current request, the first of the waits; nil if there is none.
+// currentRequest returns the oldest pending request, which the chat shows to the user now; nil if there is none.
 func (m *Model) currentRequest() *pendingRequest {
 	if len(m.pending) == 0 {
 		return nil
@@ -85,7 +89,7 @@ func (m *Model) currentRequest() *pendingRequest {
 	return m.pending[0]
 }
 
-// question returns the question that the input answers; nil if there is none.
+// question returns the current request if it is a question, which the next text in the input answers; otherwise nil.
 func (m *Model) question() *pendingRequest {
 	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestQuestion {
 		return p
@@ -93,6 +97,7 @@ func (m *Model) question() *pendingRequest {
 	return nil
 }
 
+// approval returns the current request if it is an approval; otherwise nil.
 func (m *Model) approval() *pendingRequest {
 	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestApproval {
 		return p
@@ -100,7 +105,7 @@ func (m *Model) approval() *pendingRequest {
 	return nil
 }
 
-// verdicts returns the verdicts that the request permits. It hashes the arguments, so it does so once.
+// verdicts returns the verdicts that the request permits. It computes them once, because that hashes the arguments.
 func (p *pendingRequest) verdicts() []ui.Verdict {
 	if p.offered == nil {
 		p.offered = ui.Verdicts(p.Request)
@@ -108,9 +113,10 @@ func (p *pendingRequest) verdicts() []ui.Verdict {
 	return p.offered
 }
 
+// key identifies the request among those of all turns.
 func (p *pendingRequest) key() string { return p.turn + " " + p.ID }
 
-// elicitation returns the elicitation whose form is shown; nil if there is none.
+// elicitation returns the current request if it is an elicitation; otherwise nil.
 func (m *Model) elicitation() *pendingRequest {
 	if p := m.currentRequest(); p != nil && p.Kind == turn.RequestElicitation {
 		return p
@@ -118,8 +124,9 @@ func (m *Model) elicitation() *pendingRequest {
 	return nil
 }
 
-// watchRequest starts the calm period if the current request is a new approval or a new form. Until calm has passed,
-// its keys decide nothing unless the user presses Tab.
+// watchRequest starts the calm period if the current request has changed, and its form if it is an elicitation. Until
+// the period has passed, keys do not go to the request unless the user presses Tab. A question needs no such period,
+// because the user answers it in the input.
 func (m *Model) watchRequest() tea.Cmd {
 	p := m.currentRequest()
 	if p == nil || p.Kind == turn.RequestQuestion {
@@ -130,28 +137,28 @@ func (m *Model) watchRequest() tea.Cmd {
 		return nil
 	}
 	m.watched, m.focused = p.key(), false
-	return tea.Batch(m.startCalm(p.key()), m.startForm(p))
+	return tea.Batch(m.startKeyDelay(p.key()), m.startForm(p))
 }
 
-func (m *Model) startCalm(key string) tea.Cmd {
-	return m.later(calm, func(time.Time) tea.Msg { return calmMsg{key} })
+func (m *Model) startKeyDelay(key string) tea.Cmd {
+	return m.later(keyDelay, func(time.Time) tea.Msg { return keyDelayMsg{key} })
 }
 
-// endCalm gives the keys to the current request unless the user is typing. Otherwise it looks again later: the user may
-// have sent or cleared the text by then.
-func (m *Model) endCalm(msg calmMsg) tea.Cmd {
+// endKeyDelay directs keys to the current request when its calm period has passed. If the user is typing, it starts
+// another period: the user may have sent or cleared the text by its end.
+func (m *Model) endKeyDelay(msg keyDelayMsg) tea.Cmd {
 	p := m.currentRequest()
 	switch {
-	case p == nil || p.key() != msg.wait || m.focused || p.sent:
+	case p == nil || p.key() != msg.key || m.focused || p.sent:
 		return nil
-	case m.typing || m.input.Value() != "" || m.reason != "" || m.now().Sub(m.pressed) < calm:
-		return m.startCalm(msg.wait)
+	case m.typing || m.input.Value() != "" || m.reason != "" || m.now().Sub(m.pressed) < keyDelay:
+		return m.startKeyDelay(msg.key)
 	}
 	m.focused = true
 	return nil
 }
 
-// focus gives the keys to the current request.
+// focus directs keys to the current request, unless that is a question or has been decided.
 func (m *Model) focus() {
 	if p := m.currentRequest(); p != nil && !p.sent && p.Kind != turn.RequestQuestion {
 		if m.reason != "" {
@@ -161,33 +168,37 @@ func (m *Model) focus() {
 	}
 }
 
-// unfocus gives the keys to the input until the user presses Tab or has sent a message.
+// unfocus directs keys to the input. They go to the request again when the user presses Tab, or some time after the
+// user has sent a message.
 func (m *Model) unfocus() tea.Cmd {
 	m.focused, m.typing = false, true
-	return m.startCalm(m.watched)
+	return m.startKeyDelay(m.watched)
 }
 
-// startReason asks for the reason of a denial in the input, and endReason puts back what the input held before.
+// startReason lets the user type the reason of a denial in the input. It keeps the text that the input had, which
+// endReason restores.
 func (m *Model) startReason(p *pendingRequest) tea.Cmd {
 	m.reason, m.draft = p.key(), m.input.Value()
 	m.setInput("")
 	m.focused = false
-	return m.startCalm(m.watched)
+	return m.startKeyDelay(m.watched)
 }
 
+// endReason ends the input of a reason and restores the text that the input had before.
 func (m *Model) endReason() {
 	m.reason = ""
 	m.setInput(m.draft)
 	m.draft = ""
 }
 
-// decideKey handles a key press that decides the current approval.
+// decideKey handles a key press while the current request is an approval and has the keys: it decides, scrolls the
+// arguments, or switches to the input.
 func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	p := m.approval()
 	if p == nil {
 		return nil
 	}
-	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" {
+	if v, ok := ui.VerdictOf(msg.String()); ok && msg.Text != "" { // keys that type nothing decide nothing
 		return m.decide(p, v)
 	}
 	switch strings.ToLower(msg.String()) {
@@ -211,8 +222,8 @@ func (m *Model) decideKey(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// decide sends the verdict. It allows exactly the call that was shown, if all of it was. A grant also allows the later
-// calls that it covers, and those that wait already.
+// decide sends a verdict about a call. It refuses to allow a call whose arguments have not all been on the screen. A
+// verdict with a grant also allows the pending calls that the grant covers.
 func (m *Model) decide(p *pendingRequest, v ui.Verdict) tea.Cmd {
 	switch refused := v.Refused(p.Request); {
 	case refused != nil:
@@ -229,7 +240,7 @@ func (m *Model) decide(p *pendingRequest, v ui.Verdict) tea.Cmd {
 	return nil
 }
 
-// editPlan lets the user change a plan in an editor, which takes over the terminal.
+// editPlan opens a plan in the user's editor, which takes over the terminal. An editedMsg reports the result.
 func (m *Model) editPlan(p *pendingRequest) tea.Cmd {
 	cmd, changed, err := ui.Editor(p.Arguments)
 	if err != nil {
@@ -246,14 +257,14 @@ func (m *Model) editPlan(p *pendingRequest) tea.Cmd {
 	})
 }
 
-// editedMsg is the plan as the user has changed it in an editor; nil if it was not changed.
+// editedMsg arrives when the user has closed the editor of a plan.
 type editedMsg struct {
-	wait string
-	plan json.RawMessage
+	key  string          // the key of the request
+	plan json.RawMessage // the changed plan; nil if the user did not change it
 	err  error
 }
 
-// edited allows the changed plan, unless another client has decided meanwhile.
+// edited approves the plan with the user's changes, unless the request was decided elsewhere meanwhile.
 func (m *Model) edited(msg editedMsg) tea.Cmd {
 	p := m.approval()
 	switch {
@@ -261,7 +272,7 @@ func (m *Model) edited(msg editedMsg) tea.Cmd {
 		m.printError("%v", msg.err)
 	case msg.plan == nil:
 		m.hint("the plan is not changed: press y to allow it as it is")
-	case p == nil || p.key() != msg.wait:
+	case p == nil || p.key() != msg.key:
 		m.note("the plan was decided meanwhile; your changes were not sent")
 	default:
 		return m.send(p, true, client.DecideInput{ChangedPlan: msg.plan})
@@ -269,7 +280,8 @@ func (m *Model) edited(msg editedMsg) tea.Cmd {
 	return nil
 }
 
-// send sends a decision about a call.
+// send sends a decision about a call: allow it, or deny it. in has what is special about the decision, such as a grant
+// or a reason; send fills in the rest. If a decision has been sent already, send does nothing.
 func (m *Model) send(p *pendingRequest, allow bool, in client.DecideInput) tea.Cmd {
 	if p.sent {
 		return nil
@@ -281,7 +293,8 @@ func (m *Model) send(p *pendingRequest, allow bool, in client.DecideInput) tea.C
 		decide = m.o.Client.Approve
 	}
 	for _, other := range m.pending {
-		if !other.sent && other.turn == p.turn && p.Covers(in.Grant, other.Request) { // the client allows it, too
+		// With a grant, Approve also allows the calls that it covers: see DecideInput.Covered.
+		if !other.sent && other.turn == p.turn && p.Covers(in.Grant, other.Request) {
 			other.sent, keys = true, append(keys, other.key())
 		}
 	}
@@ -293,12 +306,12 @@ func (m *Model) send(p *pendingRequest, allow bool, in client.DecideInput) tea.C
 
 // decidedMsg is the result of sending a decision, an answer or a response.
 type decidedMsg struct {
-	waits []string // the keys of the requests
-	err   error
+	keys []string // the keys of the requests
+	err  error
 }
 
-// decided handles the result of sending a decision. If the decision was accepted, the chat shows it once the journal
-// has it.
+// decided handles the result of sending a decision. After an error, the user can decide again. An accepted decision is
+// shown when the feed reads it from the journal: see showDecision.
 func (m *Model) decided(msg decidedMsg) {
 	if msg.err == nil {
 		return
@@ -310,7 +323,7 @@ func (m *Model) decided(msg decidedMsg) {
 	}
 	m.printError("sending the decision: %v", msg.err)
 	for i := range m.pending {
-		if slices.Contains(msg.waits, m.pending[i].key()) {
+		if slices.Contains(msg.keys, m.pending[i].key()) {
 			m.pending[i].sent, m.pending[i].form, m.watched = false, nil, ""
 		}
 	}
@@ -327,8 +340,8 @@ func (m *Model) answer(p *pendingRequest, text string) tea.Cmd {
 	return m.background(func(ctx context.Context) tea.Msg { return decidedMsg{[]string{key}, m.o.Client.Answer(ctx, in)} })
 }
 
-// showDecision removes a settled request from the waits and prints its decision, whether the decision was made here,
-// was made elsewhere, or is the request's expiry.
+// showDecision removes a decided request from those that wait and shows the decision, wherever it was made, or that the
+// request has expired.
 func (m *Model) showDecision(e turn.Event) {
 	decided, ok := requestOf(e)
 	if !ok {
@@ -336,7 +349,7 @@ func (m *Model) showDecision(e turn.Event) {
 	}
 	for i, p := range m.pending {
 		if p.turn == e.Turn && p.ID == decided.ID {
-			decided.Request = p.Request
+			decided.Request = p.Request // the event of the decision does not have all of it
 			m.pending = append(m.pending[:i:i], m.pending[i+1:]...)
 			break
 		}

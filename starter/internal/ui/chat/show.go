@@ -12,10 +12,11 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// growing is a text that grows piece by piece.
+// growing is a text to which deltas are appended.
 type growing = strings.Builder
 
-// showItem shows an event.
+// showItem shows an event of the session in the conversation or the panel. The first event of another turn makes that
+// turn the running one.
 func (m *Model) showItem(i item) {
 	e := i.event
 	if m.turn.id == "" || m.turn.id != e.Turn {
@@ -57,10 +58,10 @@ func (m *Model) showItem(i item) {
 	case turn.EventInferenceWaiting:
 		var w turn.WaitingEvent
 		if json.Unmarshal(e.Data, &w) == nil {
-			m.addText(entryFault, ui.Waiting(e.Text, e.At, w))
+			m.addText(entryError, ui.Waiting(e.Text, e.At, w))
 		}
 	case turn.EventModelChanged:
-		m.addText(entryFault, e.Text)
+		m.addText(entryError, e.Text)
 	case turn.EventCompacted:
 		var data turn.CompactedEvent
 		if json.Unmarshal(e.Data, &data) == nil {
@@ -85,23 +86,24 @@ func (m *Model) showItem(i item) {
 	}
 }
 
-// showFailure shows a failed attempt that will be retried. The turn's end shows a final failure.
+// showFailure shows an error of an inference. It leaves out a final one, which the end of the turn shows.
 func (m *Model) showFailure(ev turn.Event) {
 	var e turn.ErrorEvent
 	if json.Unmarshal(ev.Data, &e) == nil && !e.Final {
-		m.addText(entryFault, ui.Failure(ev.Text, e.Code))
+		m.addText(entryError, ui.Failure(ev.Text, e.Code))
 	}
 }
 
-// startTurn switches to a new turn.
+// startTurn makes the turn of an event the running one.
 func (m *Model) startTurn(e turn.Event) {
-	m.endText() // of an earlier turn whose end the journal does not have
-	m.turn = live{id: e.Turn, began: e.At, calls: map[string]*entry{}}
+	m.endText() // the journal may lack the end of the turn before
+	m.turn = runningTurn{id: e.Turn, began: e.At, calls: map[string]*entry{}}
 	m.dropRequests()
 	m.begun = true
 }
 
-// dropRequests forgets the requests of a turn that has ended. Subagents may go on waiting.
+// dropRequests removes the requests of a turn that has ended. Those of subagents stay, because their turns may still
+// wait for them.
 func (m *Model) dropRequests() {
 	m.pending = slices.DeleteFunc(m.pending, func(p *pendingRequest) bool { return p.session == "" })
 	m.focused, m.typing = false, false
@@ -113,12 +115,13 @@ func (m *Model) dropRequests() {
 // showUserMessage shows a user message and removes it from the outbox.
 func (m *Model) showUserMessage(id, text string) {
 	kind := entryOther
-	if m.outbox.seen(id) {
+	if m.outbox.arrived(id) {
 		kind = entryOwn
 	}
 	m.addText(kind, turn.Truncate(text, pastText))
 }
 
+// showText appends a delta of the model's text to the answer of its step.
 func (m *Model) showText(e turn.Event) {
 	t := &m.turn
 	if e.Step != t.step {
@@ -134,7 +137,7 @@ func (m *Model) showText(e turn.Event) {
 	m.change(t.answer)
 }
 
-// withdraw drops the step's text because the inference starts again.
+// withdraw replaces the text of a step by a note, because its inference was interrupted and starts again.
 func (m *Model) withdraw(e turn.Event) {
 	t := &m.turn
 	if e.Step != t.step || t.answer == nil {
@@ -144,16 +147,18 @@ func (m *Model) withdraw(e turn.Event) {
 	m.endText()
 }
 
-// endText ends the entry of the step's text.
+// endText ends the growing answer: later text starts a new entry.
 func (m *Model) endText() {
 	t := &m.turn
 	if t.answer != nil {
-		t.answer.lines = nil
+		t.answer.lines = nil // lay it out without the delay of a growing entry
 		m.change(t.answer)
 	}
 	t.answer, t.text = nil, growing{}
 }
 
+// showCall shows a call that has started, or the result of a call: in the entry of the call, or in a new one if the
+// result is late or the chat has not shown the call. media are the parts of the result that are not text.
 func (m *Model) showCall(e turn.Event, media []turn.Media) {
 	var call turn.CallEvent
 	if json.Unmarshal(e.Data, &call) != nil {
@@ -164,7 +169,7 @@ func (m *Model) showCall(e turn.Event, media []turn.Media) {
 	shown := t.calls[call.CallID]
 	switch {
 	case e.Kind == turn.EventToolCallStarted:
-		m.noteAgent(call.Tool)
+		m.watchSubagents(call.Tool)
 		t.calls[call.CallID] = m.add(&entry{kind: entryCall, open: m.open, call: &toolCall{CallEvent: call}})
 		return
 	case e.Kind == turn.EventToolCallLateResult || shown == nil:
@@ -173,12 +178,13 @@ func (m *Model) showCall(e turn.Event, media []turn.Media) {
 		return
 	}
 	delete(t.calls, call.CallID)
+	// The event of the result does not have the arguments.
 	call.Arguments, call.ArgumentsBytes = shown.call.Arguments, shown.call.ArgumentsBytes
 	shown.call = &toolCall{CallEvent: call, media: media}
 	m.change(shown)
 }
 
-// showProgress shows the progress of a call.
+// showProgress shows the progress of a running call.
 func (m *Model) showProgress(ev turn.Event) {
 	var p turn.ProgressEvent
 	if json.Unmarshal(ev.Data, &p) != nil {
@@ -190,7 +196,7 @@ func (m *Model) showProgress(ev turn.Event) {
 	}
 }
 
-// foldCalls opens or folds all calls.
+// foldCalls shows the details of all calls, later ones too, or hides them if they are shown.
 func (m *Model) foldCalls() {
 	m.open = !m.open
 	for _, e := range m.entries {
@@ -201,12 +207,13 @@ func (m *Model) foldCalls() {
 	}
 }
 
+// endTurn shows how the running turn has ended and what it has used, and resets the state of the turn.
 func (m *Model) endTurn(e turn.Event) {
 	var done turn.DoneEvent
 	_ = json.Unmarshal(e.Data, &done) // the turn is over even if the data is malformed
 	m.endText()
 	if done.State != turn.StateCompleted || done.FinishReason != turn.FinishAnswered {
-		kind := entryFault
+		kind := entryError
 		if done.State == turn.StateCancelled {
 			kind = entryNote
 		}
@@ -218,7 +225,7 @@ func (m *Model) endTurn(e turn.Event) {
 	}
 	m.addText(entryNote, termsafe.Line(strings.Join(parts, " · "), 200))
 	m.used = m.used.Add(done.Usage)
-	m.turn = live{}
+	m.turn = runningTurn{}
 	m.dropRequests()
 	m.interrupted, m.notice = time.Time{}, ""
 }

@@ -13,74 +13,79 @@ import (
 	"github.com/everturn/everturn/workflows/turn"
 )
 
-// lookEvery is the pause before the chat looks again for requests of the session's subagents. Their turns have streams
-// of their own, which the chat does not read.
-const lookEvery = time.Second
+// pollEvery is how often the chat reads the requests of the session's subagents. It has to poll them, because a
+// subagent's turn has an event stream of its own, which the chat does not follow.
+const pollEvery = time.Second
 
-// mostRequests bounds the requests that the chat shows.
-const mostRequests = 100
+// maxPolledRequests is how many requests the chat reads each time.
+const maxPolledRequests = 100
 
-// subagents is the watch over the subagents of one session.
+// subagents identifies the polling for one session: when the chat switches to another session, the old pointer no
+// longer equals Model.subagents, and late messages of the old polling are ignored.
 type subagents struct{ session string }
 
-// subagentsMsg has the open requests of a session and of its subagents.
+// subagentsMsg has the pending requests of a session and of its subagents.
 type subagentsMsg struct {
 	watch    *subagents
 	requests []journal.RequestRecord
 	err      error
 }
 
-// noteAgent begins the watch when a turn calls an agent.
-func (m *Model) noteAgent(tool string) {
+// watchSubagents sets m.subagents, so that the chat polls requests of subagents, if tool is an agent.
+func (m *Model) watchSubagents(tool string) {
 	if m.subagents == nil && strings.HasPrefix(tool, turn.AgentTools) {
 		m.subagents = &subagents{m.session}
 	}
 }
 
-// lookForSubagents reads the requests of the session's subagents, if it has any.
-func (m *Model) lookForSubagents() tea.Cmd {
+// pollSubagents returns the command that reads the pending requests of the session and its subagents; nil if the
+// session has not called an agent.
+func (m *Model) pollSubagents() tea.Cmd {
 	watch := m.subagents
 	if watch == nil {
 		return nil
 	}
 	return m.background(func(ctx context.Context) tea.Msg {
-		list, err := m.o.Journal.PendingRequests(ctx, watch.session, mostRequests)
+		list, err := m.o.Journal.PendingRequests(ctx, watch.session, maxPolledRequests)
 		return subagentsMsg{watch, list, err}
 	})
 }
 
-// showSubagents shows the requests that subagents have made, removes those that were decided, and looks again later. A
-// failure is shown by the feed, which reads the same journal.
+// showSubagents shows new requests of subagents, removes those that are no longer pending, and schedules the next poll.
+// It does not show an error, because the feed reads the same journal and shows its own.
 func (m *Model) showSubagents(msg subagentsMsg) tea.Cmd {
 	if msg.watch != m.subagents {
-		return nil // of a session that the chat has left
+		return nil // the chat has left that session
 	}
 	if msg.err == nil {
 		m.pending = slices.DeleteFunc(m.pending, func(p *pendingRequest) bool {
-			return p.session != "" && !slices.ContainsFunc(msg.requests, p.is)
+			return p.session != "" && !slices.ContainsFunc(msg.requests, p.matches)
 		})
 		for _, r := range msg.requests {
-			if r.Session != m.session && !slices.ContainsFunc(m.pending, func(p *pendingRequest) bool { return p.is(r) }) {
+			if r.Session != m.session && !slices.ContainsFunc(m.pending, func(p *pendingRequest) bool { return p.matches(r) }) {
 				m.showSubagentRequest(r)
 			}
 		}
 	}
-	return m.later(lookEvery, func(time.Time) tea.Msg { return lookMsg{msg.watch} })
+	return m.later(pollEvery, func(time.Time) tea.Msg { return pollMsg{msg.watch} })
 }
 
-// lookMsg arrives when the chat is to look again.
-type lookMsg struct{ watch *subagents }
+// pollMsg arrives when it is time for the next poll.
+type pollMsg struct{ watch *subagents }
 
-// is reports whether w is the request of a record.
-func (p *pendingRequest) is(r journal.RequestRecord) bool { return p.turn == r.Turn && p.ID == r.ID }
+// matches reports whether p is the request of the record r.
+func (p *pendingRequest) matches(r journal.RequestRecord) bool {
+	return p.turn == r.Turn && p.ID == r.ID
+}
 
+// showSubagentRequest adds a new request of a subagent, with a note in the conversation.
 func (m *Model) showSubagentRequest(r journal.RequestRecord) {
 	m.endText()
 	m.addText(entryNote, "the subagent "+termsafe.Line(r.Session, 120)+" waits for you")
 	m.addRequest(&pendingRequest{Request: r.Request, turn: r.Turn, session: r.Session, page: newPage()})
 }
 
-// sessionOf returns the session in which a request is decided.
+// sessionOf returns the session to which a decision on the request is sent: the subagent's, or the chat's own.
 func (m *Model) sessionOf(p *pendingRequest) string {
 	if p.session != "" {
 		return p.session

@@ -9,13 +9,14 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// theme holds the looks of the chat for a dark or a light terminal, or for one without colours.
+// theme holds the styles of the chat for a dark or a light terminal, or for one without colours.
 type theme struct {
 	dim, user, accent, warn, fault, added, removed lipgloss.Style
 	markdown                                       ansi.StyleConfig
 	help                                           help.Styles
 }
 
+// newTheme returns the theme for a terminal with or without colours, and with a dark or a light background.
 func newTheme(colour, dark bool) theme {
 	if !colour {
 		return theme{markdown: plainMarkdown(styles.NoTTYStyleConfig)}
@@ -38,7 +39,8 @@ func newTheme(colour, dark bool) theme {
 	return t
 }
 
-// plainMarkdown removes the margins of a style. The chat has its own.
+// plainMarkdown removes the margins of a Markdown style, because the chat lays out entries itself, and sets the bar of
+// quotes: see quoteBar.
 func plainMarkdown(s ansi.StyleConfig) ansi.StyleConfig {
 	none := uint(0)
 	bar := string(quoteBar)
@@ -47,7 +49,7 @@ func plainMarkdown(s ansi.StyleConfig) ansi.StyleConfig {
 	return s
 }
 
-// paint paints each line separately, because a look must not continue past the end of a line.
+// paint applies a style to each line separately, so that the style ends with the line.
 func paint(s lipgloss.Style, lines []string) []string {
 	out := make([]string, len(lines))
 	for i, line := range lines {
@@ -56,7 +58,7 @@ func paint(s lipgloss.Style, lines []string) []string {
 	return out
 }
 
-// paintDiff paints the lines of a unified diff.
+// paintDiff colours the lines of a unified diff.
 func (t theme) paintDiff(lines []string) []string {
 	out := make([]string, len(lines))
 	for i, line := range lines {

@@ -13,13 +13,13 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// pendingRows is how many messages on their way are shown.
+// pendingRows is how many outgoing messages are shown.
 const pendingRows = 3
 
-// cols is the width that lines may have.
+// cols returns the width of the screen in columns, at least 1.
 func (m *Model) cols() int { return max(1, m.width) }
 
-// newTalk returns the viewport of the conversation. Its keys are those that the input does not need.
+// newTalk returns the viewport of the conversation. It scrolls by keys that the input does not use.
 func newTalk() viewport.Model {
 	v := viewport.New()
 	v.KeyMap = viewport.KeyMap{PageUp: bind("pgup", "pgup", "scroll"), PageDown: bind("pgdown", "", ""),
@@ -28,18 +28,20 @@ func newTalk() viewport.Model {
 	return v
 }
 
+// bind returns a key binding for the key name. The help line shows it as shown, with what it does. An empty name is
+// only for the help line.
 func bind(name, shown, does string) key.Binding {
 	return key.NewBinding(key.WithKeys(name), key.WithHelp(shown, does))
 }
 
-// scroll passes a key or the wheel to the conversation.
+// scroll passes a key press or a turn of the mouse wheel to the conversation.
 func (m *Model) scroll(msg tea.Msg) tea.Cmd {
 	var cmd tea.Cmd
 	m.talk, cmd = m.talk.Update(msg)
 	return cmd
 }
 
-// click opens or folds the tool call under the mouse.
+// click shows or hides the details of the tool call under the mouse.
 func (m *Model) click(msg tea.MouseClickMsg) {
 	row := msg.Y + m.talk.YOffset()
 	if msg.Y >= m.talk.Height() || row >= len(m.rows) {
@@ -51,41 +53,44 @@ func (m *Model) click(msg tea.MouseClickMsg) {
 	}
 }
 
-// layOut lays out the conversation, and gives it the rows that the parts below it leave.
+// layOut lays out the conversation if it has changed, and sets its height to the rows above the parts returned by
+// below. If the conversation was scrolled to its end, it stays there.
 func (m *Model) layOut() {
-	if m.width == 0 {
+	if m.width == 0 { // the size of the screen is not known yet
 		return
 	}
-	follow := m.talk.AtBottom()
+	wasAtBottom := m.talk.AtBottom()
 	m.talk.SetWidth(m.cols())
 	m.talk.SetHeight(max(0, m.height-len(m.below())))
 	if m.changed {
 		m.changed, m.stale = false, false
 		m.talk.SetContentLines(m.conversation())
 	}
-	if follow {
+	if wasAtBottom {
 		m.talk.GotoBottom()
 	}
 }
 
+// conversation returns the lines of all entries, and sets m.rows to the entry of each line.
 func (m *Model) conversation() []string {
 	var lines []string
-	var before *entry
+	var previous *entry
 	m.rows = m.rows[:0]
 	for i, e := range m.entries {
-		if e.gap(before) {
+		if e.needsBlankLine(previous) {
 			lines = append(lines, "")
 		}
-		lines = append(lines, m.laidOut(e)...)
+		lines = append(lines, m.layOutEntry(e)...)
 		for len(m.rows) < len(lines) {
 			m.rows = append(m.rows, i)
 		}
-		before = e
+		previous = e
 	}
 	return lines
 }
 
-// View returns the screen.
+// View implements tea.Model. It returns the whole screen: the conversation and the parts below it, and the cursor if
+// keys go to the input.
 func (m *Model) View() tea.View {
 	var v tea.View
 	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
@@ -103,7 +108,7 @@ func (m *Model) View() tea.View {
 	}
 	v.Content = strings.Join(lines, "\n")
 	if c := m.input.Cursor(); c != nil && !m.focused {
-		c.Y += max(0, m.height-m.inputRows()-len(m.footer()))
+		c.Y += max(0, m.height-m.inputRows()-len(m.footer())) // from a row of the input to a row of the screen
 		c.Blink = false
 		v.Cursor = c
 	}
@@ -120,12 +125,14 @@ func (m *Model) footer() []string {
 	return append([]string{m.status()}, m.helpLines()...)
 }
 
-// below returns what stands below the conversation, in at most the screen's rows: the messages on their way, the
-// current request, the menu, the input, the status and the keys.
+// below returns the rows below the conversation: the outgoing messages, the current request, the menu, the input, the
+// status and the keys. If the screen is too small for all, it returns the lower ones.
 func (m *Model) below() []string {
 	input := strings.Split(m.input.View(), "\n")
 	footer := m.footer()
-	room := max(0, m.height-len(input)-len(footer))
+	room := max(0, m.height-len(input)-len(footer)) // for the menu, the request and the outgoing messages
+	// The menu gets at most a third of the screen, and the request at most two thirds of the room, but each may have a few
+	// rows on a small screen.
 	lines := m.menu.view(m, min(room, max(3, m.height/3)))
 	lines = append(m.panel(min(room-len(lines), max(room*2/3, 8))), lines...)
 	pending := clip(m.pendingLines(), max(0, min(room-len(lines), pendingRows)))
@@ -133,6 +140,7 @@ func (m *Model) below() []string {
 	return lines[max(0, len(lines)-m.height):]
 }
 
+// pendingLines returns a row for each outgoing message, with its state.
 func (m *Model) pendingLines() []string {
 	var lines []string
 	for _, p := range m.outbox.list {
@@ -143,13 +151,15 @@ func (m *Model) pendingLines() []string {
 		case p.accepted:
 			state = " · accepted"
 		}
-		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, m.cols()-len(state)+1))
+		width := m.cols() - len(state) + 1 // the dot in state is 2 bytes but 1 column
+		text := cutWidth("› "+termsafe.Line(p.text, 400), max(8, width))
 		lines = append(lines, m.theme.dim.Render(text+state))
 	}
 	return lines
 }
 
-// status is the row that describes the chat's state, the most important part first. Parts that do not fit are left out.
+// status returns the row below the input: the chat's state, the cost, the tokens, the model and the session. It leaves
+// out parts that do not fit.
 func (m *Model) status() string {
 	parts := []string{m.state()}
 	used := m.used.Add(m.turn.usage)
@@ -160,14 +170,14 @@ func (m *Model) status() string {
 		parts = append(parts, ui.Cost(used))
 	}
 	parts = append(parts, ui.Tokens(used), ui.Preview(m.model), termsafe.Line(m.session, 40))
-	return m.theme.accent.Render(joined(parts, m.cols()))
+	return m.theme.accent.Render(joinFitting(parts, m.cols()))
 }
 
-// state describes what the chat waits for.
+// state describes what the chat is waiting for, or what its turn is doing.
 func (m *Model) state() string {
 	t := &m.turn
 	switch {
-	case !m.interrupted.IsZero() && m.now().Sub(m.interrupted) <= twice && t.id != "":
+	case !m.interrupted.IsZero() && m.now().Sub(m.interrupted) <= secondPressWithin && t.id != "":
 		return "press Ctrl-C again to stop the turn"
 	case t.id == "" && len(m.outbox.list) > 0:
 		return m.spinner.View() + " waiting for a worker"
@@ -199,7 +209,8 @@ func (m *Model) state() string {
 	return m.spinner.View() + " " + state + " " + took.String()
 }
 
-// helpLines is a hint, or the keys that have an effect now.
+// helpLines returns the hint, if there is one, or else the keys that have an effect now: one row, or two if a request
+// has the keys and the screen is high enough. It leaves out keys that do not fit.
 func (m *Model) helpLines() []string {
 	if m.notice != "" {
 		return clip(paint(m.theme.warn, wrapText(m.notice, m.cols())), max(1, m.height/5))
@@ -212,12 +223,12 @@ func (m *Model) helpLines() []string {
 	for _, b := range m.bindings() {
 		item := m.help.ShortHelpView([]key.Binding{b})
 		last := lines[len(lines)-1]
-		switch fits := joined([]string{last, item}, m.cols()); {
+		switch longer := joinFitting([]string{last, item}, m.cols()); {
 		case item == "":
 		case last == "":
 			lines[len(lines)-1] = item
-		case fits != last:
-			lines[len(lines)-1] = fits
+		case longer != last: // the item fits
+			lines[len(lines)-1] = longer
 		case len(lines) < rows:
 			lines = append(lines, item)
 		}
@@ -225,7 +236,7 @@ func (m *Model) helpLines() []string {
 	return lines
 }
 
-// bindings returns the keys that have an effect now.
+// bindings returns the keys that have an effect now, for the help line, the most important ones first.
 func (m *Model) bindings() []key.Binding {
 	p := m.currentRequest()
 	switch {

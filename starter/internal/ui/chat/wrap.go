@@ -9,33 +9,36 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// steady replaces tabs, whose width would depend on the text before them, and removes the joiners of emoji, whose width
-// depends on the terminal.
-var steady = strings.NewReplacer("\t", "    ", "\u200d", "")
+// stableWidth makes the width of a text independent of its position and of the terminal: it replaces tabs by spaces,
+// and removes the joiners of emoji.
+var stableWidth = strings.NewReplacer("\t", "    ", "\u200d", "")
 
-// hyphen replaces a hyphen at which no line may break. It is a private-use character, one column wide.
-const hyphen = "\uF5A8"
+// wrapHyphen is a private-use character, one column wide, that stands for a hyphen while a text is wrapped, because no
+// line may break at a hyphen. If the text itself has it, it becomes U+FFFD.
+const wrapHyphen = "\uF5A8"
 
 var (
-	hideHyphens = strings.NewReplacer(hyphen, "\uFFFD", "-", hyphen)
-	showHyphens = strings.NewReplacer(hyphen, "-")
+	hideHyphens = strings.NewReplacer(wrapHyphen, "\uFFFD", "-", wrapHyphen)
+	showHyphens = strings.NewReplacer(wrapHyphen, "-")
 )
 
-// columns returns the width of a line: the larger of those that terminals with and without Unicode's grapheme mode
-// count. For a lone regional indicator the first is larger, for an emoji of several characters the second.
+// columns returns the maximum width of a line on any terminal. Terminals count graphemes or single characters: a lone
+// regional indicator is wider in the first way, an emoji of several characters in the second.
 func columns(line string) int { return max(ansi.StringWidth(line), ansi.StringWidthWc(line)) }
 
-// wrapText breaks a text without escapes into lines of at most width columns, between words if possible.
+// wrapText breaks a text into lines of at most width columns, between words if possible. The text must not contain
+// escape sequences.
 func wrapText(text string, width int) []string {
-	text = hideHyphens.Replace(steady.Replace(text)) // WrapWc breaks after a hyphen, even within a flag or an address
+	text = hideHyphens.Replace(stableWidth.Replace(text)) // WrapWc would break --flags and addresses after a hyphen
 	return breakText(showHyphens.Replace(ansi.WrapWc(text, max(width, 1), "")), width)
 }
 
-// breakText breaks a text into lines of at most width columns at any character, because code and arguments keep each
-// space. No character is lost: what is longer than the screen would be cut without a sign.
+// breakText breaks a text into lines of at most width columns, at any character. It is for code and arguments, in which
+// each space counts: no character is lost.
 func breakText(text string, width int) []string {
 	var out []string
-	for line := range strings.SplitSeq(steady.Replace(text), "\n") {
+	for line := range strings.SplitSeq(stableWidth.Replace(text), "\n") {
+		// A line must fit by both ways to count columns: see columns.
 		if ansi.StringWidthWc(line) > width {
 			line = ansi.HardwrapWc(line, max(width, 1), true)
 		}
@@ -49,7 +52,7 @@ func breakText(text string, width int) []string {
 	return out
 }
 
-// cutWidth shortens a line to width columns.
+// cutWidth shortens a line to width columns. A line that it cuts ends in an ellipsis.
 func cutWidth(line string, width int) string {
 	if columns(line) <= width {
 		return line
@@ -57,8 +60,9 @@ func cutWidth(line string, width int) string {
 	return ansi.Truncate(ansi.TruncateWc(line, max(width, 1), "…"), max(width, 1), "…")
 }
 
-// joined joins the first parts that fit into width columns, so that no part is cut.
-func joined(parts []string, width int) string {
+// joinFitting joins parts with " · " in a line of at most width columns. It leaves out each part that does not fit, but
+// cuts the first one if that alone is too long.
+func joinFitting(parts []string, width int) string {
 	out := cutWidth(parts[0], width)
 	for _, part := range parts[1:] {
 		if part == "" {
@@ -71,7 +75,7 @@ func joined(parts []string, width int) string {
 	return out
 }
 
-// clip shortens a list of lines to n, and replaces the last one with an ellipsis if it cuts any.
+// clip returns at most n lines. If it leaves lines out, the last one that it returns is an ellipsis.
 func clip(lines []string, n int) []string {
 	switch {
 	case len(lines) <= n:
@@ -84,8 +88,8 @@ func clip(lines []string, n int) []string {
 	return lines
 }
 
-// sgrOnly removes every control and escape sequence from a text except SGR sequences (ECMA-48, 8.3.117): the Markdown
-// renderer also writes hyperlinks.
+// sgrOnly removes every control and escape sequence from a text except SGR sequences (ECMA-48, 8.3.117), which set
+// colours and styles. The Markdown renderer also writes others, for hyperlinks.
 func sgrOnly(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -95,8 +99,9 @@ func sgrOnly(text string) string {
 	for text != "" {
 		seq, width, n, next := ansi.DecodeSequence(text, state, p)
 		r, _ := utf8.DecodeRuneInString(seq)
-		sgr := strings.HasPrefix(seq, "\x1b[") && ansi.Cmd(p.Command()) == 'm'
-		if seq == "\n" || seq == "\t" || sgr || width > 0 || seq[0] >= utf8.RuneSelf && !termsafe.Unprintable(r) {
+		isSGR := strings.HasPrefix(seq, "\x1b[") && ansi.Cmd(p.Command()) == 'm'
+		isMark := seq[0] >= utf8.RuneSelf && !termsafe.Unprintable(r) // a character without a width
+		if seq == "\n" || seq == "\t" || isSGR || width > 0 || isMark {
 			b.WriteString(seq)
 		}
 		text, state = text[n:], next

@@ -8,7 +8,7 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// Address is where a server sends the user. This program never opens it.
+// Address is an address that a server asks the user to open. This program never opens it.
 type Address struct {
 	URL  string // complete, with invisible characters written out
 	Host string // the host that the address really leads to
@@ -16,7 +16,8 @@ type Address struct {
 	Warnings []string
 }
 
-// AddressOf analyses an address that a server gives.
+// AddressOf returns the address raw of a server in a form that is safe to show, with warnings about what may deceive
+// the user.
 func AddressOf(raw string) Address {
 	a := Address{URL: strings.ReplaceAll(termsafe.Visible(raw), "\n", `\n`)}
 	u, err := url.Parse(raw)
@@ -25,9 +26,9 @@ func AddressOf(raw string) Address {
 		return a
 	}
 	a.Host = word(u.Host, shownTitle)
-	for _, w := range []struct {
-		odd  bool
-		says string
+	for _, check := range []struct {
+		suspicious bool
+		warning    string
 	}{
 		{u.Scheme != "https", "it is not an https address (" + word(u.Scheme, 20) + ")"},
 		{u.User != nil, "the part before the @ is not the host"},
@@ -35,14 +36,14 @@ func AddressOf(raw string) Address {
 		{isIPAddress(u.Hostname()), "the host is an IP address"},
 		{u.Port() != "" && u.Port() != "443", "the port is unusual"},
 	} {
-		if w.odd {
-			a.Warnings = append(a.Warnings, w.says)
+		if check.suspicious {
+			a.Warnings = append(a.Warnings, check.warning)
 		}
 	}
 	return a
 }
 
-// isNonASCII reports whether a host name is not plain ASCII, or encodes one that is not (RFC 5890).
+// isNonASCII reports whether a host name contains characters other than ASCII, as they are or encoded (xn--, RFC 5890).
 func isNonASCII(host string) bool {
 	return strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) >= 0 || strings.Contains(strings.ToLower(host),
 		"xn--")

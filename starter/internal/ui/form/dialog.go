@@ -18,21 +18,22 @@ type Dialog struct {
 	elicitation turn.Elicitation
 	form        Form
 	pages       *huh.Form
-	texts       []string // by field: what was typed
-	chosen      []int    // by field: the chosen option, or noChoice
-	several     [][]int  // by field: the chosen options
+	texts       []string // by field: the text that the user typed
+	chosen      []int    // by field: the index of the chosen option, or noChoice
+	several     [][]int  // by field of KindChoices: the indexes of the chosen options
 	action      turn.ElicitationAction
 }
 
-// noChoice stands for no value in place of the index of an option.
+// noChoice is the index of the option "(no value)".
 const noChoice = -1
 
-// NewDialog returns a dialog. If the form of the elicitation cannot be read, the user can only decline or cancel.
+// NewDialog returns a dialog for an elicitation. If the form of the elicitation cannot be parsed, the user can only
+// decline or cancel.
 func NewDialog(e turn.Elicitation) *Dialog {
 	d := &Dialog{elicitation: e, action: turn.ElicitationAccept}
-	var broken error
+	var parseErr error
 	if e.URL == "" {
-		d.form, broken = Parse(e.Schema)
+		d.form, parseErr = Parse(e.Schema)
 	}
 	n := len(d.form.Fields)
 	d.texts, d.chosen, d.several = make([]string, n), make([]int, n), make([][]int, n)
@@ -41,16 +42,16 @@ func NewDialog(e turn.Elicitation) *Dialog {
 		groups = append(groups, huh.NewGroup(d.page(i, f)))
 	}
 	keys := huh.NewDefaultKeyMap()
-	off := key.NewBinding(key.WithDisabled())
-	keys.Quit, keys.Select.Filter, keys.MultiSelect.Filter = off, off, off
-	d.pages = huh.NewForm(append(groups, huh.NewGroup(d.last(broken)))...).WithShowHelp(false).
+	disabled := key.NewBinding(key.WithDisabled())
+	keys.Quit, keys.Select.Filter, keys.MultiSelect.Filter = disabled, disabled, disabled
+	d.pages = huh.NewForm(append(groups, huh.NewGroup(d.lastPage(parseErr != nil)))...).WithShowHelp(false).
 		WithTheme(huh.ThemeFunc(huh.ThemeBase16)).WithKeyMap(keys)
 	return d
 }
 
-// page asks for one field.
+// page returns the page that asks for the field f, which has the index i. It checks the value when the user leaves it.
 func (d *Dialog) page(i int, f Field) huh.Field {
-	title, about := word(f.Name, shownName)+" ("+f.takes()+")", word(f.Description, shownWords)
+	title, description := word(f.Name, shownName)+" ("+f.takes()+")", word(f.Description, shownWords)
 	if n := len(d.form.Fields); n > 1 {
 		title = fmt.Sprintf("%d/%d %s", i+1, n, title)
 	}
@@ -59,34 +60,36 @@ func (d *Dialog) page(i int, f Field) huh.Field {
 	case KindYesNo, KindChoice:
 		options := f.choices()
 		d.chosen[i] = f.defaultChoice(options)
-		return huh.NewSelect[int]().Title(title).Description(about).Options(options...).Value(&d.chosen[i])
+		return huh.NewSelect[int]().Title(title).Description(description).Options(options...).Value(&d.chosen[i])
 	case KindChoices:
 		d.several[i] = f.defaultChoices()
-		options := f.choices() // huh takes the title and the description from the height of the options
-		return huh.NewMultiSelect[int]().Title(title).Description(about).Options(options...).Value(&d.several[i]).
+		options := f.choices()
+		// The height includes the title and the description: without two more rows, huh would hide options.
+		return huh.NewMultiSelect[int]().Title(title).Description(description).Options(options...).Value(&d.several[i]).
 			Height(len(options) + 2).Validate(func(picked []int) error { d.several[i] = picked; return check() })
 	}
-	return huh.NewInput().Title(title).Description(about).Value(&d.texts[i]).
+	return huh.NewInput().Title(title).Description(description).Value(&d.texts[i]).
 		Validate(func(text string) error { d.texts[i] = text; return check() })
 }
 
-// last asks whether to send the answer.
-func (d *Dialog) last(broken error) huh.Field {
-	ask, send := "send it?", "yes, send it"
+// lastPage returns the page that shows the whole answer and asks whether to send it, to decline or to cancel. If the
+// form is unreadable, the user cannot send an answer.
+func (d *Dialog) lastPage(unreadable bool) huh.Field {
+	question, send := "send it?", "yes, send it"
 	switch {
 	case d.elicitation.URL != "":
-		ask, send = "have you opened it and finished there?", "yes"
+		question, send = "have you opened it and finished there?", "yes"
 	case len(d.form.Fields) == 0:
-		ask, send = "do you agree?", "yes"
+		question, send = "do you agree?", "yes"
 	}
 	options := []huh.Option[turn.ElicitationAction]{huh.NewOption(send, turn.ElicitationAccept)}
-	if broken != nil {
-		ask, options, d.action = "it cannot be answered here", nil, turn.ElicitationDecline
+	if unreadable {
+		question, options, d.action = "it cannot be answered here", nil, turn.ElicitationDecline
 	}
 	options = append(options, huh.NewOption("no, decline", turn.ElicitationDecline),
 		huh.NewOption("cancel without an answer", turn.ElicitationCancel))
-	return huh.NewSelect[turn.ElicitationAction]().Title(ask).DescriptionFunc(d.preview, &d.texts).Options(options...).
-		Value(&d.action).Validate(func(a turn.ElicitationAction) error {
+	return huh.NewSelect[turn.ElicitationAction]().Title(question).DescriptionFunc(d.preview, &d.texts).
+		Options(options...).Value(&d.action).Validate(func(a turn.ElicitationAction) error {
 		if a != turn.ElicitationAccept {
 			return nil
 		}
@@ -95,7 +98,7 @@ func (d *Dialog) last(broken error) huh.Field {
 	})
 }
 
-// preview shows the whole answer.
+// preview returns the whole answer as JSON, or the error if it is not valid. A form without fields has no preview.
 func (d *Dialog) preview() string {
 	if len(d.form.Fields) == 0 {
 		return ""
@@ -107,7 +110,8 @@ func (d *Dialog) preview() string {
 	return termsafe.Visible(string(content))
 }
 
-// choices are the options of a field as the dialog shows them.
+// choices returns the options of a field for the dialog. The value of each is its index: for yes or no, 0 means yes. An
+// optional field without a default also has the option "(no value)", which is the last one.
 func (f Field) choices() []huh.Option[int] {
 	var out []huh.Option[int]
 	if f.Kind == KindYesNo {
@@ -122,16 +126,18 @@ func (f Field) choices() []huh.Option[int] {
 	return out
 }
 
-// defaultChoice is the option that is chosen first: the default, no value, or the first option.
+// defaultChoice returns the value of the option that is selected at first: the field's default, or else "(no value)" if
+// there is such an option, or else the first one.
 func (f Field) defaultChoice(options []huh.Option[int]) int {
 	for _, o := range options {
 		if v, err := f.choiceValue(o.Value); err == nil && f.Default != nil && string(v) == string(f.Default) {
 			return o.Value
 		}
 	}
-	return min(options[0].Value, options[len(options)-1].Value) // no value is the last option
+	return min(options[0].Value, options[len(options)-1].Value) // the last option may be noChoice, which is less than 0
 }
 
+// defaultChoices returns the indexes of the options that are in the default of a field of KindChoices.
 func (f Field) defaultChoices() []int {
 	defaults, _ := decodedAs[[]string](f.Default)
 	var out []int
@@ -145,7 +151,7 @@ func (f Field) defaultChoices() []int {
 	return out
 }
 
-// choiceValue is the value of a chosen option; nil for no value.
+// choiceValue returns the JSON value for the index of a chosen option, nil for noChoice.
 func (f Field) choiceValue(chosen int) (json.RawMessage, error) {
 	switch {
 	case chosen == noChoice:
@@ -156,7 +162,8 @@ func (f Field) choiceValue(chosen int) (json.RawMessage, error) {
 	return marshal(f.Options[chosen].Value)
 }
 
-// value returns the value of a field; nil if it has none.
+// value returns the JSON value that the user has given for the field i, nil if there is none. Its error tells the user
+// what is wrong with the value.
 func (d *Dialog) value(i int) (json.RawMessage, error) {
 	f := d.form.Fields[i]
 	switch {
@@ -176,6 +183,7 @@ func (d *Dialog) value(i int) (json.RawMessage, error) {
 	return f.valueOf(d.texts[i])
 }
 
+// content returns the whole answer as a JSON object.
 func (d *Dialog) content() (json.RawMessage, error) {
 	given := values{}
 	for i, f := range d.form.Fields {
@@ -203,13 +211,13 @@ func (d *Dialog) Resize(columns, rows int) *Dialog {
 	return d
 }
 
-// View shows the page that is asked for now.
+// View renders the current page.
 func (d *Dialog) View() string { return d.pages.View() }
 
 // KeyBinds returns the keys of the current page.
 func (d *Dialog) KeyBinds() []key.Binding { return d.pages.KeyBinds() }
 
-// Response returns the response; false if the dialog is not over.
+// Response returns the response, and false if the user has not completed the dialog.
 func (d *Dialog) Response() (turn.ElicitationResponse, bool) {
 	r := turn.ElicitationResponse{Key: d.elicitation.Key, Action: d.action}
 	if d.pages.State != huh.StateCompleted {

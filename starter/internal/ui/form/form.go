@@ -111,13 +111,13 @@ func PairOf(s string) (Pair, error) {
 	return Pair{name, text}, nil
 }
 
-// Fill builds the answer from texts by field. Fields without a text take their defaults. A field that takes several of
-// its choices may be given several times, once for each choice. The error lists everything that is wrong.
+// Fill builds the answer from pairs of field and text. A field without a text gets its default. A field of KindChoices
+// may occur in several pairs, one for each choice. The error lists everything that is wrong.
 func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	texts := map[string][]string{}
 	var wrong problems
 	for _, p := range pairs {
-		if _, known := f.find(p.Name); !known && texts[p.Name] == nil {
+		if _, known := f.find(p.Name); !known && texts[p.Name] == nil { // each unknown name is reported once
 			wrong.add(f.unknownField(p.Name))
 		}
 		texts[p.Name] = append(texts[p.Name], p.Text)
@@ -142,18 +142,18 @@ func (f Form) Fill(pairs []Pair) (json.RawMessage, error) {
 	return f.object(answer)
 }
 
-// Read builds the answer from one text. If the form has one field, the text is the value of that field. For any form,
-// the text may be a JSON object instead, which is taken as it is, without defaults.
+// Read builds the answer from one text, which is a JSON object with all values. Fields that the object leaves out do
+// not get their defaults. If the form has only one field, the text may also be the value of that field.
 func (f Form) Read(text string) (json.RawMessage, error) {
 	members, err := membersOf([]byte(text))
-	whole := err == nil && utf8.ValidString(text)
-	if len(f.Fields) == 1 && !(whole && len(members) == 1 && members[0].name == f.Fields[0].Name) {
+	isObject := err == nil && utf8.ValidString(text)
+	if len(f.Fields) == 1 && !(isObject && len(members) == 1 && members[0].name == f.Fields[0].Name) {
 		return f.Fill([]Pair{{f.Fields[0].Name, text}})
 	}
 	switch {
-	case !whole && len(f.Fields) == 0:
+	case !isObject && len(f.Fields) == 0:
 		return nil, errors.New("the form has no fields: agree with --accept, or use --decline")
-	case !whole:
+	case !isObject:
 		return nil, fmt.Errorf("the form has %s: give each as name=value, or all in one JSON object", f.named())
 	}
 	var wrong problems
@@ -178,7 +178,7 @@ func (f Form) Read(text string) (json.RawMessage, error) {
 	return f.object(answer)
 }
 
-// named describes how many fields the form has, and lists their names.
+// named returns the number of the form's fields with their names, for error messages: "2 fields (a, b)".
 func (f Form) named() string {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
@@ -198,7 +198,8 @@ func (f Form) find(name string) (Field, bool) {
 	return f.Fields[i], true
 }
 
-// unknownField returns the error for a name that no field has. It suggests a field with a similar name.
+// unknownField returns the error for a name that is not a field of the form. It suggests a field with a similar name,
+// or else lists the fields.
 func (f Form) unknownField(name string) error {
 	names := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
@@ -260,8 +261,9 @@ func (p problems) err() error {
 	return fmt.Errorf("%s", strings.Join(p, "; "))
 }
 
-// Accept builds the response to an elicitation from one text or from fields. If both are empty, the response agrees to
-// a form without fields and otherwise takes the defaults. An address takes no values.
+// Accept builds the response that accepts an elicitation, from a text (see Form.Read) or, if that is empty, from fields
+// (see Form.Fill). Without either, all fields get their defaults. For an address, both must be empty: the response only
+// confirms that the user has opened it.
 func Accept(e turn.Elicitation, text string, fields []Pair) (turn.ElicitationResponse, error) {
 	r := turn.ElicitationResponse{Key: e.Key, Action: turn.ElicitationAccept}
 	if e.URL != "" {

@@ -14,7 +14,8 @@ import (
 // ErrInterrupted means that the user pressed Ctrl-C.
 var ErrInterrupted = tea.ErrInterrupted
 
-// Run shows the dialog on a terminal until the user has answered, presses Ctrl-C, or ctx ends.
+// Run shows the dialog on the terminal in, out until the user has completed it, presses Ctrl-C (ErrInterrupted), or ctx
+// ends. environ is the environment of the terminal, in the form of os.Environ.
 func (d *Dialog) Run(ctx context.Context, in, out *os.File, environ []string) (turn.ElicitationResponse, error) {
 	_, err := tea.NewProgram(&page{Dialog: d, help: help.New()}, tea.WithContext(ctx), tea.WithInput(in),
 		tea.WithOutput(out),
@@ -29,27 +30,29 @@ func (d *Dialog) Run(ctx context.Context, in, out *os.File, environ []string) (t
 	return r, err
 }
 
-// calm is how long a form must be visible before it takes keys. Otherwise the Enter of a line that the user is typing
-// could accept it.
-const calm = 600 * time.Millisecond
+// keyDelay is how long a form must be visible before it accepts keys. Otherwise an Enter that the user meant for
+// something else could accept it.
+const keyDelay = 600 * time.Millisecond
 
-// calmMsg arrives when calm has passed.
-type calmMsg struct{}
+// keyDelayMsg arrives when keyDelay has passed.
+type keyDelayMsg struct{}
 
-// page is a dialog on a terminal of its own, with the keys of the current page below it.
+// page is the Bubble Tea model of Run: a dialog, with the keys of its current page below it.
 type page struct {
 	*Dialog
 	help  help.Model
-	ready bool // calm has passed
+	ready bool // keyDelay has passed
 }
 
 func (p *page) Init() tea.Cmd {
-	return tea.Batch(p.Dialog.Init(), tea.Tick(calm, func(time.Time) tea.Msg { return calmMsg{} }))
+	return tea.Batch(p.Dialog.Init(), tea.Tick(keyDelay, func(time.Time) tea.Msg { return keyDelayMsg{} }))
 }
 
+// Update implements tea.Model. It ignores keys, except Ctrl-C, until keyDelay has passed, and quits when the user has
+// completed the dialog.
 func (p *page) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
-	case calmMsg:
+	case keyDelayMsg:
 		p.ready = true
 	case tea.WindowSizeMsg:
 		p.help.SetWidth(msg.Width)
@@ -69,7 +72,7 @@ func (p *page) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func (p *page) View() tea.View {
-	text := p.Dialog.View() // empty when it is over
+	text := p.Dialog.View() // empty when the dialog is over
 	if _, over := p.Response(); !over && p.ready {
 		text += "\n" + p.help.ShortHelpView(p.KeyBinds())
 	}

@@ -71,11 +71,13 @@ type choices struct {
 	AnyOf     []titled `json:"anyOf"`
 }
 
+// titled is a choice with a title.
 type titled struct {
 	Const string `json:"const"`
 	Title string `json:"title"`
 }
 
+// options returns the choices in the order of the schema, whichever of the forms it uses.
 func (c choices) options() []Option {
 	var out []Option
 	for i, v := range c.Enum {
@@ -85,13 +87,13 @@ func (c choices) options() []Option {
 		}
 		out = append(out, o)
 	}
-	for _, t := range append(c.OneOf[:len(c.OneOf):len(c.OneOf)], c.AnyOf...) {
+	for _, t := range append(c.OneOf[:len(c.OneOf):len(c.OneOf)], c.AnyOf...) { // append must not write into c.OneOf
 		out = append(out, Option{t.Const, t.Title})
 	}
 	return out
 }
 
-// parseField parses one property. A property that the protocol does not define becomes KindJSON.
+// parseField parses one property of the schema. A property of a type that the protocol does not define gets KindJSON.
 func parseField(m member) (Field, error) {
 	f := Field{Name: m.name, Kind: KindJSON}
 	var p property

@@ -18,19 +18,20 @@ import (
 	"github.com/everturn/everturn/starter/internal/ui/termsafe"
 )
 
-// Parse converts what the user types to the field's value. It accepts the number of a choice unless a number could be a
-// choice's own name.
+// Parse converts a text that the user typed to the field's value as JSON. The user may give a choice by its number,
+// from 1, unless the value or the title of a choice is a number.
 func (f Field) Parse(text string) (json.RawMessage, error) { return f.parseAll([]string{text}) }
 
-// parseAll is Parse for a field that may be given several times. Only a field of KindChoices takes more than one text.
+// parseAll is like Parse, for all texts that the user gave for the field. Only a field of KindChoices accepts more than
+// one.
 func (f Field) parseAll(texts []string) (json.RawMessage, error) {
-	value, err := f.typed(texts)
+	value, err := f.convert(texts)
 	if err != nil {
-		return nil, f.wrong(err)
+		return nil, f.withName(err)
 	}
 	encoded, err := marshal(value)
 	if err != nil {
-		return nil, f.wrong(err)
+		return nil, f.withName(err)
 	}
 	if err := f.check(encoded); err != nil {
 		return nil, err
@@ -38,17 +39,18 @@ func (f Field) parseAll(texts []string) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// wrong adds the field's name to an error.
-func (f Field) wrong(err error) error {
+// withName adds the field's name to an error.
+func (f Field) withName(err error) error {
 	return fmt.Errorf("%s: %w", termsafe.Line(f.Name, shownName), err)
 }
 
 var errMissing = errors.New("it is required")
 
-func (f Field) missing() error { return f.wrong(fmt.Errorf("%w (%s)", errMissing, f.takes())) }
+// missing returns the error for a required field without a value.
+func (f Field) missing() error { return f.withName(fmt.Errorf("%w (%s)", errMissing, f.takes())) }
 
-// valueOf is Parse for a line that the user typed. An empty line means the default, or no value if the field is
-// optional.
+// valueOf is like Parse, but an empty line means the default. Without a default, it returns nil for an optional field
+// and an error for a required one.
 func (f Field) valueOf(line string) (json.RawMessage, error) {
 	switch {
 	case strings.TrimSpace(line) != "":
@@ -59,8 +61,8 @@ func (f Field) valueOf(line string) (json.RawMessage, error) {
 	return f.Default, nil
 }
 
-// typed converts what the user typed to a value of the field's kind.
-func (f Field) typed(texts []string) (any, error) {
+// convert converts the texts that the user gave to a Go value of the field's kind, which marshal encodes.
+func (f Field) convert(texts []string) (any, error) {
 	if f.Kind == KindChoices {
 		return f.chosen(texts)
 	}
@@ -91,7 +93,7 @@ func (f Field) typed(texts []string) (any, error) {
 // number matches a JSON number (RFC 8259, section 6).
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// numberOf keeps a number as it was typed, so that no digit is lost.
+// numberOf parses a number. It returns the digits as the user typed them, because a float64 could lose some.
 func numberOf(text string) (any, error) {
 	plain := strings.TrimPrefix(text, "+")
 	if !number.MatchString(plain) {
@@ -100,6 +102,7 @@ func numberOf(text string) (any, error) {
 	return json.Number(plain), nil
 }
 
+// yesOrNo parses a boolean.
 func yesOrNo(text string) (any, error) {
 	switch strings.ToLower(text) {
 	case "y", "yes", "true", "on", "1":
@@ -110,12 +113,13 @@ func yesOrNo(text string) (any, error) {
 	return nil, fmt.Errorf("%q is not yes or no", termsafe.Line(text, shownText))
 }
 
-// chosen parses several choices: one in each text, or several separated by commas.
+// chosen parses texts of choices and returns the values of the choices, each once. A text is one choice, or several
+// that are separated by commas.
 func (f Field) chosen(texts []string) (any, error) {
 	out := []string{}
 	for _, text := range texts {
 		parts := strings.Split(text, ",")
-		if slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == text }) {
+		if f.isOption(text) { // a choice may contain commas itself
 			parts = []string{text}
 		}
 		for _, part := range parts {
@@ -135,16 +139,17 @@ func (f Field) chosen(texts []string) (any, error) {
 	return out, nil
 }
 
-// choice finds the choice that a text names, by its value, its title or its number.
+// choice returns the value of the choice that a text names: by its exact value, by its value or its title in any letter
+// case, or by its number. A name that fits several choices does not count.
 func (f Field) choice(text string) (string, error) {
-	for _, same := range []func(Option) bool{
+	for _, matches := range []func(Option) bool{
 		func(o Option) bool { return o.Value == text },
 		func(o Option) bool { return strings.EqualFold(o.Value, text) },
 		func(o Option) bool { return o.Title != "" && strings.EqualFold(o.Title, text) },
 	} {
 		var found []Option
 		for _, o := range f.Options {
-			if same(o) && !slices.ContainsFunc(found, func(p Option) bool { return p.Value == o.Value }) {
+			if matches(o) && !slices.ContainsFunc(found, func(p Option) bool { return p.Value == o.Value }) {
 				found = append(found, o)
 			}
 		}
@@ -159,23 +164,26 @@ func (f Field) choice(text string) (string, error) {
 	return "", fmt.Errorf("%q is not one of the choices: %s", termsafe.Line(text, shownText), f.optionNames())
 }
 
-// byNumber reports whether the user may name choices by number. It is false if a number could be a choice's own name.
+// byNumber reports whether the user may give choices by their number. It is false if the value or the title of a choice
+// is a number, because the number would be ambiguous.
 func (f Field) byNumber() bool {
 	return !slices.ContainsFunc(f.Options, func(o Option) bool {
-		_, value := strconv.Atoi(strings.TrimSpace(o.Value))
-		_, title := strconv.Atoi(strings.TrimSpace(o.Title))
-		return value == nil || title == nil
+		_, valueErr := strconv.Atoi(strings.TrimSpace(o.Value))
+		_, titleErr := strconv.Atoi(strings.TrimSpace(o.Title))
+		return valueErr == nil || titleErr == nil
 	})
 }
 
-// check checks a JSON value against the field's kind and bounds.
+// check returns an error if a JSON value does not have the field's kind or exceeds its bounds.
 func (f Field) check(value json.RawMessage) error {
 	if f.fits(value) {
 		return nil
 	}
-	return f.wrong(fmt.Errorf("%s does not fit: the field takes %s", termsafe.Line(string(value), shownText), f.shape()))
+	shown := termsafe.Line(string(value), shownText)
+	return f.withName(fmt.Errorf("%s does not fit: the field takes %s", shown, f.shape()))
 }
 
+// fits reports whether a JSON value has the field's kind, and is within its bounds and in its format.
 func (f Field) fits(value json.RawMessage) bool {
 	if f.Kind == KindJSON {
 		return json.Valid(value) // only the server can check it
@@ -208,18 +216,18 @@ func (f Field) isOption(value string) bool {
 	return slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value })
 }
 
-// within checks a number, a length or a count against the bounds.
+// within reports whether n, the value of a number, the length of a text or the count of choices, is within the bounds.
 func (f Field) within(n float64) bool {
 	return (f.Min == nil || n >= *f.Min) && (f.Max == nil || n <= *f.Max)
 }
 
-// formatted checks a text against the field's format, if it is one of the protocol's.
+// formatted reports whether a text has the field's format. A format that the protocol does not define is ignored.
 func (f Field) formatted(text string) bool {
 	format, known := formats[f.Format]
 	return !known || format.valid(text)
 }
 
-// formats are the protocol's formats, in words.
+// formats are the formats of texts that the protocol defines: their description, and a check.
 var formats = map[string]struct {
 	words string
 	valid func(string) bool

@@ -19,7 +19,8 @@ const (
 	shownWords = 600
 )
 
-// Asker names the server that made the elicitation, by the operator's name for it.
+// Asker returns a phrase that names the server of an elicitation by its ID in the configuration: "the server files".
+// The ID comes from the tool of the call.
 func Asker(r turn.Request) string {
 	rest, mcp := strings.CutPrefix(r.Tool, "mcp/")
 	server, _, ok := strings.Cut(rest, "/")
@@ -29,8 +30,8 @@ func Asker(r turn.Request) string {
 	return "the server " + word(server, shownName)
 }
 
-// ElicitationOf returns the elicitation of a request. If the request has none, the result asks its question as a plain
-// yes or no.
+// ElicitationOf returns the elicitation of a request. If the request has none, it returns one with the question of the
+// request and without fields, so that the user can only agree or decline.
 func ElicitationOf(r turn.Request) turn.Elicitation {
 	if r.Elicitation == nil {
 		return turn.Elicitation{Message: r.Question}
@@ -41,11 +42,11 @@ func ElicitationOf(r turn.Request) turn.Elicitation {
 // Recipients warns that others see the response.
 const Recipients = "the server and the journal get your answer: enter no passwords or keys"
 
-// word returns a server's text on one line of at most n characters, with invisible characters written out.
+// word returns a text of the server on one line of at most n characters, with invisible characters as escapes.
 func word(s string, n int) string { return termsafe.Line(termsafe.Visible(s), n) }
 
-// Lines describes the field, safe for a terminal: its name and what it takes, then its description and its choices. The
-// choices are numbered if the user may name them by number.
+// Lines describes the field, safe for a terminal: its name and which values it accepts, then its description and its
+// choices. The choices have numbers if the user may give them by number.
 func (f Field) Lines() []string {
 	head := word(f.Name, shownName)
 	if f.Title != "" && f.Title != f.Name {
@@ -82,7 +83,8 @@ func (f Form) Lines() []string {
 	return lines
 }
 
-// Example returns command-line arguments that answer the form, with an ellipsis for each value.
+// Example returns command-line arguments with which a user could answer the form, with an ellipsis for each value. It
+// names the required fields, or the first one if none is required. quoted quotes a name for the shell.
 func (f Form) Example(quoted func(string) string) string {
 	switch {
 	case len(f.Fields) == 0:
@@ -103,7 +105,7 @@ func (f Form) Example(quoted func(string) string) string {
 	return strings.Join(parts, " ")
 }
 
-// takes describes in words what the field takes, and whether it needs a value.
+// takes describes in words which values the field accepts, whether it is required, and its default.
 func (f Field) takes() string {
 	out := f.shape()
 	if f.Required {
@@ -115,7 +117,7 @@ func (f Field) takes() string {
 	return out
 }
 
-// shape describes in words which values the field takes.
+// shape describes in words which values the field accepts: "whole number, 1 to 5".
 func (f Field) shape() string {
 	out := string(f.Kind)
 	if format, known := formats[f.Format]; known {
@@ -133,7 +135,7 @@ func (f Field) shape() string {
 	return out + ", " + b
 }
 
-// asTyped formats a value as the user would type it.
+// asTyped formats a JSON value as the user would type it: yes for true, a text without quotes, a list with commas.
 func (f Field) asTyped(value json.RawMessage) string {
 	var text string
 	var list []string
@@ -163,6 +165,7 @@ func (f Field) bounds() string {
 	return ""
 }
 
+// optionNames lists the values of the choices for an error message.
 func (f Field) optionNames() string {
 	names := make([]string, len(f.Options))
 	for i, o := range f.Options {
@@ -171,7 +174,7 @@ func (f Field) optionNames() string {
 	return word(strings.Join(names, ", "), shownList)
 }
 
-// Acted describes a response in one word.
+// Acted describes what the user did with an elicitation: answered, declined or cancelled.
 func Acted(r turn.ElicitationResponse) string {
 	switch r.Action {
 	case turn.ElicitationDecline:

@@ -9,7 +9,7 @@ import (
 func Rows(s string, columns int) []string {
 	var out []string
 	for text := range strings.SplitSeq(s, "\n") {
-		row, used := 0, 0
+		row, used := 0, 0 // the offset at which the row begins, and its columns so far
 		for i, r := range text {
 			w := width(r)
 			if columns > 0 && used+w > columns && i > row {
@@ -33,8 +33,8 @@ func Fit(line string, columns int) string {
 	return Rows(line, columns-1)[0] + "…"
 }
 
-// width returns the maximum number of columns that a character takes. Terminals differ, so a character that is wide on
-// any terminal counts as two columns (wide characters begin at U+1100, Unicode UAX #11), and no row is too long.
+// width returns the maximum number of columns that a character takes on any terminal. Terminals differ: a row may look
+// shorter than it is counted, but never exceeds its columns. Wide characters begin at U+1100 (Unicode UAX #11).
 func width(r rune) int {
 	if r >= 0x1100 && !narrow(r) {
 		return 2

@@ -42,13 +42,13 @@ func Line(s string, n int) string {
 	return s
 }
 
-// Visible writes the characters that Printable removes as Go escapes (\x1b, \u202e), and also all other characters
-// without a visible shape, such as a zero-width space, because a user must see the whole text of an approval. It keeps
-// a combining mark that follows a letter or a digit and at most three other marks. Newlines stay; a tab becomes
-// \t.
+// Visible returns s with every character that has no visible shape written as a Go escape (\x1b, \u202e, \t), because a
+// user must see the whole text of an approval. These are the characters that Printable removes, and others such as a
+// zero-width space. Newlines stay. A letter or digit keeps up to four combining marks; further marks, and marks on
+// anything else, become escapes.
 func Visible(s string) string {
 	var b strings.Builder
-	marks := maxMarks // the number of marks on the last letter; maxMarks if there is no letter
+	marks := maxMarks // the number of marks on the last letter or digit; maxMarks if a mark would not be on one
 	for i, r := range s {
 		mark := unicode.Is(unicode.M, r)
 		switch {
@@ -77,8 +77,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// maxMarks is the number of combining marks on one letter that Visible shows. All marks share the cells of their
-// letter, so thousands of them look like one. Few words of living languages have more than four marks on a letter.
+// maxMarks is the number of combining marks on one letter that Visible keeps. A terminal draws all marks in the cell of
+// their letter, so thousands of them look like one. Words of living languages rarely have more than four.
 const maxMarks = 4
 
 // hidden reports whether a terminal shows nothing for r: a control or format character, a surrogate, a private or
