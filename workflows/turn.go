@@ -181,7 +181,7 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 	}
 	r.stopBackground(ctx, slices.DeleteFunc(settled.Stopped, // without the turn's own, which done has stopped
 		func(s string) bool { return slices.Contains(r.progress.Background, s) }))
-	if settled.Answer != "" {
+	if settled.Answer != "" { // the partial text of an inference that was cancelled
 		e.Answer = settled.Answer
 	}
 	if settled.Usage != nil {
@@ -190,7 +190,7 @@ func (r *run) settle(ctx workflow.Context, e turn.Result) (turn.Result, []string
 			return e, nil, err
 		}
 	}
-	var kept []string
+	var kept []string // all of unmerged that the transcript has
 	for _, m := range unmerged {
 		if !slices.Contains(settled.Undelivered, m.ID) {
 			kept = append(kept, m.ID)
