@@ -121,6 +121,7 @@ func (r *run) validateApprove(ctx workflow.Context, a Approval) error {
 	return nil
 }
 
+// byAuthor returns " by who" for a message about a decision, or "" if its author is unknown.
 func byAuthor(who string) string {
 	if who == "" {
 		return ""

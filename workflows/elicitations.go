@@ -91,9 +91,9 @@ func (r *run) elicitationExpiry(c *callState) time.Duration {
 	}
 }
 
-// awaitCall starts AwaitCall for a call that its server keeps open, on the call's worker. The returned functions report
-// whether the activity has ended: ended, because the call can no longer use a response; gone, whether it ended because
-// that worker can no longer continue the call. within is the time until the call's elicitations expire.
+// awaitCall starts AwaitCall, on the call's worker, for a call that its server keeps open. ended reports whether the
+// activity has ended, because the call can no longer use a response. gone reports whether it has ended with an error,
+// because that worker can no longer continue the call. within is the time until the call's elicitations expire.
 func (r *run) awaitCall(ctx workflow.Context, c *callState, within time.Duration) (ended, gone func() bool) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: c.queue, ScheduleToStartTimeout: stickyTimeout, ScheduleToCloseTimeout: CallDeadline(within),

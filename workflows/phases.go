@@ -185,7 +185,8 @@ func (r *run) llmInfer(ctx workflow.Context, p turn.LlmInfer) turn.Phase {
 	return p.ParseAction(res.Proposal)
 }
 
-// afterModelError decides what follows a failed inference: the end of the turn, or another inference.
+// afterModelError decides what follows an inference that failed with err: the end of the turn, or another inference.
+// The activity has retried whatever may be retried, so only the policy decides about another inference.
 func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) turn.Phase {
 	c, cfg := &r.progress.Counters, r.progress.Config
 	if ctx.Err() != nil && !temporal.IsCanceledError(err) {
@@ -196,6 +197,7 @@ func (r *run) afterModelError(ctx workflow.Context, p turn.LlmInfer, err error) 
 		return p.Done(e)
 	}
 	c.Busy += workingTime(err)
+	// The inference was not requested, because it might have cost more than max_cost_usd leaves.
 	if e.Code == turn.CodeLimitExceeded && exceededLimit(err) == turn.FinishMaxCost {
 		return p.Done(r.limitResult(turn.MaxCostExceeded(e.Message)))
 	}

@@ -41,6 +41,7 @@ func hasRequest(list []turn.Request, id string) bool {
 	return slices.ContainsFunc(list, func(r turn.Request) bool { return r.ID == id })
 }
 
+// find returns the request with this ID; the second result is false if there is none.
 func (s *requestSet) find(id string) (turn.Request, bool) {
 	i := slices.IndexFunc(s.requests, func(r turn.Request) bool { return r.ID == id })
 	if i < 0 {
@@ -49,6 +50,7 @@ func (s *requestSet) find(id string) (turn.Request, bool) {
 	return s.requests[i], true
 }
 
+// decision returns the decision of the request with this ID; the second result is false if there is none.
 func (s *requestSet) decision(id string) (turn.Decision, bool) {
 	i := slices.IndexFunc(s.decisions, func(r turn.Decision) bool { return r.ID == id })
 	if i < 0 {
@@ -152,7 +154,7 @@ func (r *run) openRequests(ctx workflow.Context, requests []turn.Request) ([]tur
 	return open, r.upsertState(ctx, turn.StateWaiting)
 }
 
-// askSummary is the line that the Web UI shows for the activity that opens requests.
+// askSummary returns the line that the Web UI shows for the activity that opens requests.
 func askSummary(requests []turn.Request) string {
 	switch requests[0].Kind {
 	case turn.RequestQuestion:

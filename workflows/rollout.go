@@ -68,7 +68,7 @@ func (r *run) resumePhase() turn.Phase {
 }
 
 // requestTimeout returns the time until new requests expire: configured, in which 0 means never, or the rest of their
-// time if an earlier run has opened them. Only the first requests of a run can be such ones.
+// time if an earlier run has opened them. The latter is so only for the first requests of a continued run.
 func (r *run) requestTimeout(ctx workflow.Context, configured time.Duration) time.Duration {
 	at := r.expiresAt
 	r.expiresAt = time.Time{}

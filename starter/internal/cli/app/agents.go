@@ -14,6 +14,7 @@ import (
 // CheckAgent returns an error if the configuration has no agent with this name. "" names the default agent.
 func (t *TurnClient) CheckAgent(name string) error { return checkAgent(t.Cfg, name) }
 
+// checkAgent is CheckAgent for a configuration.
 func checkAgent(cfg config.Config, name string) error {
 	if _, known := cfg.Agent(name); known {
 		return nil

@@ -38,6 +38,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return Usage("%w%s (see `%s --help`)", err, hint, cmd.CommandPath())
 }
 
+// flagNames returns the names of a command's flags.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
