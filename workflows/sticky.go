@@ -30,7 +30,7 @@ func server(tool turn.Tool) string {
 // awaitConnection waits while another call makes the turn's connection to the tool's server, if the server has session
 // affinity. If the turn then has no connection, this call makes it, and other calls wait. The caller must call settle
 // with the call's receipt and error: it records the connection and lets the waiting calls continue.
-func (r *run) awaitConnection(ctx workflow.Context, tool turn.Tool) (settle func(CallResult, error), err error) {
+func (r *run) awaitConnection(ctx workflow.Context, tool turn.Tool) (done func(CallResult, error), err error) {
 	if !tool.SessionAffinity {
 		return func(CallResult, error) {}, nil
 	}
@@ -41,7 +41,7 @@ func (r *run) awaitConnection(ctx workflow.Context, tool turn.Tool) (settle func
 	if _, known := r.progress.StickyQueues[name]; known {
 		return func(CallResult, error) {}, nil
 	}
-	r.connecting[name] = true // until settle
+	r.connecting[name] = true // until done is called
 	return func(receipt CallResult, err error) {
 		delete(r.connecting, name)
 		if err == nil && receipt.StickyQueue != "" {

@@ -54,9 +54,9 @@ func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgen
 	return a
 }
 
-// settle replaces the shares that newStepAgents has added to Counters.Granted by what the step has granted: a call that
-// was denied, for example, has granted nothing.
-func (a *stepAgents) settle(c *turn.Counters) {
+// countGranted replaces the shares that newStepAgents has added to Counters.Granted by what the step has granted: a call
+// that was denied, for example, has granted nothing. It is called when the step's calls have ended.
+func (a *stepAgents) countGranted(c *turn.Counters) {
 	if a != nil {
 		c.Granted = a.before.Add(a.granted)
 	}
@@ -83,7 +83,7 @@ func (r *run) runSubagent(ctx workflow.Context, c *callState, tool turn.Tool) (C
 		return CallResult{}, nothingLeft()
 	}
 	begun, subagent, err := r.claimAgent(ctx, c, tool, share)
-	if err != nil || begun.Receipt != nil {
+	if err != nil || begun.Receipt != nil { // the call was settled before a reset
 		return orEmpty(begun.Receipt), err
 	}
 	began := r.worked

@@ -103,7 +103,7 @@ func (r *run) runCalls(ctx workflow.Context, states []*callState) {
 		})
 	}
 	wg.Wait(ctx)
-	r.agents.settle(&r.progress.Counters)
+	r.agents.countGranted(&r.progress.Counters)
 }
 
 // count adds a step's calls to the turn's counters. A step is an error for max_consecutive_errors if none of its calls
@@ -226,11 +226,11 @@ func denyReason(c turn.CallProposal, decision turn.Decision) string {
 // attemptCall attempts a call of a tool until an attempt ends it or attemptAgain returns false. A new attempt does not
 // simply run the tool again: the activity first looks up in the journal what earlier attempts did.
 func (r *run) attemptCall(ctx workflow.Context, c *callState, tool turn.Tool) (receipt CallResult, err error) {
-	settle, err := r.awaitConnection(ctx, tool)
+	done, err := r.awaitConnection(ctx, tool)
 	if err != nil {
 		return CallResult{}, err
 	}
-	defer func() { settle(receipt, err) }()
+	defer func() { done(receipt, err) }()
 	r.recordDependence(c, tool)
 	for n := 1; ; n++ { // n starts again when a suspended call continues, unlike c.attempt
 		c.attempt++
