@@ -94,7 +94,7 @@ func (r *run) question(ctx workflow.Context, p turn.ParseAction) turn.Phase {
 	}
 	// If the turn moved while it waited for the question, newRun has set the request and messagesBefore.
 	if _, moved := r.requests.find(request.ID); !moved {
-		r.requests.messagesBefore = r.mergeable()
+		r.requests.messagesBefore = r.mergeableCount()
 	}
 	decisions, err := r.request(ctx, []turn.Request{request}, within, never)
 	if errors.Is(err, errMoves) {
@@ -123,8 +123,8 @@ func cutQuestion(q string) string {
 		fmt.Sprintf(" (the question is %d bytes; the transcript has all of it)", len(q))
 }
 
-// mergeable returns the number of messages in the inbox that are not queued for the next turn.
-func (r *run) mergeable() int {
+// mergeableCount returns the number of messages in the inbox that are not queued for the next turn.
+func (r *run) mergeableCount() int {
 	n := 0
 	for _, m := range r.progress.Inbox {
 		if !m.Queue {
@@ -160,5 +160,5 @@ func (r *run) reopenQuestion(ids []string) {
 // questionAnswered reports whether a message has arrived that answers the open question.
 func (r *run) questionAnswered() bool {
 	open := r.requests.open()
-	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeable() > r.requests.messagesBefore
+	return len(open) == 1 && open[0].Kind == turn.RequestQuestion && r.mergeableCount() > r.requests.messagesBefore
 }

@@ -19,8 +19,8 @@ import (
 // journal recognizes a message that the session already has. It also keeps the messages, so that a newer message that
 // reaches the session before the delivery does not overtake them.
 
-// HandOnID returns the ID of the Deliver workflow that sends the messages that a turn left. The parameters are the IDs of
-// the turn's workflow and of the turn.
+// HandOnID returns the ID of the Deliver workflow that sends the messages that a turn left. The parameters are the IDs
+// of the turn's workflow and of the turn.
 func HandOnID(workflowID, turnID string) string { return workflowID + "/left/" + turnID }
 
 // handOnPause is the pause before the next try to start a delivery whose workflow ID is in use. The delivery of an

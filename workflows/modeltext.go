@@ -9,7 +9,8 @@ import (
 
 // The functions in this file return the texts that the model gets for calls without a result of their tool.
 
-// modelText returns the model's text for a call that ended with an error.
+// modelText returns the model's text for a call that ended with err. outcome is the outcome that outcomeOf derives from
+// err.
 func modelText(c *callState, tool turn.Tool, outcome turn.Outcome, err error) string {
 	switch {
 	case outcome != turn.OutcomeUnknown:

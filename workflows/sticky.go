@@ -28,7 +28,7 @@ func server(tool turn.Tool) string {
 }
 
 // awaitConnection waits while another call makes the turn's connection to the tool's server, if the server has session
-// affinity. If the turn then has no connection, this call makes it, and other calls wait. The caller must call settle
+// affinity. If the turn then has no connection, this call makes it, and other calls wait. The caller must call done
 // with the call's receipt and error: it records the connection and lets the waiting calls continue.
 func (r *run) awaitConnection(ctx workflow.Context, tool turn.Tool) (done func(CallResult, error), err error) {
 	if !tool.SessionAffinity {

@@ -54,8 +54,8 @@ func (r *run) newStepAgents(ctx workflow.Context, states []*callState) *stepAgen
 	return a
 }
 
-// countGranted replaces the shares that newStepAgents has added to Counters.Granted by what the step has granted: a call
-// that was denied, for example, has granted nothing. It is called when the step's calls have ended.
+// countGranted replaces the shares that newStepAgents has added to Counters.Granted by what the step has granted: a
+// call that was denied, for example, has granted nothing. It is called when the step's calls have ended.
 func (a *stepAgents) countGranted(c *turn.Counters) {
 	if a != nil {
 		c.Granted = a.before.Add(a.granted)

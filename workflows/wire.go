@@ -158,7 +158,7 @@ func (in Input) Check() error {
 	if err := checkAgent(in.Agent); err != nil {
 		return err
 	}
-	if err := checkSent(*in.Message); err != nil {
+	if err := checkSent(*in.Message); err != nil { // a nil *turn.Error must not become a non-nil error
 		return err
 	}
 	return nil
