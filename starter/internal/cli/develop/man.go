@@ -24,7 +24,8 @@ func Man(a *app.App) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Title: "EVERTURN", Section: "1", Source: "Everturn", Manual: "Everturn", Date: manDate(a)}
+			header := &doc.GenManHeader{Title: "EVERTURN", Section: "1", Source: "Everturn", Manual: "Everturn",
+				Date: manDate(a)}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return app.Usage("writing the manual pages: %w", err)
 			}

@@ -145,7 +145,7 @@ func awaitFinding(ctx context.Context, result <-chan finding) (f finding, ok boo
 		return f, true
 	case <-ctx.Done():
 	}
-	select { // the first select chooses at random if both are ready // the select above chooses at random if both are ready
+	select { // the first select chooses at random if both are ready
 	case f = <-result:
 		return f, true
 	default:

@@ -105,7 +105,8 @@ func printProfiles(a *app.App, profiles []models.Profile) error {
 		if p.Price != nil {
 			in, out = dollars(p.Price.Input), dollars(p.Price.Output)
 		}
-		rows[i] = []string{app.Line(p.ID(), 80), tokens(p.ContextTokens), in, out, string(p.API), capabilities(p.Capabilities)}
+		rows[i] = []string{app.Line(p.ID(), 80), tokens(p.ContextTokens), in, out, string(p.API),
+			capabilities(p.Capabilities)}
 	}
 	return a.Table([]string{"MODEL", "CONTEXT", "INPUT $/M", "OUTPUT $/M", "API", "CAN"}, rows)
 }
